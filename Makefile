@@ -1,0 +1,46 @@
+# Python 3.11 or newer; the first found is taken. Another one: make PYTHON=python3.12 test
+NEW_ENOUGH = import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
+
+.PHONY: help demo test bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: .venv/stamp  ## run a whole federation on this machine
+	.venv/bin/fedbo demo
+
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
+test: .venv/stamp  ## lint, types, layers, tests and doctests
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/pytest -q -n auto
+
+bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna
+	.venv-bench/bin/python benchmarks/speed.py
+
+clean:  ## remove environments, caches and builds
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/stamp: pyproject.toml constraints.txt
+	$(call venv,.venv)
+	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,dev]'
+	@touch $@
+
+# torch first: see constraints-bench.txt
+.venv-bench/stamp: pyproject.toml constraints.txt constraints-bench.txt
+	$(call venv,.venv-bench)
+	.venv-bench/bin/pip install -qq -c constraints-bench.txt torch
+	.venv-bench/bin/pip install -qq -c constraints.txt -c constraints-bench.txt -e '.[bench]'
+	@touch $@
+
+define venv
+@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "fedbo needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) -V 2>&1);" \
+	"name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+$(PYTHON) -m venv $(1)
+endef
