@@ -1,0 +1,217 @@
+"""How the values of one parameter lie on the unit interval, and back.
+
+======  ===================================================================  ============
+symbol  meaning                                                              shape
+======  ===================================================================  ============
+x, X    place of one value, places of n values: ``size`` numbers each        (n, size)
+q       a value (Continuous) or a level (Levels), before any logarithm       scalar
+K       number of levels                                                     scalar
+k       a level, 0 ... K - 1; linear: it owns the cell [k / K, (k + 1) / K)  scalar
+======  ===================================================================  ============
+
+For numbers x = (s(q) - start) / width, s being the logarithm on a log scale. A level sits at the
+centre of its cell; on a log scale the whole number v owns [v - 1/2, v + 1/2) and sits at v.
+
+Continuous values are *settled* on their way in and out: to a decimal grid 12 digits below their
+range, or on a log scale to 12 significant digits. What settles where an end of the range does is
+that end. All rounding on the way stays below half a step of the grid, for every range up to 1e300
+in size; so whatever was decoded, or typed with 12 digits, comes back exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Value = str | int | float | bool
+
+LARGEST = 1e300  # size of bounds: their differences and their roundings stay finite
+MOST_LEVELS = 10**12  # and largest value of a log scale's levels: float64 tells them apart
+
+
+class Axis(Protocol):
+    """One parameter's part of the cube: ``size`` dimensions, and ``allowed`` values in words."""
+
+    size: int
+    allowed: str
+
+    def encode(self, value: Any) -> Sequence[float] | None:
+        """The place of a value, or None if it is not allowed."""
+
+    def decode(self, x: list[float]) -> Value:
+        """The value nearest to a place, in plain Python."""
+
+    def snap(self, X: Array) -> Array:
+        """The places of the values nearest to X, for many at once."""
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as its Python value; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def number(value: Any, kind: type[int] | type[float]) -> float:
+    """The value as a plain ``kind``, never -0.0; NaN if it is no such number or not finite.
+
+    >>> number(np.int64(3), int), number(3, float), number(True, int), number("3", float)
+    (3, 3.0, nan, nan)
+    """
+    given = plain(value)
+    if isinstance(given, bool) or not isinstance(given, int | kind) or not abs(given) <= LARGEST:
+        return math.nan
+    return kind(given) + kind(0)
+
+
+class Continuous:
+    """All numbers from low to high.
+
+    >>> Continuous(1e-4, 10.0, log=True).decode([0.6])
+    0.1
+    """
+
+    size = 1
+
+    def __init__(self, low: float, high: float, *, log: bool) -> None:
+        self.low, self.high, self.log = low, high, log
+        self.digits = 12 - math.floor(math.log10(high - low))
+        self.bottom, self.top = self._rounded(low), self._rounded(high)
+        if log and self.bottom == self.top:
+            raise ValueError(
+                f"low is {low} and high is {high}: a log scale keeps 12 digits, in which they are "
+                "equal; use log=False"
+            )
+        self.start = self._scaled(low)
+        self.width = self._scaled(high) - self.start
+        self.allowed = f"a number from {low} to {high}"
+
+    def encode(self, value: Any) -> Sequence[float] | None:
+        given = number(value, float)
+        if not self.low <= given <= self.high:
+            return None
+        return ((self._scaled(self._settled(given)) - self.start) / self.width,)
+
+    def decode(self, x: list[float]) -> float:
+        if not 0.0 < x[0] < 1.0:
+            return self.low if x[0] <= 0.0 else self.high
+        scaled = self.start + x[0] * self.width
+        return self._settled(math.exp(scaled) if self.log else scaled)
+
+    def snap(self, X: Array) -> Array:
+        return X
+
+    def _scaled(self, value: float) -> float:
+        return math.log(value) if self.log else value
+
+    def _rounded(self, value: float) -> float:
+        return float(f"{value:.11e}") if self.log else round(value, self.digits)
+
+    def _settled(self, value: float) -> float:
+        value = self._rounded(value)
+        if self.bottom < value < self.top:
+            return value + 0.0  # -0.0 becomes 0.0
+        return self.low if value <= self.bottom else self.high
+
+
+class Levels:
+    """low, low + step, ... high: whole numbers, or the decimals that a person means by them.
+
+    >>> tenths = Levels(0.0, 1.0, 0.1)
+    >>> tenths.decode([0.3]), tenths.encode(0.1 + 0.2) == tenths.encode(0.3)
+    (0.3, True)
+    """
+
+    size = 1
+
+    def __init__(self, low: float, high: float, step: float, *, log: bool = False) -> None:
+        self.low, self.high, self.step, self.log = low, high, step, log
+        self.whole = isinstance(step, int)
+        self._count()
+        self.base = self.first if log else 0  # q = base + k
+        self.start = float(self._scaled(self.base - 0.5))
+        self.width = float(self._scaled(self.base + self.K - 0.5)) - self.start
+        values = f"{low}, {self._value(1)}, ... {high}"
+        self.allowed = f"an int: {values}" if self.whole else f"a number: {values}"
+
+    def _count(self) -> None:
+        """Level k is (first + k stride) / scale in whole numbers: three steps of 0.1 are 0.3."""
+        exact = [Fraction(repr(decimal)) for decimal in (self.low, self.high, self.step)]
+        self.scale = math.lcm(*(fraction.denominator for fraction in exact))
+        self.first, last, self.stride = (int(fraction * self.scale) for fraction in exact)
+        steps, rest = divmod(last - self.first, self.stride)
+        self.K = steps + 1
+        if rest:
+            raise ValueError(
+                f"high is {self.high}, which steps of {self.step} from {self.low} do not reach: "
+                f"the largest they reach is {self._value(steps)}"
+            )
+        if self.K > MOST_LEVELS or (self.log and self.high > MOST_LEVELS):
+            raise ValueError(
+                f"{self.low} to {self.high} in steps of {self.step} is too fine for a grid "
+                f"(at most {MOST_LEVELS} levels, and values with log); use a Float without step"
+            )
+
+    def encode(self, value: Any) -> Sequence[float] | None:
+        given = number(value, int if self.whole else float)
+        if math.isnan(given):
+            return None
+        k = round((min(max(given, self.low), self.high) - self.low) / self.step)
+        level = self._value(k)
+        slack = 0.0 if self.whole else 1e-8 * self.step  # sums of steps are not quite the decimals
+        if given != level and abs(given - level) > slack:
+            return None
+        return (float(self._centre(k)),)
+
+    def decode(self, x: list[float]) -> int | float:
+        return self._value(int(self._level(x[0])))
+
+    def snap(self, X: Array) -> Array:
+        return np.asarray(self._centre(self._level(X)))
+
+    def _value(self, k: int) -> int | float:
+        multiple = self.first + k * self.stride
+        return multiple if self.whole else multiple / self.scale
+
+    # One formula for a number and for an array: NumPy's logarithm and Python's may differ in the
+    # last bit, and a snapped place is to be exactly an encoded one.
+
+    def _scaled(self, q: Any) -> Any:
+        return np.log(q) if self.log else q
+
+    def _level(self, x: Any) -> Any:
+        scaled = self.start + np.minimum(np.maximum(x, 0.0), 1.0) * self.width
+        k = np.floor((np.exp(scaled) if self.log else scaled) + 0.5) - self.base
+        return np.minimum(np.maximum(k, 0.0), self.K - 1.0)
+
+    def _centre(self, k: Any) -> Any:
+        return (self._scaled(self.base + k) - self.start) / self.width
+
+
+class Choices:
+    """Choices without an order: 0 or 1 for two of them, else one-hot, where the largest counts.
+
+    >>> Choices(("rbf", "linear", "poly")).encode("linear")
+    [0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, choices: Sequence[Value]) -> None:
+        self.choices = choices
+        self.codes = np.eye(len(choices)) if len(choices) > 2 else np.array([[0.0], [1.0]])
+        self.size = self.codes.shape[1]
+        self.places: dict[Any, list[float]] = dict(zip(choices, self.codes.tolist(), strict=True))
+        self.allowed = f"one of {', '.join(map(repr, choices))}"
+
+    def encode(self, value: Any) -> Sequence[float] | None:
+        return self.places.get(value) if isinstance(value, Hashable) else None
+
+    def decode(self, x: list[float]) -> Value:
+        return self.choices[x.index(max(x)) if self.size > 1 else int(x[0] >= 0.5)]
+
+    def snap(self, X: Array) -> Array:
+        chosen = np.argmax(X, axis=1) if self.size > 1 else (X[:, 0] >= 0.5).astype(np.intp)
+        return self.codes.take(chosen, axis=0)  # a fifth of the time of codes[chosen]

@@ -1,0 +1,32 @@
+"""One trial of an agent: what was queried, who proposed it, how it ended."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from fedbo.axis import Value
+
+Source = Literal["initial", "own", "peer", "told"]
+State = Literal["pending", "complete", "failed"]
+
+
+class Trial(msgspec.Struct, kw_only=True):
+    """A trial; its ``params`` are what the objective is to be called with.
+
+    ``source`` says where the query came from: an ``initial`` point, the agent's ``own`` posterior
+    draw, a ``peer`` (then ``peer`` is its name), or ``told`` without having been asked for. ``t``
+    is the number of the policy's query, if it was one. ``score`` is in the user's units.
+
+    >>> Trial(number=0, params={"C": 1.0}, source="own", t=1).state
+    'pending'
+    """
+
+    number: int
+    params: dict[str, Value]
+    source: Source
+    peer: str | None = None
+    t: int | None = None
+    state: State = "pending"
+    score: float | None = None
