@@ -1,0 +1,1 @@
+"""What an agent believes: kernels, features, Gaussian processes, and maximising what is drawn."""

@@ -1,0 +1,148 @@
+"""Where a sampled function is largest: x_t = argmax f_t(x), or argmax φ(x)ᵀω_n (Algorithm 1).
+
+Two steps. *Screen*: the function's values on a Sobol set in float32, one matrix product. *Refine*:
+climb from the best points that lie at least a length scale apart (the plain best crowd into one
+basin), all together in float32, and then from the best of their tops in float64. On a discrete
+domain all points are simply tried. `scipy.optimize.direct`, which the paper used, can be chosen
+instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.model.ascend import Mask, ascend
+from fedbo.model.function import SampledFunction
+from fedbo.model.kernel import Array
+
+
+class Domain(Protocol):
+    """What `argmax` needs to know of a space."""
+
+    @property
+    def dimensions(self) -> int: ...
+    @property
+    def points(self) -> Array | None: ...
+    @property
+    def free(self) -> Mask: ...
+    def snap(self, X: Array) -> Array: ...
+
+
+Maximiser = Callable[[SampledFunction, Domain, Array | None], Array]
+
+_STARTS = 20
+_FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points are screened
+
+
+def argmax(function: SampledFunction, domain: Domain, near: Array | None = None) -> Array:
+    """The point x (D,) of the domain where ``function`` is largest.
+
+    ``near`` (n, D) are points worth a look besides the screened ones, such as an agent's best
+    trials: a posterior that has narrowed down to them is easy to miss.
+
+    >>> from fedbo.model.features import Features
+    >>> from fedbo.space import Float, Space
+    >>> f = Features(1, 50, length_scales=0.2, seed=3).function(np.ones(50))
+    >>> x = argmax(f, Space({"a": Float(0, 1)}))
+    >>> bool(f(x[None])[0] >= f(np.linspace(0, 1, 1001)[:, None]).max() - 1e-9)
+    True
+    """
+    if domain.points is not None:
+        return _row(domain.points, function(domain.points))
+    X = _screening_set(domain.dimensions, _screening_size(function.length_scales))
+    if near is not None and len(near):
+        X = np.concatenate([near.astype(np.float32), X])
+    X = domain.snap(X)
+    starts = X[_separated(X, function(X), function.length_scales)].astype(np.float64)
+    fixed = ~domain.free
+    tops, values = _climb(function, starts, fixed, np.float32)
+    top = _row(tops, values)[None]
+    return _row(*_climb(function, top, fixed, np.float64))
+
+
+def argmax_direct(function: SampledFunction, domain: Domain, near: Array | None = None) -> Array:
+    """The same by DIRECT (`scipy.optimize.direct`, 1,000 evaluations), as in the paper."""
+    from scipy.optimize import Bounds, direct
+
+    if domain.points is not None:
+        return argmax(function, domain)
+
+    def falls(x: Array) -> float:
+        return -float(function(x[None])[0])
+
+    bounds = Bounds(np.zeros(domain.dimensions), np.ones(domain.dimensions))
+    result = direct(falls, bounds, maxfun=1000, maxiter=10_000)
+    x: Array = domain.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
+    return x
+
+
+MAXIMISERS: dict[str, Maximiser] = {"refine": argmax, "direct": argmax_direct}
+
+
+def _row(X: Array, values: Array) -> Array:
+    """The row of X with the largest value."""
+    best: Array = X[int(np.argmax(values))]
+    return best
+
+
+def _climb(
+    function: SampledFunction, starts: Array, fixed: Mask, dtype: type[np.floating]
+) -> tuple[Array, Array]:
+    """Local maximisers from ``starts``: roughly in float32, or to the end in float64."""
+
+    def objective(X: Array) -> tuple[Array, Array]:
+        values, gradients = function.value_and_gradient(X.astype(dtype))
+        return values.astype(np.float64), gradients.astype(np.float64)
+
+    rough = dtype is np.float32
+    return ascend(
+        objective,
+        starts,
+        np.where(fixed, starts, 0.0),
+        np.where(fixed, starts, 1.0),
+        scale=np.minimum(function.length_scales, 1.0),
+        turns=20 if rough else 10,
+        gain=1e-3 if rough else 1e-7,
+        first=0.2 if rough else 0.01,
+    )
+
+
+def _screening_size(length_scales: Array) -> int:
+    """Enough points to put some into every basin: basins are about a length scale wide."""
+    D = len(length_scales)
+    basins = np.log2(np.maximum(1.0 / length_scales, 1.0)).sum()
+    return int(2 ** np.clip(np.ceil(basins + 3.0 + 0.7 * D), _FEWEST, _MOST))
+
+
+@lru_cache(maxsize=16)
+def _screening_set(dimensions: int, size: int) -> Array:
+    """A Sobol set, spread a little beyond the cube and clipped: maxima like to sit on faces."""
+    from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
+
+    X = Sobol(dimensions, rng=0).random(size)
+    X = np.clip((X - 0.5) * 1.05 + 0.5, 0.0, 1.0).astype(np.float32)
+    X.flags.writeable = False
+    return X
+
+
+def _separated(X: Array, values: Array, length_scales: Array) -> NDArray[np.intp]:
+    """Rows of the best points that lie at least a length scale from every better one."""
+    keep = min(len(X), 1024)
+    order = np.argpartition(-values, keep - 1)[:keep]
+    order = order[np.argsort(-values[order])]
+    U = X[order] / length_scales.astype(np.float32)
+    alive = np.ones(keep, dtype=bool)
+    chosen = []
+    for _ in range(_STARTS):
+        i = int(np.argmax(alive))
+        if not alive[i]:
+            break
+        chosen.append(i)
+        gap = U - U[i]
+        alive &= np.einsum("ij,ij->i", gap, gap) >= 1.0
+    return order[chosen]

@@ -1,0 +1,129 @@
+"""Random Fourier features φ, shared by all agents of a federation (appendix A).
+
+=======  ====================================================  ========
+symbol   meaning                                               shape
+=======  ====================================================  ========
+M        number of features                                    scalar
+s        frequencies, drawn from the kernel's p(s)             (M, D)
+b        phases, uniform on [0, 2π)                            (M,)
+c(x)     cos(s x + b)                                          (M,)
+φ(x)     σ₀ c(x) / ‖c(x)‖, so that ‖φ(x)‖² = σ₀²               (M,)
+ω        feature weights; a sampled function is φ(x)ᵀω         (M,)
+=======  ====================================================  ========
+
+The factor √(2/M) of the paper cancels in the normalisation. ‖c(x)‖ depends on x, so gradients go
+through it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from fedbo.model.kernel import Array, kernel_named, single
+
+_BLOCK = 4096  # rows at a time: (4096, M) stays in the cache
+
+
+class Features:
+    """φ for a kernel, M features and length scales, from a seed: the same on every machine.
+
+    NumPy promises that the raw stream of a bit generator never changes, but not that of
+    ``standard_normal``; so the normals come from raw bits by inversion, and are rounded to float32,
+    which hides the last bit in which mathematical libraries may differ.
+
+    >>> phi = Features(2, 50, length_scales=0.3, seed=7)
+    >>> Phi = phi(np.array([[0.1, 0.2], [0.9, 0.4]]))
+    >>> Phi.shape, np.round((Phi**2).sum(axis=1), 12).tolist()
+    ((2, 50), [1.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        dimensions: int,
+        M: int,
+        *,
+        kernel: str = "se",
+        length_scales: ArrayLike = 0.3,
+        seed: int = 0,
+        signal_variance: float = 1.0,
+    ) -> None:
+        uniforms = _uniforms(seed, M * (dimensions + 2)).reshape(M, dimensions + 2)
+        normals = _float32(ndtri(uniforms[:, :dimensions]))
+        base = kernel_named(kernel).frequencies(normals, uniforms[:, dimensions])
+        self.M = M
+        self.kernel = kernel
+        self.signal_variance = signal_variance
+        self.length_scales = np.broadcast_to(
+            np.asarray(length_scales, dtype=np.float64), (dimensions,)
+        ).copy()
+        self.s = _float32(base) / self.length_scales
+        self.b = _float32(2.0 * np.pi * uniforms[:, dimensions + 1])
+        self._single = single(self.s), single(self.b)
+
+    def __call__(self, X: Array) -> Array:
+        """φ at the rows of X: (n, D) -> (n, M)."""
+        C = np.cos(self._angles(X))
+        C *= np.sqrt(self.signal_variance) / np.sqrt(np.einsum("ij,ij->i", C, C))[:, None]
+        return C
+
+    def function(self, omega: ArrayLike) -> FeatureFunction:
+        """The sampled function φ(x)ᵀω."""
+        return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
+
+    def _angles(self, X: Array) -> Array:
+        s, b = self._single if X.dtype == np.float32 else (self.s, self.b)
+        angles: Array = X @ s.T
+        angles += b
+        return angles
+
+
+class FeatureFunction:
+    """φ(x)ᵀω with its gradient: a peer's message, or a draw from a posterior over ω.
+
+    >>> phi = Features(1, 20, seed=1)
+    >>> f = phi.function(np.ones(20))
+    >>> X = np.array([[0.5]])
+    >>> bool(np.isclose(f(X)[0], phi(X)[0].sum()))
+    True
+    """
+
+    def __init__(self, features: Features, omega: Array) -> None:
+        self.features = features
+        self.omega = omega
+        self.length_scales = features.length_scales
+
+    def __call__(self, X: Array) -> Array:
+        omega = self.omega.astype(X.dtype)
+        values = np.empty(len(X), dtype=X.dtype)
+        for i in range(0, len(X), _BLOCK):
+            C = self.features._angles(X[i : i + _BLOCK])
+            np.cos(C, out=C)
+            values[i : i + _BLOCK] = (C @ omega) / np.sqrt(np.einsum("ij,ij->i", C, C))
+        values *= np.sqrt(self.features.signal_variance)
+        return values
+
+    def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
+        omega = self.omega.astype(X.dtype)
+        s = self.features._single[0] if X.dtype == np.float32 else self.features.s
+        angles = self.features._angles(X)
+        C, S = np.cos(angles), np.sin(angles)
+        scale = np.sqrt(self.features.signal_variance)
+        norm2 = np.einsum("ij,ij->i", C, C)[:, None]
+        value = (C @ omega)[:, None]
+        # d/dx (cᵀω / ‖c‖) = [J ᵀω − (cᵀω) Jᵀc / ‖c‖²] / ‖c‖ with J = −sin(sx + b) s
+        weights = (value / norm2) * C - omega
+        weights *= S
+        gradient = (weights @ s) * (scale / np.sqrt(norm2))
+        return (value * (scale / np.sqrt(norm2)))[:, 0], gradient
+
+
+def _uniforms(seed: int, n: int) -> Array:
+    """Uniform numbers in (0, 1), from the raw stream, which NumPy keeps fixed."""
+    raw = np.random.PCG64(seed).random_raw(n)
+    return (np.asarray(raw >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
+
+
+def _float32(values: NDArray[np.floating]) -> Array:
+    return values.astype(np.float32).astype(np.float64)

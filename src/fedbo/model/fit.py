@@ -1,0 +1,202 @@
+"""Hyper-parameters of a GP from its marginal likelihood.
+
+========  ===========================================================  =======
+symbol    meaning                                                      shape
+========  ===========================================================  =======
+theta     logarithms of (l_1 … l_D or one l, σ₀², σ²)                  (p,)
+A         K + σ²I                                                      (t, t)
+lml       log p(y | X, θ) = −½ yᵀA⁻¹y − ½ log|A| − (t/2) log 2π        scalar
+W         ααᵀ − A⁻¹, so that d lml / dθ_j = ½ tr(W dA/dθ_j)            (t, t)
+========  ===========================================================  =======
+
+Symmetric matrices are handled as their lower triangles, laid out in a row of t(t+1)/2 numbers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from fedbo.model.ascend import ascend
+from fedbo.model.gp import Hyper
+from fedbo.model.kernel import Array, kernel_named
+
+_SCREENED = 5  # random points drawn for each that is climbed from
+_MOST_FITTED = 300  # observations: beyond it more of them cost much and say little
+_IMPOSSIBLE = -1e25
+
+
+class LogNormal(msgspec.Struct, frozen=True):
+    """A log-normal prior: the logarithm is normal around log(median).
+
+    >>> LogNormal(0.5, 1.0).median
+    0.5
+    """
+
+    median: float
+    spread: float
+
+
+class Priors(msgspec.Struct, frozen=True, kw_only=True):
+    """What is believed of a GP's hyper-parameters before any score, in standard units.
+
+    The length scale's median grows with √D, as distances in the cube do.
+    """
+
+    length_scale: LogNormal = LogNormal(0.3, 0.8)
+    signal_variance: LogNormal = LogNormal(1.0, 0.7)
+    noise_variance: LogNormal = LogNormal(1e-3, 2.0)
+
+
+class Likelihood:
+    """The log marginal likelihood of data, as a function of θ, with its gradient.
+
+    >>> data = Likelihood(np.array([[0.1], [0.4], [0.8]]), np.array([0.3, 1.0, -1.2]), "se")
+    >>> value, gradient = data(data.pack(Hyper(length_scales=(0.3,), noise_variance=0.01)))
+    >>> gradient.shape
+    (3,)
+    """
+
+    def __init__(self, X: Array, y: Array, kernel: str, *, ard: bool = True) -> None:
+        self.t, self.D = X.shape
+        self.y = y
+        self.kernel = kernel_named(kernel)
+        self.ard = ard
+        self.lower = np.tril_indices(self.t)
+        gaps = (X[self.lower[0]] - X[self.lower[1]]) ** 2
+        self.gaps2 = np.ascontiguousarray(gaps.T if ard else gaps.sum(axis=1)[None])
+        diagonal = self.lower[0] == self.lower[1]
+        self._diagonal = np.flatnonzero(diagonal)
+        self._count = np.where(diagonal, 0.5, 1.0)  # ½ tr of a product, over the lower triangle
+
+    def pack(self, hyper: Hyper) -> Array:
+        """θ of ``hyper``."""
+        scales = hyper.length_scales if self.ard else hyper.length_scales[:1]
+        return np.log([*scales, hyper.signal_variance, hyper.noise_variance])
+
+    def unpack(self, theta: Array) -> Hyper:
+        """The hyper-parameters that θ stands for."""
+        *scales, signal, noise = np.exp(theta).tolist()
+        return Hyper(
+            length_scales=tuple(scales) if self.ard else tuple(scales) * self.D,
+            signal_variance=signal,
+            noise_variance=noise,
+            kernel=self.kernel.name,
+        )
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """lml and its gradient with respect to θ."""
+        inverse2 = np.exp(-2.0 * theta[:-2])
+        signal, noise = np.exp(theta[-2:])
+        k, slope = self.kernel.value_and_slope(inverse2 @ self.gaps2)
+        k *= signal
+        L, info = self._factor(k, noise)
+        if info:
+            return _IMPOSSIBLE, np.zeros(len(theta))
+        alpha, _ = dpotrs(L, self.y, lower=1)
+        log_det = 2.0 * np.log(np.diagonal(L)).sum()
+        value = -0.5 * (self.y @ alpha + log_det + self.t * np.log(2.0 * np.pi))
+        # tr(A⁻¹ dA) needs all entries of A⁻¹; they come from the factor
+        A_inverse, _ = dpotri(L, lower=1)
+        W = alpha[self.lower[0]] * alpha[self.lower[1]]
+        W -= A_inverse[self.lower]
+        W *= self._count
+        gradient = np.empty(len(theta))
+        slope *= W
+        gradient[:-2] = -2.0 * signal * inverse2 * (self.gaps2 @ slope)
+        gradient[-2] = W @ k
+        gradient[-1] = noise * W[self._diagonal].sum()
+        return float(value), gradient
+
+    def _factor(self, k: Array, noise: float) -> tuple[Array, int]:
+        A = np.zeros((self.t, self.t), order="F")
+        A[self.lower] = k
+        A.ravel(order="K")[:: self.t + 1] += noise
+        L, info = dpotrf(A, lower=1, clean=0, overwrite_a=1)
+        return L, info
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """How hyper-parameters are fitted.
+
+    Without ``priors`` it is plain maximum likelihood. A whole search climbs from ``starts`` points:
+    the last fit, if there is one, else the priors' medians, and the likeliest of random ones.
+
+    >>> X = np.linspace(0, 1, 9)[:, None]
+    >>> hyper = Fit()(X, np.sin(6 * X[:, 0]), np.random.default_rng(0))
+    >>> 0.1 < hyper.length_scales[0] < 2
+    True
+    """
+
+    kernel: str = "matern52"
+    ard: bool = True
+    priors: Priors | None = Priors()
+    noise_floor: float = 1e-5
+    starts: int = 4
+
+    def __call__(
+        self, X: Array, y: Array, rng: np.random.Generator, warm: Hyper | None = None
+    ) -> Hyper:
+        """Hyper-parameters for observations X (t, D) with standard scores y (t,)."""
+        if len(X) > _MOST_FITTED:
+            rows = rng.choice(len(X), _MOST_FITTED, replace=False)
+            X, y = X[rows], y[rows]
+        problem = _Problem(self, X, y)
+        first = problem.centre if warm is None else problem.data.pack(warm)
+        return problem.climb([first, *problem.likely(rng)])
+
+    def again(self, X: Array, y: Array, hyper: Hyper) -> Hyper:
+        """A local search from ``hyper`` only: a few evaluations when little is new."""
+        problem = _Problem(self, X[-_MOST_FITTED:], y[-_MOST_FITTED:])
+        return problem.climb([problem.data.pack(hyper)])
+
+    def default(self, dimensions: int) -> Hyper:
+        """Hyper-parameters before any data: the priors' medians."""
+        problem = _Problem(self, np.zeros((1, dimensions)), np.zeros(1))
+        return problem.data.unpack(problem.centre)
+
+
+class _Problem:
+    """The log posterior density of θ for one set of data, inside its box."""
+
+    def __init__(self, fit: Fit, X: Array, y: Array) -> None:
+        self.fit = fit
+        self.data = Likelihood(X, y, fit.kernel, ard=fit.ard)
+        n = self.data.D if fit.ard else 1
+        priors = fit.priors or Priors()
+        scale, signal, noise = priors.length_scale, priors.signal_variance, priors.noise_variance
+        median = [scale.median * np.sqrt(self.data.D)] * n + [signal.median, noise.median]
+        self.centre = np.log(median)
+        self.spread = np.array([scale.spread] * n + [signal.spread, noise.spread])
+        self.lower = np.log([5e-3] * n + [1e-4, fit.noise_floor])
+        self.upper = np.log([50.0] * n + [1e4, 10.0])
+
+    def __call__(self, thetas: Array) -> tuple[Array, Array]:
+        values, gradients = map(np.array, zip(*map(self.data, thetas), strict=True))
+        if self.fit.priors is None:
+            return values, gradients
+        z = (thetas - self.centre) / self.spread
+        return values - 0.5 * (z * z).sum(axis=1), gradients - z / self.spread
+
+    def likely(self, rng: np.random.Generator) -> list[Array]:
+        """The likeliest of random points, drawn around the priors' medians."""
+        n = self.fit.starts - 1
+        if n < 1:
+            return []
+        draws = rng.standard_normal((_SCREENED * n, len(self.centre)))
+        draws = np.clip(self.centre + self.spread * draws, self.lower, self.upper)
+        return list(draws[np.argsort(-self(draws)[0])[:n]])
+
+    def climb(self, starts: list[Array]) -> Hyper:
+        """The best hyper-parameters reached from ``starts``."""
+        thetas, values = ascend(
+            self,
+            np.clip(np.array(starts), self.lower, self.upper),
+            self.lower,
+            self.upper,
+            scale=np.ones(len(self.centre)),
+            turns=40,
+            gain=1e-2,
+        )
+        return self.data.unpack(thetas[int(np.argmax(values))])

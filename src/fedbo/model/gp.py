@@ -1,0 +1,250 @@
+"""The exact Gaussian process of one agent (equation 1), and draws from it.
+
+==========  ========================================================  ========
+symbol      meaning                                                   shape
+==========  ========================================================  ========
+X, y        observed points of the cube and their standard scores     (t, D), (t,)
+l           length scales (``length_scales``)                         (D,)
+sigma02     σ₀², the signal variance                                  scalar
+sigma2      σ², the noise variance                                    scalar
+K           K_t, kernel matrix of X                                   (t, t)
+L           lower Cholesky factor, K + σ²I = L Lᵀ                     (t, t)
+alpha       (K + σ²I)⁻¹ y                                             (t,)
+mu, var     μ_t(x) and σ_t²(x, x), the posterior                      (n,)
+f_t         a draw from GP(μ_t, β_t² σ_t²) (Algorithm 1, line 4)      function
+==========  ========================================================  ========
+
+f_t is drawn by Matheron's rule: a draw f⁰ of the prior, plus the exact update of the difference
+between the scores and f⁰ at the observations. The prior draw is a sum of cosines with fresh random
+frequencies; far from data, where features fitted to data are starved of variance, it keeps all
+of it. On a discrete domain the prior draw is exact, and so is f_t.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
+
+from fedbo.model.function import SampledFunction, Tabled
+from fedbo.model.kernel import Array, Kernel, kernel_named, single, squared_distances
+
+_WAVES = 128  # cosines in a draw of the prior; each is worth two features
+_BLOCK = 4096  # rows at a time: (4096, t) stays in the cache
+_LARGEST_TABLE = 3000  # points of a discrete domain up to which its prior is factorised
+
+
+class Hyper(msgspec.Struct, frozen=True, kw_only=True):
+    """Hyper-parameters of a GP with standard scores.
+
+    >>> Hyper(length_scales=(0.3, 0.3)).signal_variance
+    1.0
+    """
+
+    length_scales: tuple[float, ...]
+    signal_variance: float = 1.0
+    noise_variance: float = 1e-2
+    kernel: str = "se"
+
+
+class GP:
+    """The posterior of a zero-mean GP with fixed hyper-parameters.
+
+    >>> gp = GP(Hyper(length_scales=(0.2,), noise_variance=1e-4), np.array([[0.5]]))
+    >>> gp.set_scores(np.array([1.0]))
+    >>> mu, var = gp.predict(np.array([[0.5], [5.0]]))
+    >>> np.round(mu, 3).tolist(), np.round(var, 3).tolist()
+    ([1.0, 0.0], [0.0, 1.0])
+    """
+
+    def __init__(self, hyper: Hyper, X: Array) -> None:
+        self.hyper = hyper
+        self.kernel: Kernel = kernel_named(hyper.kernel)
+        self.length_scales = np.asarray(hyper.length_scales, dtype=np.float64)
+        self.X = np.asarray(X, dtype=np.float64).reshape(-1, len(self.length_scales))
+        self.L = cholesky(self.covariance(self.X, self.X), hyper.noise_variance)
+        self.y = np.zeros(len(self.X))
+        self.alpha = np.zeros(len(self.X))
+        self._table: tuple[Array, Array] | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def covariance(self, X: Array, Z: Array) -> Array:
+        """The prior covariance σ₀² k between the rows of X and of Z."""
+        K = self.kernel.value(squared_distances(X, Z, self.length_scales))
+        K *= self.hyper.signal_variance
+        return K
+
+    def add(self, X: Array) -> None:
+        """Take in observations at the rows of X (n, D): a new row of L each, O(t²)."""
+        for x in X:
+            t, noise = len(self.X), self.hyper.noise_variance
+            k = self.covariance(self.X, x[None])[:, 0]
+            row = solve_triangular(self.L, k, lower=True, check_finite=False) if t else k
+            rest = self.hyper.signal_variance + noise - row @ row
+            L = np.zeros((t + 1, t + 1))
+            L[:t, :t] = self.L
+            L[t, :t] = row
+            L[t, t] = np.sqrt(np.maximum(rest, noise))
+            self.L = L
+            self.X = np.concatenate([self.X, x[None]])
+
+    def set_scores(self, y: Array) -> None:
+        """Set the standard scores y (t,) of all observations: O(t²)."""
+        if len(y) != len(self.X):
+            raise ValueError(f"{len(y)} scores were given for {len(self.X)} observations")
+        self.y = y
+        self.alpha = self.solve(y)
+
+    def solve(self, y: Array) -> Array:
+        """(K + σ²I)⁻¹ y."""
+        if not len(y):
+            return y
+        result, _ = dpotrs(self.L, y, lower=1)
+        return np.asarray(result)
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """μ_t and σ_t² at the rows of X."""
+        k = self.covariance(self.X, X)
+        V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
+        var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
+        return k.T @ self.alpha, np.maximum(var, 0.0)
+
+    def posterior_covariance(self, X: Array) -> Array:
+        """σ_t²(x, x') between the rows of X."""
+        k = self.covariance(self.X, X)
+        V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
+        return self.covariance(X, X) - V.T @ V
+
+    def sample(
+        self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
+    ) -> SampledFunction:
+        """f_t: a draw whose deviation from the mean is multiplied by β.
+
+        With ``points``, a discrete domain that holds all observations, it is an exact joint draw.
+        """
+        if points is not None and len(points) <= _LARGEST_TABLE:
+            return self._sample_table(rng, beta, points)
+        prior = Waves(self.hyper, rng)
+        weights = self._update(prior(self.X), rng, beta)
+        return Draw(self, prior, beta, weights)
+
+    def _update(self, prior_at_X: Array, rng: np.random.Generator, beta: float) -> Array:
+        """Weights of k(x, X) in Matheron's rule."""
+        noise = np.sqrt(self.hyper.noise_variance) * rng.standard_normal(len(self.X))
+        return self.solve(self.y - beta * (prior_at_X + noise))
+
+    def _sample_table(self, rng: np.random.Generator, beta: float, points: Array) -> Tabled:
+        if self._table is None or self._table[0] is not points:
+            self._table = points, semidefinite_factor(self.covariance(points, points))
+        F = self._table[1]
+        prior = F @ rng.standard_normal(F.shape[1])
+        rows = _rows_of(self.X, points)
+        weights = self._update(prior[rows], rng, beta)
+        values = beta * prior + self.covariance(points, self.X) @ weights
+        return Tabled(points, values, self.length_scales)
+
+
+class Waves:
+    """A draw of the prior: f⁰(x) = σ₀ Σ r_i cos(s_i x + b_i) / √W, fresh s_i from p(s).
+
+    With r_i² exponential and b_i uniform each wave equals a sine and a cosine of normal weights, so
+    that f⁰ is exactly Gaussian given s, and its covariance is k on average over s.
+    """
+
+    def __init__(self, hyper: Hyper, rng: np.random.Generator, waves: int = _WAVES) -> None:
+        D = len(hyper.length_scales)
+        base = kernel_named(hyper.kernel).frequencies(
+            rng.standard_normal((waves, D)), rng.random(waves)
+        )
+        self.s = base / np.asarray(hyper.length_scales)
+        self.b = 2.0 * np.pi * rng.random(waves)
+        r2 = 2.0 * rng.standard_exponential(waves)
+        self.r = np.sqrt(hyper.signal_variance / waves * r2)
+        self._single = single(self.s), single(self.b), single(self.r)
+
+    def parts(self, X: Array) -> tuple[Array, Array, Array]:
+        """Angles (n, W), frequencies and amplitudes, in the precision of X."""
+        s, b, r = self._single if X.dtype == np.float32 else (self.s, self.b, self.r)
+        angles = X @ s.T
+        angles += b
+        return angles, s, r
+
+    def __call__(self, X: Array) -> Array:
+        angles, _, r = self.parts(X)
+        return np.cos(angles, out=angles) @ r
+
+
+class Draw:
+    """f_t by Matheron's rule: β f⁰(x) + k(x, X) v."""
+
+    def __init__(self, gp: GP, prior: Waves, beta: float, weights: Array) -> None:
+        self.gp = gp
+        self.prior = prior
+        self.beta = beta
+        self.weights = gp.hyper.signal_variance * weights
+        self.length_scales = gp.length_scales
+        self._X32 = single(gp.X)
+
+    def __call__(self, X: Array) -> Array:
+        values = np.empty(len(X), dtype=X.dtype)
+        observed = self._observed(X)
+        weights = self.weights.astype(X.dtype)
+        for i in range(0, len(X), _BLOCK):
+            rows = X[i : i + _BLOCK]
+            k = self.gp.kernel.value(squared_distances(rows, observed, self.length_scales))
+            values[i : i + _BLOCK] = self.beta * self.prior(rows) + k @ weights
+        return values
+
+    def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
+        angles, s, r = self.prior.parts(X)
+        observed = self._observed(X)
+        weights = self.weights.astype(X.dtype)
+        k, slope = self.gp.kernel.value_and_slope(
+            squared_distances(X, observed, self.length_scales)
+        )
+        values = self.beta * (np.cos(angles) @ r) + k @ weights
+        gradients = -self.beta * ((np.sin(angles) * r) @ s)
+        pull = slope * weights  # dk/dx = 2 slope (x − x_i) / l²
+        gradients += (
+            2.0
+            * (pull.sum(axis=1)[:, None] * X - pull @ observed)
+            / (self.length_scales**2).astype(X.dtype)
+        )
+        return values, gradients
+
+    def _observed(self, X: Array) -> Array:
+        return self._X32 if X.dtype == np.float32 else self.gp.X
+
+
+def cholesky(K: Array, noise_variance: float) -> Array:
+    """Lower factor of K + σ²I, with as little jitter as it takes, and none if it takes none."""
+    A = K + noise_variance * np.eye(len(K))
+    jitter = 0.0
+    while True:
+        L, info = dpotrf(A + jitter * np.eye(len(K)), lower=1, clean=1) if len(K) else (A, 0)
+        if info == 0:
+            return np.asarray(L)
+        jitter = 10.0 * jitter if jitter else 1e-12 * float(np.mean(np.diag(A)))
+        if not np.isfinite(jitter) or jitter > float(np.mean(np.diag(A))):
+            raise np.linalg.LinAlgError("the kernel matrix has entries that are not finite numbers")
+
+
+def semidefinite_factor(K: Array) -> Array:
+    """F (n, r) with F Fᵀ = K to rounding, by pivoted Cholesky; a smooth kernel has r << n."""
+    factor, pivots, rank, _ = dpstrf(K, lower=1, tol=1e-12 * float(np.max(np.diag(K))))
+    F = np.zeros((len(K), rank))
+    F[pivots - 1] = np.tril(factor)[:, :rank]
+    return F
+
+
+def _rows_of(X: Array, points: Array) -> NDArray[np.intp]:
+    """For each row of X, its row in ``points``."""
+    distance = np.abs(X[:, None, :] - points[None, :, :]).sum(axis=2)
+    if len(X) and distance.min(axis=1).max() > 0.0:
+        raise ValueError("an observation does not lie on the discrete domain it is drawn on")
+    rows: NDArray[np.intp] = distance.argmin(axis=1)
+    return rows

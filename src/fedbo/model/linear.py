@@ -1,0 +1,136 @@
+"""Bayesian linear regression over the features φ: the posterior of ω (equations 2 and 3).
+
+=======  ==============================================  ===========
+symbol   meaning                                         shape
+=======  ==============================================  ===========
+Phi      Φ(X_t), features of the observations            (t, M)
+sigma2   σ², the noise variance                          scalar
+Sigma    Σ_t = ΦᵀΦ + σ²I                                 (M, M)
+nu       ν_t = Σ_t⁻¹ Φᵀ y_t                              (M,)
+L        lower Cholesky factor, Σ_t = L Lᵀ               (M, M)
+omega    a draw of ω ~ N(ν_t, σ² Σ_t⁻¹)                  (M,)
+=======  ==============================================  ===========
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from fedbo.model.features import FeatureFunction, Features
+from fedbo.model.kernel import Array
+
+_TOGETHER = 16  # posteriors at a time: (16, M, M) stays in the cache
+
+
+class Posterior:
+    """ω ~ N(ν, σ²Σ⁻¹), and the function φ(x)ᵀω that it describes."""
+
+    def __init__(self, features: Features, nu: Array, L: Array, sigma2: float) -> None:
+        self.features = features
+        self.nu = nu
+        self.L = L
+        self.sigma2 = sigma2
+
+    def mean(self, X: Array) -> Array:
+        """μ̂(x) = φ(x)ᵀν at the rows of X."""
+        return self.features(X) @ self.nu
+
+    def variance(self, X: Array) -> Array:
+        """σ̂²(x) = σ² φ(x)ᵀ Σ⁻¹ φ(x) at the rows of X."""
+        V = solve_triangular(self.L, self.features(X).T, lower=True, check_finite=False)
+        variance: Array = self.sigma2 * np.einsum("ij,ij->j", V, V)
+        return variance
+
+    def covariance(self) -> Array:
+        """σ²Σ⁻¹, the covariance of ω: (M, M)."""
+        A = solve_triangular(self.L, np.eye(len(self.nu)), lower=True, check_finite=False)
+        return self.sigma2 * (A.T @ A)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """One draw of ω = ν + σ L⁻ᵀ z, z ~ N(0, I)."""
+        z = rng.standard_normal(len(self.nu))
+        deviation = solve_triangular(self.L, z, lower=True, trans="T", check_finite=False)
+        omega: Array = self.nu + np.sqrt(self.sigma2) * deviation
+        return omega
+
+    def sample(self, rng: np.random.Generator, beta: float = 1.0) -> FeatureFunction:
+        """One sampled function, its deviation from the mean multiplied by β."""
+        return self.features.function(self.nu + beta * (self.draw(rng) - self.nu))
+
+
+class Regression:
+    """The data side of the posterior: grows by observations, solves for any scores.
+
+    Scores are given when a posterior is asked for, and not stored: an agent's standardised scores
+    all change with every new one, while ΦᵀΦ only grows.
+
+    >>> phi = Features(1, 30, seed=1)
+    >>> regression = Regression(phi, sigma2=0.1)
+    >>> regression.add(np.array([[0.2], [0.7]]))
+    >>> posterior = regression.posterior(np.array([1.0, -1.0]))
+    >>> posterior.nu.shape, posterior.draw(np.random.default_rng(0)).shape
+    ((30,), (30,))
+    """
+
+    def __init__(self, features: Features, sigma2: float) -> None:
+        self.features = features
+        self.sigma2 = sigma2
+        self.Phi = np.empty((0, features.M))
+        self._gram = np.zeros((features.M, features.M))
+
+    def __len__(self) -> int:
+        return len(self.Phi)
+
+    def add(self, X: Array) -> None:
+        """Take in observations at the rows of X (n, D)."""
+        Phi = self.features(X)
+        self._gram += Phi.T @ Phi
+        self.Phi = np.concatenate([self.Phi, Phi])
+
+    @property
+    def Sigma(self) -> Array:
+        """Σ_t = ΦᵀΦ + σ²I."""
+        return self._gram + self.sigma2 * np.eye(self.features.M)
+
+    def posterior(self, y: Array) -> Posterior:
+        """The posterior of ω for scores y (t,)."""
+        L, info = dpotrf(self.Sigma, lower=1, clean=1, overwrite_a=1)
+        if info:
+            raise np.linalg.LinAlgError(
+                f"Σ is not positive definite in double precision: noise variance {self.sigma2} is "
+                f"too small for {len(self)} observations; use a larger one"
+            )
+        nu, _ = dpotrs(L, self.Phi.T @ y, lower=1)
+        return Posterior(self.features, nu, L, self.sigma2)
+
+
+def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[Posterior]:
+    """The posterior of each regression for its scores (t,), where all have the same M.
+
+    >>> phi = Features(1, 30, seed=1)
+    >>> two = [Regression(phi, 0.1), Regression(phi, 0.1)]
+    >>> two[1].add(np.array([[0.2], [0.7]]))
+    >>> [posterior.nu.shape for posterior in posteriors(two, [np.empty(0), np.array([1.0, -1.0])])]
+    [(30,), (30,)]
+    """
+    pairs = list(zip(regressions, ys, strict=True))
+    found: list[Posterior] = []
+    for i in range(0, len(pairs), _TOGETHER):
+        found += _posteriors(pairs[i : i + _TOGETHER])
+    return found
+
+
+def _posteriors(pairs: Sequence[tuple[Regression, Array]]) -> list[Posterior]:
+    try:
+        Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in pairs]))
+    except np.linalg.LinAlgError:  # one by one, so that the error says which and why
+        return [regression.posterior(y) for regression, y in pairs]
+    found = []
+    for (regression, y), L in zip(pairs, Ls, strict=True):
+        nu, _ = dpotrs(L.T, regression.Phi.T @ y, lower=0)  # L.T has LAPACK's order: no copy
+        found.append(Posterior(regression.features, nu, L, regression.sigma2))
+    return found

@@ -1,0 +1,156 @@
+"""An agent's belief about its own objective, kept up to date as scores come in.
+
+Up to ``exact_limit`` observations it is an exact GP; beyond, Bayesian linear regression over
+features of the GP's kernel, whose cost grows linearly. Between refits of the hyper-parameters both
+grow by one observation at a time, so that a belief that was written down and read again (`state`)
+is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fedbo.model.features import Features
+from fedbo.model.fit import Fit
+from fedbo.model.function import SampledFunction
+from fedbo.model.gp import GP, Hyper
+from fedbo.model.kernel import Array
+from fedbo.model.linear import Regression
+
+_FEATURES = 500  # beyond the exact limit
+
+
+class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent models its own objective.
+
+    ``refit_every`` new observations the hyper-parameters are fitted again (beyond 200 observations
+    every hundredth part of them); a whole search is made whenever observations have grown by a
+    quarter, a local one otherwise. With ``draw_features`` f_t is drawn from that many fresh random
+    features, as the paper's experiments did, and not by Matheron's rule.
+    """
+
+    fit: Fit = Fit()
+    refit_every: int = 1
+    exact_limit: int = 1000
+    draw_features: int | None = None
+
+
+class SurrogateState(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot be derived from the observations."""
+
+    hyper: Hyper | None = None
+    fitted: int = 0
+    searched: int = 0
+    seed: int = 0
+
+
+class Surrogate:
+    """The belief about an objective on the cube of ``dimensions``.
+
+    >>> belief = Surrogate(SurrogateSettings(), 1)
+    >>> X, rng = np.array([[0.1], [0.5], [0.9]]), np.random.default_rng(0)
+    >>> belief.update(X, np.array([-1.0, 1.0, 0.0]), rng)
+    >>> mu, var = belief.predict(X)
+    >>> int(np.argmax(mu))
+    1
+    """
+
+    def __init__(
+        self,
+        settings: SurrogateSettings,
+        dimensions: int,
+        state: SurrogateState | None = None,
+    ) -> None:
+        self.settings = settings
+        self.dimensions = dimensions
+        self.state = state or SurrogateState()
+        self._model: GP | Regression | None = None
+        self._X = np.empty((0, dimensions))
+        self._y = np.empty(0)
+
+    @property
+    def hyper(self) -> Hyper:
+        """The hyper-parameters in use."""
+        return self.state.hyper or self.settings.fit.default(self.dimensions)
+
+    def update(self, X: Array, y: Array, rng: np.random.Generator) -> None:
+        """Learn all observations X (t, D) with standard scores y (t,); earlier ones come first."""
+        t = len(X)
+        if t and t - self.state.fitted >= self._patience(t):
+            self._fit(X, y, rng)
+        if self._model is None:
+            self._model = self._build(X[: self.state.fitted])
+        for x in X[len(self._model) :]:
+            self._model.add(x[None])
+        self._X, self._y = X, y
+        if isinstance(self._model, GP):
+            self._model.set_scores(y)
+
+    def sample(
+        self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
+    ) -> SampledFunction:
+        """f_t, a draw from the belief, exact and joint at ``points`` if these are given."""
+        if self.settings.draw_features is not None:
+            seed = int(rng.integers(2**63))
+            regression = self._regression(self._X, self.settings.draw_features, seed)
+            return regression.posterior(self._y).sample(rng, beta)
+        if isinstance(self._model, Regression):
+            return self._model.posterior(self._y).sample(rng, beta)
+        return self._exact().sample(rng, beta, points)
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of the objective, in standard units, at the rows of X."""
+        if isinstance(self._model, Regression):
+            posterior = self._model.posterior(self._y)
+            return posterior.mean(X), posterior.variance(X)
+        return self._exact().predict(X)
+
+    def _patience(self, t: int) -> int:
+        return max(self.settings.refit_every, t // 100)
+
+    def _fit(self, X: Array, y: Array, rng: np.random.Generator) -> None:
+        t, last = len(X), self.state
+        fit = self.settings.fit
+        if last.hyper is not None and t < 1.25 * last.searched:
+            hyper, searched = fit.again(X, y, last.hyper), last.searched
+        else:
+            hyper, searched = fit(X, y, rng, last.hyper), t
+        seed = int(rng.integers(2**63)) if t > self.settings.exact_limit else 0
+        self.state = SurrogateState(hyper=hyper, fitted=t, searched=searched, seed=seed)
+        self._model = None
+
+    def _build(self, X: Array) -> GP | Regression:
+        if len(X) > self.settings.exact_limit:
+            return self._regression(X, _FEATURES, self.state.seed)
+        return GP(self.hyper, X)
+
+    def _exact(self) -> GP:
+        return self._model if isinstance(self._model, GP) else GP(self.hyper, self._X)
+
+    def _regression(self, X: Array, M: int, seed: int) -> Regression:
+        features = Features(
+            self.dimensions,
+            M,
+            kernel=self.hyper.kernel,
+            length_scales=self.hyper.length_scales,
+            seed=seed,
+            signal_variance=self.hyper.signal_variance,
+        )
+        regression = Regression(features, self.hyper.noise_variance)
+        regression.add(X)
+        return regression
+
+
+def standardised(y: Array) -> Array:
+    """Scores with mean 0 and standard deviation 1; all 0 if they are all the same.
+
+    >>> standardised(np.array([1.0, 3.0])).round(12).tolist(), standardised(np.ones(1)).tolist()
+    ([-1.0, 1.0], [0.0])
+    """
+    if not len(y):
+        return y
+    y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite
+    deviation = y - y.mean()
+    scale = float(deviation.std())
+    return deviation / scale if scale > 1e-12 else np.zeros_like(y)

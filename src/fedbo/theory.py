@@ -1,0 +1,348 @@
+"""The quantities of Theorem 1, the regret bound behind it, and the condition on p_t.
+
+==============  ==========================================================  ====================
+symbol          meaning                                                     paper
+==============  ==========================================================  ====================
+B               bound on the RKHS norms of f and of every g_n               section 2
+sigma²          noise variance of the observations and of the GP            equation 1
+delta           the bound holds with probability at least 1 − δ             Theorem 1
+K               (n, n) kernel matrix of the domain, k(x, x) ≤ 1             section 2
+gamma_t         largest information gain of t observations, γ_0 = 0         Theorem 1
+beta_t, c_t     widths of the confidence bands; for peers beta'_t           Theorem 1, Lemma 4
+epsilon         largest error of φ(x)ᵀφ(x') against k(x, x')                section 2
+d_n, t_n, P_N   max |f − g_n|, observations and probability of peer n       sections 2, 3
+Delta~, Delta   bounds on |ĝ_n − g_n| and on |ĝ_n − f_t|                    Lemmas 4, 5
+psi_t           2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}                              Theorem 1
+p, P_t          1 / (4 e √π); p_t (p − 1/t²)                                Lemmas 6, 7
+==============  ==========================================================  ====================
+
+t counts from 1 and may be an array; what depends on the peers has shape (*t.shape, N). Formulas are
+the paper's; ``Setting.repaired`` mends the two that its proof does not support (``beta`` and
+``draw_deviation``), and ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md has the whole story.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+Array = NDArray[np.float64]
+Schedule = Callable[[int], float]
+
+#: Lemma 6: a draw f_t(x) exceeds f(x) at least this often (the normal tail itself is Φ(−1) ≈ 0.16).
+p = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
+
+#: The first step with P_t > 0. From here on 1/(p − 1/t²) ≤ 5/p, the step of Lemma 8, holds as well.
+FIRST = 5
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """The constants of Theorem 1; ``gamma`` holds γ_0, …, γ_T, so it also fixes the horizon.
+
+    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1, t_n=(10,), d_n=(0.5,))
+    >>> setting.domain_size, setting.horizon, setting.N
+    (20, 50, 1)
+    """
+
+    B: float
+    noise_variance: float
+    domain_size: int
+    gamma: tuple[float, ...]
+    delta: float = 0.1
+    M: int = 100
+    epsilon: float = 0.0
+    t_n: tuple[int, ...] = ()
+    d_n: tuple[float, ...] = ()
+    P_N: tuple[float, ...] | None = None  # None: uniform
+    repaired: bool = False  # mend β_t and Lemma 3
+
+    def __post_init__(self) -> None:
+        for name in ("B", "noise_variance", "domain_size", "M"):
+            value = getattr(self, name)
+            _require(0 < value < math.inf, f"{name} is {value}; it must be positive and finite")
+        _require(0 < self.delta < 1, f"delta is {self.delta}; it must lie between 0 and 1")
+        _require(0 <= self.epsilon < math.inf, f"epsilon is {self.epsilon}; it must be at least 0")
+        growing = self.gamma[:1] == (0,) and bool(np.all(np.diff(self.gamma) >= 0))
+        _require(growing, "gamma must hold γ_0 = 0, γ_1, γ_2, … and never decrease")
+        reached = all(0 <= t <= self.horizon for t in self.t_n)
+        _require(reached, f"t_n is {self.t_n}; gamma reaches from γ_0 to γ_{self.horizon} only")
+        sizes = (self.N, len(self.d_n), len(self.weights))
+        _require(len(set(sizes)) == 1, f"t_n, d_n and P_N name {sizes} peers; they must agree")
+        right = min(self.weights, default=1) >= 0 and abs(sum(self.weights) - bool(self.N)) < 1e-9
+        _require(right, f"P_N is {self.P_N}; it must be probabilities that add up to 1")
+
+    @classmethod
+    def of(cls, K: ArrayLike, T: int, *, noise_variance: float, **constants: Any) -> Setting:
+        """The setting on a discrete domain with kernel matrix K: γ_t is ``gamma_upper``."""
+        gamma = gamma_upper(K, max(T, *constants.get("t_n", ()), 0), noise_variance)
+        constants |= {"noise_variance": noise_variance, "domain_size": len(np.asarray(K))}
+        return cls(gamma=tuple(gamma.tolist()), **constants)
+
+    @property
+    def N(self) -> int:
+        return len(self.t_n)
+
+    @property
+    def horizon(self) -> int:
+        return len(self.gamma) - 1
+
+    @property
+    def weights(self) -> Array:
+        return np.full(self.N, 1.0 / max(self.N, 1)) if self.P_N is None else np.asarray(self.P_N)
+
+
+def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
+    """γ_0, …, γ_T from below: the information gain of the greedy choice, repeats allowed.
+
+    The gain of observations A is ½ log det(I + σ⁻² K_A); the greedy next point has the largest
+    posterior variance. FTS may query a point twice, so a choice may repeat here too.
+
+    >>> np.round(gamma_lower(np.eye(2), 3, 1.0) / np.log(2), 3).tolist()  # ½, ½, ½ log2(3/2)
+    [0.0, 0.5, 1.0, 1.292]
+    """
+    K = _kernel_matrix(K)
+    variance = K.diagonal().copy()
+    columns = np.zeros((len(K), T))  # posterior covariance after t steps: K − columns columnsᵀ
+    gain = np.zeros(T + 1)
+    for t in range(T):
+        best = int(variance.argmax())
+        gain[t + 1] = 0.5 * math.log1p(variance[best] / noise_variance)
+        column = K[:, best] - columns[:, :t] @ columns[best, :t]
+        columns[:, t] = column / math.sqrt(variance[best] + noise_variance)
+        variance = np.maximum(variance - columns[:, t] ** 2, 0.0)
+    return np.cumsum(gain)
+
+
+def gamma_upper(K: ArrayLike, T: int, noise_variance: float) -> Array:
+    """γ_0, …, γ_T from above: ``gamma_lower`` / (1 − 1/e), as the gain is submodular."""
+    return gamma_lower(K, T, noise_variance) / (1.0 - 1.0 / math.e)
+
+
+def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
+    """sup |k(x, x') − φ(x)ᵀφ(x')| over the rows of X (n, D), measured against K (n, n).
+
+    >>> epsilon(lambda X: np.ones((len(X), 1)), np.zeros((2, 1)), [[1, 0.75], [0.75, 1]])
+    0.25
+    """
+    Phi = phi(X)
+    return float(np.abs(_kernel_matrix(K) - Phi @ Phi.T).max())
+
+
+def beta(t: ArrayLike, setting: Setting) -> Array:
+    """β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))); if ``setting.repaired``, with 1 for the first σ.
+
+    Lemma 1 quotes Chowdhury and Gopalan's Theorem 2, whose posterior has λ = 1 + 2/T in the place
+    of σ². There the noise enters as σ/√λ ≤ σ; in equation 1's posterior, λ = σ², as 1.
+
+    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
+    >>> np.round(beta([1, 2, 50], setting), 2).tolist()
+    [1.97, 2.15, 4.34]
+    """
+    return _width(t, setting, 4.0)
+
+
+def beta_prime(t: ArrayLike, setting: Setting) -> Array:
+    """β'_t, the width for peers: β_t with log(8N/δ) in the place of log(4/δ) (Lemma 4)."""
+    return _width(t, setting, 8.0 * max(setting.N, 1))
+
+
+def beta_sequence(T: int, setting: Setting) -> tuple[float, ...]:
+    """(β_1, …, β_T) as a policy takes it."""
+    return tuple(beta(np.arange(1, T + 1), setting).tolist())
+
+
+def c(t: ArrayLike, setting: Setting) -> Array:
+    """c_t = β_t (1 + √(2 log(|X| t²)))."""
+    log = math.log(setting.domain_size) + 2.0 * np.log(_steps(t))
+    return beta(t, setting) * (1.0 + np.sqrt(2.0 * log))
+
+
+def draw_deviation(t: ArrayLike, setting: Setting) -> Array:
+    """Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M), u = log(2π²t²N/(3δ)); repaired: √(2u) + √M."""
+    # The printed one takes P(χ²_M ≥ M + 2u) ≤ e⁻ᵘ, which is false for M ≥ 3 and large u.
+    u = _log_odds(t, setting, 2.0)
+    return np.sqrt(2 * u) + setting.M**0.5 if setting.repaired else np.sqrt(2 * u + setting.M)
+
+
+def mean_error(t: ArrayLike, setting: Setting) -> Array:
+    """Lemma 4's bound on |μ̂_n − μ_n|: ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))): (*t.shape, N)."""
+    y = setting.B + np.sqrt(2.0 * _log_odds(t, setting, 4.0))
+    growth = (np.asarray(setting.t_n, dtype=np.float64) + 1.0) ** 2 / setting.noise_variance
+    return y[..., None] * (setting.epsilon * growth)
+
+
+def Delta_tilde(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
+    """Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|: (*t.shape, N)."""
+    width = beta_prime(np.asarray(setting.t_n, dtype=int) + 1, setting)
+    return mean_error(t, setting) + width + draw_deviation(t, setting)[..., None]
+
+
+def Delta(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
+    """Δ_{n,t} = Δ~_{n,t} + d_n + c_t of Lemma 5, the bound on |ĝ_n(x) − f_t(x)|: (*t.shape, N)."""
+    return Delta_tilde(t, setting) + np.array(setting.d_n, np.float64) + c(t, setting)[..., None]
+
+
+def psi(t: ArrayLike, schedule: Schedule, setting: Setting) -> Array:
+    """ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}: what peers may cost at step t; 0 without peers."""
+    return 2.0 * (1.0 - _probabilities(t, schedule)) * (Delta(t, setting) @ setting.weights)
+
+
+def P(t: ArrayLike, schedule: Schedule) -> Array:  # noqa: N802 (the paper's letter)
+    """P_t = p_t (p − 1/t²) of Lemma 7: negative, and so without meaning, for t ≤ 4."""
+    return _probabilities(t, schedule) * (p - 1.0 / _steps(t) ** 2.0)
+
+
+def sum_variance(T: ArrayLike, setting: Setting) -> Array:
+    """Σ_{t≤T} σ²_{t−1}(x_t) ≤ 2γ_T / log(1 + σ⁻²), whatever is queried.
+
+    For s ≤ 1, s log(1 + σ⁻²) ≤ log(1 + s/σ²) (concavity), and ½ Σ log(1 + σ²_{t−1}(x_t)/σ²) is the
+    information gain of x_1, …, x_T. By Cauchy and Schwarz Σ σ_{t−1}(x_t) ≤ √(T · this).
+    """
+    return 2.0 * _gamma(_steps(T), setting) / math.log1p(1.0 / setting.noise_variance)
+
+
+def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
+    """The bound behind Theorem 1 on R_1, …, R_T, before its O() is simplified: (T,).
+
+    With a = 1 + 10/(p p_1), sums over t from 5, and 2B for each of the first four steps (P_t < 0
+    there, so Lemma 8 says nothing, but |f| ≤ B does): R_T ≤ 8B + a c_T √((T − 4) ``sum_variance``)
+    + Σψ_t + Σ2B/t² + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
+    Each entry holds with probability 1 − δ, not all of them at once.
+
+    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
+    >>> bound(lambda t: 1.0, 50, setting)[:4].tolist()
+    [2.0, 4.0, 6.0, 8.0]
+    """
+    first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
+    a = 1.0 + 10.0 / (p * _probabilities(1, schedule))
+    c_t, psi_t = c(t, setting), psi(t, schedule, setting)
+    expected = np.cumsum(psi_t + 2.0 * setting.B / _steps(t) ** 2.0)
+    expected += a * c_t * np.sqrt((t - FIRST + 1) * sum_variance(t, setting))
+    # 4B c_t/p stands for 2B + 2B/t², which takes c_t ≥ p: true unless B and σ are tiny.
+    step = a * c_t + 4.0 * setting.B * np.maximum(c_t / p, 1.0) + psi_t
+    chance = np.sqrt(2.0 * math.log(4.0 / setting.delta) * np.cumsum(step**2))
+    return np.concatenate([first, 2.0 * setting.B * (FIRST - 1) + expected + chance])
+
+
+def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
+    """A smaller bound on R_1, …, R_T that knows nothing of the peers but p_t: (T,).
+
+    A peer's query costs at most 2B, and Δ_{n,t} > c_t > B: charging 2B(1 − p_t) for ψ_t is always
+    better. It needs neither Lemmas 3 to 5 nor the condition on p_t; M, ε, t_n, d_n and p_1 drop
+    out. The normal tail Φ(−1) replaces p. Proven for ``repaired`` settings (docs/theory.md).
+    """
+    first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
+    a_t = c(t, setting) * (1.0 + 2.0 / (float(ndtr(-1.0)) - 1.0 / _steps(t) ** 2.0))
+    peers = 2.0 * setting.B * (1.0 - _probabilities(t, schedule))
+    expected = np.cumsum(peers + 2.0 * setting.B / _steps(t) ** 2.0)
+    expected += np.sqrt(np.cumsum(a_t**2) * sum_variance(t, setting))
+    spread = np.cumsum((2.0 * setting.B + a_t) ** 2)
+    chance = np.sqrt(0.5 * math.log(4.0 / setting.delta) * spread)
+    return np.concatenate([first, 2.0 * setting.B * (FIRST - 1) + expected + chance])
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 for t = 2, …, T, and all that is known in words."""
+
+    holds: bool
+    first_failure: int | None
+    explanation: str
+
+
+def check(schedule: Schedule, T: int, setting: Setting) -> Check:
+    """Compare p_t with the conditions of Theorem 1, and explain what is found.
+
+    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
+    >>> check(lambda t: 1 - max(t, 2) ** -0.5, 50, setting).first_failure
+    2
+    """
+    t = np.arange(1, T + 1)
+    p_t = _probabilities(t, schedule)
+    sides = (1.0 - p_t) * c(t, setting)
+    failures = t[sides > sides[0] * (1.0 + 1e-12)]
+    return Check(
+        holds=not len(failures),
+        first_failure=int(failures[0]) if len(failures) else None,
+        explanation=f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}",
+    )
+
+
+def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) -> str:
+    T, condition = len(p_t), "(1 - p_t) c_t <= (1 - p_1) c_1"
+    if not len(failures):
+        return f"{condition} = {sides[0]:.4g} holds for t = 2..{T}."
+    first, worst = int(failures[0]), int(sides.argmax()) + 1
+    text = f"{condition} fails at {len(failures)} of the steps t = 2..{T}, first at t = {first}: "
+    text += f"{sides[first - 1]:.4g} > {sides[0]:.4g}."
+    if first == 2 and p_t[0] == p_t[1]:
+        text += " So it must whenever p_1 = p_2 < 1, as in every schedule of the paper: c_t grows."
+    if worst == T > 2 or sides[0] == 0:
+        return f"{text} The left side still grows at t = {T}: the theorem says nothing here."
+    return (
+        f"{text} That is harmless: psi_t <= {sides.max() / sides[0]:.4g} psi_1 + O(sqrt(log t)) "
+        f"(worst at t = {worst}), a constant factor in the last step of the proof; if p_t tends "
+        "to 1 the sum of psi_t is still sublinear, and `bound` does not use the condition."
+    )
+
+
+def _explain_trend(p_t: Array) -> str:
+    T, drops = len(p_t), np.flatnonzero(np.diff(p_t) < 0) + 2
+    order = f"p_t decreases, first at t = {drops[0]};" if len(drops) else "p_t never decreases;"
+    middle = (T + 1) // 2  # 1 − p_t falls like t^−decay from there on
+    gap, last = 1.0 - p_t[middle - 1], 1.0 - p_t[-1]
+    decay = math.log(gap / last) / math.log(T / middle) if gap > last > 0 else 0.0
+    rate = f", and 1 - p_t falls like t^-{decay:.2g}" if decay else ""
+    verdict = "tends to 1" if last == 0 or decay > 0.05 else "does not tend to 1"
+    return f"{order} as far as t = {T} shows it {verdict}: p_{T} = {p_t[-1]:.4g}{rate}."
+
+
+def _width(t: ArrayLike, setting: Setting, odds: float) -> Array:
+    factor = 1.0 if setting.repaired else math.sqrt(setting.noise_variance)
+    gain = _gamma(_steps(t) - 1, setting)
+    return setting.B + factor * np.sqrt(2.0 * (gain + 1.0 + math.log(odds / setting.delta)))
+
+
+def _log_odds(t: ArrayLike, setting: Setting, factor: float) -> Array:
+    """log(factor π² t² N / (3δ)): a union over peers and steps, as Σ 1/t² = π²/6."""
+    odds = factor * math.pi**2 * max(setting.N, 1) / (3.0 * setting.delta)
+    return math.log(odds) + 2.0 * np.log(_steps(t))
+
+
+def _gamma(index: NDArray[np.int64], setting: Setting) -> Array:
+    last = index.max(initial=0)
+    _require(last <= setting.horizon, f"gamma ends at γ_{setting.horizon}; γ_{last} is needed")
+    return np.asarray(setting.gamma)[index]
+
+
+def _steps(t: ArrayLike) -> NDArray[np.int64]:
+    steps = np.asarray(t)
+    whole = not steps.size or (steps.dtype.kind in "iu" and steps.min() >= 1)
+    _require(whole, f"t must be whole numbers from 1 on, and not {t!r}")
+    return steps.astype(np.int64)
+
+
+def _probabilities(t: ArrayLike, schedule: Schedule) -> Array:
+    steps = _steps(t)
+    values = np.array([float(schedule(int(s))) for s in steps.flat])
+    for s, value in zip(steps.flat, values, strict=True):
+        _require(0 < value <= 1, f"the schedule gives p_{s} = {value}; p_t must lie in (0, 1]")
+    return values.reshape(steps.shape)
+
+
+def _kernel_matrix(K: ArrayLike) -> Array:
+    K = np.asarray(K, dtype=np.float64)
+    square = K.ndim == 2 and K.shape[0] == K.shape[1] > 0
+    proper = square and np.allclose(K, K.T) and K.diagonal().max() <= 1 + 1e-9
+    _require(proper, f"K {K.shape} must be a symmetric kernel matrix (n, n) with k(x, x) <= 1")
+    return K
+
+
+def _require(holds: object, sentence: str) -> None:
+    if not holds:
+        raise ValueError(sentence)
