@@ -1,0 +1,41 @@
+"""fedbo: federated Bayesian optimisation.
+
+Many parties, each tuning its own black box, help one another without showing anyone a trial.
+"""
+
+from fedbo.agent import Agent
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.files import FileRefused
+from fedbo.inbox import Inbox
+from fedbo.message import Message, MessageRefused
+from fedbo.policy import FTS, TS, Policy, Query, Target
+from fedbo.schedule import Constant, Power, Steps
+from fedbo.settings import Settings
+from fedbo.space import Categorical, Float, Int, Space
+from fedbo.trial import Trial
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FTS",
+    "TS",
+    "Agent",
+    "Categorical",
+    "Constant",
+    "Federation",
+    "FederationMismatch",
+    "FileRefused",
+    "Float",
+    "Inbox",
+    "Int",
+    "Message",
+    "MessageRefused",
+    "Policy",
+    "Power",
+    "Query",
+    "Settings",
+    "Space",
+    "Steps",
+    "Target",
+    "Trial",
+]

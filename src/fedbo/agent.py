@@ -1,0 +1,351 @@
+"""An agent: a party that tunes its own black box, helped by the messages of its peers.
+
+The way of a query: `Agent.ask` → policy → (own posterior draw | a peer's message) → argmax → space
+→ the user's objective → `Agent.tell`. The way of a message: `Agent.message` → regression over the
+shared features → a draw ω → the peer's `Agent.receive`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fedbo import savefile
+from fedbo.axis import Value
+from fedbo.design import DESIGNS
+from fedbo.federation import Federation
+from fedbo.inbox import Inbox
+from fedbo.message import Header, Message
+from fedbo.model.argmax import MAXIMISERS
+from fedbo.model.kernel import Array
+from fedbo.model.linear import Posterior, Regression
+from fedbo.model.surrogate import Surrogate, standardised
+from fedbo.model.threads import one_thread
+from fedbo.policy import FTS, Policy, Target
+from fedbo.schedule import Power
+from fedbo.settings import PAPER, Settings
+from fedbo.trial import Source, Trial
+
+_DESIGN, _MESSAGE = 1, 2  # streams of random numbers beside the one of the queries
+
+
+class Agent:
+    """A party that asks for queries, tells their scores, and exchanges messages.
+
+    ``name`` is what peers know it by; without one it gets a random one. Everything random comes
+    from ``seed``: the same seed and the same answers give the same queries. Leave it out where
+    messages are to be private: who knows it knows the noise in them. ``initial`` are points to
+    start with, instead of a design of ``settings.n_initial``.
+
+    >>> from fedbo import Agent, Federation, Float
+    >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
+    >>> for _ in range(10):
+    ...     trial = agent.ask()
+    ...     trial = agent.tell(trial, -((trial.params["x"] - 0.3) ** 2))
+    >>> abs(agent.best.params["x"] - 0.3) < 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        policy: Policy | None = None,
+        *,
+        name: str | None = None,
+        seed: int | None = None,
+        settings: Settings | None = None,
+        initial: Sequence[Mapping[str, Value]] | None = None,
+    ) -> None:
+        self.federation = federation
+        self.policy = FTS() if policy is None else policy
+        self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
+        self.settings = Settings() if settings is None else settings
+        self.trials: list[Trial] = []
+        self.inbox = Inbox(federation.M)
+        space = federation.space
+        self._given = None if initial is None else [space.encode(params) for params in initial]
+        self._entropy = np.random.SeedSequence(seed).entropy
+        self._rng = np.random.default_rng(self._entropy)
+        self._surrogate = Surrogate(self.settings.surrogate, space.dimensions)
+        self._regression = Regression(federation.features, federation.noise_variance)
+        self._message: Message | None = None
+        self._order: list[int] = []  # numbers of complete trials, in the order they were told
+        self._X: list[Array] = []  # where they lie on the cube
+        self._y: list[float] = []  # their scores, to be maximised
+
+    @classmethod
+    def paper(
+        cls,
+        federation: Federation,
+        policy: Policy | None = None,
+        *,
+        name: str | None = None,
+        seed: int | None = None,
+        initial: Sequence[Mapping[str, Value]] | None = None,
+    ) -> Agent:
+        """An agent with the settings of the paper's real-world experiments.
+
+        Give it a `Federation.paper`. Its policy is FTS with p_t = 1 − 1/t² unless another is given.
+        """
+        policy = FTS(schedule=Power(2)) if policy is None else policy
+        return cls(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)
+
+    def __repr__(self) -> str:
+        return (
+            f"Agent({self.name!r}, {self.policy}, {len(self.trials)} trials, "
+            f"{len(self.inbox)} messages)"
+        )
+
+    # Queries and scores
+
+    def ask(self) -> Trial:
+        """The next trial to run; several may be asked for before one is told."""
+        with one_thread():
+            initial = self._next_initial()
+            if initial is not None:
+                return self._new_trial(initial, "initial")
+            t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
+            query = self.policy.query(self._target(t))
+            source: Source = "own" if query.peer is None else "peer"
+            return self._new_trial(self._not_again(query.x), source, peer=query.peer, t=t)
+
+    def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
+        """Report the score of a trial, or of parameters that were never asked for.
+
+        None is a failed trial, which says nothing about its point; if the failure is the point's
+        own fault, tell a bad score instead. A trial is told once.
+        """
+        if isinstance(trial, Trial):
+            known = self._known(trial)
+            _check_score(known, score)
+        else:
+            self.federation.space.encode(trial)
+            known = Trial(number=len(self.trials), params=dict(trial), source="told")
+            _check_score(known, score)
+            self.trials.append(known)
+        if score is None:
+            known.state = "failed"
+        else:
+            known.state, known.score = "complete", float(score)
+            self._observe(known)
+        return known
+
+    @property
+    def best(self) -> Trial | None:
+        """The complete trial with the best score in the space's direction; None before any."""
+        if not self._y:
+            return None
+        return self.trials[self._order[int(np.argmax(self._y))]]
+
+    @property
+    def starting(self) -> bool:
+        """Whether the next query is an initial point, and not yet the policy's."""
+        return self._next_initial() is not None
+
+    # Messages
+
+    def message(self) -> Message:
+        """What this agent hands out: one draw ω of its weights (or its belief), and no trial.
+
+        It stays the same until a new score is told: a retry is the same message, and nobody can
+        average draws.
+        """
+        if self._message is None:
+            with one_thread():
+                self._message = self._new_message(self._belief())
+        return self._message
+
+    def receive(self, messages: Message | bytes | Iterable[Message | bytes]) -> int:
+        """Take messages of peers; how many were taken.
+
+        If one is refused, `MessageRefused` says which and why, and none is taken. Messages of
+        another epoch, from this agent itself, or not newer than what is held are ignored.
+        """
+        if isinstance(messages, Message | bytes):
+            messages = [messages]
+        decoded = [m if isinstance(m, Message) else Message.decode(m) for m in messages]
+        for message in decoded:
+            self.federation.check(message)
+        return sum(
+            self.inbox.put(message, self.policy.weight(message.sender))
+            for message in decoded
+            if message.epoch == self.federation.epoch and message.sender != self.name
+        )
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of the agent to one file, whole or not at all."""
+        saved = savefile.Saved(
+            federation=self.federation.to_toml(),
+            policy=savefile.writable(self.policy),
+            name=self.name,
+            settings=self.settings,
+            entropy=savefile.plain(self._entropy),
+            rng=savefile.plain(self._rng.bit_generator.state),
+            trials=self.trials,
+            order=self._order,
+            given=None if self._given is None else [x.tolist() for x in self._given],
+            surrogate=self._surrogate.state,
+            inbox=savefile.plain(self.inbox.state()),
+        )
+        savefile.write(path, saved)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], policy: Policy | None = None) -> Agent:
+        """The agent that `save` wrote; it goes on as if it had never stopped.
+
+        A policy of your own, or one with a schedule that is a function, is not in the file: give
+        it again. A file that is cut short or foreign is refused, and left as it is.
+        """
+        saved = savefile.read(path)
+        if policy is None and saved.policy is None:
+            raise savefile.FileRefused(
+                f"{os.fspath(path)} does not hold its agent's policy, which is none of fedbo's own "
+                "or has a function in it; give it again: Agent.load(path, policy=...)"
+            )
+        agent = cls(
+            Federation.from_toml(saved.federation),
+            saved.policy if policy is None else policy,
+            name=saved.name,
+            settings=saved.settings,
+        )
+        agent._restore(saved)
+        return agent
+
+    def _restore(self, saved: savefile.Saved) -> None:
+        self._entropy = savefile.restored(saved.entropy)
+        self._rng.bit_generator.state = savefile.restored(saved.rng)
+        self.inbox = Inbox.restore(savefile.restored(saved.inbox))
+        dimensions = self.federation.space.dimensions
+        self._surrogate = Surrogate(self.settings.surrogate, dimensions, saved.surrogate)
+        self._given = None if saved.given is None else [np.array(x) for x in saved.given]
+        self.trials = saved.trials
+        for number in saved.order:
+            self._observe(self.trials[number])
+
+    # How a query comes about
+
+    def _stream(self, *key: int) -> np.random.Generator:
+        """A stream of its own, so that messages and designs do not disturb the queries."""
+        return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
+
+    def _next_initial(self) -> Array | None:
+        """The next initial point, or None when it is the policy's turn."""
+        asked = sum(trial.source == "initial" for trial in self.trials)
+        if self._given is not None:
+            return self._given[asked] if asked < len(self._given) else None
+        have = sum(trial.t is None and trial.state != "failed" for trial in self.trials)
+        if have >= self.settings.n_initial:
+            return None
+        return DESIGNS[self.settings.design](self.federation.space, asked, self._stream(_DESIGN))
+
+    def _target(self, t: int) -> Target:
+        space = self.federation.space
+        return Target(
+            t=t,
+            space=space,
+            X=np.array(self._X).reshape(-1, space.dimensions),
+            y=self._standard(np.array(self._y)),
+            surrogate=self._surrogate,
+            inbox=self.inbox,
+            features=self.federation.features,
+            maximiser=MAXIMISERS[self.settings.maximiser],
+            rng=self._rng,
+        )
+
+    def _not_again(self, x: Array) -> Array:
+        if self.settings.repeats == "random":
+            params = self.federation.space.decode(x)
+            if any(trial.params == params for trial in self.trials):
+                x = self.federation.space.sample(self._rng, 1)[0]
+        return x
+
+    def _new_trial(
+        self, x: Array, source: Source, *, peer: str | None = None, t: int | None = None
+    ) -> Trial:
+        params = self.federation.space.decode(x)
+        trial = Trial(number=len(self.trials), params=params, source=source, peer=peer, t=t)
+        self.trials.append(trial)
+        return trial
+
+    def _known(self, trial: Trial) -> Trial:
+        """This agent's own record of the trial, still open."""
+        mine = self.trials[trial.number] if 0 <= trial.number < len(self.trials) else None
+        if mine is None or mine.params != trial.params:
+            raise ValueError(
+                f"trial {trial.number} with {trial.params} was not asked of agent {self.name!r}; "
+                "to tell of a trial from elsewhere, give its params: tell(params, score)"
+            )
+        if mine.state != "pending":
+            outcome = "failed" if mine.score is None else f"scored {mine.score}"
+            raise ValueError(f"trial {mine.number} was told already: it {outcome}")
+        return mine
+
+    # How scores become a message
+
+    def _observe(self, trial: Trial) -> None:
+        assert trial.score is not None
+        self._order.append(trial.number)
+        self._X.append(self.federation.space.encode(trial.params))
+        self._y.append(self.federation.space.sign * trial.score)
+        self._message = None
+
+    def _standard(self, y: Array) -> Array:
+        return standardised(y) if self.settings.standardise else y
+
+    def _evidence(self) -> tuple[Regression, Array]:
+        """What messages draw on: observations in the shared features, and their standard scores."""
+        rows = [
+            i
+            for i, number in enumerate(self._order)
+            if self.settings.tell_initial or self.trials[number].source != "initial"
+        ]
+        new = rows[len(self._regression) :]
+        if new:
+            self._regression.add(np.array([self._X[i] for i in new]))
+        return self._regression, self._standard(np.array([self._y[i] for i in rows]))
+
+    def _belief(self) -> Posterior:
+        """The posterior of this evidence."""
+        regression, y = self._evidence()
+        if not len(y):
+            raise ValueError(
+                f"agent {self.name!r} has nothing to hand out yet: tell it a score first"
+            )
+        return regression.posterior(y)
+
+    def _new_message(self, belief: Posterior) -> Message:
+        sequence = len(self._order)
+        header: Header = {
+            "fingerprint": self.federation.fingerprint,
+            "epoch": self.federation.epoch,
+            "sender": self.name,
+            "sequence": sequence,
+            "t_n": len(self._regression),
+        }
+        if self.federation.kind == "belief":
+            message = Message.of_belief(belief.nu, belief.covariance(), **header)
+        else:
+            omega = belief.draw(self._stream(_MESSAGE, sequence))
+            message = Message.of_weights(omega, **header)
+        self.federation.check(message)
+        return message
+
+
+def _check_score(trial: Trial, score: float | None) -> None:
+    if score is None:
+        return
+    try:
+        finite = math.isfinite(score)
+    except TypeError:
+        finite = False
+    if not finite:
+        raise ValueError(
+            f"trial {trial.number} with {trial.params} was told {score!r}, expected a finite "
+            "number, or None if it failed; nothing was recorded"
+        )

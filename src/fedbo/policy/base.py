@@ -1,0 +1,128 @@
+"""What a policy is, what it sees, and what it answers.
+
+======  =======================================================  ========
+symbol  meaning                                                  shape
+======  =======================================================  ========
+t       number of this query of the policy, from 1               scalar
+x_t     where to query next, a point of the unit cube            (D,)
+f_t     a draw from the target's own GP                          function
+β_t     factor on f_t's deviation from the mean                  scalar
+P_N     distribution over the peers whose message is not used    (N,)
+======  =======================================================  ========
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from fedbo.inbox import Inbox
+from fedbo.model.argmax import Maximiser
+from fedbo.model.features import Features
+from fedbo.model.function import SampledFunction
+from fedbo.model.kernel import Array
+from fedbo.model.surrogate import Surrogate
+from fedbo.space import Space
+
+Beta = float | tuple[float, ...]
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Where to query next, and whose function said so: a peer's name, or None for the own draw."""
+
+    x: Array
+    peer: str | None = None
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How an agent picks its next query.
+
+    The contract: `query` is called once for each query after the initial points, with all scores
+    told so far; it takes all randomness from ``target.rng``, keeps no state of its own, and
+    changes nothing but the inbox, where it marks messages that it used. An agent may ask several
+    times before it is told a score. `weight` is called once for each message that arrives.
+    """
+
+    def query(self, target: Target) -> Query:
+        """The next query."""
+        raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
+
+    def weight(self, sender: str) -> float:
+        """P_N of this peer before normalisation; 0 means never to draw it."""
+        return 1.0
+
+
+class Target:
+    """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
+
+    ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised.
+    """
+
+    def __init__(
+        self,
+        *,
+        t: int,
+        space: Space,
+        X: Array,
+        y: Array,
+        surrogate: Surrogate,
+        inbox: Inbox,
+        features: Features,
+        maximiser: Maximiser,
+        rng: np.random.Generator,
+    ) -> None:
+        self.t = t
+        self.space = space
+        self.X = X
+        self.y = y
+        self.inbox = inbox
+        self.features = features
+        self.rng = rng
+        self._surrogate = surrogate
+        self._maximiser = maximiser
+
+    @cached_property
+    def belief(self) -> Surrogate:
+        """The agent's own belief, brought up to date with its scores when first looked at."""
+        self._surrogate.update(self.X, self.y, self.rng)
+        return self._surrogate
+
+    def own_draw(self, beta: float = 1.0) -> SampledFunction:
+        """f_t ~ GP(μ, β² σ²), exact and joint on a discrete domain (Algorithm 1, line 4)."""
+        return self.belief.sample(self.rng, beta, self.space.points)
+
+    def peer_draw(self, row: int) -> SampledFunction:
+        """φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
+        return self.features.function(self.inbox.omega(row))
+
+    def argmax(self, function: SampledFunction) -> Array:
+        """The point of the space where the function is largest."""
+        best = self.X[np.argsort(-self.y)[:5]]
+        return self._maximiser(function, self.space, best)
+
+
+def beta_from(value: float | Sequence[float]) -> Beta:
+    """β_t as given: one number, or β_1, β_2, … of which the last stays.
+
+    >>> beta_from(1), beta_from([2, 3])
+    (1.0, (2.0, 3.0))
+    """
+    values = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
+    if not values or not all(0.0 <= b < math.inf for b in values):
+        raise ValueError(
+            f"beta is {value!r}, expected a number of 0 or more, or a sequence of them"
+        )
+    return values if isinstance(value, Sequence) else values[0]
+
+
+def beta_at(beta: Beta, t: int) -> float:
+    """β_t.
+
+    >>> beta_at(1.0, 7), beta_at((2.0, 3.0), 1), beta_at((2.0, 3.0), 7)
+    (1.0, 2.0, 3.0)
+    """
+    return beta if isinstance(beta, float) else beta[min(t, len(beta)) - 1]

@@ -1,0 +1,69 @@
+"""Federated Thompson sampling: Algorithm 1 of the paper, line by line.
+
+======  ====================================================================
+symbol  meaning
+======  ====================================================================
+p_t     ``schedule``: probability of the own draw in query t
+r       uniform on [0, 1]; the own draw is used if r ≤ p_t
+P_N     ``P_N``: distribution over peers; a used message leaves it, and the rest is renormalised
+β_t     ``beta``
+ω_n     a peer's message; its function is φ(x)ᵀω_n
+======  ====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from msgspec.structs import force_setattr
+
+from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.schedule import Power, Schedule, schedule_from
+
+
+class FTS(Policy, frozen=True, tag="fts"):
+    """Federated Thompson sampling.
+
+    ``schedule`` is p_t (a `fedbo.Power`, a number, a sequence or a function of t). ``P_N`` maps
+    peers' names to probabilities; a peer it does not name is never drawn, a named peer that never
+    answered cannot be; None is uniform. When no message is left the agent uses its own posterior.
+
+    >>> FTS(schedule=0.5).schedule
+    Constant(p=0.5)
+    >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).weight("site-c")
+    0.0
+    """
+
+    schedule: Schedule = Power(0.5)
+    P_N: dict[str, float] | None = None
+    beta: Beta = 1.0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "schedule", schedule_from(self.schedule))
+        force_setattr(self, "beta", beta_from(self.beta))
+        if self.P_N is not None:
+            force_setattr(self, "P_N", _distribution(self.P_N))
+
+    def query(self, target: Target) -> Query:
+        p_t = self.schedule(target.t)
+        r = target.rng.random()  # line 2
+        n = None if r <= p_t else target.inbox.draw(target.rng)  # lines 3 and 6
+        if n is None:
+            f_t = target.own_draw(beta_at(self.beta, target.t))  # line 4
+            return Query(target.argmax(f_t))
+        target.inbox.use(n)  # its element of P_N becomes 0 (section 3.1)
+        return Query(target.argmax(target.peer_draw(n)), peer=target.inbox.sender(n))
+
+    def weight(self, sender: str) -> float:
+        return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)
+
+
+def _distribution(given: Mapping[str, float]) -> dict[str, float]:
+    P_N = {name: float(p) for name, p in given.items()}
+    for name, p in P_N.items():
+        if not 0.0 <= p < math.inf:
+            raise ValueError(f"P_N[{name!r}] is {p!r}, expected a number of 0 or more")
+    if not sum(P_N.values()) > 0.0:
+        raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
+    return P_N

@@ -1,0 +1,26 @@
+"""Thompson sampling: query where a draw from the own posterior is largest."""
+
+from __future__ import annotations
+
+from msgspec.structs import force_setattr
+
+from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
+
+
+class TS(Policy, frozen=True, tag="ts"):
+    """Thompson sampling on the agent's own GP: an agent that works alone.
+
+    ``beta`` is β_t, a constant or a sequence such as `fedbo.theory.beta_sequence` gives.
+
+    >>> TS()
+    TS(beta=1.0)
+    """
+
+    beta: Beta = 1.0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "beta", beta_from(self.beta))
+
+    def query(self, target: Target) -> Query:
+        f_t = target.own_draw(beta_at(self.beta, target.t))
+        return Query(target.argmax(f_t))

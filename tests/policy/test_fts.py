@@ -1,0 +1,178 @@
+"""Algorithm 1 at the level of the policy: who is asked, how often, and what is used up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import fedbo
+from fedbo.inbox import Inbox
+from fedbo.model.argmax import argmax
+from fedbo.model.features import Features
+from fedbo.model.function import SampledFunction
+from fedbo.model.surrogate import Surrogate, SurrogateSettings
+from fedbo.policy import FTS, TS, Target
+from fedbo.schedule import Constant, Power
+
+N, T, RUNS = 12, 10, 10_000
+FEATURES = Features(1, 4, seed=1)
+# A domain of one point makes a query cost microseconds, and leaves the choice of peers as it is.
+SPACE = fedbo.Space({"x": fedbo.Float(0, 1)}, points=[{"x": 0.5}])
+
+
+def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1) -> Inbox:
+    """An inbox with a message that is not used of each of n peers."""
+    inbox = Inbox(FEATURES.M) if inbox is None else inbox
+    names = [f"peer-{i}" for i in range(n)]
+    weights = [policy.weight(name) for name in names]
+    inbox.extend(names, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, weights=weights)
+    assert inbox.left == np.count_nonzero(weights)
+    return inbox
+
+
+class Choosing(Target):
+    """A target whose own draws cost nothing: what is tested is who is asked."""
+
+    def own_draw(self, beta: float = 1.0) -> SampledFunction:
+        return FEATURES.function(np.zeros(FEATURES.M))
+
+
+def target(t: int, inbox: Inbox, rng: np.random.Generator, kind: type[Target] = Choosing) -> Target:
+    return kind(
+        t=t,
+        space=SPACE,
+        X=np.empty((0, 1)),
+        y=np.empty(0),
+        surrogate=Surrogate(SurrogateSettings(), 1),
+        inbox=inbox,
+        features=FEATURES,
+        maximiser=argmax,
+        rng=rng,
+    )
+
+
+def peers_asked(policy: FTS, runs: int) -> list[list[str | None]]:
+    """For each run, whose function each of its T queries came from."""
+    rng = np.random.default_rng(20)
+    asked, inbox = [], Inbox(FEATURES.M)
+    for i in range(runs):
+        inbox_of(N, policy, inbox, sequence=i)
+        asked.append([policy.query(target(t, inbox, rng)).peer for t in range(1, T + 1)])
+    return asked
+
+
+@pytest.fixture(scope="module")
+def uniform() -> list[list[str | None]]:
+    return peers_asked(FTS(schedule=Power(0.5)), RUNS)
+
+
+def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> None:
+    p = np.array([Power(0.5)(t) for t in range(1, T + 1)])
+    counts = np.array([[peer is not None for peer in run] for run in uniform])
+    expected, variance = (1 - p).sum(), (p * (1 - p)).sum()
+    z = (counts.sum(axis=1).mean() - expected) / np.sqrt(variance / RUNS)
+    assert abs(z) < 4, (
+        f"{counts.sum(axis=1).mean():.3f} peer queries a run, expected {expected:.3f}"
+    )
+    for t in range(T):  # and in each iteration by itself
+        z = (counts[:, t].mean() - (1 - p[t])) / np.sqrt(p[t] * (1 - p[t]) / RUNS)
+        assert abs(z) < 4.5, f"iteration {t + 1}"
+
+
+def first_peers(asked: list[list[str | None]]) -> np.ndarray:
+    firsts = [next((peer for peer in run if peer is not None), None) for run in asked]
+    counts = np.zeros(N)
+    for peer in firsts:
+        if peer is not None:
+            counts[int(peer.removeprefix("peer-"))] += 1
+    return counts
+
+
+def test_the_first_peer_follows_a_uniform_distribution(uniform: list) -> None:
+    assert chisquare(first_peers(uniform)).pvalue > 1e-4
+
+
+def test_the_first_peer_follows_a_given_distribution() -> None:
+    P_N = {f"peer-{i}": (i + 1.0) * (i != 3) for i in range(N)}
+    counts = first_peers(peers_asked(FTS(schedule=Power(0.5), P_N=P_N), RUNS))
+    expected = np.array(list(P_N.values())) / sum(P_N.values())
+    assert counts[3] == 0
+    drawable = expected > 0
+    assert chisquare(counts[drawable], expected[drawable] * counts.sum()).pvalue > 1e-4
+
+
+def test_the_second_peer_follows_the_renormalised_rest() -> None:
+    """Without replacement: P(second = j) = Σ_{i ≠ j} P_i P_j / (1 − P_i)."""
+    weights = np.array([8.0, 4.0, 2.0, 1.0])
+    P = weights / weights.sum()
+    policy = FTS(schedule=1e-9, P_N={f"peer-{i}": w for i, w in enumerate(weights)})
+    rng = np.random.default_rng(3)
+    counts = np.zeros(4)
+    for _ in range(4000):
+        inbox = inbox_of(4, policy)
+        policy.query(target(1, inbox, rng))
+        counts[int(str(policy.query(target(2, inbox, rng)).peer).removeprefix("peer-"))] += 1
+    expected = np.array(
+        [sum(P[i] * P[j] / (1 - P[i]) for i in range(4) if i != j) for j in range(4)]
+    )
+    assert chisquare(counts, expected * counts.sum()).pvalue > 1e-4
+
+
+def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) -> None:
+    for run in uniform[:500]:
+        peers = [peer for peer in run if peer is not None]
+        assert len(peers) == len(set(peers))
+    policy = FTS(schedule=1e-9)
+    inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
+    asked = [policy.query(target(t, inbox, rng)).peer for t in range(1, 6)]
+    assert {*asked[:3]} == {"peer-0", "peer-1", "peer-2"}
+    assert asked[3:] == [None, None]
+
+
+def test_a_peer_that_is_not_named_is_never_drawn() -> None:
+    policy = FTS(schedule=1e-9, P_N={"peer-1": 1.0, "straggler": 5.0})
+    inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
+    assert [policy.query(target(t, inbox, rng)).peer for t in (1, 2)] == ["peer-1", None]
+
+
+def test_constant_one_is_thompson_sampling() -> None:
+    policy, rng = FTS(schedule=Constant(1.0)), np.random.default_rng(0)
+    inbox = inbox_of(N, policy)
+    assert all(policy.query(target(t, inbox, rng)).peer is None for t in range(1, 50))
+    assert inbox.left == N
+
+
+def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
+    space = fedbo.Space({"x": fedbo.Float(0, 1)})
+    features = Features(1, 30, length_scales=0.2, seed=2)
+    omega = np.random.default_rng(5).standard_normal(30)
+    inbox = Inbox(30)
+    inbox.extend(["a"], omega[None], t_n=5, sequence=1)
+    asking = target(1, inbox, np.random.default_rng(0))
+    asking.space, asking.features = space, features
+    x = FTS(schedule=1e-9).query(asking).x
+    grid = np.linspace(0, 1, 20_001)[:, None]
+    sent = omega.astype(np.float32).astype(np.float64)
+    assert features(x[None]) @ sent >= (features(grid) @ sent).max() - 1e-9
+
+
+@pytest.mark.parametrize("policy", [TS, FTS])
+def test_beta_scales_the_draws(policy: type[TS] | type[FTS]) -> None:
+    """β multiplies deviations from the mean, here 0: the draws' variance is β²."""
+    asking = target(1, Inbox(4), np.random.default_rng(8), Target)
+    draws = [float(asking.own_draw(3.0)(SPACE.points)[0]) for _ in range(4000)]
+    assert np.std(draws) == pytest.approx(3.0, rel=0.05)
+    assert policy(beta=[1, 2, 3]).beta == (1.0, 2.0, 3.0)
+
+
+@pytest.mark.parametrize("beta", [-1.0, float("nan"), []])
+def test_a_wrong_beta_is_named(beta: object) -> None:
+    with pytest.raises(ValueError, match="beta is"):
+        FTS(beta=beta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("P_N", [{"a": -0.1, "b": 1.0}, {"a": 0.0}, {}])
+def test_a_wrong_distribution_is_named(P_N: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="P_N"):
+        FTS(P_N=P_N)

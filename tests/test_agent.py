@@ -1,0 +1,441 @@
+"""The agent as its user meets it: asking, telling, messages, files, and all that goes wrong."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedbo
+from fedbo import FTS, TS, Agent, Categorical, Federation, Float, Int, Settings, Space
+from fedbo.model.surrogate import SurrogateSettings
+
+SPACE = {"C": Float(1e-4, 10, log=True), "gamma": Float(1e-2, 10, log=True)}
+MIXED = {
+    "rate": Float(1e-3, 1, log=True),
+    "layers": Int(1, 5),
+    "batch": Int(16, 256, step=16),
+    "kind": Categorical(["a", "b", "c"]),
+}
+
+
+def score(params: dict) -> float:
+    return -sum((math.log10(value) - 0.3) ** 2 for value in params.values())
+
+
+def run(agent: Agent, n: int, objective=score) -> Agent:
+    for _ in range(n):
+        trial = agent.ask()
+        agent.tell(trial, objective(trial.params))
+    return agent
+
+
+def peers(federation: Federation, n: int = 4) -> list[fedbo.Message]:
+    return [run(Agent(federation, TS(), name=f"p{i}", seed=i), 6).message() for i in range(n)]
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    return Federation(SPACE, seed=7)
+
+
+@pytest.fixture(scope="module")
+def messages(federation: Federation) -> list[fedbo.Message]:
+    return peers(federation)
+
+
+def queries(agent: Agent) -> list[tuple]:
+    return [(tuple(t.params.items()), t.source, t.peer, t.t) for t in agent.trials]
+
+
+class TestSameSeedSameQueries:
+    def test_twice(self, federation: Federation, messages: list) -> None:
+        agents = [Agent(federation, FTS(), name="me", seed=5) for _ in range(2)]
+        for agent in agents:
+            agent.receive(messages)
+            run(agent, 50)
+        assert queries(agents[0]) == queries(agents[1])
+        assert agents[0].message() == agents[1].message()
+
+    def test_through_a_file_at_every_step(
+        self, federation: Federation, messages: list, tmp_path: Path
+    ) -> None:
+        straight = Agent(federation, FTS(), name="me", seed=5)
+        straight.receive(messages)
+        run(straight, 50)
+        agent = Agent(federation, FTS(), name="me", seed=5)
+        agent.receive(messages)
+        for _ in range(50):
+            agent.save(tmp_path / "agent")
+            agent = Agent.load(tmp_path / "agent")
+            trial = agent.ask()
+            agent.save(tmp_path / "agent")
+            agent = Agent.load(tmp_path / "agent")
+            agent.tell(trial, score(trial.params))
+        assert queries(agent) == queries(straight)
+        assert agent.message() == straight.message()
+
+    def test_messages_do_not_disturb_queries(self, federation: Federation) -> None:
+        quiet, talking = (Agent(federation, seed=5) for _ in range(2))
+        run(quiet, 12)
+        for _ in range(12):
+            run(talking, 1)
+            talking.message()
+        assert queries(quiet) == queries(talking)
+
+    def test_another_seed_asks_elsewhere(self, federation: Federation) -> None:
+        assert queries(run(Agent(federation, seed=1), 5)) != queries(
+            run(Agent(federation, seed=2), 5)
+        )
+
+
+class TestAskAndTell:
+    def test_initial_points_come_first_and_t_counts_the_policys_queries(
+        self, federation: Federation
+    ) -> None:
+        agent = run(Agent(federation, seed=0), 6)
+        assert [t.source for t in agent.trials] == ["initial"] * 3 + ["own"] * 3
+        assert [t.t for t in agent.trials] == [None] * 3 + [1, 2, 3]
+
+    def test_failed_trials_do_not_count(self, federation: Federation) -> None:
+        agent = run(Agent(federation, seed=0), 3)
+        first = agent.ask()
+        agent.tell(first, None)
+        assert (first.t, first.state, agent.ask().t) == (1, "failed", 1)
+
+    def test_a_failed_initial_point_is_replaced_by_another(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        failed = agent.tell(agent.ask(), None)
+        run(agent, 3)
+        assert [t.source for t in agent.trials] == ["initial"] * 4
+        assert failed.params not in [t.params for t in agent.trials[1:]]
+        assert agent.ask().source == "own"
+
+    def test_initial_points_can_be_given(self, federation: Federation) -> None:
+        points = [{"C": 1.0, "gamma": 0.5}, {"C": 0.1, "gamma": 2.0}]
+        agent = run(Agent(federation, initial=points, seed=0), 3)
+        assert [t.params for t in agent.trials[:2]] == points
+        assert [t.source for t in agent.trials] == ["initial", "initial", "own"]
+
+    def test_several_asks_before_a_tell(self, federation: Federation) -> None:
+        agent = run(Agent(federation, seed=0), 4)
+        batch = [agent.ask() for _ in range(5)]
+        assert len({tuple(t.params.values()) for t in batch}) == 5
+        for trial in reversed(batch):
+            agent.tell(trial, score(trial.params))
+        assert [t.state for t in agent.trials] == ["complete"] * 9
+        assert agent.ask().t == 7
+
+    def test_trials_told_without_having_been_asked(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        for C in (0.01, 0.1, 1.0):
+            agent.tell({"C": C, "gamma": 1.0}, C)
+        assert [t.source for t in agent.trials] == ["told"] * 3
+        assert agent.ask().source == "own"
+        assert agent.best.params == {"C": 1.0, "gamma": 1.0}
+
+    @pytest.mark.parametrize("direction", ["maximize", "minimize"])
+    def test_both_directions(self, direction: str) -> None:
+        space = Space(SPACE, direction=direction)
+        sign = 1 if direction == "maximize" else -1
+        agent = run(Agent(Federation(space), seed=3), 30, lambda p: sign * score(p))
+        assert agent.best.score == sign * max(sign * t.score for t in agent.trials)
+        assert score(agent.best.params) > -0.05
+
+    def test_no_best_before_a_score(self, federation: Federation) -> None:
+        agent = Agent(federation)
+        assert agent.best is None
+        agent.tell(agent.ask(), None)
+        assert agent.best is None
+
+    def test_it_beats_random_search(self, federation: Federation) -> None:
+        rng = np.random.default_rng(0)
+        alone, random = [], []
+        for seed in range(10):
+            alone.append(run(Agent(federation, TS(), seed=seed), 25).best.score)
+            X = federation.space.sample(rng, 25)
+            random.append(max(score(federation.space.decode(x)) for x in X))
+        assert np.mean(alone) > 0.2 * np.mean(random)  # scores are negative, 0 is best
+
+
+class TestWhereQueriesCameFrom:
+    def test_the_peer_is_named(self, federation: Federation, messages: list) -> None:
+        agent = Agent(federation, FTS(schedule=1e-9), name="me", seed=0)
+        assert agent.receive(messages) == 4
+        run(agent, 9)
+        asked = [t.peer for t in agent.trials if t.source == "peer"]
+        assert sorted(asked) == ["p0", "p1", "p2", "p3"]
+        assert [t.source for t in agent.trials[-2:]] == ["own", "own"]
+
+    def test_a_new_message_makes_its_peer_drawable_again(self, federation: Federation) -> None:
+        peer = run(Agent(federation, name="peer", seed=1), 5)
+        agent = Agent(federation, FTS(schedule=1e-9), name="me", seed=0)
+        agent.receive(peer.message())
+        run(agent, 5)
+        assert agent.receive(peer.message()) == 0  # the same message again
+        assert run(agent, 1).trials[-1].source == "own"
+        run(peer, 1)
+        assert agent.receive(peer.message().encode()) == 1
+        assert run(agent, 1).trials[-1].peer == "peer"
+
+
+class TestMessages:
+    def test_the_same_draw_until_a_new_score(self, federation: Federation) -> None:
+        agent = run(Agent(federation, seed=0), 4)
+        first = agent.message()
+        trial = agent.ask()
+        assert agent.message() == first
+        agent.tell(trial, None)
+        assert agent.message() == first
+        run(agent, 1)
+        assert agent.message().sequence > first.sequence
+        assert not np.array_equal(agent.message().omega, first.omega)
+
+    def test_units_of_the_scores_do_not_matter(self, federation: Federation) -> None:
+        plain = run(Agent(federation, seed=0, name="a"), 8)
+        scaled = Agent(federation, seed=0, name="a")
+        for trial in plain.trials:
+            scaled.tell(trial.params, 1e6 + 250.0 * trial.score)
+        np.testing.assert_allclose(plain.message().omega, scaled.message().omega, atol=1e-4)
+
+    def test_a_message_says_where_the_agent_did_well(self) -> None:
+        federation = Federation({"x": Float(0, 1)}, features=100)
+        agent = Agent(federation, name="a", seed=0)
+        for x in np.linspace(0, 1, 30):
+            agent.tell({"x": float(x)}, -abs(x - 0.7))
+        f = federation.features.function(agent.message().omega)
+        grid = np.linspace(0, 1, 501)[:, None]
+        assert abs(grid[np.argmax(f(grid)), 0] - 0.7) < 0.1
+
+    def test_nothing_to_hand_out_yet(self, federation: Federation) -> None:
+        with pytest.raises(ValueError, match=r"'me' has nothing to hand out yet"):
+            Agent(federation, name="me").message()
+
+    def test_its_own_and_other_epochs_messages_are_ignored(self, federation: Federation) -> None:
+        agent = run(Agent(federation, name="me", seed=0), 3)
+        assert agent.receive(agent.message()) == 0
+        later = run(Agent(federation.next_epoch(length_scale=0.5), name="b", seed=0), 3)
+        assert agent.receive(later.message()) == 0
+        assert len(agent.inbox) == 0
+
+    def test_a_refused_message_leaves_everything_as_it_was(
+        self, federation: Federation, messages: list
+    ) -> None:
+        foreign = run(Agent(Federation(SPACE, seed=8), name="x", seed=0), 3).message()
+        agent = Agent(federation, name="me", seed=0)
+        with pytest.raises(fedbo.MessageRefused, match="foreign features"):
+            agent.receive([*messages, foreign])
+        with pytest.raises(fedbo.MessageRefused):
+            agent.receive(b"garbage")
+        assert len(agent.inbox) == 0
+
+    def test_a_belief(self) -> None:
+        federation = Federation(SPACE, features=20, kind="belief")
+        message = run(Agent(federation, name="me", seed=0), 5).message()
+        assert (message.kind, message.parameters) == ("belief", 20 + 400)
+        assert np.linalg.eigvalsh(message.covariance.astype(np.float64)).min() > 0
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), "high", [1, 2]])
+    def test_a_score_that_is_no_number(self, federation: Federation, bad: object) -> None:
+        agent = run(Agent(federation, seed=0), 2)
+        trial = agent.ask()
+        with pytest.raises(ValueError, match=r"trial 2 with .* was told"):
+            agent.tell(trial, bad)
+        with pytest.raises(ValueError, match=r"trial 3 with .* was told"):
+            agent.tell({"C": 1.0, "gamma": 1.0}, bad)
+        assert len(agent.trials) == 3
+        agent.tell(trial, 1.0)
+        assert agent.best.score == 1.0
+
+    def test_a_trial_is_told_once(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        trial = agent.tell(agent.ask(), 0.5)
+        with pytest.raises(ValueError, match=r"trial 0 was told already: it scored 0.5"):
+            agent.tell(trial, 0.7)
+
+    def test_a_foreign_trial(self, federation: Federation) -> None:
+        trial = Agent(federation, seed=1).ask()
+        with pytest.raises(ValueError, match=r"trial 0 .* was not asked of agent 'me'"):
+            Agent(federation, name="me").tell(trial, 0.5)
+
+    def test_parameters_out_of_range(self, federation: Federation) -> None:
+        agent = Agent(federation)
+        with pytest.raises(ValueError, match="'C' is 11"):
+            agent.tell({"C": 11.0, "gamma": 1.0}, 0.5)
+        assert agent.trials == []
+
+    @pytest.mark.parametrize("scale", [1e-9, 1e9, 1e300])
+    def test_scores_of_any_size(self, federation: Federation, scale: float) -> None:
+        agent = run(Agent(federation, seed=0, name="a"), 10, lambda p: scale * score(p))
+        reference = run(Agent(federation, seed=0, name="a"), 10)
+        for mine, theirs in zip(agent.trials, reference.trials, strict=True):
+            for name in SPACE:
+                assert mine.params[name] == pytest.approx(theirs.params[name], rel=1e-2)
+        assert np.isfinite(agent.message().omega).all()
+
+    @pytest.mark.parametrize("value", [0.0, 3.5, 1e9])
+    def test_constant_scores(self, federation: Federation, value: float) -> None:
+        agent = run(Agent(federation, seed=0), 12, lambda p: value)
+        assert np.isfinite(agent.message().omega).all()
+        assert len({tuple(t.params.values()) for t in agent.trials}) > 8
+
+    def test_duplicate_points(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        for i in range(30):
+            agent.tell({"C": 1.0, "gamma": 1.0}, float(i % 3))
+        assert np.isfinite(list(run(agent, 3).trials[-1].params.values())).all()
+
+    def test_a_single_observation(self, federation: Federation) -> None:
+        agent = Agent(federation, settings=Settings(n_initial=1), seed=0)
+        run(agent, 3)
+        assert [t.source for t in agent.trials] == ["initial", "own", "own"]
+
+    def test_no_initial_points_at_all(self, federation: Federation) -> None:
+        agent = run(Agent(federation, settings=Settings(n_initial=0), seed=0), 3)
+        assert [t.source for t in agent.trials] == ["own"] * 3
+
+    @pytest.mark.parametrize("D", [1, 2, 5, 20])
+    def test_dimensions(self, D: int) -> None:
+        federation = Federation({f"x{i}": Float(0, 1) for i in range(D)})
+        agent = run(
+            Agent(federation, seed=0), 8, lambda p: -sum((v - 0.5) ** 2 for v in p.values())
+        )
+        assert agent.message().M == 100
+
+    def test_two_thousand_observations(self) -> None:
+        federation = Federation({"x": Float(0, 1), "z": Float(0, 1)})
+        agent, rng = Agent(federation, seed=0), np.random.default_rng(0)
+        for x, z in rng.random((2000, 2)):
+            agent.tell({"x": float(x), "z": float(z)}, float(-((x - 0.3) ** 2) - (z - 0.6) ** 2))
+        run(agent, 5, lambda p: -((p["x"] - 0.3) ** 2) - (p["z"] - 0.6) ** 2)
+        asked = np.array([[t.params["x"], t.params["z"]] for t in agent.trials[-5:]])
+        assert np.abs(asked - [0.3, 0.6]).max() < 0.15
+        assert agent.message().t_n == 2005
+
+    @settings(max_examples=15, deadline=None)
+    @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=12))
+    def test_any_scores_give_a_query(self, scores: list[float]) -> None:
+        federation = Federation({"x": Float(0, 1), "n": Int(1, 4)}, features=20)
+        agent = Agent(federation, seed=0)
+        for value in scores:
+            agent.tell(agent.ask(), value)
+        federation.space.encode(agent.ask().params)
+        federation.check(agent.message())
+
+
+class TestSpaces:
+    def test_a_mixed_space(self) -> None:
+        def objective(p: dict) -> float:
+            return p["layers"] + (p["kind"] == "b") - abs(p["batch"] - 64) / 64 + p["rate"]
+
+        federation = Federation(MIXED)
+        agent = run(Agent(federation, seed=1), 40, objective)
+        for trial in agent.trials:
+            federation.space.encode(trial.params)
+        assert agent.best.score > 6.0  # 7 is the best there is
+
+    def test_a_discrete_domain(self, tmp_path: Path) -> None:
+        points = [{"x": i / 99, "kind": k} for i in range(100) for k in ("a", "b")]
+        space = Space({"x": Float(0, 1), "kind": Categorical(["a", "b"])}, points=points)
+        agent = Agent(Federation(space), seed=0)
+        run(agent, 20, lambda p: -abs(p["x"] - 60 / 99) - 0.2 * (p["kind"] == "a"))
+        assert all(t.params in points for t in agent.trials)
+        assert agent.best.score > -0.05
+        agent.save(tmp_path / "agent")
+        assert Agent.load(tmp_path / "agent").ask() == agent.ask()
+
+
+class TestFiles:
+    def test_all_of_it(self, federation: Federation, messages: list, tmp_path: Path) -> None:
+        agent = Agent(federation, FTS(P_N={"p1": 2.0, "p2": 1.0}), seed=3)
+        agent.receive(messages)
+        run(agent, 6)
+        pending = agent.ask()
+        agent.tell(agent.ask(), None)
+        agent.save(tmp_path / "a")
+        loaded = Agent.load(tmp_path / "a")
+        assert loaded.trials == agent.trials
+        assert (loaded.name, loaded.policy, loaded.settings) == (
+            agent.name,
+            agent.policy,
+            agent.settings,
+        )
+        assert loaded.federation == federation
+        loaded.tell(pending, 0.0)
+        assert loaded.best.score == 0.0
+
+    def test_a_file_that_was_cut_short_is_refused_and_kept(
+        self, federation: Federation, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "agent"
+        run(Agent(federation, seed=0), 3).save(path)
+        whole = path.read_bytes()
+        for keep in (0, 5, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:keep])
+            with pytest.raises(fedbo.FileRefused, match=str(path)):
+                Agent.load(path)
+            assert path.read_bytes() == whole[:keep]
+
+    def test_a_foreign_file_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "other"
+        path.write_text("[space]\n")
+        with pytest.raises(fedbo.FileRefused, match=r"does not hold a 'fedbo agent 1'"):
+            Agent.load(path)
+
+    def test_a_failed_write_keeps_the_old_file(
+        self, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        agent = run(Agent(federation, seed=0), 3)
+        agent.save(tmp_path / "a")
+        before = (tmp_path / "a").read_bytes()
+        run(agent, 1)
+
+        def full(fd: int) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            agent.save(tmp_path / "a")
+        assert (tmp_path / "a").read_bytes() == before
+        assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+    def test_a_policy_that_a_file_cannot_hold(self, federation: Federation, tmp_path: Path) -> None:
+        policy = FTS(schedule=lambda t: 1 - 1 / (t + 1))
+        agent = run(Agent(federation, policy, seed=0), 5)
+        agent.save(tmp_path / "a")
+        with pytest.raises(fedbo.FileRefused, match=r"Agent.load\(path, policy=...\)"):
+            Agent.load(tmp_path / "a")
+        assert Agent.load(tmp_path / "a", policy=policy).ask() == agent.ask()
+
+
+class TestPresets:
+    def test_paper(self) -> None:
+        federation = Federation.paper(SPACE, features=50, seed=1)
+        others = [run(Agent.paper(federation, TS(), name=f"p{i}", seed=i), 6) for i in range(3)]
+        agent = Agent.paper(federation, name="me", seed=9)
+        agent.receive([other.message() for other in others])
+        run(agent, 8)
+        assert others[0].message().t_n == 3  # queried points, not the initial ones
+        assert agent.policy.schedule(2) == 0.75
+        assert agent.settings.surrogate.draw_features == 200
+
+    def test_an_exact_repeat_is_replaced(self) -> None:
+        space = Space({"x": Float(0, 1)}, points=[{"x": 0.0}, {"x": 0.5}, {"x": 1.0}])
+        setting = Settings(repeats="random", n_initial=1)
+        agent = run(Agent(Federation(space), TS(), seed=0, settings=setting), 12, lambda p: p["x"])
+        assert {t.params["x"] for t in agent.trials} == {0.0, 0.5, 1.0}
+
+    def test_beyond_the_exact_limit_files_still_give_the_same_queries(
+        self, federation: Federation, tmp_path: Path
+    ) -> None:
+        setting = Settings(surrogate=SurrogateSettings(exact_limit=8, refit_every=4))
+        agent = run(Agent(federation, TS(), seed=0, settings=setting), 18)
+        agent.save(tmp_path / "a")
+        again = Agent.load(tmp_path / "a")
+        assert queries(run(agent, 4)) == queries(run(again, 4))
