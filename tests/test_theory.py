@@ -63,6 +63,7 @@ def power(exponent):
 
 def setting(**changes):
     plain = dict(B=2.0, noise_variance=0.1, t_n=(5, 20, 0), d_n=(0.1, 1.0, 4.0), epsilon=0.05)
+    plain |= dict(repaired=False)  # formulas as the paper prints them, unless asked otherwise
     return Setting.of(se(grid(30)), 60, **(plain | changes))
 
 
@@ -311,7 +312,7 @@ def test_lemma_1(B, sigma2, repaired):
 @pytest.mark.parametrize(("B", "sigma2"), [(0.1, 1e-4), (1.0, 0.01), (1.0, 0.1)])
 def test_lemma_1_is_false_as_printed_when_the_noise_is_small(B, sigma2):
     K, T, runs = se(grid(30)), 20, 1000
-    s = Setting.of(K, T, B=B, noise_variance=sigma2, delta=0.2)
+    s = Setting.of(K, T, B=B, noise_variance=sigma2, repaired=False, delta=0.2)
     failures = failures_of_lemma_1(s, K, T, runs, np.random.default_rng(2))
     assert failures > most_failures(runs, s.delta / 4)
 
@@ -319,7 +320,7 @@ def test_lemma_1_is_false_as_printed_when_the_noise_is_small(B, sigma2):
 def test_lemma_1_is_false_as_printed_in_closed_form():
     """One point, one observation, f = B: μ − f is normal, so the probability is exact."""
     B, sigma = 1.0, 0.1
-    s = Setting.of(np.ones((1, 1)), 1, B=B, noise_variance=sigma**2)
+    s = Setting.of(np.ones((1, 1)), 1, B=B, noise_variance=sigma**2, repaired=False)
     centre = -B * sigma**2 / (1 + sigma**2)  # μ_1 − f = (σz − Bσ²)/(1 + σ²)
     width = float(theory.beta(2, s)) * sigma / math.sqrt(1 + sigma**2)
     scale = sigma / (1 + sigma**2)

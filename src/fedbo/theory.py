@@ -17,8 +17,9 @@ p, P_t          1 / (4 e √π); p_t (p − 1/t²)                              
 ==============  ==========================================================  ====================
 
 t counts from 1 and may be an array; what depends on the peers has shape (*t.shape, N). Formulas are
-the paper's; ``Setting.repaired`` mends the two that its proof does not support (``beta`` and
-``draw_deviation``), and ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md has the whole story.
+the paper's, but for the two that its proof does not support (``beta`` and ``draw_deviation``: mended
+unless ``Setting.repaired`` is False); ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md has the
+whole story.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     t_n: tuple[int, ...] = ()
     d_n: tuple[float, ...] = ()
     P_N: tuple[float, ...] | None = None  # None: uniform
-    repaired: bool = False  # mend β_t and Lemma 3
+    repaired: bool = True  # mend β_t and Lemma 3; False is the text as printed
 
     def __post_init__(self) -> None:
         for name in ("B", "noise_variance", "domain_size", "M"):
@@ -135,13 +136,13 @@ def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
 
 
 def beta(t: ArrayLike, setting: Setting) -> Array:
-    """β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))); if ``setting.repaired``, with 1 for the first σ.
+    """β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))); with ``setting.repaired``, 1 for the first σ.
 
     Lemma 1 quotes Chowdhury and Gopalan's Theorem 2, whose posterior has λ = 1 + 2/T in the place
     of σ². There the noise enters as σ/√λ ≤ σ; in equation 1's posterior, λ = σ², as 1.
 
-    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
-    >>> np.round(beta([1, 2, 50], setting), 2).tolist()
+    >>> printed = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
+    >>> np.round(beta([1, 2, 50], printed), 2).tolist()
     [1.97, 2.15, 4.34]
     """
     return _width(t, setting, 4.0)

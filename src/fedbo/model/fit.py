@@ -24,6 +24,7 @@ from fedbo.model.kernel import Array, kernel_named
 
 _SCREENED = 5  # random points drawn for each that is climbed from
 _MOST_FITTED = 300  # observations: beyond it more of them cost much and say little
+_WORTHWHILE = 0.05  # log likelihood: a smaller gain is no reason to change a belief
 _IMPOSSIBLE = -1e25
 
 
@@ -147,9 +148,15 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return problem.climb([first, *problem.likely(rng)])
 
     def again(self, X: Array, y: Array, hyper: Hyper) -> Hyper:
-        """A local search from ``hyper`` only: a few evaluations when little is new."""
+        """A local search from ``hyper`` only; ``hyper`` itself if little can be gained.
+
+        What was factorised for ``hyper`` can then be kept.
+        """
         problem = _Problem(self, X[-_MOST_FITTED:], y[-_MOST_FITTED:])
-        return problem.climb([problem.data.pack(hyper)])
+        start = problem.data.pack(hyper)
+        better = problem.climb([start])
+        values, _ = problem(np.array([start, problem.data.pack(better)]))
+        return better if values[1] - values[0] > _WORTHWHILE else hyper
 
     def default(self, dimensions: int) -> Hyper:
         """Hyper-parameters before any data: the priors' medians."""

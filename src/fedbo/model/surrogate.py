@@ -40,9 +40,10 @@ class SurrogateState(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be derived from the observations."""
 
     hyper: Hyper | None = None
-    fitted: int = 0
-    searched: int = 0
-    seed: int = 0
+    built: int = 0  # observations when hyper was last changed and all was factorised
+    fitted: int = 0  # observations at the last fit
+    searched: int = 0  # observations at the last whole search
+    seed: int = 0  # of the features beyond the exact limit
 
 
 class Surrogate:
@@ -80,7 +81,7 @@ class Surrogate:
         if t and t - self.state.fitted >= self._patience(t):
             self._fit(X, y, rng)
         if self._model is None:
-            self._model = self._build(X[: self.state.fitted])
+            self._model = self._build(X[: self.state.built])
         for x in X[len(self._model) :]:
             self._model.add(x[None])
         self._X, self._y = X, y
@@ -106,24 +107,28 @@ class Surrogate:
             return posterior.mean(X), posterior.variance(X)
         return self._exact().predict(X)
 
+    def _is_exact(self, t: int) -> bool:
+        return t <= self.settings.exact_limit
+
     def _patience(self, t: int) -> int:
         return max(self.settings.refit_every, t // 100)
 
     def _fit(self, X: Array, y: Array, rng: np.random.Generator) -> None:
-        t, last = len(X), self.state
-        fit = self.settings.fit
-        if last.hyper is not None and t < 1.25 * last.searched:
-            hyper, searched = fit.again(X, y, last.hyper), last.searched
-        else:
-            hyper, searched = fit(X, y, rng, last.hyper), t
-        seed = int(rng.integers(2**63)) if t > self.settings.exact_limit else 0
-        self.state = SurrogateState(hyper=hyper, fitted=t, searched=searched, seed=seed)
+        t, last, fit = len(X), self.state, self.settings.fit
+        local = last.hyper is not None and t < 1.25 * last.searched
+        hyper = fit.again(X, y, last.hyper) if local else fit(X, y, rng, last.hyper)
+        searched = last.searched if local else t
+        if hyper is last.hyper and self._is_exact(last.built) == self._is_exact(t):
+            self.state = msgspec.structs.replace(last, fitted=t, searched=searched)
+            return  # nothing to build anew
+        seed = 0 if self._is_exact(t) else int(rng.integers(2**63))
+        self.state = SurrogateState(hyper=hyper, built=t, fitted=t, searched=searched, seed=seed)
         self._model = None
 
     def _build(self, X: Array) -> GP | Regression:
-        if len(X) > self.settings.exact_limit:
-            return self._regression(X, _FEATURES, self.state.seed)
-        return GP(self.hyper, X)
+        if self._is_exact(len(X)):
+            return GP(self.hyper, X)
+        return self._regression(X, _FEATURES, self.state.seed)
 
     def _exact(self) -> GP:
         return self._model if isinstance(self._model, GP) else GP(self.hyper, self._X)
