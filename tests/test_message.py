@@ -16,7 +16,7 @@ from fedbo.message import Belief, Fingerprint, Kind, Message, MessageRefused, We
 
 AGREED: dict[Kind, Fingerprint] = {
     kind: Fingerprint.of(space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scalars=[0.3])
-    for kind in ("weights", "belief")
+    for kind in ("weights", "belief", "belief+incumbent")
 }
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 senders = st.text(min_size=1, max_size=16).filter(lambda s: s.isprintable())
@@ -30,8 +30,9 @@ def weights(omega: Any = (0.5, -1.0, 2.0), **changes: Any) -> Message:
 def belief(incumbent: float | None = None, **changes: Any) -> Message:
     header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
     covariance = np.diag([0.5, 0.25, 0.125]) + 0.0625
+    agreed = AGREED["belief" if incumbent is None else "belief+incumbent"]
     return Message.of_belief(
-        [1.0, 2.0, 3.0], covariance, incumbent, **{"fingerprint": AGREED["belief"], **header}
+        [1.0, 2.0, 3.0], covariance, incumbent, **{"fingerprint": agreed, **header}
     )
 
 
@@ -103,7 +104,8 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     header: dict[str, Any] = {"epoch": 1, "sender": "b", "sequence": 2, "t_n": 3}
     message = Message.of_belief(nu, square, incumbent, fingerprint=AGREED["belief"], **header)
     again = Message.decode(bytearray(message.encode()))
-    assert again == message and again.kind == "belief" and again.M == M
+    assert again == message and again.M == M
+    assert again.kind == ("belief" if incumbent is None else "belief+incumbent")
     np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
     np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
     assert again.incumbent == incumbent
@@ -251,6 +253,13 @@ def test_wrong_kind_and_wrong_length_are_refused() -> None:
         check(belief(), M=100)
 
 
+def test_a_federation_gets_an_incumbent_if_and_only_if_it_agreed_on_one() -> None:
+    with pytest.raises(MessageRefused, match=r"of kind 'belief\+incumbent', expected 'belief'"):
+        check(belief(2.5), kind="belief")
+    with pytest.raises(MessageRefused, match=r"of kind 'belief', expected 'belief\+incumbent'"):
+        check(belief(), kind="belief+incumbent")
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
 def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
     with pytest.raises(MessageRefused, match="omega holds NaN or infinity"):
@@ -267,7 +276,7 @@ def test_a_belief_is_judged_in_all_its_parts(bad: float) -> None:
     }
     for name, body in bodies.items():
         with pytest.raises(MessageRefused, match=f"{name} holds NaN or infinity"):
-            check(msgspec.structs.replace(belief(), body=body))
+            check(msgspec.structs.replace(belief(body.incumbent), body=body))
 
 
 @given(t_n=st.integers(0, 10**6), noise_variance=st.floats(1e-6, 1.0))

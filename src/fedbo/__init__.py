@@ -8,16 +8,20 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.files import FileRefused
 from fedbo.inbox import Inbox
 from fedbo.message import Message, MessageRefused
-from fedbo.policy import FTS, TS, Policy, Query, Target
+from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.schedule import Constant, Power, Steps
 from fedbo.settings import Settings
+from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
+from fedbo.table import Table
 from fedbo.trial import Trial
 
 __version__ = "0.1.0"
 
 __all__ = [
     "FTS",
+    "RGPE",
+    "TAF",
     "TS",
     "Agent",
     "Categorical",
@@ -30,12 +34,15 @@ __all__ = [
     "Int",
     "Message",
     "MessageRefused",
+    "Party",
     "Policy",
     "Power",
     "Query",
     "Settings",
     "Space",
     "Steps",
+    "Table",
     "Target",
     "Trial",
+    "simulate",
 ]

@@ -10,22 +10,24 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from fedbo import savefile
+from fedbo.account import Account, Cost
 from fedbo.axis import Value
+from fedbo.beliefs import inbox_for
 from fedbo.design import DESIGNS
 from fedbo.federation import Federation
-from fedbo.inbox import Inbox
-from fedbo.message import Header, Message
+from fedbo.message import Header, Kind, Message
 from fedbo.model.argmax import MAXIMISERS
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.surrogate import Surrogate, standardised
 from fedbo.model.threads import one_thread
-from fedbo.policy import FTS, Policy, Target
+from fedbo.policy import FTS, Policy, Query, Target
 from fedbo.schedule import Power
 from fedbo.settings import PAPER, Settings
 from fedbo.trial import Source, Trial
@@ -62,17 +64,20 @@ class Agent:
     ) -> None:
         self.federation = federation
         self.policy = FTS() if policy is None else policy
+        _check_kind(self.policy, federation.kind)
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         self.settings = Settings() if settings is None else settings
         self.trials: list[Trial] = []
-        self.inbox = Inbox(federation.M)
         space = federation.space
         self._given = None if initial is None else [space.encode(params) for params in initial]
         self._entropy = np.random.SeedSequence(seed).entropy
         self._rng = np.random.default_rng(self._entropy)
+        self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
         self._surrogate = Surrogate(self.settings.surrogate, space.dimensions)
         self._regression = Regression(federation.features, federation.noise_variance)
         self._message: Message | None = None
+        self.account = Account()
+        self.cost = Cost()  # of the last query
         self._order: list[int] = []  # numbers of complete trials, in the order they were told
         self._X: list[Array] = []  # where they lie on the cube
         self._y: list[float] = []  # their scores, to be maximised
@@ -109,7 +114,7 @@ class Agent:
             if initial is not None:
                 return self._new_trial(initial, "initial")
             t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
-            query = self.policy.query(self._target(t))
+            query = self._query(self._target(t))
             source: Source = "own" if query.peer is None else "peer"
             return self._new_trial(self._not_again(query.x), source, peer=query.peer, t=t)
 
@@ -149,7 +154,7 @@ class Agent:
     # Messages
 
     def message(self) -> Message:
-        """What this agent hands out: one draw ω of its weights (or its belief), and no trial.
+        """What this agent hands out: one draw ω of its weights, or its belief; and no trial.
 
         It stays the same until a new score is told: a retry is the same message, and nobody can
         average draws.
@@ -157,6 +162,7 @@ class Agent:
         if self._message is None:
             with one_thread():
                 self._message = self._new_message(self._belief())
+        self.account.count_sent(self._message)
         return self._message
 
     def receive(self, messages: Message | bytes | Iterable[Message | bytes]) -> int:
@@ -170,11 +176,14 @@ class Agent:
         decoded = [m if isinstance(m, Message) else Message.decode(m) for m in messages]
         for message in decoded:
             self.federation.check(message)
-        return sum(
-            self.inbox.put(message, self.policy.weight(message.sender))
-            for message in decoded
-            if message.epoch == self.federation.epoch and message.sender != self.name
-        )
+        taken = 0
+        with one_thread():
+            for message in decoded:
+                if message.epoch == self.federation.epoch and message.sender != self.name:
+                    if self.inbox.put(message, self.policy.weight(message.sender)):
+                        self.account.received.count(message)
+                        taken += 1
+        return taken
 
     # Files
 
@@ -191,6 +200,7 @@ class Agent:
             order=self._order,
             given=None if self._given is None else [x.tolist() for x in self._given],
             surrogate=self._surrogate.state,
+            account=self.account,
             inbox=savefile.plain(self.inbox.state()),
         )
         savefile.write(path, saved)
@@ -220,10 +230,11 @@ class Agent:
     def _restore(self, saved: savefile.Saved) -> None:
         self._entropy = savefile.restored(saved.entropy)
         self._rng.bit_generator.state = savefile.restored(saved.rng)
-        self.inbox = Inbox.restore(savefile.restored(saved.inbox))
+        self.inbox = type(self.inbox).restore(savefile.restored(saved.inbox))
         dimensions = self.federation.space.dimensions
         self._surrogate = Surrogate(self.settings.surrogate, dimensions, saved.surrogate)
         self._given = None if saved.given is None else [np.array(x) for x in saved.given]
+        self.account = saved.account
         self.trials = saved.trials
         for number in saved.order:
             self._observe(self.trials[number])
@@ -257,6 +268,14 @@ class Agent:
             maximiser=MAXIMISERS[self.settings.maximiser],
             rng=self._rng,
         )
+
+    def _query(self, target: Target) -> Query:
+        start = time.thread_time()
+        query = self.policy.query(target)
+        fit, maximise = target.seconds["fit"], target.seconds["maximise"]
+        rest = time.thread_time() - start - fit - maximise
+        self.cost = Cost(fit=fit, weights=rest, maximise=maximise)
+        return query
 
     def _not_again(self, x: Array) -> Array:
         if self.settings.repeats == "random":
@@ -328,13 +347,23 @@ class Agent:
             "sequence": sequence,
             "t_n": len(self._regression),
         }
-        if self.federation.kind == "belief":
-            message = Message.of_belief(belief.nu, belief.covariance(), **header)
-        else:
+        if self.federation.kind == "weights":
             omega = belief.draw(self._stream(_MESSAGE, sequence))
             message = Message.of_weights(omega, **header)
+        else:
+            best = float(self._evidence()[1].max())
+            incumbent = best if self.federation.kind == "belief+incumbent" else None
+            message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)
         self.federation.check(message)
         return message
+
+
+def _check_kind(policy: Policy, kind: Kind) -> None:
+    if kind not in policy.kinds:
+        raise ValueError(
+            f"{type(policy).__name__} cannot use messages of kind {kind!r}; "
+            f"make the federation with kind={' or '.join(map(repr, policy.kinds))}"
+        )
 
 
 def _check_score(trial: Trial, score: float | None) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,7 +54,8 @@ class Inbox:
         return self._count
 
     def __repr__(self) -> str:
-        return f"Inbox({self._count} messages of M = {self.M}, {self._left} left to draw)"
+        kind, M = type(self).__name__, self.M
+        return f"{kind}({self._count} messages of M = {M}, {self._left} left to draw)"
 
     @property
     def left(self) -> int:
@@ -95,11 +96,7 @@ class Inbox:
         A newer message replaces the peer's older one, and the peer can be drawn again. Without
         a weight, a new peer gets 1 and a known one keeps what it had.
         """
-        if message.kind != "weights" or message.M != self.M:
-            raise MessageRefused(
-                f"message of {message.sender!r} is of kind {message.kind!r} with M = {message.M}; "
-                f"this inbox holds weights with M = {self.M}"
-            )
+        self._require(message)
         if weight is not None and not 0 <= weight <= WEIGHT_LIMIT:
             raise ValueError(f"weight is {weight!r}, expected a number from 0 to {WEIGHT_LIMIT}")
         row = self._row(message.sender.encode())
@@ -107,7 +104,7 @@ class Inbox:
         if message.sequence <= chunk.sequence_at[i]:
             return False
         self._left -= not chunk.used_at[i] and chunk.weight_at[i] > 0
-        chunk.omega[i] = message.omega
+        chunk.omega[i] = self._take(row, message)
         chunk.t_n[i] = message.t_n
         chunk.sequence_at[i] = message.sequence
         if weight is not None:
@@ -189,14 +186,14 @@ class Inbox:
         return {**state, "name_sizes": np.concatenate(sizes), **columns}
 
     @classmethod
-    def restore(cls, state: Mapping[str, Any]) -> Inbox:
+    def restore(cls, state: Mapping[str, Any]) -> Self:
         """A new inbox as the one whose `state` this is: same rows, same draws."""
         inbox = cls(int(state["M"]))
         used = np.asarray(state["used"], dtype=np.bool_)
         ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
         names = [state["names"][a:b].decode() for a, b in pairwise([0, *ends])]
         counters = {name: state[name] for name in ("t_n", "sequence")}
-        inbox.extend(names, state["omega"], weights=state["weight"], **counters)
+        Inbox.extend(inbox, names, state["omega"], weights=state["weight"], **counters)
         if not len(inbox) == len(names) == len(used):
             raise ValueError(
                 f"the inbox's state has {len(names)} rows of {len(inbox)} senders and {len(used)} "
@@ -207,6 +204,17 @@ class Inbox:
             chunk.used[: len(part)] = part
         inbox._sum_all()
         return inbox
+
+    def _require(self, message: Message) -> None:
+        if message.kind != "weights" or message.M != self.M:
+            raise MessageRefused(
+                f"message of {message.sender!r} is of kind {message.kind!r} with M = {message.M}; "
+                f"this inbox holds weights with M = {self.M}"
+            )
+
+    def _take(self, row: int, message: Message) -> NDArray[np.float32]:
+        """(M,) the weights that this message puts into its row."""
+        return message.omega
 
     def _name(self, row: int) -> bytes | bytearray:
         return self._chunks[row // ROWS].name(row % ROWS)

@@ -31,7 +31,7 @@ __all__ = ["Belief", "Fingerprint", "Kind", "Message", "MessageRefused", "Weight
 SENDER_BYTES = 64
 #: 3, 5 and 5 bytes on the wire, so that weights of M = 100 stay under 512 bytes with any sender.
 COUNTER_LIMITS = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
-Kind = Literal["weights", "belief"]
+Kind = Literal["weights", "belief", "belief+incumbent"]
 
 
 class MessageRefused(ValueError):
@@ -190,7 +190,9 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        return "weights" if isinstance(self.body, Weights) else "belief"
+        if isinstance(self.body, Weights):
+            return "weights"
+        return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
@@ -199,7 +201,7 @@ class Message(_Wire, frozen=True, kw_only=True):
     @property
     def parameters(self) -> int:
         """How many parameters are handed out, as the paper counts: M, M + M^2 or M + M^2 + 1."""
-        return self.numbers + (self.kind == "belief") * (self.M * (self.M - 1) // 2)
+        return self.numbers + isinstance(self.body, Belief) * (self.M * (self.M - 1) // 2)
 
     @property
     def numbers(self) -> int:

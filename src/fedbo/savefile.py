@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 import numpy as np
 
 from fedbo import files
+from fedbo.account import Account
 from fedbo.files import FileRefused
 from fedbo.model.surrogate import SurrogateState
-from fedbo.policy import FTS, TS, Policy
+from fedbo.policy import FTS, RGPE, TAF, TS, Policy
 from fedbo.settings import Settings
 from fedbo.trial import Trial
 
 __all__ = ["FileRefused", "Saved", "plain", "read", "restored", "writable", "write"]
 
 _TITLE = "fedbo agent 1"
-_Known = TS | FTS
+_Known = TS | FTS | RGPE | TAF
 
 
 class Saved(msgspec.Struct, kw_only=True):
@@ -35,6 +36,7 @@ class Saved(msgspec.Struct, kw_only=True):
     order: list[int]
     given: list[list[float]] | None
     surrogate: SurrogateState
+    account: Account
     inbox: Any
 
 
@@ -59,7 +61,7 @@ def writable(policy: Policy) -> _Known | None:
         msgspec.msgpack.encode(policy)
     except TypeError:
         return None
-    return policy if isinstance(policy, TS | FTS) and type(policy) in (TS, FTS) else None
+    return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
 def plain(value: Any) -> Any:

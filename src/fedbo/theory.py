@@ -17,9 +17,9 @@ p, P_t          1 / (4 e √π); p_t (p − 1/t²)                              
 ==============  ==========================================================  ====================
 
 t counts from 1 and may be an array; what depends on the peers has shape (*t.shape, N). Formulas are
-the paper's, but for the two that its proof does not support (``beta`` and ``draw_deviation``: mended
-unless ``Setting.repaired`` is False); ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md has the
-whole story.
+the paper's, but for the two that its proof does not support (``beta`` and ``draw_deviation``,
+mended unless ``Setting.repaired`` is False); ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md
+has the whole story.
 """
 
 from __future__ import annotations

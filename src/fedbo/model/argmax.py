@@ -54,7 +54,8 @@ def argmax(function: SampledFunction, domain: Domain, near: Array | None = None)
     """
     if domain.points is not None:
         return _row(domain.points, function(domain.points))
-    X = _screening_set(domain.dimensions, _screening_size(function.length_scales))
+    size = _screening_size(function.length_scales)
+    X = _screening_set(domain.dimensions, min(size, getattr(function, "screened", size)))
     if near is not None and len(near):
         X = np.concatenate([near.astype(np.float32), X])
     X = domain.snap(X)

@@ -72,6 +72,10 @@ class Features:
         """The sampled function φ(x)ᵀω."""
         return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
 
+    def tangent(self, X: Array) -> Tangent:
+        """φ at the rows of X, with its derivative there."""
+        return Tangent(self, X)
+
     def _angles(self, X: Array) -> Array:
         s, b = self._single if X.dtype == np.float32 else (self.s, self.b)
         angles: Array = X @ s.T
@@ -117,6 +121,37 @@ class FeatureFunction:
         weights *= S
         gradient = (weights @ s) * (scale / np.sqrt(norm2))
         return (value * (scale / np.sqrt(norm2)))[:, 0], gradient
+
+
+class Tangent:
+    """φ at points (n, D), and how whatever is computed from it changes with them.
+
+    >>> phi = Features(1, 20, seed=1)
+    >>> X, omega = np.array([[0.5]]), np.ones(20)
+    >>> gradient = phi.tangent(X).gradient(omega[None])
+    >>> bool(np.allclose(gradient, phi.function(omega).value_and_gradient(X)[1]))
+    True
+    """
+
+    def __init__(self, features: Features, X: Array) -> None:
+        angles = features._angles(X)
+        C = np.cos(angles)
+        self._s = features._single[0] if X.dtype == np.float32 else features.s
+        self._variance = features.signal_variance
+        scale = np.sqrt(self._variance / np.einsum("ij,ij->i", C, C))
+        self._scale = scale.astype(X.dtype)[:, None]
+        self._slope = np.sin(angles, out=angles)
+        self.Phi = C * self._scale
+
+    def gradient(self, A: Array) -> Array:
+        """dg/dx (n, D) from A = dg/dφ (n, M), one function g of φ a row."""
+        # dφ/dx = ‖φ‖/‖c‖ (I − φφᵀ/‖φ‖²) dc/dx, dc/dx = −sin(sx + b) s
+        along = np.einsum("ij,ij->i", A, self.Phi)[:, None] / self._variance
+        B = along * self.Phi
+        B -= A
+        B *= self._slope
+        gradient: Array = (B @ self._s) * self._scale
+        return gradient
 
 
 def _uniforms(seed: int, n: int) -> Array:

@@ -16,7 +16,10 @@ Array = NDArray[np.float64]
 
 
 class SampledFunction(Protocol):
-    """A deterministic function on the unit cube, drawn from somebody's belief."""
+    """A deterministic function on the unit cube, drawn from somebody's belief.
+
+    One that is costly and has few maxima may say that ``screened`` points are enough to find them.
+    """
 
     length_scales: Array
     """How far one has to move in each dimension to see something new, (D,)."""

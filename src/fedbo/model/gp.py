@@ -26,10 +26,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
+from scipy.linalg.lapack import dpotrs
 
+from fedbo.model.factor import cholesky, semidefinite_factor
 from fedbo.model.function import SampledFunction, Tabled
 from fedbo.model.kernel import Array, Kernel, kernel_named, single, squared_distances
+from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _WAVES = 128  # cosines in a draw of the prior; each is worth two features
 _BLOCK = 4096  # rows at a time: (4096, t) stays in the cache
@@ -112,6 +114,31 @@ class GP:
         V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
         return k.T @ self.alpha, np.maximum(var, 0.0)
+
+    def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """μ_t and σ_t² (n,) at the rows of X, and their gradients (n, D)."""
+        k, slope = self.kernel.value_and_slope(squared_distances(X, self.X, self.length_scales))
+        slope *= self.hyper.signal_variance
+        k *= self.hyper.signal_variance
+        V = solve_triangular(self.L, k.T, lower=True, check_finite=False) if len(self) else k.T
+        var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
+        A = self.solve(k.T).T  # dσ²/dk = −2 (K + σ²I)⁻¹ k
+        A *= slope
+        A *= -2.0 * (var > 0.0)[:, None]
+        slope *= self.alpha
+        return k @ self.alpha, np.maximum(var, 0.0), self._chain(X, slope), self._chain(X, A)
+
+    def _chain(self, X: Array, pull: Array) -> Array:
+        """Σ_i pull_i d(r2_i)/dx (n, D), r2_i the squared distance from x to observation i."""
+        gradient: Array = pull.sum(axis=1)[:, None] * X - pull @ self.X
+        return gradient * (2.0 / self.length_scales**2)
+
+    def leave_one_out(self, rows: Rows) -> LeaveOneOut:
+        """The posterior without one of the observations in ``rows``, for each of them."""
+        unit = np.zeros((len(self), len(rows)))
+        unit[rows, np.arange(len(rows))] = 1.0
+        inverse = self.solve(unit)[rows]
+        return LeaveOneOut(inverse, self.alpha[rows], self.y[rows], self.hyper.noise_variance)
 
     def posterior_covariance(self, X: Array) -> Array:
         """σ_t²(x, x') between the rows of X."""
@@ -218,27 +245,6 @@ class Draw:
 
     def _observed(self, X: Array) -> Array:
         return self._X32 if X.dtype == np.float32 else self.gp.X
-
-
-def cholesky(K: Array, noise_variance: float) -> Array:
-    """Lower factor of K + σ²I, with as little jitter as it takes, and none if it takes none."""
-    A = K + noise_variance * np.eye(len(K))
-    jitter = 0.0
-    while True:
-        L, info = dpotrf(A + jitter * np.eye(len(K)), lower=1, clean=1) if len(K) else (A, 0)
-        if info == 0:
-            return np.asarray(L)
-        jitter = 10.0 * jitter if jitter else 1e-12 * float(np.mean(np.diag(A)))
-        if not np.isfinite(jitter) or jitter > float(np.mean(np.diag(A))):
-            raise np.linalg.LinAlgError("the kernel matrix has entries that are not finite numbers")
-
-
-def semidefinite_factor(K: Array) -> Array:
-    """F (n, r) with F Fᵀ = K to rounding, by pivoted Cholesky; a smooth kernel has r << n."""
-    factor, pivots, rank, _ = dpstrf(K, lower=1, tol=1e-12 * float(np.max(np.diag(K))))
-    F = np.zeros((len(K), rank))
-    F[pivots - 1] = np.tril(factor)[:, :rank]
-    return F
 
 
 def _rows_of(X: Array, points: Array) -> NDArray[np.intp]:

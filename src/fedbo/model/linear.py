@@ -22,6 +22,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.kernel import Array
+from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _TOGETHER = 16  # posteriors at a time: (16, M, M) stays in the cache
 
@@ -44,6 +45,25 @@ class Posterior:
         V = solve_triangular(self.L, self.features(X).T, lower=True, check_finite=False)
         variance: Array = self.sigma2 * np.einsum("ij,ij->j", V, V)
         return variance
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """μ̂ and σ̂² at the rows of X."""
+        return self.mean(X), self.variance(X)
+
+    def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """μ̂ and σ̂² (n,) at the rows of X, and their gradients (n, D)."""
+        tangent = self.features.tangent(X)
+        V = solve_triangular(self.L, tangent.Phi.T, lower=True, check_finite=False)
+        A = solve_triangular(self.L, V, lower=True, trans="T", check_finite=False).T
+        mu_gradient = tangent.gradient(np.broadcast_to(self.nu, tangent.Phi.shape))
+        var_gradient = tangent.gradient((2.0 * self.sigma2) * A)
+        var = self.sigma2 * np.einsum("ij,ij->j", V, V)
+        return tangent.Phi @ self.nu, var, mu_gradient, var_gradient
+
+    @property
+    def length_scales(self) -> Array:
+        """How far one has to move in each dimension to see something new, (D,)."""
+        return self.features.length_scales
 
     def covariance(self) -> Array:
         """σ²Σ⁻¹, the covariance of ω: (M, M)."""
@@ -106,6 +126,14 @@ class Regression:
             )
         nu, _ = dpotrs(L, self.Phi.T @ y, lower=1)
         return Posterior(self.features, nu, L, self.sigma2)
+
+    def leave_one_out(self, y: Array, rows: Rows) -> LeaveOneOut:
+        """The posterior without one of the observations in ``rows``, for each of them."""
+        posterior = self.posterior(y)
+        V = solve_triangular(posterior.L, self.Phi[rows].T, lower=True, check_finite=False)
+        inverse = (np.eye(len(rows)) - V.T @ V) / self.sigma2  # of ΦΦᵀ + σ²I, by Woodbury
+        alpha = (y[rows] - self.Phi[rows] @ posterior.nu) / self.sigma2
+        return LeaveOneOut(inverse, alpha, y[rows], self.sigma2)
 
 
 def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[Posterior]:

@@ -8,6 +8,8 @@ is the same to the last bit.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 import numpy as np
 
@@ -16,9 +18,24 @@ from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.kernel import Array
+from fedbo.model.leave_one_out import LeaveOneOut, Rows
 from fedbo.model.linear import Regression
 
 _FEATURES = 500  # beyond the exact limit
+
+
+class Marginal(Protocol):
+    """Mean and variance of a belief at points, in standard units, with their gradients."""
+
+    @property
+    def length_scales(self) -> Array:
+        """How far one has to move in each dimension to see something new, (D,)."""
+
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n,) at the rows of X."""
+
+    def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """The same, and their gradients (n, D)."""
 
 
 class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,10 +119,19 @@ class Surrogate:
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the objective, in standard units, at the rows of X."""
+        return self.marginal().predict(X)
+
+    def marginal(self) -> Marginal:
+        """Mean and variance as functions that can be evaluated often; fixed as they stand now."""
         if isinstance(self._model, Regression):
-            posterior = self._model.posterior(self._y)
-            return posterior.mean(X), posterior.variance(X)
-        return self._exact().predict(X)
+            return self._model.posterior(self._y)
+        return self._exact()
+
+    def leave_one_out(self, rows: Rows) -> LeaveOneOut:
+        """The belief without one of the observations in ``rows``, for each of them."""
+        if isinstance(self._model, Regression):
+            return self._model.leave_one_out(self._y, rows)
+        return self._exact().leave_one_out(rows)
 
     def _is_exact(self, t: int) -> bool:
         return t <= self.settings.exact_limit
@@ -115,9 +141,10 @@ class Surrogate:
 
     def _fit(self, X: Array, y: Array, rng: np.random.Generator) -> None:
         t, last, fit = len(X), self.state, self.settings.fit
-        local = last.hyper is not None and t < 1.25 * last.searched
-        hyper = fit.again(X, y, last.hyper) if local else fit(X, y, rng, last.hyper)
-        searched = last.searched if local else t
+        if last.hyper is not None and t < 1.25 * last.searched:
+            hyper, searched = fit.again(X, y, last.hyper), last.searched
+        else:
+            hyper, searched = fit(X, y, rng, last.hyper), t
         if hyper is last.hyper and self._is_exact(last.built) == self._is_exact(t):
             self.state = msgspec.structs.replace(last, fitted=t, searched=searched)
             return  # nothing to build anew

@@ -14,13 +14,18 @@ P_N     distribution over the peers whose message is not used    (N,)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from typing import ClassVar, get_args
 
 import msgspec
 import numpy as np
 
+from fedbo.beliefs import BeliefInbox
 from fedbo.inbox import Inbox
+from fedbo.message import Kind
 from fedbo.model.argmax import Maximiser
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
@@ -45,7 +50,10 @@ class Policy(msgspec.Struct, frozen=True):
     told so far; it takes all randomness from ``target.rng``, keeps no state of its own, and
     changes nothing but the inbox, where it marks messages that it used. An agent may ask several
     times before it is told a score. `weight` is called once for each message that arrives.
+    ``kinds`` are the kinds of message that it can use.
     """
+
+    kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
 
     def query(self, target: Target) -> Query:
         """The next query."""
@@ -60,6 +68,8 @@ class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
 
     ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised.
+    ``belief`` is what it believes of its objective, ``beliefs`` what its peers do of theirs.
+    ``seconds`` is the CPU time spent so far, by part.
     """
 
     def __init__(
@@ -84,11 +94,23 @@ class Target:
         self.rng = rng
         self._surrogate = surrogate
         self._maximiser = maximiser
+        self.seconds = {"fit": 0.0, "maximise": 0.0}
+
+    @property
+    def beliefs(self) -> BeliefInbox:
+        """The inbox, if it holds what peers believe and not one draw of it."""
+        if not isinstance(self.inbox, BeliefInbox):
+            raise TypeError(
+                "the policy needs peers' beliefs, and the inbox holds weights; "
+                'make the federation with kind="belief"'
+            )
+        return self.inbox
 
     @cached_property
     def belief(self) -> Surrogate:
         """The agent's own belief, brought up to date with its scores when first looked at."""
-        self._surrogate.update(self.X, self.y, self.rng)
+        with self._timed("fit"):
+            self._surrogate.update(self.X, self.y, self.rng)
         return self._surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
@@ -102,7 +124,14 @@ class Target:
     def argmax(self, function: SampledFunction) -> Array:
         """The point of the space where the function is largest."""
         best = self.X[np.argsort(-self.y)[:5]]
-        return self._maximiser(function, self.space, best)
+        with self._timed("maximise"):
+            return self._maximiser(function, self.space, best)
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        self.seconds[part] += time.thread_time() - start
 
 
 def beta_from(value: float | Sequence[float]) -> Beta:

@@ -1,0 +1,45 @@
+"""What an agent has sent and received, and what its queries cost."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fedbo.message import Message
+
+
+class Traffic(msgspec.Struct):
+    """Messages one way: how many, their parameters as the paper counts, their bytes on the wire.
+
+    >>> Traffic(messages=1, parameters=100, nbytes=442)
+    Traffic(messages=1, parameters=100, nbytes=442)
+    """
+
+    messages: int = 0
+    parameters: int = 0
+    nbytes: int = 0
+
+    def count(self, message: Message) -> None:
+        self.messages += 1
+        self.parameters += message.parameters
+        self.nbytes += message.nbytes
+
+
+class Account(msgspec.Struct):
+    """An agent's traffic; a message that is handed out again, unchanged, counts once."""
+
+    sent: Traffic = msgspec.field(default_factory=Traffic)
+    received: Traffic = msgspec.field(default_factory=Traffic)
+    last_sent: int = -1  # sequence number
+
+    def count_sent(self, message: Message) -> None:
+        if message.sequence != self.last_sent:
+            self.last_sent = message.sequence
+            self.sent.count(message)
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """CPU seconds of one query: fitting the model, maximising, and all else (draws, weights)."""
+
+    fit: float = 0.0
+    weights: float = 0.0
+    maximise: float = 0.0

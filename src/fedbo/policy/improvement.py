@@ -1,0 +1,126 @@
+"""Expected improvement, as a logarithm that neither underflows nor loses its gradient.
+
+======  =================================================================  =======
+symbol  meaning                                                            shape
+======  =================================================================  =======
+mu, s   mean and standard deviation of a belief at points                  any
+best    what is to be improved on                                          any
+z       (mu − best) / s                                                    any
+h(z)    pdf(z) + z cdf(z), so that EI = E[max(f − best, 0)] = s h(z)       any
+m(x)    Mills' ratio cdf(−x) / pdf(x) = √(π/2) erfcx(x / √2)               any
+g(x)    1 − x m(x), so that h(−x) = pdf(x) g(x) and h(x) = x + h(−x)       any
+======  =================================================================  =======
+
+Plain EI is 0 in double precision from z = −39 on, where most of a cube lies once a good point is
+known, and an optimiser finds no slope there. With x = |z| and the identities above log EI needs no
+cases but the sign of z. Only g loses digits, to cancellation, as x grows: beyond `_FAR` its
+asymptotic series 1/x² − 3/x⁴ + 15/x⁶ − … has more of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erfcx
+
+from fedbo.model.kernel import Array
+from fedbo.model.surrogate import Marginal
+
+_FAR = {np.dtype(np.float64): 30.0, np.dtype(np.float32): 10.0}
+_SERIES = (-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0)
+_HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+_BLOCK = 512  # rows at a time: (512, t) stays in the cache
+
+#: Points that are enough to find the largest improvement, which has fewer maxima than a draw has:
+#: with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many found more than 1 %
+#: more in one of 112 random problems for TAF, and in none for RGPE.
+SCREENED = 4096
+#: The least variance that is told from none, in standard units.
+LEAST_VARIANCE = 1e-10
+
+
+def log_ei(mu: Array, s: Array, best: ArrayLike) -> Array:
+    """log E[max(f − best, 0)] for f ~ N(mu, s²), s > 0, in the precision of mu.
+
+    >>> log_ei(np.array([0.0, -40.0]), np.ones(2), 0.0).round(3).tolist()
+    [-0.919, -808.299]
+    """
+    z = (mu - np.asarray(best, dtype=mu.dtype)) / s
+    return _log_h(z)[0] + np.log(s)
+
+
+def log_ei_and_slopes(mu: Array, s: Array, best: ArrayLike) -> tuple[Array, Array, Array]:
+    """log EI and its derivatives with respect to mu and to s.
+
+    >>> value, by_mu, by_s = log_ei_and_slopes(np.array([-1e5]), np.ones(1), 0.0)
+    >>> by_mu.round(3).tolist()
+    [100000.0]
+    """
+    z = (mu - np.asarray(best, dtype=mu.dtype)) / s
+    value, pdf_g, m, g = _log_h(z)
+    below = z <= 0.0
+    h = np.where(below, 1.0, np.maximum(z, 0.0) + pdf_g)
+    pdf = pdf_g / g
+    # d log h / dz = cdf / h, and 1 − z cdf / h = pdf / h; below zero the pdf cancels
+    by_mu = np.where(below, m / g, (1.0 - pdf * m) / h)
+    by_s = np.where(below, 1.0 / g, pdf / h)
+    return value + np.log(s), by_mu / s, by_s / s
+
+
+def _log_h(z: Array) -> tuple[Array, Array, Array, Array]:
+    """log h(z), and pdf(x) g(x), m(x), g(x) at x = |z|."""
+    x = np.abs(z)
+    m = erfcx(x * x.dtype.type(np.sqrt(0.5)))
+    m *= x.dtype.type(np.sqrt(0.5 * np.pi))
+    g = 1.0 - x * m
+    far = x > _FAR[x.dtype]
+    if far.any():
+        g[far] = _far_g(x[far])
+    log_pdf = -0.5 * x * x - x.dtype.type(_HALF_LOG_2PI)
+    pdf_g = np.exp(log_pdf) * g
+    above = np.log(np.where(z > 0.0, z + pdf_g, 1.0))
+    return np.where(z > 0.0, above, log_pdf + np.log(g)), pdf_g, m, g
+
+
+def _far_g(x: Array) -> Array:
+    u = 1.0 / (x * x)
+    total = np.full_like(x, _SERIES[0])
+    for coefficient in _SERIES[1:]:
+        total *= u
+        total += x.dtype.type(coefficient)
+    return total * u
+
+
+def deviation(variance: Array) -> Array:
+    """The standard deviation, never 0."""
+    s: Array = np.sqrt(np.maximum(variance, LEAST_VARIANCE))
+    return s
+
+
+class ExpectedImprovement:
+    """log EI of one belief over ``best``, as a function on the cube.
+
+    Own beliefs are evaluated in float64 at any points: near observations their variance is a small
+    difference of large numbers, of which float32 leaves nothing.
+    """
+
+    screened = SCREENED
+
+    def __init__(self, belief: Marginal, best: float) -> None:
+        self.belief = belief
+        self.best = best
+        self.length_scales = belief.length_scales
+
+    def __call__(self, X: Array) -> Array:
+        values = np.empty(len(X))
+        for i in range(0, len(X), _BLOCK):
+            mu, var = self.belief.predict(X[i : i + _BLOCK].astype(np.float64))
+            values[i : i + _BLOCK] = log_ei(mu, deviation(var), self.best)
+        return values
+
+    def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
+        mu, var, mu_gradient, var_gradient = self.belief.predict_with_gradient(X.astype(np.float64))
+        s = deviation(var)
+        value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
+        by_var = by_s * (var > LEAST_VARIANCE) / (2.0 * s)
+        return value, by_mu[:, None] * mu_gradient + by_var[:, None] * var_gradient

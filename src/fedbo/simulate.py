@@ -1,0 +1,261 @@
+"""Whole federations in one process: agents, their black boxes, and the messages between them.
+
+What it makes comes out as a `fedbo.table.Table`, one row a trial:
+
+=====================================  ===========================================================
+column                                 meaning
+=====================================  ===========================================================
+``agent``                              the agent's name
+``iteration``                          0 for initial points, then from 1
+``trial``, ``source``, ``peer``, ``t`` of the trial; ``peer`` is "" and ``t`` 0 where there is none
+``param_…``                            one column for each parameter
+``score``, ``best``                    in the objective's units, ``best`` of all trials so far
+``simple_regret``                      the smallest regret of all trials so far
+``cumulative_regret``                  the sum of regrets over the policy's queries in this run
+``messages``                           how many messages the agent now holds that it has not used
+``parameters_received``, ``…_sent``    numbers in all messages so far, as the paper counts
+``bytes_received``, ``bytes_sent``     what they take on the wire
+``cpu_fit``, ``cpu_weights``,          CPU seconds of the query by part, if the run is timed; the
+``cpu_maximise``                       second is all that is neither of the others
+=====================================  ===========================================================
+
+A trial's regret is how far its noise-free score stays behind the best attainable one; NaN where
+that is not known. A failed trial has a score of NaN and no regret.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from fedbo.account import Cost
+from fedbo.agent import Agent
+from fedbo.axis import Value
+from fedbo.federation import FederationMismatch
+from fedbo.message import Message
+from fedbo.model.kernel import Array
+from fedbo.model.linear import Regression, posteriors
+from fedbo.model.threads import one_thread
+from fedbo.table import Cell, Table
+from fedbo.trial import Trial
+
+TRAFFIC = ("parameters_received", "parameters_sent", "bytes_received", "bytes_sent")
+_FAILURES = 100  # after so many failed initial points an agent's iterations start regardless
+
+
+class Party(msgspec.Struct, kw_only=True):
+    """An agent and its black box.
+
+    ``objective`` gives the score of params, or None for a failed trial; without an objective the
+    party is a static peer that only hands out messages. ``truth`` is the objective without its
+    noise, if it has any, and ``optimum`` the best of it that can be attained: regrets need it.
+    """
+
+    agent: Agent
+    objective: Callable[[dict[str, Value]], float | None] | None = None
+    truth: Callable[[dict[str, Value]], float] | None = None
+    optimum: float | None = None
+
+
+def simulate(
+    parties: Sequence[Party],
+    iterations: int,
+    *,
+    every: int | None = 0,
+    stragglers: float = 0.0,
+    seed: int | None = None,
+    timed: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
+    """Run a federation: initial points first, then ``iterations`` queries of each active party.
+
+    Messages are handed out once before iteration 1 (``every`` = 0), before iterations 1, 1 + k,
+    1 + 2k, … (k), or never (None). Whoever has scores hands out a message, which in each round is
+    lost to all with probability ``stragglers``; every active party receives those of all others.
+    So peers without an objective have constant t_n, and peers with one and the policy `TS` growing
+    t_n. ``seed`` is for the losses: agents have their own. ``timed`` adds what each query cost,
+    which is not the same in two runs. ``progress`` is called with the number of iterations done,
+    from 0, and of all.
+
+    >>> from fedbo import FTS, TS, Federation, Float
+    >>> federation = Federation({"x": Float(0, 1)})
+    >>> def score(params):
+    ...     return -((params["x"] - 0.3) ** 2)
+    >>> peer, target = Agent(federation, TS(), name="b"), Agent(federation, FTS(), name="a", seed=0)
+    >>> for x in (0.1, 0.3, 0.5, 0.7, 0.9):
+    ...     _ = peer.tell({"x": x}, score({"x": x}))
+    >>> table = simulate([Party(agent=target, objective=score, optimum=0), Party(agent=peer)], 10)
+    >>> len(table), bool(table["simple_regret"][-1] < 0.01)
+    (13, True)
+    """
+    _checked(parties, iterations, every, stragglers)
+    losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
+    active = [_Run(party, timed) for party in parties if party.objective is not None]
+    rows = [row for run in active for row in run.start()]
+    if progress is not None:
+        progress(0, iterations)
+    for iteration in range(1, iterations + 1):
+        if _due(iteration, every):
+            lost = losses.random(len(parties)) < stragglers
+            on_time = [party.agent for party, late in zip(parties, lost, strict=True) if not late]
+            handed_out = messages(on_time)
+            for run in active:
+                run.agent.receive(handed_out)
+        rows += [run.step(iteration) for run in active]
+        if progress is not None:
+            progress(iteration, iterations)
+    return Table.of_rows(_columns(parties[0].agent, timed), rows)
+
+
+def messages(agents: Sequence[Agent]) -> list[Message]:
+    """The message of each agent that has something to hand out, as its `Agent.message` gives it.
+
+    Those that have the same number of features are computed together.
+    """
+    groups: dict[int, list[tuple[Agent, Regression, Array]]] = {}
+    with one_thread():
+        for agent in agents:
+            if agent._message is None:
+                regression, y = agent._evidence()
+                if len(y):
+                    groups.setdefault(agent.federation.M, []).append((agent, regression, y))
+        for group in groups.values():
+            beliefs = posteriors([regression for _, regression, _ in group], [y for *_, y in group])
+            for (agent, *_), belief in zip(group, beliefs, strict=True):
+                agent._message = agent._new_message(belief)
+    return [agent.message() for agent in agents if agent._message is not None]
+
+
+def traffic(parties: Sequence[Party]) -> Table:
+    """What each agent has sent and received so far, and all together: one row each.
+
+    >>> from fedbo import Federation, Float
+    >>> agents = [Agent(Federation({"x": Float(0, 1)}), name=name) for name in ("a", "b")]
+    >>> _ = agents[0].tell({"x": 0.5}, 1.0)
+    >>> agents[1].receive(agents[0].message())
+    1
+    >>> traffic([Party(agent=agent) for agent in agents]).where(agent="total")["bytes_sent"]
+    array([437])
+    """
+    rows: list[list[Cell]] = []
+    for party in parties:
+        received, sent = party.agent.account.received, party.agent.account.sent
+        counts = (received.parameters, sent.parameters, received.nbytes, sent.nbytes)
+        rows.append([party.agent.name, *counts])
+    total = np.array([row[1:] for row in rows]).sum(axis=0).tolist()
+    return Table.of_rows(["agent", *TRAFFIC], [*rows, ["total", *total]])
+
+
+class _Run:
+    """An active party while it runs: where it stands, and the rows of its trials."""
+
+    def __init__(self, party: Party, timed: bool) -> None:
+        self.party = party
+        self.timed = timed
+        self.agent = party.agent
+        self.sign = self.agent.federation.space.sign
+        self.best = self.simple_regret = math.nan
+        self.cumulative_regret = math.nan if party.optimum is None else 0.0
+        for trial in self.agent.trials:
+            self._count(trial)
+
+    def start(self) -> Iterator[list[Cell]]:
+        """Run the initial points."""
+        failures = 0
+        while failures < _FAILURES and self.agent.starting:
+            yield self.step(0)
+            failures += self.agent.trials[-1].state == "failed"
+
+    def step(self, iteration: int) -> list[Cell]:
+        """One query: ask, evaluate, tell."""
+        assert self.party.objective is not None
+        trial = self.agent.ask()
+        try:
+            trial = self.agent.tell(trial, self.party.objective(dict(trial.params)))
+            regret = self._count(trial)
+        except Exception as error:
+            raise RuntimeError(
+                f"agent {self.agent.name!r} stopped the simulation in iteration {iteration} at "
+                f"trial {trial.number} with {trial.params}: {type(error).__name__}: {error}"
+            ) from error
+        if trial.t is not None and trial.state == "complete":
+            self.cumulative_regret += regret
+        return self._row(iteration, trial)
+
+    def _count(self, trial: Trial) -> float:
+        """Let the trial count for the best score and the simple regret; its own regret."""
+        if trial.score is None:
+            return math.nan
+        regret = self._regret(trial, trial.score)
+        better = np.fmax if self.sign > 0 else np.fmin  # of two numbers, one of them maybe NaN
+        self.best = float(better(self.best, trial.score))
+        self.simple_regret = float(np.fmin(self.simple_regret, regret))
+        return regret
+
+    def _regret(self, trial: Trial, score: float) -> float:
+        truth, optimum = self.party.truth, self.party.optimum
+        if optimum is None:
+            return math.nan
+        value = score if truth is None else float(truth(dict(trial.params)))
+        return self.sign * (float(optimum) - value)
+
+    def _row(self, iteration: int, trial: Trial) -> list[Cell]:
+        params = [trial.params[name] for name in self.agent.federation.space.names]
+        score = math.nan if trial.score is None else trial.score
+        received, sent = self.agent.account.received, self.agent.account.sent
+        cost = self.agent.cost if trial.t is not None else Cost()
+        return [
+            *(self.agent.name, iteration, trial.number),
+            *(trial.source, trial.peer or "", trial.t or 0),
+            *params,
+            *(score, self.best, self.simple_regret, self.cumulative_regret),
+            *(self.agent.inbox.left, received.parameters, sent.parameters),
+            *(received.nbytes, sent.nbytes),
+            *((cost.fit, cost.weights, cost.maximise) if self.timed else ()),
+        ]
+
+
+def _columns(agent: Agent, timed: bool) -> list[str]:
+    return [
+        *("agent", "iteration", "trial", "source", "peer", "t"),
+        *(f"param_{name}" for name in agent.federation.space.names),
+        *("score", "best", "simple_regret", "cumulative_regret"),
+        *("messages", *TRAFFIC),
+        *(("cpu_fit", "cpu_weights", "cpu_maximise") if timed else ()),
+    ]
+
+
+def _due(iteration: int, every: int | None) -> bool:
+    """Whether messages are handed out before this iteration."""
+    if every is None:
+        return False
+    return (iteration - 1) % every == 0 if every else iteration == 1
+
+
+def _checked(
+    parties: Sequence[Party], iterations: int, every: int | None, stragglers: float
+) -> None:
+    if not any(party.objective is not None for party in parties):
+        raise ValueError(f"none of the {len(parties)} parties has an objective, expected one")
+    if iterations < 0:
+        raise ValueError(f"iterations is {iterations}, expected 0 or more")
+    if every is not None and every < 0:
+        raise ValueError(f"every is {every}, expected None, 0 or more; None is never, 0 is once")
+    if not 0.0 <= stragglers <= 1.0:
+        raise ValueError(f"stragglers is {stragglers}, expected a probability from 0 to 1")
+    first, names = parties[0].agent, set()
+    for party in parties:
+        name, federation = party.agent.name, party.agent.federation
+        if name in names:
+            raise ValueError(f"two agents are called {name!r}, expected a name of its own for each")
+        names.add(name)
+        difference = (
+            None if federation is first.federation else first.federation.difference(federation)
+        )
+        if difference is not None:
+            raise FederationMismatch(
+                f"agents {first.name!r} and {name!r} are of different federations: {difference}"
+            )

@@ -1,0 +1,222 @@
+"""A table of results: named columns as numpy arrays, and a CSV file that brings them back exactly.
+
+In the file strings stand in quotes and nothing else does, so that the agent "7" stays a string;
+numbers have as many digits as it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Column = NDArray[Any]
+Cell = str | int | float | bool
+
+_CELL = re.compile(r'("(?:[^"]|"")*"|[^",\r\n]*)(,|\r?\n|\Z)')
+_SHOWN = 8  # rows in a repr
+
+
+class Table:
+    """Columns of the same length; read-only.
+
+    >>> table = Table({"agent": ["a", "b", "a"], "iteration": [1, 1, 2], "score": [0.5, 2.0, 0.25]})
+    >>> table.where(agent="a")["score"]
+    array([0.5 , 0.25])
+    >>> Table.join([table.where(iteration=1), table.where(iteration=2)], run=[7, 8])
+    run  agent  iteration  score
+    7    a      1          0.5
+    7    b      1          2
+    8    a      2          0.25
+    """
+
+    def __init__(self, columns: Mapping[str, ArrayLike]) -> None:
+        self._columns = {name: _column(values) for name, values in columns.items()}
+        lengths = {name: len(column) for name, column in self._columns.items()}
+        if len({*lengths.values()}) > 1:
+            raise ValueError(f"the columns have lengths {lengths}, expected all the same")
+
+    @classmethod
+    def of_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+        """The table with these rows, each in the order of ``columns``.
+
+        >>> Table.of_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
+        ['a', 'b']
+        """
+        by_column = zip(*rows, strict=True) if rows else ([] for _ in columns)
+        return cls(dict(zip(columns, map(list, by_column), strict=True)))
+
+    @classmethod
+    def join(cls, tables: Iterable[Table], **labels: Sequence[Cell]) -> Table:
+        """The rows of all tables, one after another, behind a column for each label.
+
+        A label has one value for each table.
+        """
+        tables = list(tables)
+        if not tables:
+            raise ValueError("there are no tables to join, expected one or more")
+        columns = tables[0].columns
+        for i, table in enumerate(tables):
+            if table.columns != columns:
+                raise ValueError(
+                    f"tables[{i}] has the columns {[*table.columns]}, tables[0] {[*columns]}; "
+                    "expected the same"
+                )
+        joined: dict[str, ArrayLike] = {}
+        for name, values in labels.items():
+            if name in columns:
+                raise ValueError(f"label {name!r} is a column of the tables already: rename it")
+            if len(values) != len(tables):
+                raise ValueError(
+                    f"label {name!r} has {len(values)} values, expected {len(tables)}, one a table"
+                )
+            pairs = zip(values, tables, strict=True)
+            joined[name] = [value for value, table in pairs for _ in range(len(table))]
+        return cls(joined | {name: _joined([t[name] for t in tables]) for name in columns})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            raise KeyError(f"there is no column {name!r}, only {', '.join(self._columns)}")
+        return self._columns[name]
+
+    def __eq__(self, other: object) -> bool:
+        """The same columns in the same order; NaN equals NaN here."""
+        return (
+            isinstance(other, Table)
+            and self.columns == other.columns
+            and all(_same(self[name], other[name]) for name in self.columns)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def where(self, **values: Cell) -> Table:
+        """The rows that have these values in the columns of these names."""
+        keep = np.ones(len(self), dtype=np.bool_)
+        for name, value in values.items():
+            keep &= np.asarray(self[name] == value)
+        return Table({name: column[keep] for name, column in self._columns.items()})
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table as UTF-8 text, a header first."""
+        rows = zip(*(column.tolist() for column in self._columns.values()), strict=True)
+        lines = [",".join(map(_written, row)) + "\n" for row in (self.columns, *rows)]
+        Path(path).write_text("".join(lines), encoding="utf-8", newline="")
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Table:
+        """Read what `to_csv` wrote; in a file from elsewhere, what looks like a number is one."""
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            try:
+                header, *rows = _cells(file.read())
+            except ValueError as error:
+                raise ValueError(f"{os.fspath(path)}: {error}") from None
+        if len({*header}) < len(header):
+            raise ValueError(f"{os.fspath(path)}: two columns have the same name: {header}")
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header):
+                raise ValueError(
+                    f"{os.fspath(path)}: row {number} has {len(row)} cells, expected "
+                    f"{len(header)}, one for each of {header}"
+                )
+        return cls.of_rows([str(name) for name in header], rows)
+
+    def __repr__(self) -> str:
+        shown = [[_shown(cell) for cell in self[name][:_SHOWN].tolist()] for name in self.columns]
+        texts = [[name, *cells] for name, cells in zip(self.columns, shown, strict=True)]
+        widths = [max(map(len, column)) for column in texts]
+        lines = [
+            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*texts, strict=True)
+        ]
+        more = [f"… {len(self)} rows"] if len(self) > _SHOWN else []
+        return "\n".join([*lines, *more])
+
+
+def _column(values: ArrayLike) -> Column:
+    """The values as an array of their one type; as objects if no type fits them all."""
+    if isinstance(values, np.ndarray):
+        column = values.copy()
+    else:
+        given = np.asarray(values, dtype=object).tolist()
+        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in given]
+        column = np.array(cells, dtype=_dtype({type(cell) for cell in cells}, cells))
+    if column.ndim != 1:
+        raise ValueError(f"a column has shape {column.shape}, expected (n,)")
+    column.flags.writeable = False
+    return column
+
+
+def _dtype(types: set[type], cells: Sequence[Any]) -> type:
+    if types <= {int} and types:
+        return np.int64 if all(-(2**63) <= cell < 2**63 for cell in cells) else object
+    if types <= {int, float}:
+        return np.float64
+    for plain, dtype in ((bool, np.bool_), (str, np.str_)):
+        if types == {plain}:
+            return dtype
+    return object
+
+
+def _joined(parts: Sequence[Column]) -> ArrayLike:
+    filled = [part for part in parts if len(part)] or parts[:1]
+    if len({part.dtype.kind for part in filled}) == 1:
+        return np.concatenate(filled)
+    return [cell for part in filled for cell in part.tolist()]
+
+
+def _same(a: Column, b: Column) -> bool:
+    return a.dtype.kind == b.dtype.kind and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def _shown(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _written(cell: Any) -> str:
+    return '"' + cell.replace('"', '""') + '"' if isinstance(cell, str) else repr(cell)
+
+
+def _cells(text: str) -> list[list[Cell]]:
+    """The cells of a CSV text, row by row."""
+    rows: list[list[Cell]] = [[]]
+    at = 0
+    while at < len(text):
+        match = _CELL.match(text, at)
+        if match is None:
+            line = 1 + text.count("\n", 0, at)
+            raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
+        rows[-1].append(_read(match[1]))
+        at = match.end()
+        if match[2] == ",":
+            if at == len(text):
+                rows[-1].append("")
+        elif at < len(text):
+            rows.append([])
+    if rows == [[]]:
+        raise ValueError("the file is empty, expected a header")
+    return rows
+
+
+def _read(cell: str) -> Cell:
+    if cell.startswith('"'):
+        return cell[1:-1].replace('""', '"')
+    if cell in ("True", "False"):
+        return cell == "True"
+    for number in (int, float):
+        try:
+            return number(cell)
+        except ValueError:
+            pass
+    return cell

@@ -1,0 +1,5 @@
+"""Suites of tests that every implementation inherits, third parties' included."""
+
+import pytest
+
+pytest.register_assert_rewrite("contracts.policy")  # so that a failed assert shows its values

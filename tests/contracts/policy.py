@@ -1,0 +1,611 @@
+"""What every policy must do, as tests: inherit them by naming the policy.
+
+A policy of your own gets all of them in a file like this::
+
+    from contracts.policy import PolicyContract
+
+    class TestMine(PolicyContract):
+        kind = "weights"    # of the messages that it needs
+        in_file = False     # an agent's file holds fedbo's own policies only
+
+        def policy(self):
+            return Mine()
+
+with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings)
+and ``pytest.register_assert_rewrite("contracts.policy")`` if failures are to show their values. A
+policy that has a ``beta`` inherits `BetaContract` instead. Whatever fails says what the policy
+broke; the contract in words is `fedbo.Policy`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+import threadpoolctl
+
+from contracts import wire
+from contracts.parties import (
+    LISTED,
+    MIXED,
+    PLANE,
+    M,
+    asked,
+    bowl,
+    bump,
+    cube,
+    learn,
+    messages,
+    peer,
+    run,
+)
+from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query, Settings, Space
+from fedbo.message import Kind
+from fedbo.model.surrogate import SurrogateSettings
+from fedbo.settings import PAPER
+
+ROUNDS = 8  # trials of a short run: three initial points, five queries
+HUGE, TINY = 2.0**30, 2.0**-30  # about 1e9 and 1e-9; powers of two, so that scaling is exact
+
+
+class PolicyContract:
+    """The tests. A subclass says which policy, and what kind of messages it needs.
+
+    ``kind`` is the kind of message of the federations; ``listens`` whether messages of peers may
+    change the policy's queries; ``in_file`` whether `Agent.save` writes the policy itself.
+    """
+
+    kind: Kind = "weights"
+    listens = True
+    in_file = True
+
+    def policy(self) -> Policy:
+        """The policy under test, a new object at every call."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its policy: define policy")
+
+    def naming(self, peers: Sequence[str]) -> Policy:
+        """The policy told beforehand who its peers are, if it can be told."""
+        return self.policy()
+
+    # What the tests are built from
+
+    def federation(self, space: Any = PLANE, **agreed: Any) -> Federation:
+        return Federation(space, **{"features": M, "seed": 7, "kind": self.kind, **agreed})
+
+    def agent(
+        self,
+        federation: Federation | None = None,
+        peers: int = 3,
+        *,
+        policy: Policy | None = None,
+        seed: int = 5,
+        **given: Any,
+    ) -> Agent:
+        """An agent with the policy, and with the messages of so many peers."""
+        federation = self.federation() if federation is None else federation
+        policy = self.policy() if policy is None else policy
+        agent = Agent(federation, policy, name="me", seed=seed, **given)
+        assert agent.receive(messages(federation, peers)) == peers
+        return agent
+
+    def reloaded(self, agent: Agent, path: Path) -> Agent:
+        """The agent after a way through a file."""
+        agent.save(path)
+        if self.in_file:
+            return Agent.load(path)
+        with pytest.raises(FileRefused, match="policy"):
+            Agent.load(path)
+        return Agent.load(path, policy=self.policy())
+
+    def goes_on(self, agent: Agent, n: int = 3) -> None:
+        """The agent makes n more queries, all of them allowed points, and hands out a message."""
+        space, first = agent.federation.space, len(agent.trials)
+        run(agent, n)
+        for trial in agent.trials[first:]:
+            assert trial.source in {"own", "peer"}
+            assert space.decode(space.encode(trial.params)) == trial.params
+        agent.federation.check(agent.message())
+
+    # The same seed and the same answers give the same queries
+
+    def test_same_seed_same_queries(self) -> None:
+        one, two = (run(self.agent(), ROUNDS) for _ in range(2))
+        assert asked(one) == asked(two)
+        assert one.message() == two.message()
+
+    def test_another_seed_asks_elsewhere(self) -> None:
+        one, two = (run(self.agent(seed=seed), ROUNDS) for seed in (1, 2))
+        assert asked(one)[3:] != asked(two)[3:]
+
+    def test_a_file_at_every_step_changes_nothing(self, tmp_path: Path) -> None:
+        straight = run(self.agent(), ROUNDS)
+        agent = self.agent()
+        score = bowl(agent.federation)
+        for _ in range(ROUNDS):
+            agent = self.reloaded(agent, tmp_path / "agent")
+            trial = agent.ask()
+            agent = self.reloaded(agent, tmp_path / "agent")
+            agent.tell(trial, score(trial.params))
+        assert asked(agent) == asked(straight)
+        assert agent.policy == straight.policy == self.policy()
+        assert agent.message() == straight.message()
+
+    def test_a_file_amid_parallel_asks_and_new_messages(self, tmp_path: Path) -> None:
+        def story(way: Callable[[Agent], Agent]) -> Agent:
+            agent = run(way(self.agent()), 5)
+            trials = [agent.ask(), agent.ask()]
+            agent = way(agent)
+            agent.receive(peer(agent.federation, 1, trials=9).message())
+            agent = way(agent)
+            trials.append(agent.ask())
+            agent = way(agent)
+            agent.tell(trials[1], 0.5)
+            agent.tell(trials[0], None)
+            return run(way(agent), 3)
+
+        through_files = story(lambda agent: self.reloaded(agent, tmp_path / "agent"))
+        assert asked(through_files) == asked(story(lambda agent: agent))
+
+    def test_handing_out_messages_does_not_disturb_queries(self) -> None:
+        quiet, talking = run(self.agent(), ROUNDS), self.agent()
+        for _ in range(ROUNDS):
+            run(talking, 1)
+            first = talking.message()
+            assert talking.message() == first
+        assert asked(quiet) == asked(talking)
+
+    def test_no_randomness_but_the_agents_own(self) -> None:
+        before = random.getstate(), np.random.get_state()
+        run(self.agent(), 6)
+        after = random.getstate(), np.random.get_state()
+        assert before[0] == after[0]
+        assert all(np.array_equal(a, b) for a, b in zip(before[1], after[1], strict=True))
+
+    def test_a_policy_keeps_no_state(self) -> None:
+        """One object shared by two agents, turn by turn, is as good as two objects."""
+        shared, first = self.policy(), copy.deepcopy(self.policy())
+        apart, together = [], []
+        for policy, agents in ((None, apart), (shared, together)):
+            for seed, space in ((1, PLANE), (2, cube(3))):
+                agents.append(self.agent(self.federation(space), policy=policy, seed=seed))
+        for agent in apart:
+            run(agent, ROUNDS)
+        for _ in range(ROUNDS):
+            for agent in together:
+                run(agent, 1)
+        assert [asked(agent) for agent in together] == [asked(agent) for agent in apart]
+        assert shared == first
+        assert repr(shared) == repr(first)
+
+    # Messages
+
+    def test_no_peers_at_all(self) -> None:
+        agent = run(self.agent(peers=0), 3)
+        self.goes_on(agent, 5)
+        assert {trial.source for trial in agent.trials[3:]} == {"own"}
+
+    def test_one_peer(self) -> None:
+        agent = run(self.agent(peers=1), 3)
+        self.goes_on(agent, 5)
+        assert {trial.peer for trial in agent.trials} <= {None, "peer-0"}
+
+    def test_all_stragglers(self) -> None:
+        """Peers that were named but never answered are as good as none; then they do answer."""
+        named = [f"peer-{i}" for i in range(4)]
+        agent = run(self.agent(peers=0, policy=self.naming(named)), ROUNDS)
+        assert asked(agent) == asked(run(self.agent(peers=0), ROUNDS))
+        assert agent.receive(messages(agent.federation, 2)) == 2
+        self.goes_on(agent, 4)
+
+    def test_many_peers(self) -> None:
+        agent = run(self.agent(peers=200), 3)
+        assert len(agent.inbox) == 200
+        self.goes_on(agent, 3)
+        known = {f"peer-{i}" for i in range(200)}
+        assert {trial.peer for trial in agent.trials} <= {None, *known}
+
+    def test_peers_that_know_nothing_much_or_the_same(self) -> None:
+        """One trial, constant scores, more trials than features, two that are one."""
+        agent = self.agent(peers=0)
+        federation = agent.federation
+        mail = [peer(federation, i, trials).message() for i, trials in enumerate((1, 2, 3 * M))]
+        mail.append(peer(federation, 3, objective=lambda params: 1.0).message())
+        mail += [msgspec.structs.replace(mail[2], sender=f"peer-{i}") for i in (4, 5)]
+        assert agent.receive(mail) == 6
+        run(agent, 3)
+        self.goes_on(agent, 6)
+
+    def test_whether_it_listens(self) -> None:
+        alone, helped = run(self.agent(peers=0), 10), run(self.agent(peers=3), 10)
+        assert (asked(alone) != asked(helped)) == self.listens
+
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    def test_kinds_of_messages(self, kind: Kind) -> None:
+        """A kind that the policy can use works; any other is refused before anything is asked."""
+        federation = self.federation(kind=kind)
+        if kind in self.policy().kinds:
+            self.goes_on(run(self.agent(federation), 3), 2)
+        else:
+            assert kind != self.kind
+            with pytest.raises(ValueError, match=f"'{kind}'"):
+                Agent(federation, self.policy())
+
+    def test_one_by_one_or_all_at_once(self) -> None:
+        together, singly = self.agent(), self.agent(peers=0)
+        for message in messages(singly.federation, 3):
+            assert singly.receive(message.encode()) == 1
+        assert asked(run(singly, ROUNDS)) == asked(run(together, ROUNDS))
+
+    def test_a_new_message_amid_a_run(self) -> None:
+        agent, same = run(self.agent(), 5), run(self.agent(), 5)
+        sender = peer(agent.federation, 0)
+        old = sender.message()
+        new = learn(sender, 5, bowl(agent.federation, 0.8)).message()
+        assert agent.receive(new) == 1
+        for stale in (new, old):
+            assert agent.receive(stale) == 0  # twice, or overtaken: as if it had never come
+        assert same.receive(new) == 1
+        assert len(agent.inbox) == len(same.inbox) == 3
+        assert asked(run(agent, 4)) == asked(run(same, 4))
+        self.goes_on(agent)
+
+    def test_messages_of_another_epoch_are_ignored(self, tmp_path: Path) -> None:
+        federation = self.federation(epoch=3)
+        agent, deaf = (run(self.agent(federation), 4) for _ in range(2))
+        before = saved(agent, tmp_path)
+        for epoch in (2, 4):
+            there = self.federation(epoch=epoch, length_scale=0.5, noise_variance=0.01)
+            assert agent.receive(messages(there, 5)) == 0
+        assert saved(agent, tmp_path) == before
+        assert asked(run(agent, 3)) == asked(run(deaf, 3))
+
+    @pytest.mark.parametrize("fault", wire.BAD)
+    def test_a_bad_message_is_refused_and_changes_nothing(self, fault: str, tmp_path: Path) -> None:
+        agent = run(self.agent(), 4)
+        good = messages(agent.federation, 5)
+        before, tried = saved(agent, tmp_path), 0
+        for bad in wire.BAD[fault](agent.federation):
+            with pytest.raises(MessageRefused):
+                agent.receive(bad)
+            with pytest.raises(MessageRefused):
+                agent.receive([*good, bad])
+            assert saved(agent, tmp_path) == before
+            tried += 1
+        assert tried
+        self.goes_on(agent, 1)
+
+    def test_hostile_numbers_do_no_harm(self) -> None:
+        """Whatever is not refused must leave the policy able to ask."""
+        agent = run(self.agent(), 3)
+        for data in wire.hostile(agent.federation):
+            with contextlib.suppress(MessageRefused):
+                agent.receive(data)
+        self.goes_on(agent, 5)
+
+    # Trials that end in another way
+
+    def test_failed_trials(self) -> None:
+        agent = run(self.agent(), 4)
+        for _ in range(4):
+            failed = agent.tell(agent.ask(), None)
+            assert (failed.state, failed.score) == ("failed", None)
+            run(agent, 1)
+            assert agent.trials[-1].t == failed.t  # a failed trial does not count
+        assert [trial.t for trial in agent.trials if trial.state == "complete"][3:] == [
+            *range(1, 6)
+        ]
+        self.goes_on(agent)
+
+    def test_nothing_but_failures(self) -> None:
+        """Given initial points are not replaced: the policy is asked without any observation."""
+        points = [{"x": 0.1, "rate": 1.0}, {"x": 0.9, "rate": 0.1}]
+        agent = self.agent(initial=points)
+        for _ in range(6):
+            agent.tell(agent.ask(), None)
+        assert agent.best is None
+        assert [trial.t for trial in agent.trials] == [None, None, 1, 1, 1, 1]
+        self.goes_on(agent)
+
+    def test_failed_initial_points(self) -> None:
+        agent = self.agent()
+        for _ in range(2):
+            agent.tell(agent.ask(), None)
+        run(agent, 3)
+        assert [trial.source for trial in agent.trials] == ["initial"] * 5
+        self.goes_on(agent)
+
+    def test_parallel_asks_told_in_reverse(self) -> None:
+        agents = [run(self.agent(), 3) for _ in range(2)]
+        for agent in agents:
+            score = bowl(agent.federation)
+            for size in (4, 3):
+                batch = [agent.ask() for _ in range(size)]
+                for trial in reversed(batch):
+                    agent.tell(trial, score(trial.params))
+        assert asked(agents[0]) == asked(agents[1])
+        assert [trial.t for trial in agents[0].trials] == [None] * 3 + [*range(1, 8)]
+        self.goes_on(agents[0])
+
+    def test_parallel_asks_from_the_very_start(self) -> None:
+        """Initial points are asked for and not yet told: the policy knows nothing."""
+        agent = self.agent()
+        batch = [agent.ask() for _ in range(6)]
+        assert [trial.t for trial in batch] == [None, None, None, 1, 2, 3]
+        for trial in reversed(batch):
+            agent.tell(trial, bowl(agent.federation)(trial.params))
+        self.goes_on(agent)
+
+    def test_told_trials(self) -> None:
+        """Trials from elsewhere count as initial points, and say as much as asked ones."""
+        donor = run(self.agent(), 6)
+        agent = self.agent()
+        for trial in donor.trials:
+            agent.tell(trial.params, trial.score)
+        assert [trial.source for trial in agent.trials] == ["told"] * 6
+        assert agent.ask().t == 1
+        learn(agent, 3, bowl(agent.federation))
+        self.goes_on(agent)
+
+    # Spaces
+
+    def test_a_discrete_domain(self) -> None:
+        agent = run(self.agent(self.federation(LISTED)), 10)
+        assert all(trial.params in LISTED.listed for trial in agent.trials)
+        self.goes_on(agent)
+
+    def test_a_domain_of_three_points(self) -> None:
+        """Fewer points than queries: the policy has to repeat itself."""
+        space = Space(PLANE, points=LISTED.listed[:3])
+        agent = run(self.agent(self.federation(space)), 9)
+        assert all(trial.params in space.listed for trial in agent.trials)
+
+    @pytest.mark.parametrize("direction", ["maximize", "minimize"])
+    def test_a_mixed_space(self, direction: str) -> None:
+        agent = run(self.agent(self.federation(Space(MIXED, direction=direction))), 4)
+        self.goes_on(agent, 5)
+        types = {name: type(value) for name, value in agent.trials[-1].params.items()}
+        assert types["layers"] is types["batch"] is types["width"] is int
+        assert types["rate"] is types["momentum"] is float
+        assert (types["bias"], types["kind"]) == (bool, str)
+
+    def test_minimising_is_maximising_upside_down(self) -> None:
+        up, down = (
+            run(self.agent(self.federation(Space(PLANE, direction=direction))), ROUNDS)
+            for direction in ("maximize", "minimize")
+        )
+        assert asked(up) == asked(down)
+        assert [trial.score for trial in up.trials] == [-trial.score for trial in down.trials]
+        assert down.best.score == min(trial.score for trial in down.trials)
+
+    @pytest.mark.parametrize("D", [1, 10])
+    def test_dimensions(self, D: int) -> None:
+        agent = run(self.agent(self.federation(cube(D))), 3)
+        self.goes_on(agent, 4)
+
+    def test_queries_are_allowed_points_and_targets_stay_as_they_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = 0
+        real = type(self.policy()).query
+
+        def query(policy: Policy, target: Any) -> Query:
+            nonlocal seen
+            X, y = target.X.copy(), target.y.copy()
+            found = real(policy, target)
+            assert np.array_equal(target.X, X)
+            assert np.array_equal(target.y, y)
+            assert isinstance(found, Query)
+            assert (found.x.shape, found.x.dtype) == ((target.space.dimensions,), np.float64)
+            assert np.all((found.x >= 0.0) & (found.x <= 1.0))
+            np.testing.assert_allclose(found.x, target.space.snap(found.x[None])[0], atol=1e-6)
+            seen += 1
+            return found
+
+        monkeypatch.setattr(type(self.policy()), "query", query)
+        for space in (PLANE, MIXED, LISTED):
+            run(self.agent(self.federation(space)), 6)
+        assert seen == 9
+
+    # Scores of all sorts
+
+    @pytest.mark.parametrize("scale", [TINY, HUGE], ids=["tiny", "huge"])
+    def test_the_unit_of_scores_does_not_matter(self, scale: float) -> None:
+        agent, reference = self.agent(), run(self.agent(), ROUNDS)
+        score = bowl(agent.federation)
+        run(agent, ROUNDS, lambda params: scale * score(params))
+        assert asked(agent) == asked(reference)
+
+    @pytest.mark.parametrize("offset", [-1e9, 1e9])
+    def test_scores_far_from_zero(self, offset: float) -> None:
+        agent = self.agent()
+        score = bowl(agent.federation)
+        run(agent, 5, lambda params: offset + score(params))
+        self.goes_on(agent)
+
+    @pytest.mark.parametrize("value", [0.0, -1e9])
+    def test_constant_scores(self, value: float) -> None:
+        agent = run(self.agent(), 6, lambda params: value)
+        self.goes_on(agent)
+
+    def test_duplicate_points(self) -> None:
+        agent = self.agent()
+        for i in range(12):
+            agent.tell({"x": 0.5, "rate": 1.0}, float(i % 3))
+        self.goes_on(agent)
+
+    def test_one_observation(self) -> None:
+        agent = self.agent(settings=Settings(n_initial=1))
+        run(agent, 1)
+        self.goes_on(agent)
+        assert agent.trials[1].t == 1
+
+    @pytest.mark.parametrize("peers", [0, 3])
+    def test_no_initial_points(self, peers: int) -> None:
+        agent = self.agent(peers=peers, settings=Settings(n_initial=0))
+        trials = [agent.ask(), agent.ask()]
+        assert [trial.t for trial in trials] == [1, 2]
+        self.goes_on(agent)
+
+    def test_many_observations(self) -> None:
+        agent = learn(self.agent(), 220, bowl(self.federation()))
+        self.goes_on(agent, 1)
+
+    # Settings of the agent
+
+    def test_beyond_the_exact_limit(self, tmp_path: Path) -> None:
+        """The own belief is no longer an exact GP; files still change nothing."""
+        settings = Settings(surrogate=SurrogateSettings(exact_limit=6, refit_every=2))
+        agent = run(self.agent(settings=settings), 9)
+        again = self.reloaded(agent, tmp_path / "agent")
+        assert asked(run(again, 3)) == asked(run(agent, 3))
+
+    @pytest.mark.parametrize("space", [PLANE, MIXED, LISTED], ids=["plane", "mixed", "listed"])
+    def test_the_papers_settings(self, space: Any) -> None:
+        """Raw scores, DIRECT, messages of almost no noise and short length scales."""
+        federation = self.federation(space, length_scale=0.01, noise_variance=1e-6)
+        agent = run(self.agent(federation, settings=PAPER), 4)
+        self.goes_on(agent)
+
+    # Manners
+
+    def test_sources_are_named(self) -> None:
+        agent = run(self.agent(), 12)
+        known = {f"peer-{i}" for i in range(3)}
+        for trial in agent.trials[3:]:
+            assert (trial.source, trial.peer in known) in {("own", False), ("peer", True)}
+            assert trial.peer is None or trial.source == "peer"
+        assert [trial.source for trial in agent.trials[:3]] == ["initial"] * 3
+        assert [trial.t for trial in agent.trials[3:]] == [*range(1, 10)]
+
+    def test_weights_of_peers_are_sound(self) -> None:
+        policy = self.policy()
+        for sender in ("peer-0", "é" * 32, "x"):
+            weight = policy.weight(sender)
+            assert 0.0 <= weight < np.inf
+            assert policy.weight(sender) == weight
+
+    def test_nothing_of_the_users_is_changed(self) -> None:
+        federation = self.federation(LISTED)
+        settings, policy = Settings(n_initial=2), self.policy()
+        initial = [dict(LISTED.listed[0]), dict(LISTED.listed[5])]
+        mail: list[Any] = [m.encode() for m in messages(federation, 2)]
+        mail.append(peer(federation, 2).message())
+        told = dict(LISTED.listed[9])
+        mine = [federation.to_toml(), settings, policy, initial, mail, told]
+        before = copy.deepcopy(mine)
+        agent = Agent(federation, policy, name="me", seed=5, settings=settings, initial=initial)
+        agent.receive(mail)
+        run(agent, 4)
+        agent.tell(told, 0.5)
+        run(agent, 2)
+        agent.message()
+        mine[0] = federation.to_toml()
+        assert mine == before
+
+    def test_the_limit_on_threads_is_given_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        inside: list[int] = []
+        real = type(self.policy()).query
+
+        def query(policy: Policy, target: Any) -> Query:
+            found = real(policy, target)
+            inside.extend(blas_threads())
+            return found
+
+        def broken(policy: Policy, target: Any) -> Query:
+            raise RuntimeError("no idea")
+
+        agent = run(self.agent(), 3)
+        with threadpoolctl.threadpool_limits(2, user_api="blas"):
+            before = [*blas_threads()]
+            monkeypatch.setattr(type(self.policy()), "query", query)
+            run(agent, 2)
+            assert [*blas_threads()] == before
+            monkeypatch.setattr(type(self.policy()), "query", broken)
+            with pytest.raises(RuntimeError, match="no idea"):
+                agent.ask()
+            assert [*blas_threads()] == before
+        assert {*inside} == {1}
+
+    # It is good for something
+
+    @pytest.mark.parametrize(
+        "advice, margin", [(0, 0.15), (1, 0.15), (-1, 0.35)], ids=["alone", "good", "bad"]
+    )
+    def test_it_beats_random_search(self, advice: int, margin: float) -> None:
+        """After 12 trials the mean regret is at most so much of what random search leaves.
+
+        Without peers, with three that know nearly the same objective, or its opposite.
+        """
+        federation = self.federation()
+        score, rng = bump(federation), np.random.default_rng(0)
+        helpers = [
+            peer(federation, i, trials=12, objective=bump(federation, 0.02 * (i - 1), advice))
+            for i in range(3 * abs(advice))
+        ]
+        regrets = []
+        for seed in range(8):
+            agent = self.agent(federation, 0, seed=seed)
+            agent.receive([helper.message() for helper in helpers])
+            regrets.append(1.0 - run(agent, 12, score).best.score)
+        X = federation.space.sample(rng, 12 * 400)
+        values = np.array([score(federation.space.decode(x)) for x in X])
+        by_chance = 1.0 - values.reshape(400, 12).max(axis=1).mean()
+        assert np.mean(regrets) < margin * by_chance
+
+
+class BetaContract(PolicyContract):
+    """What a policy with a field ``beta`` (β_t) must do besides."""
+
+    def with_beta(self, beta: float | Sequence[float]) -> Policy:
+        return msgspec.structs.replace(self.policy(), beta=beta)
+
+    def test_beta_as_a_number_or_a_sequence(self) -> None:
+        """A sequence keeps its last value; β_t = 1 is the default."""
+        agents = [
+            run(self.agent(policy=self.with_beta(beta)), ROUNDS) for beta in (1.0, [1, 1.0], (1,))
+        ]
+        for agent in agents:
+            assert asked(agent) == asked(run(self.agent(), ROUNDS))
+
+    def test_beta_scales_how_far_queries_scatter(self) -> None:
+        """Without peers β = 0 asks at the mean's maximum, whatever the seed; β = 5 all over."""
+        federation = self.federation(cube(1))
+        points = [{"x0": x} for x in (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)]
+        spread = {}
+        for beta in (0.0, 5.0):
+            found = []
+            for seed in range(6):
+                agent = self.agent(federation, 0, policy=self.with_beta(beta), seed=seed)
+                for point in points:
+                    agent.tell(point, bowl(federation)(point))
+                found.append(agent.ask().params["x0"])
+            spread[beta] = np.std(found)
+        assert spread[0.0] < 0.01
+        assert spread[5.0] > 10 * spread[0.0]
+
+    def test_beta_survives_a_file(self, tmp_path: Path) -> None:
+        agent = run(self.agent(policy=self.with_beta([3.0, 2.0, 1.0])), 4)
+        agent.save(tmp_path / "agent")
+        again = Agent.load(tmp_path / "agent", None if self.in_file else agent.policy)
+        assert asked(run(again, 4)) == asked(run(agent, 4))
+        assert again.policy == agent.policy
+
+
+def saved(agent: Agent, folder: Path) -> bytes:
+    """All of the agent's state, as its file has it."""
+    agent.save(folder / "agent")
+    return (folder / "agent").read_bytes()
+
+
+def blas_threads() -> Iterator[int]:
+    """How many threads each loaded BLAS may use now."""
+    for library in threadpoolctl.threadpool_info():
+        if library["user_api"] == "blas":
+            yield library["num_threads"]

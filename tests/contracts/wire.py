@@ -1,0 +1,134 @@
+"""Messages as somebody careless or hostile may send them: whole bytes with one thing wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+import msgspec
+import numpy as np
+
+from contracts.parties import M, messages
+from fedbo import Federation
+from fedbo.message import Kind
+
+Change = Callable[[np.ndarray], np.ndarray]
+
+
+def garbage(federation: Federation) -> Iterator[bytes]:
+    """No message at all, cut short, too long, or with its fields in disorder."""
+    whole = messages(federation, 1)[0].encode()
+    yield from (b"", b"garbage", bytes(200), b"\xff" * 200)
+    yield from (whole[:1], whole[: len(whole) // 2], whole[:-1], whole + b"\x00")
+    raw = msgspec.msgpack.decode(whole)
+    for fields in (raw[::-1], raw[:-1], [*raw, 1], {}, [raw], [2, *raw[1:]]):
+        yield msgspec.msgpack.encode(fields)
+
+
+def foreign(federation: Federation) -> Iterator[bytes]:
+    """Of federations that agreed on something else, in the same epoch."""
+    agreed = {
+        "features": federation.M,
+        "kind": federation.kind,
+        "epoch": federation.epoch,
+        "seed": federation.seed,
+    }
+    yield _of(Federation(federation.space, **{**agreed, "seed": federation.seed + 1}))
+    yield _of(Federation(federation.space, **agreed, kernel="matern52"))
+    yield _of(Federation(federation.space, **agreed, length_scale=0.4))
+    yield _of(Federation(federation.space, **agreed, noise_variance=0.2))
+    other_names = {f"{name}2": given for name, given in federation.space.parameters.items()}
+    yield _of(Federation(other_names, **agreed))
+
+
+def wrong_features(federation: Federation) -> Iterator[bytes]:
+    """With more or fewer features, honest about it or not."""
+    for M_there in (1, M - 1, M + 1):
+        there = Federation(federation.space, features=M_there, kind=federation.kind)
+        yield _of(there)
+        yield _forged(_of(there), federation)
+
+
+def wrong_kind(federation: Federation) -> Iterator[bytes]:
+    """Of every other kind, honest about it or not."""
+    for kind in get_args(Kind):
+        if kind != federation.kind:
+            there = Federation(federation.space, features=federation.M, kind=kind)
+            yield _of(there)
+            yield _forged(_of(there), federation)
+
+
+def nan(federation: Federation) -> Iterator[bytes]:
+    """With one number that is NaN."""
+    return _spoilt(federation, lambda numbers: _with_last(numbers, np.nan))
+
+
+def infinite(federation: Federation) -> Iterator[bytes]:
+    """With one number that is infinite."""
+    yield from _spoilt(federation, lambda numbers: _with_last(numbers, np.inf))
+    yield from _spoilt(federation, lambda numbers: _with_last(numbers, -np.inf))
+
+
+def absurd(federation: Federation) -> Iterator[bytes]:
+    """With numbers that no standardised scores can give."""
+    yield from _spoilt(federation, lambda numbers: np.full_like(numbers, 1e6))
+    yield from _spoilt(federation, lambda numbers: np.full_like(numbers, -1e30))
+
+
+def hostile(federation: Federation) -> Iterator[bytes]:
+    """Of sound form and within all limits, or nearly; but no trials give such numbers.
+
+    Among them are covariances that are none. Each is of a sender of its own.
+    """
+    changes: list[Change] = [np.zeros_like, np.negative, lambda numbers: numbers[::-1]]
+    changes += [lambda numbers, by=by: by * numbers for by in (1e-30, 20.0, -20.0)]
+    spoilt = [data for change in changes for data in _spoilt(federation, change)]
+    for i, data in enumerate(spoilt):
+        raw = msgspec.msgpack.decode(data)
+        raw[3] = f"hostile-{i}"
+        yield msgspec.msgpack.encode(raw)
+
+
+BAD = {
+    "garbage": garbage,
+    "foreign fingerprint": foreign,
+    "wrong M": wrong_features,
+    "wrong kind": wrong_kind,
+    "NaN": nan,
+    "infinity": infinite,
+    "absurd norm": absurd,
+}
+
+
+def _of(federation: Federation) -> bytes:
+    return messages(federation, 1)[0].encode()
+
+
+def _forged(data: bytes, federation: Federation) -> bytes:
+    """The same numbers under the fingerprint of another federation."""
+    raw = msgspec.msgpack.decode(data)
+    raw[1] = bytes(federation.fingerprint)
+    return msgspec.msgpack.encode(raw)
+
+
+def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
+    """A message for each of its columns of numbers, changed in that column alone."""
+    data = _of(federation)
+    *_, body = msgspec.msgpack.decode(data)
+    for i, field in enumerate(body):
+        if isinstance(field, bytes):
+            numbers = np.frombuffer(field, dtype="<f4").copy()
+            yield _with_field(data, i, change(numbers).astype("<f4").tobytes())
+        elif isinstance(field, float):
+            yield _with_field(data, i, float(change(np.array([field]))[0]))
+
+
+def _with_field(data: bytes, i: int, field: bytes | float) -> bytes:
+    raw = msgspec.msgpack.decode(data)
+    raw[-1][i] = field
+    return msgspec.msgpack.encode(raw)
+
+
+def _with_last(numbers: np.ndarray, value: float) -> np.ndarray:
+    numbers[-1] = value
+    return numbers

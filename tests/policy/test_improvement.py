@@ -1,0 +1,129 @@
+"""log EI against integrals of high accuracy, far into the tail, and its slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from policy.ensembles import problem, slopes
+from scipy.integrate import quad
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+from fedbo.model.features import Features
+from fedbo.model.gp import GP, Hyper
+from fedbo.model.linear import Regression
+from fedbo.policy.improvement import (
+    LEAST_VARIANCE,
+    ExpectedImprovement,
+    deviation,
+    log_ei,
+    log_ei_and_slopes,
+)
+
+TAIL = [0.0, 1e-9, 0.3, 1.0, 5.0, 9.99, 10.01, 29.9, 30.1, 39.0, 100.0, 1e3, 1e5]
+
+
+def log_g(x: float) -> float:
+    """log of h(−x) / pdf(x) = ∫ t exp(−xt − t²/2) dt, an integral without cancellation."""
+    unit = max(x, 1.0)
+    value, _ = quad(
+        lambda u: u * np.exp(-u * x / unit - u * u / (2 * unit**2)),
+        0.0,
+        60.0,
+        epsabs=0.0,
+        epsrel=1e-13,
+        limit=200,
+    )
+    return float(np.log(value) - 2 * np.log(unit))
+
+
+@pytest.mark.parametrize("x", TAIL)
+def test_log_ei_and_its_slopes_below_the_best(x: float) -> None:
+    value, by_mu, by_s = log_ei_and_slopes(np.array([-x]), np.ones(1), 0.0)
+    g = log_g(x)
+    np.testing.assert_allclose(value, norm.logpdf(x) + g, rtol=1e-13, atol=2e-12)
+    np.testing.assert_allclose(np.log(by_s), -g, atol=2e-12)  # pdf / h = 1 / g
+    np.testing.assert_allclose(np.log(by_mu), log_ndtr(-x) - norm.logpdf(x) - g, atol=1e-6)
+    if x:  # Mills' ratio lies between these; at 1e5 both sides of the line above lose digits
+        assert np.exp(-g) * x / (1 + x * x) <= by_mu * (1 + 1e-9)
+        assert by_mu * (1 - 1e-9) <= np.exp(-g) / x
+
+
+@pytest.mark.parametrize("z", [1e-12, 0.5, 3.0, 40.0, 1e5])
+def test_log_ei_and_its_slopes_above_the_best(z: float) -> None:
+    value, by_mu, by_s = log_ei_and_slopes(np.array([z]), np.ones(1), 0.0)
+    h = z + np.exp(norm.logpdf(z) + log_g(z))
+    np.testing.assert_allclose(value, np.log(h), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(by_mu, norm.cdf(z) / h, rtol=1e-12)
+    np.testing.assert_allclose(by_s, norm.pdf(z) / h, rtol=1e-12)
+
+
+@given(mu=st.floats(-50, 50), s=st.floats(1e-3, 1e3), best=st.floats(-50, 50))
+def test_slopes_are_those_of_the_value(mu: float, s: float, best: float) -> None:
+    value, by_mu, by_s = log_ei_and_slopes(np.array([mu]), np.array([s]), best)
+    assert value == log_ei(np.array([mu]), np.array([s]), best)
+    e = 1e-5 * s
+    by_mu_there = (log_ei(np.array([mu + e]), np.array([s]), best) - value) / e
+    by_mu_back = (value - log_ei(np.array([mu - e]), np.array([s]), best)) / e
+    np.testing.assert_allclose(by_mu, (by_mu_there + by_mu_back) / 2, rtol=1e-4, atol=1e-4 / s)
+    up = log_ei(np.array([mu]), np.array([s + e]), best)
+    down = log_ei(np.array([mu]), np.array([s - e]), best)
+    np.testing.assert_allclose(by_s, (up - down) / (2 * e), rtol=1e-4, atol=1e-4 / s)
+
+
+def test_float32_agrees() -> None:
+    z = np.concatenate([-np.geomspace(1e-3, 1e5, 300), np.geomspace(1e-3, 1e3, 100)])
+    exact = log_ei_and_slopes(z, np.ones(400), 0.0)
+    rough = log_ei_and_slopes(z.astype(np.float32), np.ones(400, dtype=np.float32), 0.0)
+    for a, b in zip(rough, exact, strict=True):
+        assert a.dtype == np.float32
+        np.testing.assert_allclose(a, b, rtol=3e-5, atol=1e-5)
+
+
+def test_it_never_falls_as_mean_and_deviation_grow() -> None:
+    z = np.sort(np.concatenate([np.linspace(-31, -29, 2001), np.linspace(-1e-3, 1e-3, 2001)]))
+    assert (np.diff(log_ei(z, np.ones(len(z)), 0.0)) > 0).all()
+    s = np.geomspace(1e-4, 10, 1000)
+    assert (np.diff(log_ei(np.full(1000, -1.0), s, 0.0)) > 0).all()
+
+
+def test_a_deviation_is_never_0() -> None:
+    np.testing.assert_allclose(deviation(np.array([-1.0, 0.0, 4.0])) ** 2, [1e-10, 1e-10, 4.0])
+    assert LEAST_VARIANCE == 1e-10
+
+
+def marginals() -> list[object]:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((12, 2)), rng.standard_normal(12)
+    found: list[object] = []
+    for kernel in ("se", "matern52"):
+        hyper = Hyper(length_scales=(0.3, 0.6), noise_variance=0.01, kernel=kernel)
+        gp = GP(hyper, X)
+        gp.set_scores(y)
+        found.append(gp)
+    regression = Regression(Features(2, 60, length_scales=0.4, signal_variance=1.7), 0.05)
+    regression.add(X)
+    return [*found, regression.posterior(y), GP(Hyper(length_scales=(0.3, 0.6)), X[:0])]
+
+
+@pytest.mark.parametrize("belief", marginals())
+def test_the_gradient_of_expected_improvement(belief: object) -> None:
+    improvement = ExpectedImprovement(belief, best=1.0)
+    X = np.random.default_rng(1).random((30, 2))
+    values, gradients = improvement.value_and_gradient(X)
+    mu, var = belief.predict(X)
+    z = (mu - 1.0) / np.sqrt(var)
+    plain = np.sqrt(var) * (norm.pdf(z) + z * norm.cdf(z))
+    near = plain > 1e-9  # plain EI has no digits beyond
+    np.testing.assert_allclose(np.exp(values[near]), plain[near], rtol=1e-6)
+    np.testing.assert_allclose(values, improvement(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(gradients, slopes(improvement, X), rtol=1e-5, atol=1e-5)
+
+
+def test_points_in_float32_are_told_the_own_belief_in_float64() -> None:
+    belief = problem(0).belief.marginal()
+    improvement = ExpectedImprovement(belief, best=1.0)
+    X = np.random.default_rng(1).random((600, 2)).astype(np.float32)
+    np.testing.assert_array_equal(improvement(X), improvement(X.astype(np.float64)))

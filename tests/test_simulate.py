@@ -1,0 +1,377 @@
+"""Whole federations: when messages travel, who gets them, and what the table says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo import FTS, TS, Agent, Categorical, Federation, FederationMismatch, Float, Int, Space
+from fedbo.policy import Policy, Query, Target
+from fedbo.schedule import Power
+from fedbo.settings import PAPER, Settings
+from fedbo.simulate import Party, messages, simulate
+from fedbo.table import Table
+
+M = 10
+FEDERATION = Federation({"x": Float(0, 1)}, features=M)
+PEERS_ONLY = FTS(schedule=1e-12)
+
+
+class Listed(Policy, frozen=True):
+    """Queries as listed, so that every number in a table can be worked out by hand."""
+
+    xs: tuple[float, ...] = (0.5,)
+
+    def query(self, target: Target) -> Query:
+        return Query(np.array([self.xs[(target.t - 1) % len(self.xs)]]))
+
+
+def height(params: dict[str, Any]) -> float:
+    return float(params["x"])
+
+
+def listed(name: str, *xs: float, federation: Federation = FEDERATION, n_initial: int = 0) -> Agent:
+    return Agent(federation, Listed(xs), name=name, seed=0, settings=Settings(n_initial=n_initial))
+
+
+def static(
+    name: str, n: int = 3, federation: Federation = FEDERATION, seed: int | None = None
+) -> Party:
+    agent, rng = Agent(federation, TS(), name=name, seed=seed), np.random.default_rng(n)
+    for x in rng.random(n).round(6).tolist():
+        agent.tell({"x": x}, height({"x": x}))
+    return Party(agent=agent)
+
+
+def active(name: str, *xs: float) -> Party:
+    return Party(agent=listed(name, *(xs or (0.1, 0.9))), objective=height)
+
+
+@pytest.mark.parametrize(
+    ("every", "rounds"),
+    [(None, []), (0, [1]), (1, [1, 2, 3, 4, 5, 6, 7]), (3, [1, 4, 7]), (6, [1, 7]), (9, [1])],
+)
+def test_messages_travel_when_they_are_due(every: int | None, rounds: list[int]) -> None:
+    parties = [active("target"), static("constant"), active("growing")]
+    received = simulate(parties, 7, every=every).where(agent="target")["parameters_received"]
+    arrivals = np.diff(received, prepend=0)
+    # The static peer's message is new once; the other one's once it has scores, and then always.
+    by_hand = [M * ((t in rounds[:1]) + (t in rounds and t > 1)) for t in range(1, 8)]
+    assert arrivals.tolist() == by_hand
+
+
+def test_a_message_that_is_not_new_is_neither_counted_nor_drawn_again() -> None:
+    target = Agent(FEDERATION, PEERS_ONLY, name="target", seed=0)
+    table = simulate([Party(agent=target, objective=height), static("a"), static("b")], 4, every=1)
+    assert table["source"].tolist() == ["initial"] * 3 + ["peer"] * 2 + ["own"] * 2
+    assert {*table["peer"][3:5].tolist()} == {"a", "b"}
+    assert table["peer"][5:].tolist() == ["", ""]
+    assert table["messages"].tolist() == [0, 0, 0, 1, 0, 0, 0]
+    assert table["parameters_received"].tolist() == [0] * 3 + [2 * M] * 4
+    assert table["t"].tolist() == [0, 0, 0, 1, 2, 3, 4]
+
+
+def test_a_peer_with_new_scores_can_be_drawn_again() -> None:
+    target = Agent(FEDERATION, PEERS_ONLY, name="target", seed=0)
+    parties = [Party(agent=target, objective=height), active("peer")]
+    table = simulate(parties, 4, every=1).where(agent="target")
+    assert table["peer"].tolist() == ["", "", "", "", "peer", "peer", "peer"]
+
+
+def test_t_n_grows_with_an_objective_and_stays_without() -> None:
+    growing = Agent(FEDERATION, TS(), name="growing", seed=1)
+    target = listed("target", 0.5)
+    parties = [
+        Party(agent=target, objective=height),
+        Party(agent=growing, objective=height),
+        static("constant", 5),
+    ]
+    table = simulate(parties, 6, every=2)
+    t_n = {target.inbox.sender(row): target.inbox.t_n(row) for row in range(len(target.inbox))}
+    assert t_n == {"growing": 3 + 4, "constant": 5}  # before iteration 5: three initial, four own
+    assert {*table["agent"].tolist()} == {"target", "growing"}
+    assert len(growing.trials) == 9
+    assert {*table.where(agent="growing")["source"].tolist()} == {"initial", "own"}
+
+
+def test_stragglers_are_binomial_and_lost_to_all_alike() -> None:
+    n, rounds, lost = 20, 40, 0.3
+    parties = [active(f"agent-{i}", 0.1, 0.9) for i in range(n)]
+    table = simulate(parties, rounds + 1, every=1, stragglers=lost, seed=0)
+    arrived = np.array(
+        [np.diff(table.where(agent=p.agent.name)["parameters_received"]) // M for p in parties]
+    )  # (n, rounds), from iteration 2 on, when all have something new in every round
+    handed_out = arrived.max(axis=0)
+    # Who was on time himself gets one fewer than who was late.
+    assert np.isin(handed_out[None] - arrived, [0, 1]).all()
+    on_time = (n * handed_out - arrived.sum(axis=0)).sum()
+    expected, deviation = n * rounds * (1 - lost), math.sqrt(n * rounds * lost * (1 - lost))
+    assert abs(on_time - expected) < 3 * deviation
+    assert abs(handed_out.var() - n * lost * (1 - lost)) < 3 * n * lost * (1 - lost) / rounds**0.5
+
+
+@pytest.mark.parametrize(("stragglers", "received"), [(0.0, 3 * M), (1.0, 0)])
+def test_certain_losses(stragglers: float, received: int) -> None:
+    parties = [active("target"), static("a"), static("b"), static("c")]
+    table = simulate(parties, 2, every=1, stragglers=stragglers)
+    assert table["parameters_received"].tolist() == [received] * 2
+
+
+def test_a_straggler_may_come_in_a_later_round() -> None:
+    parties = [active("target"), *(static(f"peer-{i}") for i in range(30))]
+    left = simulate(parties, 12, every=1, stragglers=0.5, seed=3)["messages"]
+    assert 5 < left[0] < 25
+    assert left[-1] == 30
+
+
+def test_regrets_by_hand() -> None:
+    agent = Agent(FEDERATION, Listed((0.2, 0.75, 0.5)), initial=[{"x": 0.25}, {"x": 0.0}], name="a")
+    table = simulate([Party(agent=agent, objective=height, optimum=1.0)], 3)
+    assert table["iteration"].tolist() == [0, 0, 1, 2, 3]
+    assert table["trial"].tolist() == [0, 1, 2, 3, 4]
+    assert table["score"].tolist() == [0.25, 0.0, 0.2, 0.75, 0.5]
+    assert table["best"].tolist() == [0.25, 0.25, 0.25, 0.75, 0.75]
+    assert table["simple_regret"].tolist() == [0.75, 0.75, 0.75, 0.25, 0.25]
+    np.testing.assert_allclose(table["cumulative_regret"], [0, 0, 0.8, 1.05, 1.55])
+
+
+def test_regret_of_a_noisy_objective_is_that_of_its_truth() -> None:
+    noise = iter([0.5, -0.25, 4.0])
+    party = Party(
+        agent=listed("a", 0.5, 0.75, 0.25),
+        objective=lambda params: params["x"] + next(noise),
+        truth=height,
+        optimum=1.0,
+    )
+    table = simulate([party], 3)
+    assert table["score"].tolist() == [1.0, 0.5, 4.25]
+    assert table["best"].tolist() == [1.0, 1.0, 4.25]
+    assert table["simple_regret"].tolist() == [0.5, 0.25, 0.25]
+    assert table["cumulative_regret"].tolist() == [0.5, 0.75, 1.5]
+
+
+def test_minimising_turns_best_and_regret() -> None:
+    federation = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=M)
+    agent = listed("a", 0.75, 0.25, 0.5, federation=federation)
+    table = simulate([Party(agent=agent, objective=height, optimum=0.0)], 3)
+    assert table["best"].tolist() == [0.75, 0.25, 0.25]
+    assert table["simple_regret"].tolist() == [0.75, 0.25, 0.25]
+    assert table["cumulative_regret"].tolist() == [0.75, 1.0, 1.5]
+
+
+def test_without_an_optimum_there_is_no_regret() -> None:
+    table = simulate([active("a")], 2)
+    assert np.isnan(table["simple_regret"]).all()
+    assert np.isnan(table["cumulative_regret"]).all()
+    assert table["best"].tolist() == [0.1, 0.9]
+
+
+def test_a_failed_trial_has_no_score_and_no_regret() -> None:
+    scores = iter([None, 0.5, None, 0.25])
+    party = Party(agent=listed("a", 0.1, 0.2), objective=lambda _: next(scores), optimum=1.0)
+    table = simulate([party], 4)
+    np.testing.assert_array_equal(table["score"], [math.nan, 0.5, math.nan, 0.25])
+    np.testing.assert_array_equal(table["best"], [math.nan, 0.5, 0.5, 0.5])
+    np.testing.assert_array_equal(table["simple_regret"], [math.nan, 0.5, 0.5, 0.5])
+    assert table["cumulative_regret"].tolist() == [0.0, 0.5, 0.5, 1.25]
+    assert table["t"].tolist() == [1, 1, 2, 2]  # failed trials do not count
+    assert [trial.state for trial in party.agent.trials] == ["failed", "complete"] * 2
+
+
+def test_failed_initial_points_are_replaced_but_not_for_ever() -> None:
+    scores = iter([None, 0.5, 0.5, 0.5])
+    agent = listed("a", 0.5, n_initial=2)
+    table = simulate([Party(agent=agent, objective=lambda _: next(scores))], 1)
+    assert table["iteration"].tolist() == [0, 0, 0, 1]
+    hopeless = Party(agent=listed("b", 0.5, n_initial=2), objective=lambda _: None)
+    table = simulate([hopeless, static("peer")], 2)
+    assert np.isnan(table["best"]).all()
+    assert table["iteration"][-2:].tolist() == [1, 2]
+
+
+def test_earlier_trials_count_for_the_best_and_a_run_can_go_on() -> None:
+    party = Party(agent=listed("a", 0.5, 0.25), objective=height, optimum=1.0)
+    party.agent.tell({"x": 0.375}, 0.375)
+    one, two = simulate([party], 1), simulate([party], 1)
+    assert (one["best"].tolist(), two["best"].tolist()) == ([0.5], [0.5])
+    assert two["simple_regret"].tolist() == [0.5]
+    assert two["cumulative_regret"].tolist() == [0.75]
+    assert (two["trial"].tolist(), two["t"].tolist()) == ([2], [2])
+
+
+def federation_of_four(seed: int) -> list[Party]:
+    def party(i: int, policy: Policy) -> Party:
+        rng = np.random.default_rng([seed, i])
+        return Party(
+            agent=Agent(FEDERATION, policy, name=f"agent-{i}", seed=seed + i),
+            objective=lambda params: height(params) + 0.1 * rng.standard_normal(),
+            truth=height,
+            optimum=1.0,
+        )
+
+    return [*(party(i, FTS()) for i in range(3)), party(3, TS())]
+
+
+def test_same_seeds_same_table(tmp_path: Path) -> None:
+    def run(agents: int, losses: int) -> Table:
+        parties = federation_of_four(agents)
+        return simulate(parties, 5, every=2, stragglers=0.5, seed=losses)
+
+    table = run(0, 1)
+    assert len(table) == 4 * (3 + 5)
+    assert "peer" in table["source"]
+    assert run(0, 1) == table
+    assert run(10, 1) != table
+    assert run(0, 2)["parameters_received"].tolist() != table["parameters_received"].tolist()
+    table.to_csv(tmp_path / "table.csv")
+    assert Table.from_csv(tmp_path / "table.csv") == table
+
+
+def test_losses_do_not_disturb_the_agents() -> None:
+    """The seed of the losses is also an agent's seed here; without losses it changes nothing."""
+    tables = [simulate(federation_of_four(0), 3, every=1, seed=seed) for seed in (0, 1)]
+    assert tables[0] == tables[1]
+
+
+def test_rows_come_in_order_of_iterations_and_parties() -> None:
+    parties = [active("b"), static("s"), active("a")]
+    table = simulate(parties, 2)
+    assert table["agent"].tolist() == ["b", "a", "b", "a"]
+    assert table["iteration"].tolist() == [1, 1, 2, 2]
+
+
+def test_a_discrete_domain_of_several_types(tmp_path: Path) -> None:
+    points = [{"x": x, "n": n, "c": c} for x in (0.0, 0.3) for n in (1, 2) for c in ("u", "v", "w")]
+    space = Space(
+        {"x": Float(0, 1), "n": Int(1, 2), "c": Categorical(["u", "v", "w"])}, points=points
+    )
+    federation = Federation(space, features=M)
+
+    def score(params: dict[str, Any]) -> float:
+        return float(params["x"] + params["n"] - (params["c"] == "v"))
+
+    peer = Agent(federation, TS(), name="peer")
+    for point in points:
+        peer.tell(point, score(point))
+    target = Agent(federation, FTS(), name="target", seed=0)
+    parties = [Party(agent=target, objective=score, optimum=2.3), Party(agent=peer)]
+    table = simulate(parties, 12)
+    queried = zip(*(table[f"param_{name}"].tolist() for name in space.names), strict=True)
+    assert all(dict(zip(space.names, params, strict=True)) in points for params in queried)
+    assert [table[f"param_{name}"].dtype.kind for name in space.names] == ["f", "i", "U"]
+    assert table["simple_regret"][-1] == pytest.approx(0.0)
+    table.to_csv(tmp_path / "table.csv")
+    assert Table.from_csv(tmp_path / "table.csv") == table
+
+
+def test_choices_of_several_types_keep_them(tmp_path: Path) -> None:
+    federation = Federation({"c": Categorical(["auto", 2, True, 0.5])}, features=M)
+    agent = Agent(federation, TS(), name="a", seed=0, settings=Settings(n_initial=8))
+    table = simulate([Party(agent=agent, objective=lambda params: len(str(params["c"])))], 0)
+    assert {*map(str, table["param_c"].tolist())} == {"auto", "2", "True", "0.5"}
+    table.to_csv(tmp_path / "table.csv")
+    again = Table.from_csv(tmp_path / "table.csv")["param_c"].tolist()
+    assert [*map(repr, again)] == [*map(repr, table["param_c"].tolist())]
+
+
+def test_messages_together_equal_messages_one_by_one() -> None:
+    sizes = [3, 20, 20, 1, *[7] * 20]
+    together = [static(f"peer-{i}", n, seed=i).agent for i, n in enumerate(sizes)]
+    alone = [static(f"peer-{i}", n, seed=i).agent for i, n in enumerate(sizes)]
+    together.insert(2, Agent(FEDERATION, name="nothing to say"))
+    found = messages(together)
+    assert [m.sender for m in found] == [agent.name for agent in alone]
+    for message, agent in zip(found, alone, strict=True):
+        expected = agent.message()
+        np.testing.assert_allclose(message.omega, expected.omega, rtol=1e-6, atol=1e-6)
+        assert (message.t_n, message.sequence) == (expected.t_n, expected.sequence)
+    assert all(
+        m is a.message() for m, a in zip(found, [a for a in together if a.trials], strict=True)
+    )
+    assert all(m is again for m, again in zip(found, messages(together), strict=True))
+
+
+def test_messages_of_several_federations_and_kinds() -> None:
+    small = Federation({"x": Float(0, 1)}, features=4)
+    beliefs = Federation({"x": Float(0, 1)}, features=M, kind="belief", noise_variance=0.5)
+
+    def build() -> list[Agent]:
+        given = [("a", 3, FEDERATION), ("b", 4, small), ("c", 5, beliefs)]
+        return [static(name, n, federation, n).agent for name, n, federation in given]
+
+    for message, agent in zip(messages(build()), build(), strict=True):
+        expected = agent.message()
+        if message.kind == "belief":
+            np.testing.assert_allclose(message.nu, expected.nu, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(message.covariance, expected.covariance, atol=1e-6)
+        else:
+            np.testing.assert_allclose(message.omega, expected.omega, rtol=1e-6, atol=1e-6)
+
+
+def test_an_agent_whose_messages_leave_initial_points_out_waits() -> None:
+    federation = Federation.paper({"x": Float(0, 1)}, features=M)
+    agent = Agent(federation, Listed((0.5,)), name="a", settings=PAPER)
+    target = Agent(federation, FTS(schedule=Power(2)), name="target", settings=PAPER, seed=0)
+    parties = [Party(agent=a, objective=height) for a in (agent, target)]
+    received = simulate(parties, 3, every=1).where(agent="target")["parameters_received"]
+    assert received.tolist() == [0, 0, 0, 0, M, 2 * M]
+
+
+def test_progress_counts_from_the_initial_points() -> None:
+    calls: list[tuple[int, int]] = []
+    simulate([active("a")], 3, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_an_objective_cannot_change_the_trial() -> None:
+    party = Party(agent=listed("a", 0.5), objective=lambda params: params.pop("x"))
+    assert simulate([party], 1)["param_x"].tolist() == [0.5]
+
+
+def fails(params: dict[str, Any]) -> float:
+    raise ZeroDivisionError("no data")
+
+
+@pytest.mark.parametrize(
+    ("objective", "truth", "sentence"),
+    [
+        (fails, None, r"'a' stopped .* iteration 1 at trial 0 with \{'x': 0.5\}: ZeroDiv.*no data"),
+        (height, fails, r"'a' stopped .* \{'x': 0.5\}: ZeroDivisionError: no data"),
+        (lambda _: math.nan, None, r"'a' stopped .* \{'x': 0.5\} was told nan, expected a finite"),
+    ],
+)
+def test_errors_name_agent_and_params(
+    objective: Callable[[Any], float], truth: Callable[[Any], float] | None, sentence: str
+) -> None:
+    party = Party(agent=listed("a", 0.5), objective=objective, truth=truth, optimum=1.0)
+    with pytest.raises(RuntimeError, match=sentence) as caught:
+        simulate([party], 1)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError | ValueError)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"parties": []}, ValueError, "none of the 0 parties has an objective"),
+        ({"parties": [static("a")]}, ValueError, "none of the 1 parties has an objective"),
+        ({"parties": [active("a"), static("a")]}, ValueError, "two agents are called 'a'"),
+        ({"iterations": -1}, ValueError, "iterations is -1, expected 0 or more"),
+        ({"every": -2}, ValueError, "every is -2, expected None, 0 or more"),
+        ({"stragglers": 1.5}, ValueError, "stragglers is 1.5, expected a probability"),
+        ({"stragglers": math.nan}, ValueError, "stragglers is nan, expected a probability"),
+        (
+            {"parties": [active("a"), static("b", federation=Federation({"x": Float(0, 2)}))]},
+            FederationMismatch,
+            "'a' and 'b' are of different federations: parameter 'x': high is 1.0 here and 2.0",
+        ),
+    ],
+)
+def test_wrong_arguments(change: dict[str, Any], error: type[Exception], sentence: str) -> None:
+    given: dict[str, Any] = {"parties": [active("a")], "iterations": 1} | change
+    with pytest.raises(error, match=sentence):
+        simulate(**given)

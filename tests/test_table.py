@@ -1,0 +1,169 @@
+"""A table keeps its columns, filters, joins, and comes back from its file exactly."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbo.table import Table
+
+TABLE = Table(
+    {
+        "agent": ["a", "b", "a", "b"],
+        "iteration": [1, 1, 2, 2],
+        "score": [0.5, math.nan, 0.25, 2],
+        "ok": [True, False, True, True],
+    }
+)
+
+text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=5)
+cells = {
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "large": st.integers(2**63, 2**70),
+    "float": st.floats(),
+    "bool": st.booleans(),
+    "text": text,
+    "mixed": st.one_of(st.integers(-9, 9), st.floats(allow_nan=False), st.booleans(), text),
+}
+
+
+def test_columns_have_the_type_of_their_values() -> None:
+    kinds = {name: TABLE[name].dtype.kind for name in TABLE.columns}
+    assert kinds == {"agent": "U", "iteration": "i", "score": "f", "ok": "b"}
+    assert len(TABLE) == 4
+    assert Table({"mixed": ["a", 1, True]})["mixed"].tolist() == ["a", 1, True]
+    assert len(Table({})) == 0
+
+
+def test_columns_are_copies_that_nobody_can_change() -> None:
+    given = np.array([1.0, 2.0])
+    table = Table({"x": given})
+    given[0] = 9.0
+    assert table["x"][0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        table["x"][0] = 9.0
+
+
+def test_where_takes_the_rows_with_all_these_values() -> None:
+    assert TABLE.where(agent="a")["score"].tolist() == [0.5, 0.25]
+    assert TABLE.where(agent="b", iteration=2)["score"].tolist() == [2.0]
+    assert TABLE.where(ok=False)["agent"].tolist() == ["b"]
+    nothing = TABLE.where(agent="c")
+    assert len(nothing) == 0
+    assert nothing.columns == TABLE.columns
+    assert nothing["iteration"].dtype.kind == "i"
+
+
+def test_a_value_of_another_type_is_nowhere() -> None:
+    assert len(TABLE.where(agent=1)) == 0
+    assert len(TABLE.where(iteration="1")) == 0
+
+
+def test_equality_counts_nan_as_itself_and_types_as_different() -> None:
+    assert Table({"x": [math.nan]}) == Table({"x": [math.nan]})
+    assert Table({"x": [1]}) != Table({"x": [1.0]})
+    assert Table({"x": [1], "y": [2]}) != Table({"y": [2], "x": [1]})
+    assert Table({"x": [1]}) != {"x": [1]}
+
+
+def test_join_puts_labels_first_and_keeps_types() -> None:
+    joined = Table.join([TABLE.where(agent="a"), TABLE], run=[3, 4], policy=["ts", "fts"])
+    assert joined.columns == ("run", "policy", *TABLE.columns)
+    assert joined["run"].tolist() == [3, 3, 4, 4, 4, 4]
+    assert joined.where(run=4, policy="fts")["agent"].tolist() == ["a", "b", "a", "b"]
+    assert {joined[name].dtype.kind for name in ("run", "iteration")} == {"i"}
+
+
+def test_join_of_different_types_turns_no_number_into_text() -> None:
+    joined = Table.join([Table({"x": [1]}), Table({"x": ["a"]}), Table({"x": []})])
+    assert joined["x"].tolist() == [1, "a"]
+    assert Table.join([Table({"x": []}), Table({"x": [1]})])["x"].dtype.kind == "i"
+    assert Table.join([Table({"x": [1]}), Table({"x": [0.5]})])["x"].tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("tables", "labels", "sentence"),
+    [
+        ([], {}, "no tables to join"),
+        ([TABLE, Table({"x": [1]})], {}, r"tables\[1\] has the columns \['x'\], tables\[0\]"),
+        ([TABLE], {"run": [1, 2]}, "'run' has 2 values, expected 1"),
+        ([TABLE], {"agent": ["a"]}, "'agent' is a column of the tables already"),
+    ],
+)
+def test_join_refuses(tables: list[Table], labels: dict[str, list[int]], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Table.join(tables, **labels)
+
+
+def test_errors_name_what_was_given() -> None:
+    with pytest.raises(ValueError, match=r"lengths \{'x': 1, 'y': 2\}"):
+        Table({"x": [1], "y": [1, 2]})
+    with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
+        Table({"x": np.ones((1, 2))})
+    with pytest.raises(KeyError, match="no column 'scores', only agent, iteration, score, ok"):
+        TABLE["scores"]
+
+
+@pytest.mark.parametrize("kind", cells)
+def test_a_file_brings_every_type_back_exactly(kind: str, tmp_path: Path) -> None:
+    @given(st.lists(cells[kind], min_size=1, max_size=6), text)
+    def check(column: list[object], name: str) -> None:
+        table = Table({name: column, "end": list(range(len(column)))})
+        table.to_csv(tmp_path / "table.csv")
+        again = Table.from_csv(tmp_path / "table.csv")
+        assert again == table
+        assert [*map(type, again[name].tolist())] == [*map(type, table[name].tolist())]
+
+    check()
+
+
+def test_what_looks_like_a_number_stays_a_name(tmp_path: Path) -> None:
+    table = Table({"agent": ["7", "nan", "True", "", 'a "b", c\n'], "score": [1.0, 2, 3, 4, 0.1]})
+    table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text().startswith('"agent","score"\n"7",1.0\n"nan",2.0\n')
+    assert Table.from_csv(tmp_path / "table.csv") == table
+
+
+def test_a_table_without_rows_keeps_its_columns(tmp_path: Path) -> None:
+    TABLE.where(agent="c").to_csv(tmp_path / "table.csv")
+    assert Table.from_csv(tmp_path / "table.csv").columns == TABLE.columns
+
+
+def test_a_file_from_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"name,n,x\r\nsite a,1,0.5\r\nb,2,1e-3\r\n")
+    table = Table.from_csv(path)
+    assert table["name"].tolist() == ["site a", "b"]
+    assert table["n"].dtype.kind == "i"
+    assert table["x"].tolist() == [0.5, 1e-3]
+    path.write_text("x,y\n1,")
+    assert Table.from_csv(path)["y"].tolist() == [""]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "the file is empty"),
+        ('x\n1\n"a', "line 3 has a quote"),
+        ('x\n"a"b\n', "line 2 has a quote"),
+        ("x,y,x\n1,2,3\n", r"two columns have the same name: \['x', 'y', 'x'\]"),
+        ("x,y\n1\n", r"row 1 has 1 cells, expected 2, one for each of \['x', 'y'\]"),
+    ],
+)
+def test_a_damaged_file_is_refused(content: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(content)
+    with pytest.raises(ValueError, match=rf"table\.csv: {sentence}"):
+        Table.from_csv(tmp_path / "table.csv")
+
+
+def test_repr_shows_the_first_rows() -> None:
+    table = Table({"x": np.arange(100), "score": np.full(100, 1 / 3)})
+    lines = repr(table).splitlines()
+    assert lines[:2] == ["x  score", "0  0.3333"]
+    assert lines[-1] == "… 100 rows"
+    assert len(lines) == 10
