@@ -1,0 +1,41 @@
+"""A policy of your own, beside TS and FTS: python examples/custom_policy.py
+
+One run of six agents each: a taste, not a benchmark.
+"""
+
+import numpy as np
+
+import fedbo
+
+
+class Crowd(fedbo.Policy, frozen=True):
+    """With probability epsilon, go where the mean of all peers' functions is largest."""
+
+    epsilon: float = 0.5
+
+    def query(self, target: fedbo.Target) -> fedbo.Query:
+        if not len(target.inbox) or target.rng.random() >= self.epsilon:
+            return fedbo.Query(target.argmax(target.own_draw()))
+        # A function is linear in its weights: the mean of the weights has the mean of the functions
+        omega = np.concatenate([*target.inbox.matrix]).mean(axis=0, dtype=np.float64)
+        return fedbo.Query(target.argmax(target.features.function(omega)), peer="all peers")
+
+
+def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:
+    """Mean best score of agents with similar objectives, after 3 initial points and 7 queries."""
+    federation = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
+    parties = []
+    for n, (x, y) in enumerate(np.random.default_rng(0).normal(0.7, 0.05, (agents, 2))):
+
+        def score(params: dict, x: float = x, y: float = y) -> float:
+            return float(np.exp(-((params["x"] - x) ** 2 + (params["y"] - y) ** 2) / 0.02))
+
+        agent = fedbo.Agent(federation, policy, name=f"agent {n}", seed=n)
+        parties.append(fedbo.Party(agent=agent, objective=score))
+    table = fedbo.simulate(parties, 7, every=every)
+    return float(np.mean(table.where(iteration=7)["best"]))
+
+
+print(f"TS     {mean_best(fedbo.TS(), every=None):.3f}")
+print(f"FTS    {mean_best(fedbo.FTS(), every=1):.3f}")
+print(f"Crowd  {mean_best(Crowd(), every=1):.3f}")

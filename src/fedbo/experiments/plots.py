@@ -1,0 +1,52 @@
+"""Pictures of what `fedbo.simulate` measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from fedbo.table import Table
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+
+
+def regret_beside_bound(
+    tables: Mapping[str, Sequence[Table]],
+    bounds: Mapping[str, ArrayLike],
+    path: str | os.PathLike[str],
+) -> Figure:
+    """Draw measured cumulative regret, one line a method, under the bounds of `fedbo.theory`.
+
+    ``tables`` has the runs of each method, each the table of one agent; ``bounds`` arrays over
+    T = 1, 2, …. The axis is logarithmic, for the bounds are very much larger.
+    """
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for (name, runs), colour in zip(tables.items(), COLOURS, strict=False):
+        _band(axes, np.array([_cumulative(run) for run in runs]), name, colour)
+    for (name, bound), style in zip(bounds.items(), ("--", ":", "-."), strict=False):
+        values = np.asarray(bound)
+        axes.plot(np.arange(1, len(values) + 1), values, style, color="black", label=name)
+    axes.set(xlabel="iteration T", ylabel="cumulative regret R_T", yscale="log")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.savefig(path, dpi=150)
+    return figure
+
+
+def _cumulative(run: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    regret: np.ndarray[tuple[int], np.dtype[np.float64]] = run["cumulative_regret"]
+    return regret[run["iteration"] > 0]
+
+
+def _band(axes: Axes, curves: np.ndarray, name: str, colour: str) -> None:
+    """The mean of the curves (runs, T), and one standard error on either side."""
+    t, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
+    error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else 0.0 * mean
+    axes.plot(t, mean, color=colour, label=name)
+    axes.fill_between(t, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
