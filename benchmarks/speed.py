@@ -1,0 +1,216 @@
+"""CPU time of one query, fedbo beside BoTorch and Optuna, and of `import fedbo`.
+
+One query fits the hyper-parameters to all trials so far and chooses the next point:
+
+    fedbo      Agent.ask with the policy TS: fit, Matheron draw, its maximum
+    botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
+    optuna_gp  GPSampler, study.ask with every parameter: fit, log-EI, its maximum
+
+Everybody sees the same trials of a smooth random function on [0, 1]^D. Between two queries each
+is told one new trial (untimed), so that each refits in every query; the queries run from t = 41 to
+60, around t = 50, and take turns, so that a busy machine slows all alike. One thread for all;
+defaults otherwise. Times are process CPU time, medians; a ratio is theirs over ours.
+
+    make bench                                   # builds the environment and prints the tables
+    python benchmarks/speed.py --json out.json   # in that environment
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+try:
+    import numpy as np
+    import optuna
+    import torch
+    from botorch.exceptions.warnings import InputDataWarning
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.sampling.pathwise import get_matheron_path_model
+    from botorch.utils.sampling import optimize_posterior_samples
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+    from threadpoolctl import threadpool_limits
+    from trials import smooth_trials
+
+    import fedbo
+except ModuleNotFoundError as error:
+    sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with all peers.")
+
+DIMENSIONS = (2, 6)
+T = 50
+QUERIES = 20
+M = 100
+IMPORTS = {"fedbo": "import fedbo", "numpy_scipy": "import numpy, scipy.optimize"}
+IMPORT_RUNS = 15
+
+
+class Optimiser(Protocol):
+    def tell(self, x: np.ndarray, score: float) -> None: ...
+    def query(self) -> list[float]: ...
+
+
+class Fedbo:
+    def __init__(self, D: int) -> None:
+        self.names = [f"x{i}" for i in range(D)]
+        federation = fedbo.Federation({n: fedbo.Float(0.0, 1.0) for n in self.names}, features=M)
+        self.agent = fedbo.Agent(federation, policy=fedbo.TS(), seed=0)
+        self.trial = None
+
+    def tell(self, x: np.ndarray, score: float) -> None:
+        if self.trial is not None:
+            self.agent.tell(self.trial, None)
+        self.agent.tell(dict(zip(self.names, x.tolist(), strict=True)), score)
+
+    def query(self) -> list[float]:
+        self.trial = self.agent.ask()
+        return list(self.trial.params.values())
+
+
+class BoTorch:
+    def __init__(self, D: int) -> None:
+        torch.manual_seed(0)
+        self.bounds = torch.tensor([[0.0] * D, [1.0] * D], dtype=torch.double)
+        self.X = torch.empty(0, D, dtype=torch.double)
+        self.y = torch.empty(0, 1, dtype=torch.double)
+
+    def tell(self, x: np.ndarray, score: float) -> None:
+        self.X = torch.cat([self.X, torch.from_numpy(x)[None]])
+        self.y = torch.cat([self.y, torch.tensor([[score]], dtype=torch.double)])
+
+    def query(self) -> list[float]:
+        model = SingleTaskGP(self.X, self.y)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        path = get_matheron_path_model(model, sample_shape=torch.Size([1]))
+        x, _ = optimize_posterior_samples(path, self.bounds)
+        return x.flatten().tolist()
+
+
+class OptunaGP:
+    def __init__(self, D: int) -> None:
+        self.space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
+        self.study = optuna.create_study(
+            direction="maximize", sampler=optuna.samplers.GPSampler(seed=0)
+        )
+        self.trial: optuna.Trial | None = None
+
+    def tell(self, x: np.ndarray, score: float) -> None:
+        if self.trial is not None:  # a trial left running would cost its next query a slower qEI
+            self.study.tell(self.trial, state=optuna.trial.TrialState.FAIL)
+        params = dict(zip(self.space, x.tolist(), strict=True))
+        self.study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=self.space, value=score)
+        )
+
+    def query(self) -> list[float]:
+        self.trial = self.study.ask(self.space)
+        return list(self.trial.params.values())
+
+
+OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
+    "fedbo": Fedbo,
+    "botorch": BoTorch,
+    "optuna_gp": OptunaGP,
+}
+
+
+def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> dict[str, float]:
+    """Median CPU milliseconds of a query, by optimiser."""
+    first = T - QUERIES // 2
+    X, y = smooth_trials(D, first + QUERIES)
+    running = {name: make(D) for name, make in optimisers.items()}
+    for optimiser in running.values():
+        for x, score in zip(X[:first], y[:first], strict=True):
+            optimiser.tell(x, float(score))
+        optimiser.query()  # the first query pays for lazy imports and caches
+    times: dict[str, list[float]] = {name: [] for name in running}
+    for i in range(first, first + QUERIES):
+        progress(f"D = {D}, query {i - first + 1} of {QUERIES}")
+        for name, optimiser in running.items():
+            optimiser.tell(X[i], float(y[i]))
+            start = time.process_time()
+            x = optimiser.query()
+            times[name].append(1e3 * (time.process_time() - start))
+            if len(x) != D or not all(0 <= value <= 1 for value in x):
+                sys.exit(f"speed.py: {name} asked for {x}, expected a point of [0, 1]^{D}")
+    return {name: median(values) for name, values in times.items()}
+
+
+def import_times() -> dict[str, float]:
+    """Median CPU milliseconds (user and system) of each import in a fresh interpreter."""
+    times: dict[str, list[float]] = {name: [] for name in IMPORTS}
+    for run in range(-1, IMPORT_RUNS):  # run -1 writes the byte code and fills the disk cache
+        progress(f"import, run {run + 1} of {IMPORT_RUNS}")
+        for name, statement in IMPORTS.items():
+            code = (
+                f"import time; start = time.process_time()\n{statement}\n"
+                "print(time.process_time() - start)"
+            )
+            done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
+            if run >= 0:
+                times[name].append(1e3 * float(done.stdout))
+    return {name: median(values) for name, values in times.items()}
+
+
+def progress(text: str) -> None:
+    print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
+
+
+def measure() -> dict[str, dict]:
+    warnings.simplefilter("ignore", InputDataWarning)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        by_D = {str(D): query_times(D, OPTIMISERS) for D in DIMENSIONS}
+    imports = import_times()
+    progress("")
+    cpu_ms = {name: {D: times[name] for D, times in by_D.items()} for name in OPTIMISERS}
+    ratio = {
+        name: {D: times[name] / times["fedbo"] for D, times in by_D.items()}
+        for name in OPTIMISERS
+        if name != "fedbo"
+    }
+    return {
+        "ratio": ratio,
+        "import_ratio": imports["fedbo"] / imports["numpy_scipy"],
+        "cpu_ms": {**cpu_ms, "import": imports},
+    }
+
+
+def show(result: dict[str, dict]) -> None:
+    cpu_ms, ratio = result["cpu_ms"], result["ratio"]
+    print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
+    print(f"{'':12}" + "".join(f"{f'D = {D}':>12}{'ratio':>8}" for D in DIMENSIONS))
+    for name in OPTIMISERS:
+        cells = (
+            f"{cpu_ms[name][str(D)]:>9.1f} ms"
+            + (f"{ratio[name][str(D)]:>7.1f}x" if name in ratio else f"{'':8}")
+            for D in DIMENSIONS
+        )
+        print(f"{name:12}" + "".join(cells))
+    print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
+    for name, statement in IMPORTS.items():
+        print(f"{statement:30}{cpu_ms['import'][name]:>9.1f} ms")
+    print(f"{'ratio':30}{result['import_ratio']:>9.2f}x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
+    arguments = parser.parse_args()
+    result = measure()
+    show(result)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
