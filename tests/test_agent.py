@@ -344,7 +344,7 @@ class TestSpaces:
         points = [{"x": i / 99, "kind": k} for i in range(100) for k in ("a", "b")]
         space = Space({"x": Float(0, 1), "kind": Categorical(["a", "b"])}, points=points)
         agent = Agent(Federation(space), seed=0)
-        run(agent, 20, lambda p: -abs(p["x"] - 60 / 99) - 0.2 * (p["kind"] == "a"))
+        run(agent, 30, lambda p: -abs(p["x"] - 60 / 99) - 0.2 * (p["kind"] == "a"))
         assert all(t.params in points for t in agent.trials)
         assert agent.best.score > -0.05
         agent.save(tmp_path / "agent")

@@ -176,14 +176,8 @@ class Agent:
         decoded = [m if isinstance(m, Message) else Message.decode(m) for m in messages]
         for message in decoded:
             self.federation.check(message)
-        taken = 0
         with one_thread():
-            for message in decoded:
-                if message.epoch == self.federation.epoch and message.sender != self.name:
-                    if self.inbox.put(message, self.policy.weight(message.sender)):
-                        self.account.received.count(message)
-                        taken += 1
-        return taken
+            return sum(map(self._take, decoded))
 
     # Files
 
@@ -262,12 +256,19 @@ class Agent:
             space=space,
             X=np.array(self._X).reshape(-1, space.dimensions),
             y=self._standard(np.array(self._y)),
+            open_points=self._open_points,
             surrogate=self._surrogate,
             inbox=self.inbox,
             features=self.federation.features,
             maximiser=MAXIMISERS[self.settings.maximiser],
             rng=self._rng,
         )
+
+    def _open_points(self) -> Array:
+        """Where trials were asked for that have no score: pending or failed."""
+        space = self.federation.space
+        X = [space.encode(trial.params) for trial in self.trials if trial.score is None]
+        return np.array(X).reshape(-1, space.dimensions)
 
     def _query(self, target: Target) -> Query:
         start = time.thread_time()
@@ -305,7 +306,15 @@ class Agent:
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
         return mine
 
-    # How scores become a message
+    # How scores become a message, and a message a row of the inbox
+
+    def _take(self, message: Message) -> bool:
+        if message.epoch != self.federation.epoch or message.sender == self.name:
+            return False
+        taken = self.inbox.put(message, self.policy.weight(message.sender))
+        if taken:
+            self.account.received.count(message)
+        return taken
 
     def _observe(self, trial: Trial) -> None:
         assert trial.score is not None

@@ -37,7 +37,8 @@ class Federation:
     ``features`` is the number of features, kept as ``M``; the attribute ``features`` is the shared
     map itself, built when first used. ``length_scale`` (one, or one for each dimension of the unit
     cube) belongs to those features and ``noise_variance`` to messages, in standardised scores:
-    neither has to do with what an agent fits to its own trials.
+    neither has to do with what an agent fits to its own trials. ``kind`` is what agents hand out: a
+    draw ("weights"; enough for FTS), a "belief" (RGPE), or a "belief+incumbent" (TAF).
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)

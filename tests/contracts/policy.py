@@ -11,10 +11,10 @@ A policy of your own gets all of them in a file like this::
         def policy(self):
             return Mine()
 
-with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings)
-and ``pytest.register_assert_rewrite("contracts.policy")`` if failures are to show their values. A
-policy that has a ``beta`` inherits `BetaContract` instead. Whatever fails says what the policy
-broke; the contract in words is `fedbo.Policy`.
+with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings). A
+policy that never looks at messages sets ``listens = False``; one that can be told the names of its
+peers beforehand defines `PolicyContract.naming`; one that has a ``beta`` inherits `BetaContract`.
+The contract in words is `fedbo.Policy`. A policy's tests take some eight seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ from fedbo.model.surrogate import SurrogateSettings
 from fedbo.settings import PAPER
 
 ROUNDS = 8  # trials of a short run: three initial points, five queries
-HUGE, TINY = 2.0**30, 2.0**-30  # about 1e9 and 1e-9; powers of two, so that scaling is exact
+# About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.
+TINY, HUGE, VAST = 2.0**-30, 2.0**30, 2.0**997
 
 
 class PolicyContract:
@@ -142,11 +143,12 @@ class PolicyContract:
             agent = run(way(self.agent()), 5)
             trials = [agent.ask(), agent.ask()]
             agent = way(agent)
-            agent.receive(peer(agent.federation, 1, trials=9).message())
+            agent.receive([peer(agent.federation, i, trials=9).message() for i in (1, 5)])
             agent = way(agent)
             trials.append(agent.ask())
             agent = way(agent)
-            agent.tell(trials[1], 0.5)
+            agent.tell(trials[2], 0.0)
+            agent.tell(trials[1], -1.0)
             agent.tell(trials[0], None)
             return run(way(agent), 3)
 
@@ -192,9 +194,10 @@ class PolicyContract:
         assert {trial.source for trial in agent.trials[3:]} == {"own"}
 
     def test_one_peer(self) -> None:
-        agent = run(self.agent(peers=1), 3)
+        agent = run(self.agent(peers=0), 3)
+        assert agent.receive(peer(agent.federation, 7).message()) == 1
         self.goes_on(agent, 5)
-        assert {trial.peer for trial in agent.trials} <= {None, "peer-0"}
+        assert {trial.peer for trial in agent.trials} <= {None, "peer-7"}
 
     def test_all_stragglers(self) -> None:
         """Peers that were named but never answered are as good as none; then they do answer."""
@@ -327,11 +330,18 @@ class PolicyContract:
             score = bowl(agent.federation)
             for size in (4, 3):
                 batch = [agent.ask() for _ in range(size)]
+                assert len({tuple(trial.params.values()) for trial in batch}) == size
                 for trial in reversed(batch):
                     agent.tell(trial, score(trial.params))
         assert asked(agents[0]) == asked(agents[1])
         assert [trial.t for trial in agents[0].trials] == [None] * 3 + [*range(1, 8)]
         self.goes_on(agents[0])
+
+    @pytest.mark.parametrize("peers", [0, 3])
+    def test_it_does_not_insist_on_a_point_that_fails(self, peers: int) -> None:
+        agent = run(self.agent(peers=peers), 5)
+        points = [tuple(agent.tell(agent.ask(), None).params.values()) for _ in range(4)]
+        assert len({*points}) == 4
 
     def test_parallel_asks_from_the_very_start(self) -> None:
         """Initial points are asked for and not yet told: the policy knows nothing."""
@@ -415,7 +425,7 @@ class PolicyContract:
 
     # Scores of all sorts
 
-    @pytest.mark.parametrize("scale", [TINY, HUGE], ids=["tiny", "huge"])
+    @pytest.mark.parametrize("scale", [TINY, HUGE, VAST], ids=["tiny", "huge", "vast"])
     def test_the_unit_of_scores_does_not_matter(self, scale: float) -> None:
         agent, reference = self.agent(), run(self.agent(), ROUNDS)
         score = bowl(agent.federation)

@@ -81,6 +81,7 @@ def target(
         space=space(D),
         X=X,
         y=standardised(f(X) + 0.05 * rng.standard_normal(n)),
+        open_points=lambda: np.empty((0, D)),
         surrogate=Surrogate(settings, D),
         inbox=held,
         features=features,

@@ -146,10 +146,10 @@ def test_peers_that_know_the_objective_take_over_and_poor_ones_do_not() -> None:
     rng = np.random.default_rng(0)
     base = rng.standard_normal(60)
     good = inbox(features, [features.function(base)] * 3, t_n=40)
-    own, peers = RGPE().weights(target(features, good, features.function(base), 6))
+    own, _ = RGPE().weights(target(features, good, features.function(base), 6))
     assert own < 0.5
     poor = inbox(features, [features.function(rng.standard_normal(60)) for _ in range(30)], t_n=40)
-    own, peers = RGPE().weights(target(features, poor, features.function(base), 30))
+    own, _ = RGPE().weights(target(features, poor, features.function(base), 30))
     assert own > 0.9
 
 
@@ -198,7 +198,7 @@ def test_beyond_the_exact_limit() -> None:
     base = np.random.default_rng(0).standard_normal(30)
     held = inbox(features, [features.function(base), features.function(-base)], t_n=20)
     at = target(features, held, features.function(base), 60, exact_limit=10)
-    own, peers = RGPE().weights(at)
+    _, peers = RGPE().weights(at)
     assert peers[1] < 0.01
     f = RGPE().acquisition(at, 0.5, np.array([0.5, 0.0]))
     X = np.random.default_rng(1).random((10, 2))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedbo.model.ascend import Mask, ascend
 from fedbo.model.function import SampledFunction
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, single
 
 
 class Domain(Protocol):
@@ -36,6 +36,7 @@ class Domain(Protocol):
 Maximiser = Callable[[SampledFunction, Domain, Array | None], Array]
 
 _STARTS = 20
+_ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # where some dimensions have levels
 _FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points are screened
 
 
@@ -59,11 +60,13 @@ def argmax(function: SampledFunction, domain: Domain, near: Array | None = None)
     if near is not None and len(near):
         X = np.concatenate([near.astype(np.float32), X])
     X = domain.snap(X)
-    starts = X[_separated(X, function(X), function.length_scales)].astype(np.float64)
+    starts = domain.snap(X[_separated(X, function(X), function.length_scales)].astype(np.float64))
     fixed = ~domain.free
-    tops, values = _climb(function, starts, fixed, np.float32)
-    top = _row(tops, values)[None]
-    return _row(*_climb(function, top, fixed, np.float64))
+    tops, values = _climb(function, starts, fixed)
+    for _ in range(_ROUNDS if fixed.any() else 0):
+        more = _climb(function, _other_levels(function, domain, tops, values), fixed)
+        tops, values = (np.concatenate(pair) for pair in zip((tops, values), more, strict=True))
+    return _row(tops, values)
 
 
 def argmax_direct(function: SampledFunction, domain: Domain, near: Array | None = None) -> Array:
@@ -91,26 +94,35 @@ def _row(X: Array, values: Array) -> Array:
     return best
 
 
-def _climb(
-    function: SampledFunction, starts: Array, fixed: Mask, dtype: type[np.floating]
-) -> tuple[Array, Array]:
-    """Local maximisers from ``starts``: roughly in float32, or to the end in float64."""
+def _climb(function: SampledFunction, starts: Array, fixed: Mask) -> tuple[Array, Array]:
+    """Where climbs from ``starts`` get to, and the values there; the best is a local maximum."""
 
-    def objective(X: Array) -> tuple[Array, Array]:
-        values, gradients = function.value_and_gradient(X.astype(dtype))
-        return values.astype(np.float64), gradients.astype(np.float64)
-
-    rough = dtype is np.float32
     return ascend(
-        objective,
+        function.value_and_gradient,
         starts,
         np.where(fixed, starts, 0.0),
         np.where(fixed, starts, 1.0),
         scale=np.minimum(function.length_scales, 1.0),
-        turns=20 if rough else 10,
-        gain=1e-3 if rough else 1e-7,
-        first=0.2 if rough else 0.01,
+        turns=30,
+        gain=1e-5,
+        restarts=0,
+        hope=4.0,
     )
+
+
+def _other_levels(function: SampledFunction, domain: Domain, tops: Array, values: Array) -> Array:
+    """Good points near the best tops, on levels that no climb can reach, one for each."""
+    D, fixed = domain.dimensions, ~domain.free
+    parents = tops[np.argsort(-values)[:_PARENTS]]
+    shape = (len(parents), _CHILDREN, D)
+    rng = np.random.default_rng(0)
+    size = rng.choice([0.02, 0.05, 0.15, 0.5], (*shape[:2], 1))
+    moves = size * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
+    children = parents[:, None] + np.minimum(function.length_scales, 1.0) * moves
+    X = domain.snap(np.clip(children.reshape(-1, D), 0.0, 1.0))
+    X = X[np.argsort(-function(single(X)))]
+    _, first = np.unique(X[:, fixed], axis=0, return_index=True)
+    return X[np.sort(first)[:_LEVELS]]
 
 
 def _screening_size(length_scales: Array) -> int:
@@ -132,11 +144,14 @@ def _screening_set(dimensions: int, size: int) -> Array:
 
 
 def _separated(X: Array, values: Array, length_scales: Array) -> NDArray[np.intp]:
-    """Rows of the best points that lie at least a length scale from every better one."""
+    """Rows of the best points that lie at least a length scale from every better one.
+
+    Half the cube is far enough: with longer scales too few would be left to climb from.
+    """
     keep = min(len(X), 1024)
     order = np.argpartition(-values, keep - 1)[:keep]
     order = order[np.argsort(-values[order])]
-    U = X[order] / length_scales.astype(np.float32)
+    U = X[order] / np.minimum(length_scales, 0.5).astype(np.float32)
     alive = np.ones(keep, dtype=bool)
     chosen = []
     for _ in range(_STARTS):

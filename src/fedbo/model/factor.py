@@ -14,7 +14,7 @@ def cholesky(K: Array, noise_variance: float) -> Array:
     jitter = 0.0
     while True:
         L, info = dpotrf(A + jitter * np.eye(len(K)), lower=1, clean=1) if len(K) else (A, 0)
-        if info == 0:
+        if info == 0 and np.isfinite(L).all():
             return np.asarray(L)
         jitter = 10.0 * jitter if jitter else 1e-12 * float(np.mean(np.diag(A)))
         if not np.isfinite(jitter) or jitter > float(np.mean(np.diag(A))):

@@ -17,6 +17,8 @@ through it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
@@ -113,7 +115,7 @@ class FeatureFunction:
         s = self.features._single[0] if X.dtype == np.float32 else self.features.s
         angles = self.features._angles(X)
         C, S = np.cos(angles), np.sin(angles)
-        scale = np.sqrt(self.features.signal_variance)
+        scale = math.sqrt(self.features.signal_variance)  # a Python number keeps float32
         norm2 = np.einsum("ij,ij->i", C, C)[:, None]
         value = (C @ omega)[:, None]
         # d/dx (cᵀω / ‖c‖) = [J ᵀω − (cᵀω) Jᵀc / ‖c‖²] / ‖c‖ with J = −sin(sx + b) s

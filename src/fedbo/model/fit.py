@@ -45,7 +45,7 @@ class Priors(msgspec.Struct, frozen=True, kw_only=True):
     The length scale's median grows with √D, as distances in the cube do.
     """
 
-    length_scale: LogNormal = LogNormal(0.3, 0.8)
+    length_scale: LogNormal = LogNormal(0.3, 1.2)
     signal_variance: LogNormal = LogNormal(1.0, 0.7)
     noise_variance: LogNormal = LogNormal(1e-3, 2.0)
 
@@ -145,7 +145,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
             X, y = X[rows], y[rows]
         problem = _Problem(self, X, y)
         first = problem.centre if warm is None else problem.data.pack(warm)
-        return problem.climb([first, *problem.likely(rng)])
+        theta, _ = problem.climb([first, *problem.likely(rng)], first=0.2, gain=1e-2)
+        return problem.data.unpack(theta)
 
     def again(self, X: Array, y: Array, hyper: Hyper) -> Hyper:
         """A local search from ``hyper`` only; ``hyper`` itself if little can be gained.
@@ -154,9 +155,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         """
         problem = _Problem(self, X[-_MOST_FITTED:], y[-_MOST_FITTED:])
         start = problem.data.pack(hyper)
-        better = problem.climb([start])
-        values, _ = problem(np.array([start, problem.data.pack(better)]))
-        return better if values[1] - values[0] > _WORTHWHILE else hyper
+        theta, gained = problem.climb([start], first=0.1, gain=_WORTHWHILE)
+        return problem.data.unpack(theta) if gained > _WORTHWHILE else hyper
 
     def default(self, dimensions: int) -> Hyper:
         """Hyper-parameters before any data: the priors' medians."""
@@ -195,15 +195,26 @@ class _Problem:
         draws = np.clip(self.centre + self.spread * draws, self.lower, self.upper)
         return list(draws[np.argsort(-self(draws)[0])[:n]])
 
-    def climb(self, starts: list[Array]) -> Hyper:
-        """The best hyper-parameters reached from ``starts``."""
+    def climb(self, starts: list[Array], first: float, gain: float) -> tuple[Array, float]:
+        """The best θ reached from ``starts`` (see `ascend`), and what it gains on the first."""
+        densities: list[float] = []
+
+        def objective(thetas: Array) -> tuple[Array, Array]:
+            values, gradients = self(thetas)
+            densities.append(float(values[0]))
+            return values, gradients
+
         thetas, values = ascend(
-            self,
+            objective,
             np.clip(np.array(starts), self.lower, self.upper),
             self.lower,
             self.upper,
             scale=np.ones(len(self.centre)),
             turns=40,
-            gain=1e-2,
+            gain=gain,
+            first=first,
+            restarts=1,
+            hope=10.0,
         )
-        return self.data.unpack(thetas[int(np.argmax(values))])
+        best = int(np.argmax(values))
+        return thetas[best], float(values[best]) - densities[0]

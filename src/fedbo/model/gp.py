@@ -209,47 +209,51 @@ class Draw:
     """f_t by Matheron's rule: β f⁰(x) + k(x, X) v."""
 
     def __init__(self, gp: GP, prior: Waves, beta: float, weights: Array) -> None:
-        self.gp = gp
+        self.kernel = gp.kernel
         self.prior = prior
-        self.beta = beta
-        self.weights = gp.hyper.signal_variance * weights
+        self.beta = float(beta)
         self.length_scales = gp.length_scales
-        self._X32 = single(gp.X)
+        U = gp.X / gp.length_scales  # the observations, in length scales
+        self.weights = gp.hyper.signal_variance * weights
+        double = (gp.length_scales, U, (U * U).sum(axis=1), self.weights)
+        self._double = double
+        self._single = tuple(map(single, double))
 
     def __call__(self, X: Array) -> Array:
         values = np.empty(len(X), dtype=X.dtype)
-        observed = self._observed(X)
-        weights = self.weights.astype(X.dtype)
         for i in range(0, len(X), _BLOCK):
             rows = X[i : i + _BLOCK]
-            k = self.gp.kernel.value(squared_distances(rows, observed, self.length_scales))
-            values[i : i + _BLOCK] = self.beta * self.prior(rows) + k @ weights
+            _, _, r2, weights = self._distances(rows)
+            values[i : i + _BLOCK] = self.beta * self.prior(rows) + self.kernel.value(r2) @ weights
         return values
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         angles, s, r = self.prior.parts(X)
-        observed = self._observed(X)
-        weights = self.weights.astype(X.dtype)
-        k, slope = self.gp.kernel.value_and_slope(
-            squared_distances(X, observed, self.length_scales)
-        )
+        Z, U, r2, weights = self._distances(X)
+        k, slope = self.kernel.value_and_slope(r2)
         values = self.beta * (np.cos(angles) @ r) + k @ weights
         gradients = -self.beta * ((np.sin(angles) * r) @ s)
-        pull = slope * weights  # dk/dx = 2 slope (x − x_i) / l²
-        gradients += (
-            2.0
-            * (pull.sum(axis=1)[:, None] * X - pull @ observed)
-            / (self.length_scales**2).astype(X.dtype)
-        )
+        slope *= weights  # dk/dz = 2 slope (z − u_i), z = x / l
+        pull = slope.sum(axis=1)[:, None] * Z - slope @ U
+        gradients += pull * (2.0 / self.length_scales.astype(X.dtype))
         return values, gradients
 
-    def _observed(self, X: Array) -> Array:
-        return self._X32 if X.dtype == np.float32 else self.gp.X
+    def _distances(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """Points and observations in length scales, r2 between them, and the weights v."""
+        scales, U, U2, weights = self._single if X.dtype == np.float32 else self._double
+        Z: Array = X / scales
+        r2 = Z @ U.T
+        r2 *= -2.0
+        r2 += U2
+        r2 += (Z * Z).sum(axis=1)[:, None]
+        return Z, U, np.maximum(r2, 0.0, out=r2), weights
 
 
 def _rows_of(X: Array, points: Array) -> NDArray[np.intp]:
     """For each row of X, its row in ``points``."""
-    distance = np.abs(X[:, None, :] - points[None, :, :]).sum(axis=2)
+    distance = np.zeros((len(X), len(points)))
+    for x, point in zip(X.T, points.T, strict=True):
+        distance += np.abs(x[:, None] - point)
     if len(X) and distance.min(axis=1).max() > 0.0:
         raise ValueError("an observation does not lie on the discrete domain it is drawn on")
     rows: NDArray[np.intp] = distance.argmin(axis=1)

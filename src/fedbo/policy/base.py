@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import ClassVar, get_args
@@ -34,6 +34,8 @@ from fedbo.model.surrogate import Surrogate
 from fedbo.space import Space
 
 Beta = float | tuple[float, ...]
+
+_SAME = 0.05  # length scales: points closer than this are one
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -67,7 +69,8 @@ class Policy(msgspec.Struct, frozen=True):
 class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
 
-    ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised.
+    ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised;
+    ``open_points()`` (m, D) were asked for and have no score: they are being tried, or failed.
     ``belief`` is what it believes of its objective, ``beliefs`` what its peers do of theirs.
     ``seconds`` is the CPU time spent so far, by part.
     """
@@ -79,6 +82,7 @@ class Target:
         space: Space,
         X: Array,
         y: Array,
+        open_points: Callable[[], Array],
         surrogate: Surrogate,
         inbox: Inbox,
         features: Features,
@@ -89,6 +93,7 @@ class Target:
         self.space = space
         self.X = X
         self.y = y
+        self.open_points = open_points
         self.inbox = inbox
         self.features = features
         self.rng = rng
@@ -126,6 +131,17 @@ class Target:
         best = self.X[np.argsort(-self.y)[:5]]
         with self._timed("maximise"):
             return self._maximiser(function, self.space, best)
+
+    def elsewhere(self, x: Array) -> Array:
+        """x, or the maximiser of an own draw if x is where a trial is open.
+
+        For policies that would answer the same until a score comes: they would send all parallel
+        workers to one point, and never leave one that fails.
+        """
+        gaps = (self.open_points() - x) / self.belief.hyper.length_scales
+        if not len(gaps) or (gaps * gaps).sum(axis=1).min() > _SAME**2:
+            return x
+        return self.argmax(self.own_draw())
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:

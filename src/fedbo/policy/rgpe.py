@@ -78,8 +78,11 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
             )
 
     def query(self, target: Target) -> Query:
+        if not len(target.X):  # nothing to rank, and nothing to improve on
+            return Query(target.argmax(target.own_draw()))
         own, peers = self.weights(target)
-        return Query(target.argmax(self.acquisition(target, own, peers)))
+        x = target.argmax(self.acquisition(target, own, peers))
+        return Query(target.elsewhere(x))
 
     def weights(self, target: Target) -> tuple[float, Array]:
         """The weight of the target's own belief, and of each row of its inbox."""

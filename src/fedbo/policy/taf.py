@@ -48,6 +48,7 @@ from fedbo.policy.improvement import (
 from fedbo.policy.ranking import Ranking
 
 _BLOCK = 512  # points at a time
+_NOTHING = -40.0  # e to this is lost in a sum of float64
 _CACHED = 2**18  # numbers R_nφ of peers at points that are held at a time
 
 
@@ -72,7 +73,10 @@ class TAF(Policy, frozen=True, tag="taf"):
                 raise ValueError(f"{name} is {value!r}, expected a finite number above 0")
 
     def query(self, target: Target) -> Query:
-        return Query(target.argmax(self.acquisition(target, self.weights(target))))
+        if not len(target.X) and not len(target.inbox):  # nothing to improve on
+            return Query(target.argmax(target.own_draw()))
+        x = target.argmax(self.acquisition(target, self.weights(target)))
+        return Query(target.elsewhere(x))
 
     def weights(self, target: Target) -> Array:
         """w_n of each row of the inbox."""
@@ -119,8 +123,8 @@ class Peers:
         nu, R = self._single
         return nu.astype(np.float64), R.astype(np.float64)
 
-    def _arrays(self, Phi: Array) -> tuple[Array, Array]:
-        return self._single if Phi.dtype == np.float32 else self._double
+    def _arrays(self, like: Array) -> tuple[Array, Array]:
+        return self._single if like.dtype == np.float32 else self._double
 
     def moments(self, Phi: Array) -> tuple[Array, Array]:
         """Means φᵀν_n and variances ‖φ‖² − ‖R_nφ‖² at points with features Phi (n, M)."""
@@ -134,13 +138,21 @@ class Peers:
             np.einsum("nmr,nmr->nm", R_phi, R_phi, out=taken[:, i : i + together])
         return Phi @ nu.T, variance - taken
 
-    def moments_gradient(self, Phi: Array, by_mu: Array, by_var: Array) -> Array:
-        """dg/dφ (n, M) of a g with these derivatives (n, m) by the means and variances."""
+    def moments_and_products(self, Phi: Array) -> tuple[Array, Array, Array]:
+        """The same at few points, and R_nφ (n, m, r), which their gradients need."""
         nu, R = self._arrays(Phi)
         R_phi = (Phi @ R.T).reshape(len(Phi), self.m, self.rank)
+        taken = np.einsum("nmr,nmr->nm", R_phi, R_phi)
+        return Phi @ nu.T, self.features.signal_variance - taken, R_phi
+
+    def gradient(self, R_phi: Array, by_mu: Array, by_var: Array) -> Array:
+        """dg/dφ (n, M) of a g with these derivatives (n, m) by the means and variances.
+
+        ‖φ‖ is constant, so that only ‖R_nφ‖² changes a variance. Overwrites R_phi.
+        """
+        nu, R = self._arrays(R_phi)
         R_phi *= -2.0 * by_var[:, :, None]
-        gradient: Array = by_mu @ nu + R_phi.reshape(len(Phi), -1) @ R
-        gradient += (2.0 * by_var.sum(axis=1))[:, None] * Phi
+        gradient: Array = by_mu @ nu + R_phi.reshape(len(R_phi), -1) @ R
         return gradient
 
 
@@ -172,21 +184,23 @@ class TransferImprovement:
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         tangent = self.peers.features.tangent(X)
-        mu, var = self.peers.moments(tangent.Phi)
+        mu, var, R_phi = self.peers.moments_and_products(tangent.Phi)
         s = deviation(var)
         parts, by_mu, by_s = log_ei_and_slopes(mu, s, self.bests)
         parts += self._log_peers.astype(X.dtype)
         own, own_gradient = self.own.value_and_gradient(X)
         value, own_share, shares = _log_sum(own + self._log_own, parts)
         by_var = shares * by_s * (var > LEAST_VARIANCE) / (2.0 * s)
-        slopes = self.peers.moments_gradient(tangent.Phi, shares * by_mu, by_var)
+        slopes = self.peers.gradient(R_phi, shares * by_mu, by_var)
         return value, tangent.gradient(slopes) + own_share[:, None] * own_gradient
 
 
 def _log_sum(own: Array, parts: Array) -> tuple[Array, Array, Array]:
     """log(e^own + Σ e^parts) of own (n,) and parts (n, m), and the share of each in the sum."""
     top = np.maximum(own, parts.max(axis=1))
-    shares = np.exp(parts - top[:, None].astype(parts.dtype))
+    gaps = parts - top[:, None].astype(parts.dtype)
+    shares = np.exp(np.maximum(gaps, _NOTHING))
+    shares *= gaps > _NOTHING  # a share of 1e-40 changes nothing and makes products crawl
     own_share = np.exp(own - top)
     total = own_share + shares.sum(axis=1)
     return top + np.log(total), own_share / total, shares / total[:, None].astype(parts.dtype)

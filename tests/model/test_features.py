@@ -1,0 +1,211 @@
+"""Features against the exact kernels, finite differences and pinned numbers (appendix A)."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest, norm, t
+from sklearn.gaussian_process.kernels import RBF, Matern
+
+from fedbo.model.features import Features
+
+KERNELS = ("se", "matern52")
+
+
+def exact(kernel, X, Z, length_scales):
+    length_scales = np.asarray(length_scales, dtype=np.float64)
+    shape = RBF(length_scales) if kernel == "se" else Matern(length_scales, nu=2.5)
+    return shape(X, Z)
+
+
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    D=st.integers(1, 6),
+    M=st.integers(2, 200),
+    kernel=st.sampled_from(KERNELS),
+    length_scales=st.floats(0.01, 10),
+    variance=st.floats(0.01, 100),
+)
+def test_norm_is_the_signal_variance(seed, D, M, kernel, length_scales, variance):
+    phi = Features(
+        D, M, kernel=kernel, length_scales=length_scales, seed=seed, signal_variance=variance
+    )
+    Phi = phi(np.random.default_rng(0).random((5, D)))
+    assert Phi.shape == (5, M)
+    np.testing.assert_allclose((Phi**2).sum(axis=1), variance, rtol=1e-12)
+
+
+def test_construction_of_appendix_a():
+    """The paper's formula, written out, from the features' own s and b."""
+    phi = Features(2, 50, length_scales=(0.2, 0.4), seed=3, signal_variance=2.0)
+    x = np.array([0.3, 0.8])
+    raw = np.array([np.sqrt(2 / 50) * np.cos(s @ x + b) for s, b in zip(phi.s, phi.b, strict=True)])
+    np.testing.assert_allclose(phi(x[None])[0], raw * np.sqrt(2.0) / np.linalg.norm(raw))
+    assert ((phi.b >= 0) & (phi.b <= np.float32(2 * np.pi))).all()
+
+
+PINNED = [  # arguments, s, b, a point, φ there
+    (
+        dict(dimensions=2, M=4, kernel="se", length_scales=(0.5, 0.25), seed=7),
+        [[0.63778, 5.06334], [-1.04784, 4.5734], [1.6624, -0.32185], [-1.31849, -0.55244]],
+        [1.41502, 5.15993, 1.7494, 3.47773],
+        [0.25, 0.75],
+        [0.492839, -0.367133, -0.277907, -0.738303],
+    ),
+    (
+        dict(dimensions=1, M=3, kernel="matern52", length_scales=0.5, seed=2**40 + 1),
+        [[-3.63944], [-0.14038], [-1.86945]],
+        [3.19494, 4.43284, 0.75386],
+        [0.25],
+        [-0.544943, -0.257445, 0.797972],
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "s", "b", "x", "values"), PINNED)
+def test_pinned(arguments, s, b, x, values):
+    """All agents of a federation have these, on every machine: they must never change."""
+    phi = Features(**arguments)
+    np.testing.assert_allclose(phi.s, s, atol=6e-6)
+    np.testing.assert_allclose(phi.b, b, atol=6e-6)
+    np.testing.assert_allclose(phi(np.array([x]))[0], values, atol=6e-7)
+
+
+def test_numbers_come_from_the_raw_stream():
+    """The same s and b by the standard library's inverse of the normal distribution."""
+    D, M, length_scale = 3, 40, 0.3
+    raw = np.random.PCG64(11).random_raw(M * (D + 2)).tolist()
+    uniform = np.array([((bits >> 11) + 0.5) / 2**53 for bits in raw]).reshape(M, D + 2)
+    normal = np.vectorize(NormalDist().inv_cdf)(uniform[:, :D])
+    phi = Features(D, M, length_scales=length_scale, seed=11)
+    np.testing.assert_allclose(phi.s, normal / length_scale, rtol=1e-6)
+    np.testing.assert_allclose(phi.b, 2 * np.pi * uniform[:, -1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_same_seed_same_features(kernel):
+    X = np.random.default_rng(0).random((6, 3))
+    one, same, other = (Features(3, 20, kernel=kernel, seed=seed)(X) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 0.1
+
+
+def test_length_scales_only_stretch():
+    """A new epoch with other length scales keeps the frequencies, in units of them."""
+    a = Features(2, 30, length_scales=(0.1, 2.0), seed=5)
+    b = Features(2, 30, length_scales=(0.3, 0.4), seed=5)
+    np.testing.assert_allclose(a.s * a.length_scales, b.s * b.length_scales, rtol=1e-14)
+    np.testing.assert_array_equal(a.b, b.b)
+
+
+@pytest.mark.parametrize(("kernel", "spectrum"), [("se", norm), ("matern52", t(5))])
+def test_spectral_density(kernel, spectrum):
+    phi = Features(2, 20_000, kernel=kernel, length_scales=(0.1, 0.7), seed=1)
+    for d in range(2):
+        assert kstest(phi.s[:, d] * phi.length_scales[d], spectrum.cdf).pvalue > 1e-3
+    assert kstest(phi.b / (2 * np.pi), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("length_scales", [0.3, (0.1, 0.3, 2.0)])
+def test_kernel_of_many_features(kernel, length_scales):
+    """φφ' misses k by 1/√M times a number of order one; averaged over seeds by far less."""
+    M, seeds = 4000, 30
+    X = np.random.default_rng(0).random((25, 3))
+    k = exact(kernel, X, X, np.broadcast_to(length_scales, 3))
+    approximate = []
+    for seed in range(seeds):
+        Phi = Features(3, M, kernel=kernel, length_scales=length_scales, seed=seed)(X)
+        approximate.append(Phi @ Phi.T)
+        assert np.abs(approximate[-1] - k).max() < 5 / np.sqrt(M)
+    assert np.abs(np.mean(approximate, axis=0) - k).max() < 5 / np.sqrt(M * seeds)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("D", "length_scales"), [(1, 0.2), (3, (0.2, 0.4, 0.8))])
+def test_kernel_error_falls_with_the_root_of_features(kernel, D, length_scales):
+    assert -0.6 < slope_of_error(kernel, D, length_scales) < -0.4
+
+
+def slope_of_error(kernel, D, length_scales):
+    """Slope of log(root mean square error of φφ') against log M."""
+    X = np.random.default_rng(0).random((30, D))
+    k = exact(kernel, X, X, np.broadcast_to(length_scales, D))
+    sizes = 2 ** np.arange(5, 12)
+    errors = []
+    for M in sizes:
+        squares = []
+        for seed in range(30):
+            Phi = Features(D, int(M), kernel=kernel, length_scales=length_scales, seed=seed)(X)
+            squares.append(((Phi @ Phi.T - k) ** 2).mean())
+        errors.append(np.sqrt(np.mean(squares)))
+    return np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+
+
+functions = st.builds(
+    lambda seed, D, M, kernel, scales, variance: Features(
+        D, M, kernel=kernel, length_scales=scales, seed=seed, signal_variance=variance
+    ).function(np.random.default_rng(seed).standard_normal(M)),
+    seed=st.integers(0, 2**32),
+    D=st.integers(1, 6),
+    M=st.integers(20, 200),
+    kernel=st.sampled_from(KERNELS),
+    scales=st.floats(0.02, 2),
+    variance=st.floats(0.1, 10),
+)
+
+
+@given(f=functions, seed=st.integers(0, 2**32))
+def test_function_is_features_times_weights(f, seed):
+    X = np.random.default_rng(seed).random((7, len(f.length_scales)))
+    values, _ = f.value_and_gradient(X)
+    np.testing.assert_allclose(f(X), f.features(X) @ f.omega, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(values, f.features(X) @ f.omega, rtol=1e-10, atol=1e-10)
+
+
+@given(f=functions, seed=st.integers(0, 2**32))
+def test_gradient_against_finite_differences(f, seed):
+    D = len(f.length_scales)
+    X = np.random.default_rng(seed).random((4, D))
+    _, gradient = f.value_and_gradient(X)
+    h = 1e-4 * f.length_scales[0]
+    finite = np.stack([difference(f, X, h * e) / h for e in np.eye(D)], axis=1)
+    scale = np.abs(f.features.s).max() * np.sqrt(f.features.signal_variance)
+    np.testing.assert_allclose(gradient, finite, rtol=1e-6, atol=1e-7 * scale)
+
+
+def difference(f, X, step):
+    """f(X + step) − f(X) to fourth order, by central differences."""
+    near, far = f(X + step) - f(X - step), f(X + 2 * step) - f(X - 2 * step)
+    return (8 * near - far) / 12
+
+
+@pytest.mark.parametrize(("length_scale", "margin"), [(0.3, 1e-5), (0.01, 2e-4)])
+def test_float32_is_close(length_scale, margin):
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        f = Features(2, 100, length_scales=length_scale, seed=seed).function(
+            rng.standard_normal(100)
+        )
+        X = rng.random((200, 2)).astype(np.float32)
+        value, gradient = f.value_and_gradient(X.astype(np.float64))
+        value32, gradient32 = f.value_and_gradient(X)
+        assert f(X).dtype == value32.dtype == gradient32.dtype == np.float32
+        assert np.abs(f(X) - value).max() < margin
+        assert np.abs(value32 - value).max() < margin
+        assert np.abs(gradient32 - gradient).max() < margin / length_scale
+
+
+@settings(max_examples=10)
+@given(n=st.sampled_from([0, 1, 4095, 4096, 4097, 10_000]))
+def test_many_rows_are_as_one_by_one(n):
+    f = Features(2, 10, seed=0).function(np.arange(10.0))
+    X = np.random.default_rng(n).random((n, 2))
+    values = f(X)
+    assert values.shape == (n,)
+    picked = [i for i in (0, 1, 4095, 4096, 9999) if i < n]
+    np.testing.assert_allclose(values[picked], [f(X[[i]])[0] for i in picked], rtol=1e-12)

@@ -1,0 +1,287 @@
+"""The marginal likelihood and its maximum against scikit-learn's, and hardly any data."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from fedbo.model.fit import Fit, Likelihood, LogNormal, Priors
+from fedbo.model.gp import Hyper
+
+KERNELS = ("se", "matern52")
+NOISE_FLOOR = 1e-4
+MARGIN = 0.05  # nats that a fit may be worse than the oracle's
+
+
+def oracle_kernel(kernel, length_scales, signal, noise, ard=True):
+    scales = np.array(length_scales) if ard else float(length_scales[0])
+    bounds = (5e-3, 50.0)
+    shape = RBF(scales, bounds) if kernel == "se" else Matern(scales, bounds, nu=2.5)
+    return ConstantKernel(signal, (1e-4, 1e4)) * shape + WhiteKernel(noise, (NOISE_FLOOR, 10.0))
+
+
+def oracle(kernel, X, y, *, ard=True, restarts=None):
+    """scikit-learn's GP: at any hyper-parameters, or at the best of restarts + 1 searches."""
+    start = oracle_kernel(kernel, [0.3] * X.shape[1], 1.0, 1e-2, ard)
+    search = {"optimizer": None} if restarts is None else {"n_restarts_optimizer": restarts}
+    gp = GaussianProcessRegressor(start, alpha=0.0, random_state=0, **search)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an optimum on a bound
+        return gp.fit(X, y)
+
+
+def likelihood_by_oracle(hyper, X, y, *, ard=True, gradient=False):
+    """lml, and its gradient in fedbo's order of θ, by scikit-learn."""
+    kernel = oracle_kernel(
+        hyper.kernel, hyper.length_scales, hyper.signal_variance, hyper.noise_variance, ard
+    )
+    gp = oracle(hyper.kernel, X, y, ard=ard)
+    if not gradient:
+        return gp.log_marginal_likelihood(kernel.theta)
+    value, slopes = gp.log_marginal_likelihood(kernel.theta, eval_gradient=True)
+    return value, np.concatenate([slopes[1:-1], slopes[:1], slopes[-1:]])
+
+
+log_uniform = lambda low, high: st.floats(np.log(low), np.log(high)).map(np.exp)  # noqa: E731
+
+hypers = st.integers(1, 6).flatmap(
+    lambda D: st.builds(
+        Hyper,
+        length_scales=st.tuples(*[log_uniform(0.05, 5)] * D),
+        signal_variance=log_uniform(0.1, 10),
+        noise_variance=log_uniform(1e-4, 1),
+        kernel=st.sampled_from(KERNELS),
+    )
+)
+
+
+@settings(max_examples=200)
+@given(
+    hyper=hypers,
+    seed=st.integers(0, 2**32),
+    t=st.integers(2, 30),
+    duplicates=st.booleans(),
+    ard=st.booleans(),
+)
+def test_likelihood_and_gradient(hyper, seed, t, duplicates, ard):
+    rng = np.random.default_rng(seed)
+    D = len(hyper.length_scales)
+    X, y = rng.random((t, D)), rng.standard_normal(t)
+    if duplicates:
+        X[t // 2 :] = X[: t - t // 2]
+    if not ard:
+        hyper = Hyper(
+            length_scales=hyper.length_scales[:1] * D,
+            signal_variance=hyper.signal_variance,
+            noise_variance=hyper.noise_variance,
+            kernel=hyper.kernel,
+        )
+    expected, slopes = likelihood_by_oracle(hyper, X, y, ard=ard, gradient=True)
+    data = Likelihood(X, y, hyper.kernel, ard=ard)
+    value, gradient = data(data.pack(hyper))
+    # relative to the terms of the sum: (t/2) log 2π alone may cancel the rest
+    np.testing.assert_allclose(value, expected, rtol=1e-8, atol=1e-8 * t)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-8, atol=1e-8 * np.abs(slopes).max())
+
+
+@given(hyper=hypers)
+def test_pack_and_unpack(hyper):
+    D = len(hyper.length_scales)
+    data = Likelihood(np.zeros((1, D)), np.zeros(1), hyper.kernel)
+    again = data.unpack(data.pack(hyper))
+    assert again.kernel == hyper.kernel
+    for name in ("length_scales", "signal_variance", "noise_variance"):
+        np.testing.assert_allclose(getattr(again, name), getattr(hyper, name), rtol=1e-13)
+
+
+def drawn_problem(seed, D, t, kernel):
+    """Scores drawn from a GP of random length scales, standardised."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((t, D))
+    length_scales = np.exp(rng.uniform(np.log(0.1), np.log(1.5), D))
+    K = oracle_kernel(kernel, length_scales, 1.0, NOISE_FLOOR * 10 ** rng.uniform(0, 3))(X)
+    y = np.linalg.cholesky(K) @ rng.standard_normal(t)
+    return X, (y - y.mean()) / y.std()
+
+
+def seeded_problem(seed):
+    """One of many problems: D from 1 to 6, t from 5 to 47, both kernels."""
+    kernel = KERNELS[seed % 2]
+    return kernel, *drawn_problem(seed, 1 + seed % 6, 5 + 7 * (seed % 7), kernel)
+
+
+def test_as_likely_as_the_best_of_sklearns_restarts():
+    """Likelihoods have several maxima, and both searches start at random: not in every case."""
+    short = []
+    for seed in range(24):
+        kernel, X, y = seeded_problem(seed)
+        best = oracle(kernel, X, y, restarts=4).log_marginal_likelihood_value_
+        fit = Fit(kernel=kernel, priors=None, noise_floor=NOISE_FLOOR, starts=8)
+        hyper = fit(X, y, np.random.default_rng(0))
+        short.append(best - likelihood_by_oracle(hyper, X, y))
+    assert max(short) < 1.5
+    assert sum(gap > MARGIN for gap in short) <= 3
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_one_length_scale_for_all_dimensions(kernel):
+    X, y = drawn_problem(5, 3, 20, kernel)
+    best = oracle(kernel, X, y, ard=False, restarts=4).log_marginal_likelihood_value_
+    fit = Fit(kernel=kernel, priors=None, noise_floor=NOISE_FLOOR, starts=8, ard=False)
+    hyper = fit(X, y, np.random.default_rng(0))
+    assert len(set(hyper.length_scales)) == 1 and len(hyper.length_scales) == 3
+    assert likelihood_by_oracle(hyper, X, y, ard=False) > best - MARGIN
+
+
+def log_posterior(kernel, X, y, priors):
+    """−log density of θ in scikit-learn's order (signal, length scales, noise), and its box."""
+    gp = oracle(kernel, X, y)
+    D = X.shape[1]
+    each = [priors.signal_variance, *[priors.length_scale] * D, priors.noise_variance]
+    growth = np.log([1.0, *[np.sqrt(D)] * D, 1.0])  # length scales: with √D
+    centre = np.log([prior.median for prior in each]) + growth
+    spread = np.array([prior.spread for prior in each])
+
+    def minus(theta):
+        value, gradient = gp.log_marginal_likelihood(theta, eval_gradient=True)
+        z = (theta - centre) / spread
+        return -value + 0.5 * z @ z, -gradient + z / spread
+
+    return minus, gp.kernel_.bounds, centre, spread
+
+
+def theta_of(hyper):
+    return np.log([hyper.signal_variance, *hyper.length_scales, hyper.noise_variance])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("D", "t"), [(1, 6), (2, 15), (4, 30)])
+def test_with_priors_it_is_the_mode_of_the_posterior(kernel, D, t):
+    """Against SciPy's optimiser on scikit-learn's likelihood plus log-normal priors."""
+    X, y = drawn_problem(D, D, t, kernel)
+    priors = Priors(
+        length_scale=LogNormal(0.4, 0.5),
+        signal_variance=LogNormal(1.2, 0.6),
+        noise_variance=LogNormal(1e-2, 1.0),
+    )
+    minus, bounds, centre, spread = log_posterior(kernel, X, y, priors)
+    starts = centre + spread * np.random.default_rng(0).standard_normal((5, len(centre)))
+    starts = np.clip([centre, *starts], *bounds.T)
+    best = min(minimize(minus, start, jac=True, bounds=bounds).fun for start in starts)
+    fit = Fit(kernel=kernel, priors=priors, noise_floor=NOISE_FLOOR, starts=6)
+    hyper = fit(X, y, np.random.default_rng(0))
+    assert minus(theta_of(hyper))[0] < best + MARGIN
+
+
+def test_a_local_search_keeps_up_with_new_scores():
+    """From the fit without the last score; SciPy's optimiser, started where it ends, finds little.
+
+    `Fit.again` rests early on purpose, once little is promised: it runs after every score.
+    """
+    short = []
+    for seed in range(40):
+        kernel, X, y = seeded_problem(seed)
+        fit = Fit(kernel=kernel, noise_floor=NOISE_FLOOR)
+        minus, bounds, *_ = log_posterior(kernel, X, y, fit.priors)
+        before = fit(X[:-1], y[:-1], np.random.default_rng(0))
+        theta = theta_of(fit.again(X, y, before))
+        short.append(minus(theta)[0] - minimize(minus, theta, jac=True, bounds=bounds).fun)
+    assert np.mean(short) < 2 * MARGIN
+    assert sum(gap > 6 * MARGIN for gap in short) <= 1
+
+
+def test_a_local_search_does_not_lose_likelihood():
+    X, y = drawn_problem(1, 2, 20, "matern52")
+    fit = Fit(priors=None, noise_floor=NOISE_FLOOR)
+    start = Hyper(length_scales=(2.0, 0.1), noise_variance=0.3, kernel="matern52")
+    found = fit.again(X, y, start)
+    before, after = (likelihood_by_oracle(hyper, X, y) for hyper in (start, found))
+    assert after > before
+    assert likelihood_by_oracle(fit.again(X, y, found), X, y) > after - 1e-9
+
+
+def test_a_warm_start_counts():
+    X, y = drawn_problem(2, 2, 20, "se")
+    fit = Fit(kernel="se", priors=None, noise_floor=NOISE_FLOOR)
+    best = fit(X, y, np.random.default_rng(0))
+    lazy = Fit(kernel="se", priors=None, noise_floor=NOISE_FLOOR, starts=1)
+    again = lazy(X, y, np.random.default_rng(1), best)
+    assert likelihood_by_oracle(again, X, y) > likelihood_by_oracle(best, X, y) - 1e-9
+
+
+def test_same_generator_same_fit():
+    X, y = drawn_problem(3, 2, 12, "matern52")
+    one, same = (Fit()(X, y, np.random.default_rng(4)) for _ in range(2))
+    assert one == same
+
+
+# Hardly any data, and data that say nothing
+
+half = np.full((1, 3), 0.5)
+LITTLE = {
+    "one point": (half, np.zeros(1)),
+    "two points": (np.array([[0.1, 0.2, 0.3], [0.8, 0.7, 0.6]]), np.array([-1.0, 1.0])),
+    "two equal points": (np.repeat(half, 2, axis=0), np.array([-1.0, 1.0])),
+    "constant scores": (np.random.default_rng(0).random((12, 3)), np.zeros(12)),
+    "one point again and again": (np.repeat(half, 20, axis=0), np.linspace(-1.6, 1.6, 20)),
+    "the same and constant": (np.repeat(half, 20, axis=0), np.zeros(20)),
+    "pairs that disagree": (
+        np.repeat(np.random.default_rng(0).random((8, 3)), 2, axis=0),
+        np.tile([-1.0, 1.0], 8),
+    ),
+    "one far score": (np.random.default_rng(0).random((50, 3)), np.eye(50)[0] * 7),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("priors", [None, Priors()])
+@pytest.mark.parametrize("name", LITTLE)
+def test_sane_with_little_data(kernel, priors, name):
+    X, y = LITTLE[name]
+    fit = Fit(kernel=kernel, priors=priors)
+    hyper = fit(X, y, np.random.default_rng(0))
+    again = fit.again(X, y, hyper)
+    for found in (hyper, again):
+        numbers = np.array([*found.length_scales, found.signal_variance, found.noise_variance])
+        assert np.isfinite(numbers).all()
+        assert len(found.length_scales) == 3 and found.kernel == kernel
+        assert found.noise_variance >= fit.noise_floor * (1 - 1e-9)
+        assert min(found.length_scales) > 1e-3 and max(found.length_scales) < 100
+    if priors is not None and name != "one far score":
+        assert min(hyper.length_scales) > 0.05 and max(hyper.length_scales) < 20
+
+
+def test_scores_that_disagree_are_noise():
+    hyper = Fit()(*LITTLE["pairs that disagree"], np.random.default_rng(0))
+    assert hyper.noise_variance > 0.3
+
+
+def test_a_dimension_that_does_not_matter_gets_a_long_length_scale():
+    X = np.random.default_rng(0).random((40, 2))
+    y = np.sin(9 * X[:, 0])
+    hyper = Fit()(X, (y - y.mean()) / y.std(), np.random.default_rng(0))
+    assert hyper.length_scales[1] > 3 * hyper.length_scales[0]
+
+
+def test_before_any_data():
+    hyper = Fit(kernel="se", priors=Priors(signal_variance=LogNormal(2.0, 1.0))).default(4)
+    assert hyper.length_scales == pytest.approx((0.3 * 2,) * 4)
+    assert hyper.signal_variance == pytest.approx(2.0)
+    assert hyper.kernel == "se"
+
+
+def test_more_observations_than_are_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.random((700, 2))
+    y = np.sin(7 * X[:, 0]) + 0.1 * rng.standard_normal(700)
+    hyper = Fit()(X, (y - y.mean()) / y.std(), rng)
+    assert 0.1 < hyper.length_scales[0] < 1.5
+    assert 0.005 < hyper.noise_variance < 0.06  # 0.01 / var(y) = 0.02

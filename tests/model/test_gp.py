@@ -1,0 +1,329 @@
+"""The exact GP against scikit-learn's, and its draws against the posterior they come from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.moments import LIES, LIMIT, told_wrong, worst_z
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from fedbo.model.factor import semidefinite_factor
+from fedbo.model.gp import GP, Hyper
+
+log_uniform = lambda low, high: st.floats(np.log(low), np.log(high)).map(np.exp)  # noqa: E731
+
+hypers = st.integers(1, 6).flatmap(
+    lambda D: st.builds(
+        Hyper,
+        length_scales=st.tuples(*[log_uniform(0.05, 5)] * D),
+        signal_variance=log_uniform(0.1, 10),
+        noise_variance=log_uniform(1e-4, 1),
+        kernel=st.sampled_from(["se", "matern52"]),
+    )
+)
+
+
+def data(hyper, seed, t, duplicates):
+    rng = np.random.default_rng(seed)
+    X, y = rng.random((t, len(hyper.length_scales))), rng.standard_normal(t)
+    if duplicates:
+        X[t // 2 :] = X[: t - t // 2]
+    return X, y
+
+
+def scored(hyper, X, y):
+    gp = GP(hyper, X)
+    gp.set_scores(y)
+    return gp
+
+
+def oracle(hyper, X, y):
+    length_scales = np.array(hyper.length_scales)
+    shape = RBF(length_scales) if hyper.kernel == "se" else Matern(length_scales, nu=2.5)
+    kernel = ConstantKernel(hyper.signal_variance) * shape + WhiteKernel(hyper.noise_variance)
+    return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(X, y)
+
+
+seeds = st.integers(0, 2**32)
+
+
+@settings(max_examples=200)
+@given(hyper=hypers, seed=seeds, t=st.integers(2, 30), duplicates=st.booleans())
+def test_posterior(hyper, seed, t, duplicates):
+    X, y = data(hyper, seed, t, duplicates)
+    Z = np.concatenate([np.random.default_rng(seed + 1).random((6, X.shape[1])), X[:2]])
+    mean, covariance = oracle(hyper, X, y).predict(Z, return_cov=True)
+    covariance -= hyper.noise_variance * np.eye(len(Z))  # sklearn predicts noisy scores
+    gp = scored(hyper, X, y)
+    mu, var = gp.predict(Z)
+    scale = 1e-8 * hyper.signal_variance
+    np.testing.assert_allclose(mu, mean, rtol=1e-8, atol=1e-8 * np.abs(mean).max())
+    np.testing.assert_allclose(gp.posterior_covariance(Z), covariance, rtol=1e-8, atol=scale)
+    np.testing.assert_allclose(var, np.diag(covariance), rtol=1e-8, atol=scale)
+
+
+@given(
+    hyper=hypers,
+    seed=seeds,
+    t=st.integers(0, 30),
+    start=st.integers(0, 30),
+    duplicates=st.booleans(),
+)
+def test_growth_is_as_a_fresh_factorisation(hyper, seed, t, start, duplicates):
+    X, y = data(hyper, seed, t, duplicates)
+    start = min(start, t)
+    grown = GP(hyper, X[:start])
+    for i in range(start, t):
+        grown.add(X[i : i + 1])
+    grown.set_scores(y)
+    fresh = scored(hyper, X, y)
+    assert len(grown) == t
+    scale = 1e-8 * np.sqrt(hyper.signal_variance)
+    np.testing.assert_allclose(grown.L, fresh.L, rtol=1e-8, atol=scale)
+    Z = np.random.default_rng(seed).random((5, X.shape[1]))
+    for a, b in zip(grown.predict(Z), fresh.predict(Z), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
+
+
+@given(hyper=hypers, seed=seeds, t=st.integers(0, 20))
+def test_gradients_of_mean_and_variance(hyper, seed, t):
+    gp = scored(hyper, *data(hyper, seed, t, False))
+    D = len(hyper.length_scales)
+    X = np.random.default_rng(seed + 1).random((4, D))
+    mu, var, *gradients = gp.predict_with_gradient(X)
+    h = 1e-4 * min(hyper.length_scales)
+    for i, (value, gradient) in enumerate(zip((mu, var), gradients, strict=True)):
+        np.testing.assert_allclose(value, gp.predict(X)[i], rtol=1e-9, atol=1e-12)
+        steps = [difference(lambda Z, i=i: gp.predict(Z)[i], X, h * e) / h for e in np.eye(D)]
+        size = hyper.signal_variance * (1 + np.abs(gp.alpha).sum())
+        tolerance = 1e-6 * np.abs(gradient).max() + 1e-13 * size / h
+        np.testing.assert_allclose(gradient, np.stack(steps, axis=1), rtol=0, atol=tolerance)
+
+
+def test_growth_by_several_is_as_one_by_one():
+    X = np.random.default_rng(0).random((9, 2))
+    hyper = Hyper(length_scales=(0.3, 0.3))
+    one, many = GP(hyper, X[:4]), GP(hyper, X[:4])
+    many.add(X[4:])
+    for x in X[4:]:
+        one.add(x[None])
+    np.testing.assert_array_equal(one.L, many.L)
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern52"])
+@pytest.mark.parametrize("noise_variance", [1e-12, 1e-9, 1e-6])
+def test_many_duplicates_and_hardly_any_noise(kernel, noise_variance):
+    X = np.repeat(np.random.default_rng(0).random((5, 2)), 12, axis=0)
+    hyper = Hyper(length_scales=(0.5, 0.5), noise_variance=noise_variance, kernel=kernel)
+    y = np.sin(5 * X[:, 0])
+    grown = GP(hyper, X[:1])
+    grown.add(X[1:])
+    grown.set_scores(y)
+    for gp in (scored(hyper, X, y), grown):
+        mu, var = gp.predict(X)
+        np.testing.assert_allclose(mu, y, atol=1e-3)
+        assert (var >= 0).all() and (var < 1e-4).all()
+
+
+def test_no_observations_is_the_prior():
+    gp = scored(Hyper(length_scales=(0.2, 0.2), signal_variance=2.0), np.empty((0, 2)), np.empty(0))
+    X = np.random.default_rng(0).random((4, 2))
+    mu, var = gp.predict(X)
+    np.testing.assert_array_equal(mu, np.zeros(4))
+    np.testing.assert_allclose(var, 2.0)
+    np.testing.assert_allclose(gp.posterior_covariance(X), gp.covariance(X, X))
+
+
+def test_wrong_number_of_scores():
+    with pytest.raises(ValueError, match="3 scores were given for 2 observations"):
+        GP(Hyper(length_scales=(0.2,)), np.array([[0.1], [0.2]])).set_scores(np.zeros(3))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_points_that_are_not_finite(wrong):
+    with pytest.raises(np.linalg.LinAlgError, match="finite"), np.errstate(invalid="ignore"):
+        GP(Hyper(length_scales=(0.2,)), np.array([[0.1], [wrong], [0.3]]))
+
+
+# Draws: exact moments, at a few points, near to data and far from it
+
+BETA = 1.7
+SCATTERED = np.random.default_rng(3).random((6, 2))
+GRID = np.stack(np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3)), axis=-1).reshape(-1, 2)
+
+
+def believing(kernel, X):
+    hyper = Hyper(
+        length_scales=(0.25, 0.5), signal_variance=2.0, noise_variance=0.05, kernel=kernel
+    )
+    return scored(hyper, X, np.random.default_rng(9).standard_normal(len(X)))
+
+
+def moments_at(gp, Z):
+    """The mean and the covariance of f_t at Z, by scikit-learn."""
+    mean, covariance = oracle(gp.hyper, gp.X, gp.y).predict(Z, return_cov=True)
+    return mean, BETA**2 * (covariance - gp.hyper.noise_variance * np.eye(len(Z)))
+
+
+@pytest.fixture(scope="module", params=["se", "matern52"])
+def continuous(request):
+    """24,000 draws at four points, with the moments they should have."""
+    gp = believing(request.param, SCATTERED)
+    Z = np.concatenate([SCATTERED[:1] + 0.02, np.random.default_rng(8).random((3, 2))])
+    rng = np.random.default_rng(1)
+    draws = np.array([gp.sample(rng, BETA)(Z) for _ in range(24_000)])
+    return draws, *moments_at(gp, Z)
+
+
+@pytest.fixture(scope="module")
+def discrete():
+    """30,000 joint draws on a grid of twelve, three of them observed, one of these twice."""
+    gp = believing("se", GRID[[1, 5, 5, 10]])
+    rng = np.random.default_rng(1)
+    draws = np.array([gp.sample(rng, BETA, points=GRID)(GRID) for _ in range(30_000)])
+    return draws, *moments_at(gp, GRID)
+
+
+def test_moments_of_continuous_draws(continuous):
+    assert worst_z(*continuous) < LIMIT
+
+
+@pytest.mark.parametrize("lie", ["mean", "scale", "correlation"])
+def test_continuous_draws_would_be_seen_off_by_5_per_cent(continuous, lie):
+    draws, *moments = continuous
+    assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
+
+
+def test_moments_of_discrete_draws(discrete):
+    assert worst_z(*discrete) < LIMIT
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_discrete_draws_would_be_seen_off_by_5_per_cent(discrete, lie):
+    draws, *moments = discrete
+    assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
+
+
+def test_discrete_draws_are_normal(discrete):
+    """Exact draws have whitened fourth moments of 3; standard error √(96/n) each."""
+    draws, mean, covariance = discrete
+    W = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
+    assert (np.abs((W**4).mean(axis=1) - 3) < 4.5 * np.sqrt(96 / len(draws))).all()
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern52"])
+@pytest.mark.parametrize("points", [None, GRID])
+def test_beta_zero_is_the_mean(kernel, points):
+    gp = believing(kernel, GRID[:5])
+    values = gp.sample(np.random.default_rng(0), 0.0, points=points)(GRID)
+    np.testing.assert_allclose(values, gp.predict(GRID)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("points", [None, GRID])
+def test_draws_pass_through_scores_without_noise(points):
+    hyper = Hyper(length_scales=(0.2, 0.2), noise_variance=1e-8)
+    gp = scored(hyper, GRID[::2], np.arange(6.0))
+    values = gp.sample(np.random.default_rng(0), points=points)(GRID)
+    np.testing.assert_allclose(values[::2], np.arange(6.0), atol=1e-3)
+
+
+@pytest.mark.parametrize("points", [None, GRID])
+def test_same_generator_same_draw(points):
+    gp = believing("se", GRID[:5])
+    one, same, other = (
+        gp.sample(np.random.default_rng(seed), points=points)(GRID) for seed in (4, 4, 5)
+    )
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 0.01
+
+
+@pytest.mark.parametrize("points", [None, GRID])
+def test_a_draw_stays_what_it_is_when_its_gp_grows(points):
+    gp = believing("se", GRID[:5])
+    draw = gp.sample(np.random.default_rng(0), points=points)
+    before = draw(GRID).copy()
+    gp.add(GRID[7:8])
+    gp.set_scores(np.ones(6))
+    np.testing.assert_array_equal(draw(GRID), before)
+
+
+def test_a_grown_gp_draws_on_the_same_domain():
+    gp = believing("se", GRID[:5])
+    gp.sample(np.random.default_rng(0), points=GRID)
+    gp.add(GRID[7:8])
+    gp.set_scores(np.arange(6.0))
+    fresh = scored(gp.hyper, gp.X, gp.y)
+    one, same = (g.sample(np.random.default_rng(0), points=GRID)(GRID) for g in (gp, fresh))
+    np.testing.assert_allclose(one, same, atol=1e-10)
+
+
+def test_an_observation_off_the_domain():
+    gp = believing("se", SCATTERED)
+    with pytest.raises(ValueError, match="discrete domain"):
+        gp.sample(np.random.default_rng(0), points=GRID)
+
+
+@settings(max_examples=50)
+@given(hyper=hypers, seed=seeds, t=st.integers(0, 20), beta=st.floats(0.1, 5))
+def test_gradient_of_a_draw_against_finite_differences(hyper, seed, t, beta):
+    gp = scored(hyper, *data(hyper, seed, t, False))
+    f = gp.sample(np.random.default_rng(seed), beta)
+    D = len(hyper.length_scales)
+    X = np.random.default_rng(seed + 1).random((4, D))
+    values, gradient = f.value_and_gradient(X)
+    np.testing.assert_allclose(values, f(X), rtol=1e-9, atol=1e-9 * (1 + np.abs(values).max()))
+    h = 1e-4 * min(hyper.length_scales)
+    finite = np.stack([difference(f, X, h * e) / h for e in np.eye(D)], axis=1)
+    scale = np.abs(f.weights).sum() + beta * np.sqrt(hyper.signal_variance)
+    tolerance = 1e-14 * scale / h + 1e-5 * np.abs(gradient).max() + 1e-8
+    np.testing.assert_allclose(gradient, finite, rtol=0, atol=tolerance)
+
+
+def difference(f, X, step):
+    """f(X + step) − f(X) to fourth order, by central differences."""
+    near, far = f(X + step) - f(X - step), f(X + 2 * step) - f(X - 2 * step)
+    return (8 * near - far) / 12
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern52"])
+@pytest.mark.parametrize("length_scale", [0.3, 0.01])
+def test_a_draw_in_float32_is_close(kernel, length_scale):
+    hyper = Hyper(length_scales=(length_scale,) * 2, noise_variance=0.01, kernel=kernel)
+    gp = scored(hyper, *data(hyper, 0, 30, True))
+    f = gp.sample(np.random.default_rng(0))
+    X = np.random.default_rng(1).random((5000, 2)).astype(np.float32)
+    value, gradient = f.value_and_gradient(X.astype(np.float64))
+    value32, gradient32 = f.value_and_gradient(X)
+    assert f(X).dtype == value32.dtype == gradient32.dtype == np.float32
+    assert np.abs(f(X) - value).max() < 5e-3
+    assert np.abs(value32 - value).max() < 5e-3
+    assert np.abs(gradient32 - gradient).max() < 2e-2 / length_scale
+
+
+def test_values_off_the_domain_of_a_discrete_draw():
+    draw = believing("se", GRID[:2]).sample(np.random.default_rng(0), points=GRID)
+    with pytest.raises(ValueError, match="that domain's points only"):
+        draw(SCATTERED)
+
+
+# The pivoted factor
+
+
+@settings(max_examples=50)
+@given(hyper=hypers, seed=seeds, n=st.integers(1, 120))
+def test_pivoted_factor_reproduces_the_kernel_matrix(hyper, seed, n):
+    X = np.random.default_rng(seed).random((n, len(hyper.length_scales)))
+    K = GP(hyper, X[:0]).covariance(X, X)
+    F = semidefinite_factor(K.copy())
+    np.testing.assert_allclose(F @ F.T, K, atol=1e-9 * hyper.signal_variance)
+
+
+def test_pivoted_factor_of_a_smooth_kernel_is_thin():
+    X = np.linspace(0, 1, 400)[:, None]
+    K = GP(Hyper(length_scales=(0.3,)), X[:0]).covariance(X, X)
+    F = semidefinite_factor(K)
+    assert F.shape[1] < 40
+    np.testing.assert_allclose(F @ F.T, K, atol=1e-9)

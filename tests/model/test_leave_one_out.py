@@ -1,0 +1,103 @@
+"""The closed form of a belief without one observation, against a belief fitted without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedbo.model.features import Features
+from fedbo.model.gp import GP, Hyper
+from fedbo.model.linear import Regression
+from fedbo.model.surrogate import Surrogate, SurrogateSettings
+
+n = 10
+ROWS = np.array([7, 0, 3, 9])
+
+
+class Given:
+    """A generator that gives the normals it was given, in turn."""
+
+    def __init__(self, *normals: np.ndarray) -> None:
+        self.normals = list(normals)
+
+    def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.broadcast_to(self.normals.pop(0)[..., : shape[-1]], shape)
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.random((n, 2)), rng.standard_normal(n)
+
+
+def gp_of(noise: float, rows: np.ndarray) -> GP:
+    X, y = data()
+    gp = GP(Hyper(length_scales=(0.3, 0.5), signal_variance=1.5, noise_variance=noise), X[rows])
+    gp.set_scores(y[rows])
+    return gp
+
+
+@pytest.mark.parametrize("noise", [1e-5, 1e-2, 1.0])
+def test_mean_and_covariance_are_those_of_a_gp_that_never_saw_it(noise: float) -> None:
+    X, _ = data()
+    loo = gp_of(noise, np.arange(n)).leave_one_out(ROWS)
+    m = len(ROWS)
+    mean = loo.draws(Given(np.zeros(m), np.zeros(m)), 1)[0]
+    shared = loo.draws(Given(np.eye(n)[:m], np.zeros(m)), m) - mean
+    forgotten = loo.draws(Given(np.zeros(m), np.eye(m)), m) - mean
+    for i, j in enumerate(ROWS):
+        without = gp_of(noise, np.delete(np.arange(n), j))
+        mu, var = without.predict(X[ROWS])
+        np.testing.assert_allclose(mean[i], mu, atol=1e-7)
+        draws = np.concatenate([shared[:, i], forgotten[:, i]])  # one column of a root each
+        np.testing.assert_allclose(
+            draws.T @ draws, without.posterior_covariance(X[ROWS]), atol=1e-7
+        )
+        at_j = loo.moments()
+        np.testing.assert_allclose((at_j[0][i], at_j[1][i]), (mu[i], var[i]), atol=1e-7)
+
+
+def test_the_same_for_regression_over_features() -> None:
+    X, y = data()
+    features = Features(2, 40, length_scales=0.4, seed=1)
+    whole = Regression(features, 0.1)
+    whole.add(X)
+    loo = whole.leave_one_out(y, ROWS)
+    m = len(ROWS)
+    mean = loo.draws(Given(np.zeros(m), np.zeros(m)), 1)[0]
+    shared = loo.draws(Given(np.eye(n)[:m], np.zeros(m)), m) - mean
+    forgotten = loo.draws(Given(np.zeros(m), np.eye(m)), m) - mean
+    Phi = features(X[ROWS])
+    for i, j in enumerate(ROWS):
+        part = Regression(features, 0.1)
+        part.add(np.delete(X, j, axis=0))
+        without = part.posterior(np.delete(y, j))
+        np.testing.assert_allclose(mean[i], without.mean(X[ROWS]), atol=1e-9)
+        draws = np.concatenate([shared[:, i], forgotten[:, i]])
+        np.testing.assert_allclose(draws.T @ draws, Phi @ without.covariance() @ Phi.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("exact_limit", [1000, 4])
+def test_a_surrogate_knows_its_own_on_either_side_of_the_exact_limit(exact_limit: int) -> None:
+    X, y = data()
+    belief = Surrogate(SurrogateSettings(exact_limit=exact_limit), 2)
+    belief.update(X, y, np.random.default_rng(0))
+    mean, variance = belief.leave_one_out(np.arange(n)).moments()
+    mu, var = belief.marginal().predict(X)
+    assert (variance >= var * 0.999).all()
+    assert np.abs(mean - y).mean() > np.abs(mu - y).mean()
+    np.testing.assert_allclose(belief.predict(X), (mu, var))
+
+
+@pytest.mark.parametrize("exact_limit", [1000, 4])
+def test_gradients_of_mean_and_variance(exact_limit: int) -> None:
+    X, y = data()
+    belief = Surrogate(SurrogateSettings(exact_limit=exact_limit), 2)
+    belief.update(X, y, np.random.default_rng(0))
+    marginal = belief.marginal()
+    points = np.random.default_rng(5).random((20, 2))
+    mu, var, mu_gradient, var_gradient = marginal.predict_with_gradient(points)
+    np.testing.assert_allclose((mu, var), marginal.predict(points), atol=1e-9)
+    for d, e in enumerate(1e-6 * np.eye(2)):
+        up, down = marginal.predict(points + e), marginal.predict(points - e)
+        np.testing.assert_allclose(mu_gradient[:, d], (up[0] - down[0]) / 2e-6, atol=1e-5)
+        np.testing.assert_allclose(var_gradient[:, d], (up[1] - down[1]) / 2e-6, atol=1e-5)

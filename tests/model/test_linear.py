@@ -1,0 +1,180 @@
+"""Bayesian linear regression over φ against its definitions and appendix B, and its draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from model.moments import LIES, LIMIT, told_wrong, worst_z
+
+from fedbo.model.features import Features
+from fedbo.model.linear import Regression, posteriors
+
+
+def problem(seed, D, M, t, sigma2, kernel, signal_variance, duplicates):
+    rng = np.random.default_rng(seed)
+    X, y = rng.random((t, D)), rng.standard_normal(t)
+    if duplicates:
+        X[t // 2 :] = X[: t - t // 2]
+    phi = Features(
+        D, M, kernel=kernel, length_scales=0.3, seed=seed, signal_variance=signal_variance
+    )
+    return phi, X, y, sigma2
+
+
+problems = st.builds(
+    problem,
+    seed=st.integers(0, 2**32),
+    D=st.integers(1, 6),
+    M=st.integers(2, 120),
+    t=st.integers(0, 60),
+    sigma2=st.floats(1e-4, 10),
+    kernel=st.sampled_from(["se", "matern52"]),
+    signal_variance=st.sampled_from([1.0, 0.3, 4.0]),
+    duplicates=st.booleans(),
+)
+
+
+def regressed(phi, X, sigma2):
+    regression = Regression(phi, sigma2)
+    regression.add(X)
+    return regression
+
+
+@given(problems)
+def test_definitions(data):
+    """Equation 3, term by term."""
+    phi, X, y, sigma2 = data
+    regression = regressed(phi, X, sigma2)
+    Sigma = sum((np.outer(f, f) for f in phi(X)), sigma2 * np.eye(phi.M))
+    np.testing.assert_allclose(regression.Sigma, Sigma, rtol=1e-10, atol=1e-12)
+    posterior = regression.posterior(y)
+    np.testing.assert_allclose(Sigma @ posterior.nu, phi(X).T @ y, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        posterior.covariance() @ Sigma / sigma2, np.eye(phi.M), rtol=0, atol=1e-8
+    )
+
+
+@given(problems)
+def test_appendix_b(data):
+    """The posterior in feature form is that of a GP with kernel k̂(x, x') = φ(x)ᵀφ(x')."""
+    phi, X, y, sigma2 = data
+    posterior = regressed(phi, X, sigma2).posterior(y)
+    Z = np.random.default_rng(1).random((9, X.shape[1]))
+    K, k = phi(X) @ phi(X).T, phi(X) @ phi(Z).T
+    gain = np.linalg.solve(K + sigma2 * np.eye(len(X)), k).T
+    scale = phi.signal_variance
+    np.testing.assert_allclose(posterior.mean(Z), gain @ y, rtol=1e-8, atol=1e-8 * scale)
+    variance = scale - (gain * k.T).sum(axis=1)
+    np.testing.assert_allclose(posterior.variance(Z), variance, rtol=1e-8, atol=1e-8 * scale)
+
+
+@given(problems, st.lists(st.integers(0, 60), max_size=6))
+def test_growth_is_as_all_at_once(data, cuts):
+    phi, X, y, sigma2 = data
+    grown = Regression(phi, sigma2)
+    for part in np.split(X, sorted(min(cut, len(X)) for cut in cuts)):
+        grown.add(part)
+    assert len(grown) == len(X)
+    whole = regressed(phi, X, sigma2)
+    np.testing.assert_allclose(grown.Sigma, whole.Sigma, rtol=1e-10, atol=1e-12)
+    nu, expected = grown.posterior(y).nu, whole.posterior(y).nu
+    np.testing.assert_allclose(nu, expected, rtol=1e-8, atol=1e-8 * (np.abs(expected).max() + 1))
+
+
+@pytest.mark.parametrize("N", [0, 1, 16, 40])
+def test_many_posteriors_are_as_one_by_one(N):
+    rng = np.random.default_rng(N)
+    phi = Features(2, 25, seed=1)
+    regressions = [regressed(phi, rng.random((t % 7, 2)), 0.1) for t in range(N)]
+    ys = [rng.standard_normal(len(regression)) for regression in regressions]
+    together = posteriors(regressions, ys)
+    assert len(together) == N
+    for found, regression, y in zip(together, regressions, ys, strict=True):
+        alone = regression.posterior(y)
+        np.testing.assert_allclose(found.nu, alone.nu, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found.L, alone.L, rtol=1e-10, atol=1e-12)
+        draws = [posterior.draw(np.random.default_rng(3)) for posterior in (found, alone)]
+        np.testing.assert_allclose(*draws, rtol=1e-10, atol=1e-12)
+
+
+@given(problems)
+def test_gradients_of_mean_and_variance(data):
+    phi, X, y, sigma2 = data
+    assume(phi.M >= 20)  # with a handful of features ‖c(x)‖ may come close to 0
+    posterior = regressed(phi, X, sigma2).posterior(y)
+    D, h = X.shape[1], 1e-5
+    Z = np.random.default_rng(1).random((4, D))
+    mean, variance, *gradients = posterior.predict_with_gradient(Z)
+    np.testing.assert_allclose(mean, posterior.mean(Z), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(variance, posterior.variance(Z), rtol=1e-9, atol=1e-9)
+    size = (1 + np.abs(posterior.nu).max()) * np.abs(phi.s).max() ** 3 * phi.M
+    for f, gradient in zip((posterior.mean, posterior.variance), gradients, strict=True):
+        steps = [(f(Z + h * e) - f(Z - h * e)) / (2 * h) for e in np.eye(D)]
+        tolerance = 1e-6 * np.abs(gradient).max() + h**2 * size + 1e-8
+        np.testing.assert_allclose(gradient, np.stack(steps, axis=1), rtol=0, atol=tolerance)
+
+
+def test_no_observations_is_the_prior():
+    posterior = Regression(Features(2, 15, seed=0), 0.1).posterior(np.empty(0))
+    np.testing.assert_array_equal(posterior.nu, np.zeros(15))
+    np.testing.assert_allclose(posterior.covariance(), np.eye(15), atol=1e-14)
+
+
+def test_the_papers_noise_variance():
+    """σ² = 1e-6 (appendix D) and as many observations as features: still appendix B."""
+    phi, X, y, sigma2 = problem(0, 2, 100, 100, 1e-6, "se", 1.0, False)
+    posterior = regressed(phi, X, sigma2).posterior(y)
+    K = phi(X) @ phi(X).T
+    mean = K @ np.linalg.solve(K + sigma2 * np.eye(100), y)
+    np.testing.assert_allclose(posterior.mean(X), mean, atol=1e-6)
+    assert (posterior.variance(X) <= sigma2 * (1 + 1e-6)).all()
+
+
+def test_noise_variance_too_small_is_an_error_that_says_so():
+    regression = regressed(Features(1, 50, seed=0), np.full((3, 1), 0.5), 1e-30)
+    with pytest.raises(np.linalg.LinAlgError, match="1e-30"):
+        regression.posterior(np.ones(3))
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    """More features than observations: variances from 0.01 to 1, strongly correlated."""
+    rng = np.random.default_rng(0)
+    phi = Features(2, 12, length_scales=0.4, seed=3)
+    return regressed(phi, rng.random((8, 2)), 0.05).posterior(rng.standard_normal(8))
+
+
+@pytest.fixture(scope="module")
+def moments(posterior):
+    """ν and σ²Σ⁻¹ by their definitions."""
+    return posterior.nu, posterior.sigma2 * np.linalg.inv(posterior.L @ posterior.L.T)
+
+
+@pytest.fixture(scope="module")
+def draws(posterior):
+    rng = np.random.default_rng(1)
+    return np.array([posterior.draw(rng) for _ in range(40_000)])
+
+
+def test_moments_of_draws(draws, moments):
+    assert worst_z(draws, *moments) < LIMIT
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_moments_of_draws_would_be_seen_off_by_5_per_cent(draws, moments, lie):
+    assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
+
+
+def test_beta_multiplies_the_deviation(posterior):
+    X = np.random.default_rng(5).random((4, 2))
+    omega = posterior.draw(np.random.default_rng(2))
+    values = posterior.sample(np.random.default_rng(2), beta=3.0)(X)
+    mean = posterior.mean(X)
+    np.testing.assert_allclose(values, mean + 3 * (posterior.features(X) @ omega - mean))
+
+
+def test_same_generator_same_draw(posterior):
+    one, same = (posterior.draw(np.random.default_rng(4)) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
