@@ -20,8 +20,9 @@ test: .venv/stamp  ## lint, types, layers, tests and doctests
 	.venv/bin/lint-imports
 	.venv/bin/pytest -q -n auto
 
-bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna
+bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
+	.venv-bench/bin/python benchmarks/agents.py
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -2,9 +2,9 @@
 
 Two steps. *Screen*: the function's values on a Sobol set in float32, one matrix product. *Refine*:
 climb from the best points that lie at least a length scale apart (the plain best crowd into one
-basin), all together in float32, and then from the best of their tops in float64. On a discrete
-domain all points are simply tried. `scipy.optimize.direct`, which the paper used, can be chosen
-instead.
+basin), all together in float64. Dimensions with levels stay where they are in a climb, so the
+best tops are then shaken onto other levels and climbed from again. On a discrete domain all points
+are simply tried. `scipy.optimize.direct`, which the paper used, can be chosen instead.
 """
 
 from __future__ import annotations
