@@ -329,6 +329,103 @@ class TestBadInput:
         federation.check(agent.message())
 
 
+class TestNothingIsLost:
+    """What a caller does with a trial, or hands in as numbers, must not harm the agent."""
+
+    def test_a_caller_may_change_the_trial_it_was_given(
+        self, federation: Federation, tmp_path: Path
+    ) -> None:
+        agent = run(Agent(federation, seed=0), 3)
+        trial = agent.ask()
+        asked = dict(trial.params)
+        trial.params.pop("C")
+        told = agent.tell(trial, 9.0)
+        told.params.clear()
+        assert agent.best.params == asked
+        agent.best.params.clear()
+        agent.message()
+        agent.save(tmp_path / "a")
+        loaded = Agent.load(tmp_path / "a")
+        assert loaded.best.params == asked
+        assert loaded.ask() == agent.ask()
+
+    def test_numbers_of_numpy(self, tmp_path: Path) -> None:
+        federation = Federation({"x": Float(0, 1), "k": Int(1, 5)})
+        agent = Agent(federation, seed=np.int64(3))
+        agent.tell({"x": np.float64(0.5), "k": np.int64(3)}, np.float32(1.0))
+        agent.save(tmp_path / "a")
+        params = Agent.load(tmp_path / "a").best.params
+        assert params == {"x": 0.5, "k": 3}
+        assert type(params["x"]) is float
+        assert type(params["k"]) is int
+
+    @pytest.mark.parametrize("paper", [False, True])
+    def test_the_message_survives_a_file(self, paper: bool, tmp_path: Path) -> None:
+        make = (Federation.paper, Agent.paper) if paper else (Federation, Agent)
+        agent = make[1](make[0](SPACE), TS(), name="a", seed=0)
+        for _ in range(12):
+            run(agent, 1)
+            if len(agent.trials) > 4:
+                agent.message()
+        agent.save(tmp_path / "a")
+        assert Agent.load(tmp_path / "a").message() == agent.message()
+
+    def test_one_bad_weight_takes_no_message(self, federation: Federation, messages: list) -> None:
+        class Wild(FTS, frozen=True):
+            def weight(self, sender: str) -> float:
+                return float("nan") if sender == "p2" else 1.0
+
+        agent = Agent(federation, Wild(), seed=0)
+        with pytest.raises(ValueError, match="weight of 'p2' is nan"):
+            agent.receive(messages)
+        assert (len(agent.inbox), agent.account.received.messages) == (0, 0)
+
+    def test_raw_scores_too_large_for_a_message_are_explained(self) -> None:
+        agent = Agent.paper(Federation.paper(SPACE), TS(), name="a", seed=0)
+        run(agent, 6, lambda p: 1e9 * score(p))
+        with pytest.raises(ValueError, match="give it settings that standardise them"):
+            agent.message()
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"name": ""}, "name is ''"),
+            ({"name": "x" * 65}, "name is 'xxx"),
+            ({"seed": -1}, "seed is -1"),
+            ({"seed": 1.5}, "seed is 1.5"),
+            ({"policy": FTS}, "policy is"),
+            ({"policy": "fts"}, "policy is 'fts'"),
+            ({"policy": fedbo.RGPE()}, "kind='belief'"),
+        ],
+    )
+    def test_of_an_agent(self, federation: Federation, arguments: dict, words: str) -> None:
+        with pytest.raises((TypeError, ValueError), match=words):
+            Agent(federation, **arguments)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"design": "foo"}, {"maximiser": "foo"}, {"repeats": "foo"}, {"n_initial": 2.5}],
+    )
+    def test_of_settings(self, wrong: dict) -> None:
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
+            Settings(**wrong)
+
+    def test_of_tell_and_receive(self, federation: Federation) -> None:
+        agent = Agent(federation)
+        with pytest.raises(TypeError, match="tell got 3"):
+            agent.tell(3, 1.0)
+        for score_ in (True, 10**400):
+            with pytest.raises(ValueError, match="trial 0 with"):
+                agent.tell({"C": 1.0, "gamma": 1.0}, score_)
+        with pytest.raises(TypeError, match=r"messages\[0\] is 'a'"):
+            agent.receive("abc")
+        with pytest.raises(fedbo.MessageRefused, match=r"messages\[1\]: 3 bytes"):
+            agent.receive([run(Agent(federation), 3).message(), bytearray(b"abc")])
+        assert len(agent.inbox) == 0
+
+
 class TestSpaces:
     def test_a_mixed_space(self) -> None:
         def objective(p: dict) -> float:

@@ -192,7 +192,7 @@ class TestReport:
         best[:, 1, :, 3:] += np.array([-0.01, 0.0, 0.01])[:, None, None]
         text = demo_screen.summary(made_up(best))
         assert "0.7000 together and 0.5000 alone: together is ahead by 0.2000 ± 0.0058." in text
-        assert "On average over trials 4 to 5 it is ahead by 0.2000 ± 0.0058." in text
+        assert "the mean best accuracy together is ahead by 0.2000 ± 0.0058." in text
         assert "reached the final mean of alone after 4 trials" in text
         assert "one standard error over 3 repeats" in text
 

@@ -94,7 +94,7 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
     with pytest.raises(MessageRefused, match="kind 'belief'"):
         inbox.put(belief)
     for weight in (-1.0, np.nan, np.inf, 1e201):
-        with pytest.raises(ValueError, match="weight is"):
+        with pytest.raises(ValueError, match="weight of 'c' is"):
             inbox.put(message("c"), weight=weight)
         with pytest.raises(ValueError, match="a weight is"):
             inbox.weigh([1.0, weight])

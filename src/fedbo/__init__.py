@@ -3,6 +3,7 @@
 Many parties, each tuning its own black box, help one another without showing anyone a trial.
 """
 
+from fedbo import theory
 from fedbo.agent import Agent
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.files import FileRefused
@@ -45,4 +46,5 @@ __all__ = [
     "Target",
     "Trial",
     "simulate",
+    "theory",
 ]

@@ -13,15 +13,16 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from fedbo import savefile
 from fedbo.account import Account, Cost
-from fedbo.axis import Value
+from fedbo.axis import Value, plain
 from fedbo.beliefs import inbox_for
 from fedbo.design import DESIGNS
 from fedbo.federation import Federation
-from fedbo.message import Header, Kind, Message
+from fedbo.message import SENDER_BYTES, Header, Message, MessageRefused
 from fedbo.model.argmax import MAXIMISERS
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression
@@ -31,6 +32,8 @@ from fedbo.policy import FTS, Policy, Query, Target
 from fedbo.schedule import Power
 from fedbo.settings import PAPER, Settings
 from fedbo.trial import Source, Trial
+
+Wire = Message | bytes | bytearray
 
 _DESIGN, _MESSAGE = 1, 2  # streams of random numbers beside the one of the queries
 
@@ -64,13 +67,13 @@ class Agent:
     ) -> None:
         self.federation = federation
         self.policy = FTS() if policy is None else policy
-        _check_kind(self.policy, federation.kind)
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
+        _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
         self.trials: list[Trial] = []
         space = federation.space
         self._given = None if initial is None else [space.encode(params) for params in initial]
-        self._entropy = np.random.SeedSequence(seed).entropy
+        self._entropy = np.random.SeedSequence(None if seed is None else int(seed)).entropy
         self._rng = np.random.default_rng(self._entropy)
         self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
         self._surrogate = Surrogate(self.settings.surrogate, space.dimensions)
@@ -78,6 +81,7 @@ class Agent:
         self._message: Message | None = None
         self.account = Account()
         self.cost = Cost()  # of the last query
+        self._points: list[Array] = []  # where each trial lies on the cube
         self._order: list[int] = []  # numbers of complete trials, in the order they were told
         self._X: list[Array] = []  # where they lie on the cube
         self._y: list[float] = []  # their scores, to be maximised
@@ -94,7 +98,8 @@ class Agent:
     ) -> Agent:
         """An agent with the settings of the paper's real-world experiments.
 
-        Give it a `Federation.paper`. Its policy is FTS with p_t = 1 − 1/t² unless another is given.
+        Give it a `Federation.paper`. Its policy is FTS with p_t = 1 − 1/t² unless another is given;
+        the defaults of `RGPE` and `TAF` are the paper's. Scores go into messages as they are.
         """
         policy = FTS(schedule=Power(2)) if policy is None else policy
         return cls(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)
@@ -127,24 +132,30 @@ class Agent:
         if isinstance(trial, Trial):
             known = self._known(trial)
             _check_score(known, score)
-        else:
-            self.federation.space.encode(trial)
-            known = Trial(number=len(self.trials), params=dict(trial), source="told")
+        elif isinstance(trial, Mapping):
+            x = self.federation.space.encode(trial)
+            params = {name: plain(trial[name]) for name in self.federation.space.names}
+            known = Trial(number=len(self.trials), params=params, source="told", agent=self.name)
             _check_score(known, score)
             self.trials.append(known)
+            self._points.append(x)
+        else:
+            raise TypeError(f"tell got {trial!r}, expected a trial from ask() or its params")
         if score is None:
             known.state = "failed"
         else:
             known.state, known.score = "complete", float(score)
             self._observe(known)
-        return known
+        if isinstance(trial, Trial):
+            trial.state, trial.score = known.state, known.score
+        return _copy(known)
 
     @property
     def best(self) -> Trial | None:
         """The complete trial with the best score in the space's direction; None before any."""
         if not self._y:
             return None
-        return self.trials[self._order[int(np.argmax(self._y))]]
+        return _copy(self.trials[self._order[int(np.argmax(self._y))]])
 
     @property
     def starting(self) -> bool:
@@ -165,19 +176,21 @@ class Agent:
         self.account.count_sent(self._message)
         return self._message
 
-    def receive(self, messages: Message | bytes | Iterable[Message | bytes]) -> int:
+    def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Take messages of peers; how many were taken.
 
         If one is refused, `MessageRefused` says which and why, and none is taken. Messages of
         another epoch, from this agent itself, or not newer than what is held are ignored.
         """
-        if isinstance(messages, Message | bytes):
+        if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
-        decoded = [m if isinstance(m, Message) else Message.decode(m) for m in messages]
-        for message in decoded:
+        decoded = [_decoded(i, message) for i, message in enumerate(messages)]
+        weights = [self.policy.weight(message.sender) for message in decoded]
+        for message, weight in zip(decoded, weights, strict=True):
             self.federation.check(message)
+            self.inbox.check(message, weight)
         with one_thread():
-            return sum(map(self._take, decoded))
+            return sum(map(self._take, decoded, weights))
 
     # Files
 
@@ -191,10 +204,12 @@ class Agent:
             entropy=savefile.plain(self._entropy),
             rng=savefile.plain(self._rng.bit_generator.state),
             trials=self.trials,
+            points=[x.tolist() for x in self._points],
             order=self._order,
             given=None if self._given is None else [x.tolist() for x in self._given],
             surrogate=self._surrogate.state,
             account=self.account,
+            message=None if self._message is None else self._message.encode(),
             inbox=savefile.plain(self.inbox.state()),
         )
         savefile.write(path, saved)
@@ -230,8 +245,11 @@ class Agent:
         self._given = None if saved.given is None else [np.array(x) for x in saved.given]
         self.account = saved.account
         self.trials = saved.trials
+        self._points = [np.array(x) for x in saved.points]
         for number in saved.order:
             self._observe(self.trials[number])
+        if saved.message is not None:
+            self._message = Message.decode(saved.message)
 
     # How a query comes about
 
@@ -267,7 +285,7 @@ class Agent:
     def _open_points(self) -> Array:
         """Where trials were asked for that have no score: pending or failed."""
         space = self.federation.space
-        X = [space.encode(trial.params) for trial in self.trials if trial.score is None]
+        X = [self._points[trial.number] for trial in self.trials if trial.score is None]
         return np.array(X).reshape(-1, space.dimensions)
 
     def _query(self, target: Target) -> Query:
@@ -288,15 +306,17 @@ class Agent:
     def _new_trial(
         self, x: Array, source: Source, *, peer: str | None = None, t: int | None = None
     ) -> Trial:
-        params = self.federation.space.decode(x)
-        trial = Trial(number=len(self.trials), params=params, source=source, peer=peer, t=t)
+        space, number = self.federation.space, len(self.trials)
+        params = space.decode(x)
+        trial = Trial(number=number, params=params, source=source, peer=peer, t=t, agent=self.name)
+        self._points.append(space.encode(params))
         self.trials.append(trial)
-        return trial
+        return _copy(trial)
 
     def _known(self, trial: Trial) -> Trial:
         """This agent's own record of the trial, still open."""
         mine = self.trials[trial.number] if 0 <= trial.number < len(self.trials) else None
-        if mine is None or mine.params != trial.params:
+        if mine is None or trial.agent != self.name:
             raise ValueError(
                 f"trial {trial.number} with {trial.params} was not asked of agent {self.name!r}; "
                 "to tell of a trial from elsewhere, give its params: tell(params, score)"
@@ -308,10 +328,10 @@ class Agent:
 
     # How scores become a message, and a message a row of the inbox
 
-    def _take(self, message: Message) -> bool:
+    def _take(self, message: Message, weight: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
-        taken = self.inbox.put(message, self.policy.weight(message.sender))
+        taken = self.inbox.put(message, weight)
         if taken:
             self.account.received.count(message)
         return taken
@@ -319,7 +339,7 @@ class Agent:
     def _observe(self, trial: Trial) -> None:
         assert trial.score is not None
         self._order.append(trial.number)
-        self._X.append(self.federation.space.encode(trial.params))
+        self._X.append(self._points[trial.number])
         self._y.append(self.federation.space.sign * trial.score)
         self._message = None
 
@@ -363,14 +383,44 @@ class Agent:
             best = float(self._evidence()[1].max())
             incumbent = best if self.federation.kind == "belief+incumbent" else None
             message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)
-        self.federation.check(message)
+        try:
+            self.federation.check(message)
+        except MessageRefused as error:
+            raise ValueError(
+                f"agent {self.name!r} has scores that no peer would take as they are: {error}; "
+                "give it settings that standardise them"
+            ) from None
         return message
 
 
-def _check_kind(policy: Policy, kind: Kind) -> None:
-    if kind not in policy.kinds:
+def _decoded(i: int, message: Wire) -> Message:
+    if isinstance(message, Message):
+        return message
+    if not isinstance(message, bytes | bytearray):
+        raise TypeError(f"messages[{i}] is {message!r}, expected a Message or its bytes")
+    try:
+        return Message.decode(message)
+    except MessageRefused as error:
+        raise MessageRefused(f"messages[{i}]: {error}") from None
+
+
+def _copy(trial: Trial) -> Trial:
+    """The trial for the user, who may change it."""
+    return msgspec.structs.replace(trial, params=dict(trial.params))
+
+
+def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:
+    if not isinstance(federation, Federation):
+        raise TypeError(f"federation is {federation!r}, expected a fedbo.Federation")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
+    if not isinstance(name, str) or not 1 <= len(name.encode()) <= SENDER_BYTES:
+        raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
+    if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
+        raise ValueError(f"seed is {seed!r}, expected an int of 0 or more, or None")
+    if federation.kind not in policy.kinds:
         raise ValueError(
-            f"{type(policy).__name__} cannot use messages of kind {kind!r}; "
+            f"{type(policy).__name__} cannot use messages of kind {federation.kind!r}; "
             f"make the federation with kind={' or '.join(map(repr, policy.kinds))}"
         )
 
@@ -379,8 +429,8 @@ def _check_score(trial: Trial, score: float | None) -> None:
     if score is None:
         return
     try:
-        finite = math.isfinite(score)
-    except TypeError:
+        finite = math.isfinite(score) and not isinstance(score, bool)
+    except (TypeError, OverflowError):
         finite = False
     if not finite:
         raise ValueError(

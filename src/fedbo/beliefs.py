@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedbo.columns import ROWS
 from fedbo.inbox import Inbox
-from fedbo.message import Kind, Message, MessageRefused
+from fedbo.message import Belief, Kind, Message, MessageRefused
 
 Single = NDArray[np.float32]
 Entropy = int | Sequence[int] | None
@@ -133,7 +134,7 @@ class BeliefInbox(Inbox):
             raise MessageRefused(f"message of {message.sender!r} holds NaN or infinity")
 
     def _take(self, row: int, message: Message) -> Single:
-        R = reduction(message.covariance)
+        R = _reduction_of(message)
         self._make_room(row + 1, len(R))
         self._nu[row] = message.nu
         self._R[row] = 0.0
@@ -181,6 +182,20 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
     BeliefInbox(0 messages of M = 100, 0 left to draw)
     """
     return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)
+
+
+def _reduction_of(message: Message) -> NDArray[np.float64]:
+    assert isinstance(message.body, Belief)
+    return _cached_reduction(message.body.covariance, message.M)
+
+
+@lru_cache(maxsize=256)
+def _cached_reduction(triangle: bytes, M: int) -> NDArray[np.float64]:
+    """`reduction` of a packed covariance; in one process many agents receive the same message."""
+    square = np.zeros((M, M))
+    rows, columns = np.tril_indices(M)
+    square[rows, columns] = square[columns, rows] = np.frombuffer(triangle, dtype="<f4")
+    return reduction(square)
 
 
 def reduction(covariance: ArrayLike) -> NDArray[np.float64]:

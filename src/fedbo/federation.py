@@ -73,7 +73,11 @@ class Federation:
 
     @classmethod
     def paper(
-        cls, space: Space | Mapping[str, Parameter], features: int = 100, seed: int = 0
+        cls,
+        space: Space | Mapping[str, Parameter],
+        features: int = 100,
+        seed: int = 0,
+        kind: Kind = "weights",
     ) -> Federation:
         """The settings of the paper's experiments (appendix D).
 
@@ -81,7 +85,14 @@ class Federation:
         >>> Federation.paper({"C": Float(0, 1)}).noise_variance
         1e-06
         """
-        return cls(space, features=features, seed=seed, length_scale=0.01, noise_variance=1e-6)
+        return cls(
+            space,
+            features=features,
+            seed=seed,
+            length_scale=0.01,
+            noise_variance=1e-6,
+            kind=kind,
+        )
 
     def next_epoch(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 PART_BYTES = 4
 #: The parts, in order, and what it means when one of them differs.
 PARTS = {
-    "space": "the parameters, their ranges or their order differ",
+    "space": "the parameters, their ranges or order, the direction or the listed points differ",
     "features": "the kernel, the number of features or their seed differs",
     "kind": "the federation hands out another kind of message",
     "scalars": "the length scales or the noise variance differ, though the epoch is the same",

@@ -90,15 +90,22 @@ class Inbox:
         chunk, i = self._place(row)
         return int(chunk.t_n[i])
 
+    def check(self, message: Message, weight: float | None = None) -> None:
+        """Raise what `put` would raise, and change nothing."""
+        self._require(message)
+        if weight is not None and not 0 <= weight <= WEIGHT_LIMIT:
+            raise ValueError(
+                f"the weight of {message.sender!r} is {weight!r}, "
+                f"expected a number from 0 to {WEIGHT_LIMIT}"
+            )
+
     def put(self, message: Message, weight: float | None = None) -> bool:
         """Take the message unless one as new is here already; True if it was taken.
 
         A newer message replaces the peer's older one, and the peer can be drawn again. Without
         a weight, a new peer gets 1 and a known one keeps what it had.
         """
-        self._require(message)
-        if weight is not None and not 0 <= weight <= WEIGHT_LIMIT:
-            raise ValueError(f"weight is {weight!r}, expected a number from 0 to {WEIGHT_LIMIT}")
+        self.check(message, weight)
         row = self._row(message.sender.encode())
         chunk, i = self._chunks[row // ROWS], row % ROWS
         if message.sequence <= chunk.sequence_at[i]:

@@ -88,7 +88,8 @@ def _unpack(data: bytes) -> NDArray[np.float32]:
 
 def _norm(value: bytes | float | None) -> float:
     if isinstance(value, bytes):
-        return float(np.linalg.norm(_unpack(value).astype(np.float64)))
+        with np.errstate(invalid="ignore"):  # a NaN of any kind is found by who asks
+            return float(np.linalg.norm(_unpack(value).astype(np.float64)))
     return abs(value or 0.0)
 
 
@@ -269,7 +270,8 @@ class Message(_Wire, frozen=True, kw_only=True):
         """Not finite, or beyond 100 times what standardised scores can give.
 
         |nu| <= |y| / (2 sigma) and |y| <= sqrt(t_n); a draw adds about sqrt(M); a covariance below
-        the identity has norm sqrt(M) at most. Without sigma^2, only finiteness can be judged.
+        the identity has norm sqrt(M) at most. A standard score is below sqrt(t_n): 10 times that is
+        allowed for the incumbent. Without sigma^2, only finiteness can be judged.
         """
         limit = math.inf
         if noise_variance is not None:
@@ -278,8 +280,9 @@ class Message(_Wire, frozen=True, kw_only=True):
             norm = _norm(self._field(name))
             if not math.isfinite(norm):
                 return f"{name} holds NaN or infinity"
-            if norm > limit:
-                return f"{name} has norm {norm:.3g}, expected at most {limit:.3g}"
+            most = min(limit, 10 * math.sqrt(self.t_n + 1)) if name == "incumbent" else limit
+            if norm > most:
+                return f"{name} has norm {norm:.3g}, expected at most {most:.3g}"
         return None
 
 

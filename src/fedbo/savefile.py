@@ -33,10 +33,12 @@ class Saved(msgspec.Struct, kw_only=True):
     entropy: Any
     rng: Any
     trials: list[Trial]
+    points: list[list[float]]
     order: list[int]
     given: list[list[float]] | None
     surrogate: SurrogateState
     account: Account
+    message: bytes | None
     inbox: Any
 
 

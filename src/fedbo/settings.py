@@ -9,6 +9,12 @@ import msgspec
 from fedbo.model.fit import Fit
 from fedbo.model.surrogate import SurrogateSettings
 
+_CHOICES = {
+    "design": ("sobol", "random"),
+    "maximiser": ("refine", "direct"),
+    "repeats": ("allow", "random"),
+}
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent starts, models its objective and maximises what is drawn.
@@ -32,8 +38,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tell_initial: bool = True
 
     def __post_init__(self) -> None:
-        if self.n_initial < 0:
-            raise ValueError(f"n_initial is {self.n_initial}, expected 0 or more")
+        if not isinstance(self.n_initial, int) or self.n_initial < 0:
+            raise ValueError(f"n_initial is {self.n_initial!r}, expected an int of 0 or more")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                choices = " or ".join(map(repr, known))
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected {choices}")
 
 
 #: The settings of the paper's real-world experiments (appendix D, and its authors' code): an

@@ -113,7 +113,8 @@ def simulate(
 def messages(agents: Sequence[Agent]) -> list[Message]:
     """The message of each agent that has something to hand out, as its `Agent.message` gives it.
 
-    Those that have the same number of features are computed together.
+    Those that have the same number of features are computed together, which may change the last
+    bits of their numbers.
     """
     groups: dict[int, list[tuple[Agent, Regression, Array]]] = {}
     with one_thread():
@@ -242,7 +243,7 @@ def _checked(
         raise ValueError(f"none of the {len(parties)} parties has an objective, expected one")
     if iterations < 0:
         raise ValueError(f"iterations is {iterations}, expected 0 or more")
-    if every is not None and every < 0:
+    if every is not None and (not isinstance(every, int) or every < 0):
         raise ValueError(f"every is {every}, expected None, 0 or more; None is never, 0 is once")
     if not 0.0 <= stragglers <= 1.0:
         raise ValueError(f"stragglers is {stragglers}, expected a probability from 0 to 1")

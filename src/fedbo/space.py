@@ -122,8 +122,10 @@ Parameter = Float | Int | Categorical
 def _check_range(given: Float | Int, kind: type[int] | type[float]) -> None:
     for field in ("low", "high", "step") if given.step is not None else ("low", "high"):
         value = number(getattr(given, field), kind)
-        if math.isnan(value):
-            expected = "an int" if kind is int else "a number, finite and at most 1e300 in size"
+        if math.isnan(value) or (kind is int and abs(value) >= 2**63):
+            expected = (
+                "an int of 64 bits" if kind is int else "a number, finite and at most 1e300 in size"
+            )
             raise ValueError(f"{field} is {getattr(given, field)!r}, expected {expected}")
         msgspec.structs.force_setattr(given, field, value)
     if not isinstance(given.log, bool):
@@ -283,6 +285,11 @@ class Space:
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    if not isinstance(parameters, Mapping):
+        raise TypeError(
+            f"parameters is {parameters!r}, expected names and parameters: "
+            '{"x": Float(0, 1)}; a list of allowed points is given as points=[...]'
+        )
     if not parameters:
         raise ValueError("parameters is empty, expected one or more")
     for name, parameter in parameters.items():

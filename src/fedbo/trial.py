@@ -17,7 +17,8 @@ class Trial(msgspec.Struct, kw_only=True):
 
     ``source`` says where the query came from: an ``initial`` point, the agent's ``own`` posterior
     draw, a ``peer`` (then ``peer`` is its name), or ``told`` without having been asked for. ``t``
-    is the number of the policy's query, if it was one. ``score`` is in the user's units.
+    is the number of the policy's query, if it was one. ``score`` is in the user's units. ``agent``
+    is the name of the agent that it belongs to.
 
     >>> Trial(number=0, params={"C": 1.0}, source="own", t=1).state
     'pending'
@@ -30,3 +31,4 @@ class Trial(msgspec.Struct, kw_only=True):
     t: int | None = None
     state: State = "pending"
     score: float | None = None
+    agent: str = ""

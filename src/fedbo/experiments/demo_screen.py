@@ -55,9 +55,9 @@ def summary(outcome: Outcome) -> str:
     T, lead = outcome.demo.trials, outcome.lead
     final, overall = lead[:, -1], lead[:, N_INITIAL:].mean(axis=1)
     return (
-        f"After {T} trials the mean best accuracy is {outcome.curves[:, 1, -1].mean():.4f} "
+        f"On average over trials {N_INITIAL + 1} to {T}, the mean best accuracy together is "
+        f"{_lead(overall)}. After {T} trials it is {outcome.curves[:, 1, -1].mean():.4f} "
         f"together and {outcome.curves[:, 0, -1].mean():.4f} alone: together is {_lead(final)}. "
-        f"On average over trials {N_INITIAL + 1} to {T} it is {_lead(overall)}. "
         f"{_sooner(outcome.curves.mean(axis=0))} {_basis(outcome.repeats)}"
     )
 

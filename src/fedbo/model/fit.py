@@ -136,6 +136,13 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     noise_floor: float = 1e-5
     starts: int = 4
 
+    def __post_init__(self) -> None:
+        kernel_named(self.kernel)
+        if not 0.0 < self.noise_floor <= 1.0:
+            raise ValueError(f"noise_floor is {self.noise_floor!r}, expected more than 0, up to 1")
+        if self.starts < 1:
+            raise ValueError(f"starts is {self.starts!r}, expected 1 or more")
+
     def __call__(
         self, X: Array, y: Array, rng: np.random.Generator, warm: Hyper | None = None
     ) -> Hyper:

@@ -52,6 +52,12 @@ class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     exact_limit: int = 1000
     draw_features: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("refit_every", "exact_limit", "draw_features"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value!r}, expected 1 or more")
+
 
 class SurrogateState(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be derived from the observations."""

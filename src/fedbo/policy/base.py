@@ -35,7 +35,8 @@ from fedbo.space import Space
 
 Beta = float | tuple[float, ...]
 
-_SAME = 0.05  # length scales: points closer than this are one
+_SAME = 0.05  # length scales: an open trial that is closer than this is the same
+_AGAIN = 0.001  # length scales: a told one that is closer than this is the same
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -133,15 +134,17 @@ class Target:
             return self._maximiser(function, self.space, best)
 
     def elsewhere(self, x: Array) -> Array:
-        """x, or the maximiser of an own draw if x is where a trial is open.
+        """x, or the maximiser of an own draw if x is where a trial is open, or exactly was.
 
-        For policies that would answer the same until a score comes: they would send all parallel
-        workers to one point, and never leave one that fails.
+        For policies that would answer the same until something changes: they would send all
+        parallel workers to one point, and never leave one that fails or that others praise.
         """
-        gaps = (self.open_points() - x) / self.belief.hyper.length_scales
-        if not len(gaps) or (gaps * gaps).sum(axis=1).min() > _SAME**2:
-            return x
-        return self.argmax(self.own_draw())
+        scales = np.asarray(self.belief.hyper.length_scales)
+        for points, near in ((self.open_points(), _SAME), (self.X, _AGAIN)):
+            gaps = (points - x) / scales
+            if len(gaps) and (gaps * gaps).sum(axis=1).min() < near**2:
+                return self.argmax(self.own_draw())
+        return x
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -150,12 +153,13 @@ class Target:
         self.seconds[part] += time.thread_time() - start
 
 
-def beta_from(value: float | Sequence[float]) -> Beta:
+def beta_from(value: float | Sequence[float] | Array) -> Beta:
     """β_t as given: one number, or β_1, β_2, … of which the last stays.
 
     >>> beta_from(1), beta_from([2, 3])
     (1.0, (2.0, 3.0))
     """
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     values = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
     if not values or not all(0.0 <= b < math.inf for b in values):
         raise ValueError(

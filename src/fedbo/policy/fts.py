@@ -13,11 +13,11 @@ P_N     ``P_N``: distribution over peers; a used message leaves it, and the rest
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
+from fedbo.inbox import WEIGHT_LIMIT
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 from fedbo.schedule import Power, Schedule, schedule_from
 
@@ -62,8 +62,8 @@ class FTS(Policy, frozen=True, tag="fts"):
 def _distribution(given: Mapping[str, float]) -> dict[str, float]:
     P_N = {name: float(p) for name, p in given.items()}
     for name, p in P_N.items():
-        if not 0.0 <= p < math.inf:
-            raise ValueError(f"P_N[{name!r}] is {p!r}, expected a number of 0 or more")
+        if not 0.0 <= p <= WEIGHT_LIMIT:
+            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {WEIGHT_LIMIT}")
     if not sum(P_N.values()) > 0.0:
         raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
     return P_N
