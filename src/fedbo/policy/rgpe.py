@@ -44,13 +44,13 @@ from fedbo.policy.improvement import (
     SCREENED,
     ExpectedImprovement,
     deviation,
+    in_blocks,
     log_ei,
     log_ei_and_slopes,
 )
 from fedbo.policy.ranking import Counts, Ranking
 
 _DRAWS = 2048  # of peers, ranked at a time: (n, 2048) stays in the cache
-_BLOCK = 512  # points at a time: (512, M) stays in the cache
 
 
 class RGPE(Policy, frozen=True, tag="rgpe"):
@@ -181,11 +181,11 @@ class EnsembleImprovement:
         return mu, var
 
     def __call__(self, X: Array) -> Array:
-        values = np.empty(len(X))
-        for i in range(0, len(X), _BLOCK):
-            mu, var = self.moments(X[i : i + _BLOCK])
-            values[i : i + _BLOCK] = log_ei(mu, deviation(var), self.best)
-        return values
+        return in_blocks(self._values, X)
+
+    def _values(self, X: Array) -> Array:
+        mu, var = self.moments(X)
+        return log_ei(mu, deviation(var), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         w, (nu, A) = self.weight, self._peers(X)

@@ -42,12 +42,12 @@ from fedbo.policy.improvement import (
     SCREENED,
     ExpectedImprovement,
     deviation,
+    in_blocks,
     log_ei,
     log_ei_and_slopes,
 )
 from fedbo.policy.ranking import Ranking
 
-_BLOCK = 512  # points at a time
 _NOTHING = -40.0  # e to this is lost in a sum of float64
 _CACHED = 2**18  # numbers R_nφ of peers at points that are held at a time
 
@@ -173,14 +173,12 @@ class TransferImprovement:
         self._log_peers = np.log(weights / total)
 
     def __call__(self, X: Array) -> Array:
-        values = np.empty(len(X))
-        log_weights = self._log_peers.astype(X.dtype)
-        for i in range(0, len(X), _BLOCK):
-            points = X[i : i + _BLOCK]
-            mu, var = self.peers.moments(self.peers.features(points))
-            parts = log_ei(mu, deviation(var), self.bests) + log_weights
-            values[i : i + _BLOCK] = _log_sum(self.own(points) + self._log_own, parts)[0]
-        return values
+        return in_blocks(self._values, X)
+
+    def _values(self, X: Array) -> Array:
+        mu, var = self.peers.moments(self.peers.features(X))
+        parts = log_ei(mu, deviation(var), self.bests) + self._log_peers.astype(X.dtype)
+        return _log_sum(self.own(X) + self._log_own, parts)[0]
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         tangent = self.peers.features.tangent(X)
