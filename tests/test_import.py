@@ -1,0 +1,23 @@
+"""`import fedbo` is light: an agent may be a phone or a locked-down server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+import fedbo
+tops = {name.partition(".")[0] for name in sys.modules}
+print(" ".join(sorted(tops - set(sys.stdlib_module_names))))
+"""
+
+
+def test_import_loads_four_packages_only() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True
+    )
+    foreign = {name for name in done.stdout.split() if not name.startswith("_")}
+    allowed = {"fedbo", "numpy", "scipy", "msgspec", "threadpoolctl"}
+    # The first belongs to compiled modules; msgspec takes the second where it is installed.
+    assert foreign - allowed <= {"cython_runtime", "typing_extensions"}
