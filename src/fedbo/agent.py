@@ -83,7 +83,6 @@ class Agent:
         self.cost = Cost()  # of the last query
         self._points: list[Array] = []  # where each trial lies on the cube
         self._order: list[int] = []  # numbers of complete trials, in the order they were told
-        self._X: list[Array] = []  # where they lie on the cube
         self._y: list[float] = []  # their scores, to be maximised
 
     @classmethod
@@ -272,7 +271,7 @@ class Agent:
         return Target(
             t=t,
             space=space,
-            X=np.array(self._X).reshape(-1, space.dimensions),
+            X=self._at(self._order),
             y=self._standard(np.array(self._y)),
             open_points=self._open_points,
             surrogate=self._surrogate,
@@ -284,9 +283,12 @@ class Agent:
 
     def _open_points(self) -> Array:
         """Where trials were asked for that have no score: pending or failed."""
-        space = self.federation.space
-        X = [self._points[trial.number] for trial in self.trials if trial.score is None]
-        return np.array(X).reshape(-1, space.dimensions)
+        return self._at([trial.number for trial in self.trials if trial.score is None])
+
+    def _at(self, numbers: Sequence[int]) -> Array:
+        """The points (n, D) of the trials with these numbers."""
+        X = [self._points[number] for number in numbers]
+        return np.array(X).reshape(-1, self.federation.space.dimensions)
 
     def _query(self, target: Target) -> Query:
         start = time.thread_time()
@@ -339,7 +341,6 @@ class Agent:
     def _observe(self, trial: Trial) -> None:
         assert trial.score is not None
         self._order.append(trial.number)
-        self._X.append(self._points[trial.number])
         self._y.append(self.federation.space.sign * trial.score)
         self._message = None
 
@@ -355,7 +356,7 @@ class Agent:
         ]
         new = rows[len(self._regression) :]
         if new:
-            self._regression.add(np.array([self._X[i] for i in new]))
+            self._regression.add(self._at([self._order[i] for i in new]))
         return self._regression, self._standard(np.array([self._y[i] for i in rows]))
 
     def _belief(self) -> Posterior:

@@ -96,7 +96,6 @@ def _row(X: Array, values: Array) -> Array:
 
 def _climb(function: SampledFunction, starts: Array, fixed: Mask) -> tuple[Array, Array]:
     """Where climbs from ``starts`` get to, and the values there; the best is a local maximum."""
-
     return ascend(
         function.value_and_gradient,
         starts,

@@ -11,7 +11,7 @@ a          the share of the quasi-Newton step that is tried        (R,)
 
 Every turn evaluates all climbers that still move in one call; a climber whose step did not pay
 tries a shorter one in the next turn, together with the others' new steps. A general optimiser
-costs 50 µs of bookkeeping for each evaluation of each start; this costs about as much for all.
+costs 50 µs of bookkeeping for each evaluation of each start; this costs about 100 µs for all.
 """
 
 from __future__ import annotations

@@ -106,9 +106,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
         nu = weights @ inbox.nu[rows]
         R = (weights[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
         A = (weights @ weights) * np.eye(inbox.M) - R.T @ R
-        ensemble = EnsembleImprovement(belief, own, target.features, nu, A)
-        ensemble.best = float(ensemble.moments(target.X)[0].max())
-        return ensemble
+        return EnsembleImprovement(belief, own, target.features, nu, A, target.X)
 
 
 def ranking_weights(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:
@@ -147,8 +145,9 @@ def _discordant(ranking: Ranking, Phi: Array, inbox: BeliefInbox, samples: int) 
 
 
 class EnsembleImprovement:
-    """log EI of the ensemble, as a function on the cube: the own belief, and all peers in one.
+    """log EI of the ensemble over its largest mean at the points X (t, D) that were observed.
 
+    A function on the cube, made of the own belief and all peers in one.
     Peers are evaluated in the precision of the points, the own belief always in float64 (see
     `ExpectedImprovement`).
     """
@@ -156,17 +155,17 @@ class EnsembleImprovement:
     screened = SCREENED
 
     def __init__(
-        self, own: Marginal, weight: float, features: Features, nu: Array, A: Array
+        self, own: Marginal, weight: float, features: Features, nu: Array, A: Array, X: Array
     ) -> None:
         self.own = own
         self.weight = weight
         self.features = features
-        self.best = 0.0
         self.length_scales = features.length_scales
         if weight > 0.0:
             self.length_scales = np.minimum(features.length_scales, own.length_scales)
         self._double = nu, A
         self._single = single(nu), single(A)
+        self.best = float(self.moments(X)[0].max())
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the ensemble at the rows of X."""
