@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from fedbo.experiments.data import commands as data_commands  # light: loads the rest when asked
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(data_commands.app, name="data")
 
 _EXPERIMENTS = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "joblib"}
 _PICTURES = (".png", ".pdf", ".svg")
@@ -81,6 +84,88 @@ def demo(
             typer.echo(f"Every trial is in {csv}.")
     if outcome.repeats < wanted.repeats:
         raise typer.Exit(_INTERRUPTED)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(help="fig1, fig2, fig3, fig4, appendix, published, or all.")
+    ],
+    only: Annotated[
+        str | None,
+        typer.Option(help="One experiment of it: synthetic, landmine, glass, har, agents."),
+    ] = None,
+    preset: Annotated[
+        Literal["paper", "default", "both"],
+        typer.Option(help="The paper's settings, the library's own, or one after the other."),
+    ] = "paper",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small part, to see that everything works.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="How many processes work at once; all cores.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides everything random.", min=0)] = 0,
+    maximiser: Annotated[
+        Literal["refine", "direct"], typer.Option(help="What maximises; the paper used DIRECT.")
+    ] = "refine",
+    scoring: Annotated[
+        Literal["decision", "probability"] | None,
+        typer.Option(help="Landmine: AUC of decision values, or the paper's noisy probabilities."),
+    ] = None,
+    box: Annotated[
+        Literal["linear", "log"] | None, typer.Option(help="Scale of the searched ranges.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Of the logistic regressions (glass, har).", min=1)
+    ] = None,
+    stand_in: Annotated[
+        bool, typer.Option("--stand-in", help="Glass: made-up data where the real are missing.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data lie; else FEDBO_DATA, else the cache.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="A folder for tables, pictures and the report; it collects.")
+    ] = Path("results"),
+) -> None:
+    """Run the paper's experiments, and say which of its claims hold.
+
+    What is finished is kept in the folder: a command that was stopped goes on where it was, and
+    figures and presets that were run one after the other meet in one report.
+    """
+    _require("experiments", _EXPERIMENTS)
+    from joblib import cpu_count
+    from rich.console import Console
+
+    from fedbo.experiments.data import MissingData
+    from fedbo.experiments.paper import screen
+    from fedbo.experiments.paper.reproduce import wanted
+    from fedbo.experiments.paper.spec import PRESETS
+    from fedbo.files import FileRefused
+
+    given = {"scoring": scoring, "box": box, "epochs": epochs, "stand_in": stand_in or None}
+    try:
+        selections = wanted(
+            [name],
+            only=only,
+            presets=PRESETS if preset == "both" else (preset,),
+            quick=quick,
+            seed=seed,
+            maximiser=maximiser,
+            problem={key: value for key, value in given.items() if value is not None},
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    console = Console()
+    try:
+        outcome = screen.run(console, selections, out, data, jobs or cpu_count())
+    except (MissingData, FileRefused, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if outcome is None:
+        raise typer.Exit(_INTERRUPTED)
+    screen.report(console, outcome)
 
 
 def _require(extra: str, modules: dict[str, str]) -> None:

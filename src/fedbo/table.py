@@ -109,11 +109,14 @@ class Table:
             keep &= np.asarray(self[name] == value)
         return Table({name: column[keep] for name, column in self._columns.items()})
 
+    def csv(self) -> str:
+        """The table as CSV text, a header first."""
+        rows = zip(*(column.tolist() for column in self._columns.values()), strict=True)
+        return "".join([",".join(map(_written, row)) + "\n" for row in (self.columns, *rows)])
+
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table as UTF-8 text, a header first."""
-        rows = zip(*(column.tolist() for column in self._columns.values()), strict=True)
-        lines = [",".join(map(_written, row)) + "\n" for row in (self.columns, *rows)]
-        Path(path).write_text("".join(lines), encoding="utf-8", newline="")
+        Path(path).write_text(self.csv(), encoding="utf-8", newline="")
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Table:

@@ -1,0 +1,141 @@
+"""What a report says: findings, pictures, tables, and the words around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedbo import __version__
+from fedbo.experiments.paper import published as beside
+from fedbo.experiments.paper import results
+from fedbo.experiments.paper.choices import CHOICES, COMMANDS
+from fedbo.experiments.paper.claims import Finding, judge, regrets
+from fedbo.experiments.paper.diagnostics import used
+from fedbo.experiments.paper.figures import Material, Worth, draw
+from fedbo.experiments.paper.notes import notes
+from fedbo.experiments.paper.published import Published
+from fedbo.experiments.paper.report import Contents, Grid
+from fedbo.experiments.paper.spec import Selection, experiments
+from fedbo.experiments.problems import Glass
+from fedbo.table import Table
+
+_TITLE = "Federated Bayesian optimisation via Thompson sampling: every experiment, with a verdict"
+_PRESETS = {"paper": "paper preset", "default": "default preset"}
+
+#: What messages are worth: the experiment, the preset, and the table of `diagnostics.worth`.
+Worths = Sequence[tuple[str, str, Table]]
+
+
+def contents(
+    runs: Table,
+    selections: Sequence[Selection],
+    missing: dict[str, str],
+    worths: Worths,
+    published: Published | None,
+    folder: Path,
+) -> Contents:
+    """Everything that the runs say; pictures are written to the folder on the way."""
+    if "landmine" not in runs["experiment"] and "published" not in runs["experiment"]:
+        published = None
+    findings = judge(runs, None if published is None else published.table())
+    material = Material(
+        runs=runs,
+        published={} if published is None else published.curves,
+        worth=tuple(one for name, preset, table in worths for one in _worth(name, preset, table)),
+        stand_in=any(_stands_in(selection) for selection in selections),
+    )
+    return Contents(
+        title=_TITLE,
+        lead=_lead(findings),
+        settings=tuple(_settings(runs, selections, missing)),
+        findings=tuple(findings),
+        pictures=draw(material, folder),
+        grids=tuple(_grids(runs, worths, published)),
+        notes=notes(runs, worths, published),
+        choices=CHOICES,
+        commands=COMMANDS,
+    )
+
+
+def _lead(findings: Sequence[Finding]) -> str:
+    ours = [finding.verdict for finding in findings if finding.preset in _PRESETS]
+    held, failed = ours.count("holds"), ours.count("does not hold")
+    return (
+        "The experiments of Dai, Low and Jaillet (NeurIPS 2020), run anew, and what they say of "
+        f"each claim of the paper. Of {len(ours)} claims, counted once for each data set and "
+        f"preset, {held} hold, {failed} do not, and {len(ours) - held - failed} are not decided by "
+        "these data."
+    )
+
+
+def _settings(
+    runs: Table, selections: Sequence[Selection], missing: dict[str, str]
+) -> list[tuple[str, str]]:
+    rows = []
+    for selection in selections:
+        mine = runs.where(experiment=selection.experiment, preset=selection.preset)
+        if len(mine):
+            title = f"{selection.spec.title}, {_PRESETS[selection.preset]}"
+            rows.append((title, _what(selection, mine)))
+    rows += [(experiments()[name].title, f"not run. {why}") for name, why in missing.items()]
+    rows.append(("Results", f"{len(runs):,} trials, digest {results.digest(runs)}"))
+    rows.append(("Software", f"fedbo {__version__}"))
+    return rows
+
+
+def _what(selection: Selection, runs: Table) -> str:
+    spec = selection.spec
+    count = len({*map(repr, zip(*(runs[name].tolist() for name in results.LABELS), strict=True))})
+    problem = ", ".join(
+        f"{name} {getattr(spec.problem, name)}" for name in spec.problem.__struct_fields__
+    )
+    seeds = f", seeds {', '.join(map(str, spec.seeds))}" if spec.seeds != (0,) else ""
+    quick = "a small part only (quick): " if selection.quick else ""
+    stand_in = "made-up data that only stand in for the real: " if _stands_in(selection) else ""
+    return (
+        f"{stand_in}{quick}{count} runs of {spec.iterations} iterations ({problem}; "
+        f"maximiser {spec.maximiser or selection.maximiser}{seeds})"
+    )
+
+
+def _stands_in(selection: Selection) -> bool:
+    problem = selection.spec.problem
+    return isinstance(problem, Glass) and problem.stand_in
+
+
+def _worth(experiment: str, preset: str, table: Table) -> tuple[Worth, ...]:
+    return Worth.of(table, panel=f"{experiment}, {_PRESETS[preset]}")
+
+
+def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Grid]:
+    grids = []
+    regret = regrets(runs)
+    if len(regret):
+        grids.append(Grid.of(regret, "fig1", "Regret, mean and standard error over functions"))
+    best = results.summary(runs)
+    best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
+    for name in ("landmine", "glass", "har"):
+        if len(some := best.where(experiment=name)):
+            title = f"{experiments()[name].title}: best score after 50 iterations"
+            grids.append(Grid.of(some, "fig2", title, columns=_BEST[1:]))
+    if published is not None:
+        compared = beside.compare(runs, published)
+        if len(compared):
+            title = "Difference of the mean best AUC to the published one"
+            grids.append(Grid.of(compared, "published", title))
+            by_field = beside.compare_fields(runs, published)
+            grids.append(Grid.of(by_field, "published", "The same, field by field"))
+    for name, preset, table in worths:
+        title = f"{experiments()[name].title}, {_PRESETS[preset]}: what a message's query scores"
+        grids.append(Grid.of(table, "diagnostics", title))
+    following = used(runs)
+    if len(following):
+        title = "How many of a run's queries followed a peer"
+        grids.append(Grid.of(following, "diagnostics", title))
+    return grids
+
+
+_BEST = (
+    *("experiment", "preset", "method", "M", "every", "runs"),
+    *("best", "best_error", "elapsed", "parameters_received"),
+)

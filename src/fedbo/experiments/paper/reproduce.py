@@ -1,0 +1,200 @@
+"""From the name of a figure to everything in the output folder.
+
+=====================  ==========================================================================
+``runs.csv``           every trial of every run
+``summary.csv``        each arm at some iterations, with standard errors
+``fig….png``, ``.svg`` the pictures
+``report.html``        the pictures, the paper's claims and what became of them
+``selections.json``    what was asked for so far: a folder collects, so that presets and figures
+                       that were run one after the other meet in one report
+``runs/``              finished jobs, for the next time
+=====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedbo import files
+from fedbo.experiments.data import MissingData
+from fedbo.experiments.paper import report, results, runner
+from fedbo.experiments.paper.claims import Finding
+from fedbo.experiments.paper.contents import contents
+from fedbo.experiments.paper.plan import Plan, plan
+from fedbo.experiments.paper.published import Published
+from fedbo.experiments.paper.spec import (
+    FIGURES,
+    PRESETS,
+    Figure,
+    Maximiser,
+    Preset,
+    Run,
+    Selection,
+    experiments,
+)
+from fedbo.experiments.paper.store import Store
+from fedbo.table import Table
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the output folder, and what could not be run for want of data."""
+
+    folder: Path
+    runs: Table
+    findings: tuple[Finding, ...]
+    digest: str
+    missing: dict[str, str]
+
+
+def wanted(
+    names: Sequence[str],
+    *,
+    only: str | None = None,
+    presets: Sequence[Preset] = ("paper",),
+    quick: bool = False,
+    seed: int = 0,
+    maximiser: Maximiser = "refine",
+    problem: Mapping[str, Any] | None = None,
+) -> list[Selection]:
+    """What to run for these figures, of all experiments or of only one.
+
+    >>> [(s.experiment, s.preset) for s in wanted(["fig1"])]
+    [('synthetic', 'paper')]
+    >>> wanted(["fig5"])
+    Traceback (most recent call last):
+    ValueError: there is no 'fig5', expected fig1, fig2, fig3, fig4, appendix, published or all
+    """
+    figures = _figures(names)
+    chosen = []
+    for name, spec in experiments().items():
+        shown = tuple(figure for figure in figures if figure in spec.targets)
+        if not shown or only not in (None, name):
+            continue
+        for preset in presets:
+            if preset in spec.presets:
+                selection = Selection(
+                    experiment=name,
+                    preset=preset,
+                    figures=shown,
+                    quick=quick,
+                    seed=seed,
+                    maximiser=maximiser,
+                    problem=dict(problem or {}),
+                )
+                chosen.append(selection)
+    if not chosen:
+        raise ValueError(_nothing(figures, only, presets))
+    return chosen
+
+
+def _figures(names: Sequence[str]) -> tuple[Figure, ...]:
+    for name in names:
+        if name not in (*FIGURES, "all"):
+            raise ValueError(f"there is no {name!r}, expected {', '.join(FIGURES)} or all")
+    return tuple(figure for figure in FIGURES if figure in names or "all" in names)
+
+
+def _nothing(figures: Sequence[str], only: str | None, presets: Sequence[str]) -> str:
+    among = [name for name, spec in experiments().items() if {*figures} & {*spec.targets}]
+    return (
+        f"nothing of {', '.join(figures)} is run with only={only!r} and "
+        f"preset {', '.join(presets)}; its experiments are {', '.join(among)}"
+    )
+
+
+def reproduce(
+    selections: Sequence[Selection],
+    out: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    progress: runner.Progress | None = None,
+) -> Outcome:
+    """Run what is wanted and not there yet, and write all that the folder now has.
+
+    ``jobs`` is the number of processes; None leaves it to `joblib.parallel_config`. An experiment
+    whose data are not there is left out and said to be; if nothing is left, `MissingData` says what
+    to fetch.
+    """
+    folder, at = Path(out), None if data is None else Path(data)
+    plans, missing = _plans(selections, at)
+    if not plans:
+        raise MissingData("\n".join(missing.values()))
+    folder.mkdir(parents=True, exist_ok=True)
+    store = Store(folder / "runs")
+    runner.run(plans, store, at, jobs, progress)
+    everything = _remember(folder, selections)
+    show = progress or (lambda stage, done, of: None)
+    show("report", 0, 1)
+    kept, _ = _plans(everything, at)
+    runs = results.tidy(_finished([run for plan in kept for run in plan.runs], store))
+    _write(folder / "runs.csv", runs)
+    _write(folder / "summary.csv", results.summary(runs))
+    page = contents(runs, everything, missing, _worths(kept, store), Published.load(at), folder)
+    report.write(folder / "report.html", page)
+    show("report", 1, 1)
+    digest = results.digest(runs)
+    return Outcome(folder=folder, runs=runs, findings=page.findings, digest=digest, missing=missing)
+
+
+def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Plan], dict[str, str]]:
+    plans, missing = [], {}
+    for selection in selections:
+        try:
+            plans.append(plan(selection, data))
+        except MissingData as error:
+            missing[selection.experiment] = str(error)
+    return plans, missing
+
+
+def _finished(runs: Sequence[Run], store: Store) -> list[tuple[Run, Table]]:
+    """Those of the runs that are done, in an order of their own."""
+    tables = [(run, store.get(run)) for run in sorted(dict.fromkeys(runs), key=_order)]
+    return [(run, table) for run, table in tables if table is not None]
+
+
+def _worths(plans: Sequence[Plan], store: Store) -> list[tuple[str, str, Table]]:
+    """What messages are worth, where that was found out."""
+    found = [
+        (plan.selection.experiment, plan.selection.preset, store.get(diagnosis))
+        for plan in plans
+        for diagnosis in plan.diagnoses
+    ]
+    return [(name, preset, table) for name, preset, table in found if table is not None]
+
+
+def _order(run: Run) -> tuple[Any, ...]:
+    arm = run.arm
+    methods = ("TS", "FTS", "RGPE", "TAF")
+    return (
+        *(run.experiment, PRESETS.index(run.preset), methods.index(arm.method), arm.every),
+        *(arm.M, arm.N, arm.t_n, arm.d_n or 0.0, arm.power or 0.0),
+        *(run.target, run.repeat, run.seed),
+    )
+
+
+def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
+    """What was ever asked for in this folder, the latest of each experiment and preset."""
+    path = folder / "selections.json"
+    kept = {}
+    if path.exists():
+        before = msgspec.json.decode(path.read_bytes(), type=list[Selection])
+        kept = {(one.experiment, one.preset): one for one in before}
+    for one in selections:
+        old = kept.get((one.experiment, one.preset))
+        if old is not None and old.like(one):
+            both = tuple(f for f in FIGURES if f in old.figures or f in one.figures)
+            one = msgspec.structs.replace(one, figures=both)
+        kept[one.experiment, one.preset] = one
+    everything = [kept[key] for key in sorted(kept)]
+    files.write(path, msgspec.json.format(msgspec.json.encode(everything)))
+    return everything
+
+
+def _write(path: Path, table: Table) -> None:
+    files.write(path, table.csv().encode())

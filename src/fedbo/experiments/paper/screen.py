@@ -1,0 +1,94 @@
+"""Reproducing in a terminal: how far it is while it runs, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from fedbo.experiments.paper import runner
+from fedbo.experiments.paper.claims import Finding
+from fedbo.experiments.paper.reproduce import Outcome, reproduce
+from fedbo.experiments.paper.spec import Selection
+
+_COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+
+
+def run(
+    console: Console, selections: Sequence[Selection], out: Path, data: Path | None, jobs: int
+) -> Outcome | None:
+    """Run with progress; None if Ctrl-C ended it, which loses no finished job."""
+    try:
+        with _watching(console) as progress:
+            return reproduce(selections, out, data=data, jobs=jobs, progress=progress)
+    except KeyboardInterrupt:
+        console.print("Stopped. What is finished is kept: the same command goes on from here.")
+        return None
+
+
+@contextmanager
+def _watching(console: Console) -> Iterator[runner.Progress]:
+    """A bar for each stage."""
+    bars = Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(bar_width=36),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("passed,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+    )
+    stages: dict[str, TaskID] = {}
+
+    def show(stage: str, done: int, of: int) -> None:
+        if of and stage not in stages:
+            stages[stage] = bars.add_task(stage, total=of, completed=done)
+        elif of:
+            bars.update(stages[stage], completed=done)
+
+    with bars:
+        yield show
+
+
+def report(console: Console, outcome: Outcome) -> None:
+    """Verdicts, what is missing, and where everything is."""
+    for why in outcome.missing.values():
+        console.print(Text(f"Left out: {why}", style="yellow"))
+    if outcome.findings:
+        console.print(_verdicts(outcome.findings))
+    console.print(
+        f"{len(outcome.runs):,} trials, digest {outcome.digest} (without the seconds, the same for "
+        "the same command)."
+    )
+    console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
+
+
+def _verdicts(findings: Sequence[Finding]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in ("figure", "claim", "on", "preset", "verdict", "effect"):
+        table.add_column(name)
+    for finding in findings:
+        table.add_row(
+            finding.figure,
+            finding.claim,
+            finding.experiment,
+            finding.preset,
+            Text(finding.verdict, style=_COLOURS[finding.verdict]),
+            f"{finding.value:+.4f} [{finding.low:+.4f}, {finding.high:+.4f}]",
+        )
+    return table
