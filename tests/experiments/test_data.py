@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.real_data import folder_with
 from scipy.io import savemat
 from typer.testing import CliRunner, Result
 
@@ -19,18 +20,7 @@ from fedbo import cli, files
 from fedbo.experiments.data import DATA_SETS, MissingData, Samples, har, landmine, places
 from fedbo.files import FileRefused
 
-REPOSITORY = Path(__file__).parents[2]
 DISTINCT = 50  # rows of made HAR tables before they repeat
-
-
-def real(name: str) -> Path:
-    """The folder with this file of real data, or the test is skipped."""
-    named = os.environ.get("FEDBO_DATA")
-    candidates = [Path(named)] if named else [REPOSITORY.parent / "shared" / "data"]
-    for folder in candidates:
-        if (folder / name).exists():
-            return folder
-    pytest.skip(f"{name} is not in {' or '.join(map(str, candidates))}; FEDBO_DATA names a folder")
 
 
 @pytest.fixture
@@ -68,7 +58,7 @@ def test_samples_are_checked(X: np.ndarray, y: np.ndarray, complaint: str) -> No
 
 
 def test_real_landmine_fields() -> None:
-    fields = landmine.load(real("LandmineData.mat"))
+    fields = landmine.load(folder_with("LandmineData.mat"))
     sizes = np.array([len(field) for field in fields])
     positive = np.array([field.y.mean() for field in fields])
     assert len(fields) == 29
@@ -80,7 +70,7 @@ def test_real_landmine_fields() -> None:
 
 
 def test_real_landmine_file_is_the_known_one(tmp_path: Path) -> None:
-    mat = real("LandmineData.mat") / "LandmineData.mat"
+    mat = folder_with("LandmineData.mat") / "LandmineData.mat"
     landmine.verify(mat)
     with zipfile.ZipFile(tmp_path / "LandmineData.zip", "w") as archive:
         archive.write(mat, "LandmineData/LandmineData.mat")
@@ -92,7 +82,7 @@ def test_real_landmine_file_is_the_known_one(tmp_path: Path) -> None:
 
 
 def test_real_har() -> None:
-    people = har.load(real("har.npz"))
+    people = har.load(folder_with("har.npz"))
     sizes = np.array([len(person) for person in people])
     assert len(people) == 30
     assert (sizes.min(), sizes.max(), round(sizes.mean()), sizes.sum()) == (281, 409, 343, 10299)
@@ -406,7 +396,7 @@ def test_status_shows_what_is_there_and_what_is_not(tmp_path: Path, cache: Path)
 
 
 def test_status_is_of_the_real_data() -> None:
-    folder = real("har.npz")
+    folder = folder_with("har.npz")
     result = invoke("status", "--data", str(folder))
     assert result.exit_code == 0
     assert "30 people" in result.stdout and "10,299" in result.stdout

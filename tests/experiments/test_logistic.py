@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from experiments.real_data import folder_with
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -14,8 +12,6 @@ from sklearn.neural_network import MLPClassifier
 from fedbo.axis import Array
 from fedbo.experiments.data import Samples, har
 from fedbo.experiments.logistic import EPOCHS, Regression, Split, halves, hold_out
-
-DATA = Path(os.environ.get("FEDBO_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
@@ -210,11 +206,9 @@ def test_a_single_class_is_always_told_right() -> None:
 
 def test_the_default_epochs_train_well_and_leave_something_to_tune() -> None:
     """On HAR, over people who are no targets of the paper's figures."""
-    if not (DATA / "har.npz").exists():
-        pytest.skip(f"har.npz is not in {DATA}; FEDBO_DATA names a folder that has it")
     rng = np.random.default_rng(0)
     tuned, anywhere, best = [], [], []
-    for samples in har.load(DATA)[6:30:4]:
+    for samples in har.load(folder_with("har.npz"))[6:30:4]:
         task = Regression(halves(samples), EPOCHS)
         tuned.append(score(task, 40, 0.03, 0.05))
         drawn = [

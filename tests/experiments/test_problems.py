@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from experiments.real_data import folder_with
 
 from fedbo.experiments.data import MissingData, har, landmine
 from fedbo.experiments.problems import Glass, Har, Landmine, Objective, Problem, Tasks
 from fedbo.experiments.synthetic import Synthetic
 from fedbo.space import Float, Int
-
-DATA = Path(os.environ.get("FEDBO_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 GLASS = Glass(stand_in=True, epochs=2)
 HERE: list[Problem] = [Synthetic(), GLASS]
@@ -23,9 +21,7 @@ THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=
 
 def opened(problem: Problem) -> Tasks:
     file = {Landmine: "LandmineData.mat", Har: "har.npz"}.get(type(problem))
-    if file is not None and not (DATA / file).exists():
-        pytest.skip(f"{file} is not in {DATA}; FEDBO_DATA names a folder that has it")
-    return problem.open(DATA)
+    return problem.open(None if file is None else folder_with(file))
 
 
 # ---------------------------------------------------------------- what a file may say

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.real_data import folder_with
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -18,8 +18,6 @@ from fedbo.axis import Array
 from fedbo.experiments import svm
 from fedbo.experiments.data import Samples, landmine
 from fedbo.experiments.svm import ByDecision, ByProbability, Field
-
-DATA = Path(os.environ.get("FEDBO_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 needs_platt = pytest.mark.skipif(
     not svm._libsvm_has_platt(), reason="this scikit-learn has no SVC(probability=True)"
@@ -34,9 +32,7 @@ def made(n: int = 120, mines: int = 20, seed: int = 0) -> Samples:
 
 
 def there(name: str) -> Path:
-    if not (DATA / name).exists():
-        pytest.skip(f"{name} is not in {DATA}; FEDBO_DATA names a folder that has it")
-    return DATA / name
+    return folder_with(name) / name
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,13 @@ _GRID = 100  # moments at which a curve against time is drawn
 _OURS: tuple[tuple[str, float, Any], ...] = (("paper", 0.3, "-"), ("default", -0.4, "-."))
 _QUERIES = {"random": "random point", "message": "message", "best": "peer's best point"}
 _THEIRS: Any = (0, (4, 2))
+#: Shade and style of FTS by M; the largest, which all figures have, is the last.
+_BY_LENGTH: tuple[tuple[float, Any], ...] = (
+    (0.1, (0, (1, 3))),
+    (0.55, (0, (1, 1))),
+    (0.15, (0, (4, 1.5))),
+    (-0.25, "-"),
+)
 
 
 class PublishedCurve(Protocol):
@@ -234,7 +241,11 @@ class _Sheet:
 def _fig1(material: Material) -> Figure:
     """Synthetic functions: (a) t_n = 40, (b) t_n = 100, (c) d_n = 1.2."""
     sheet = _Sheet(material, ["synthetic"], 3, 2.8, share=True)
-    titles = ("(a) $t_n = 40$, $d_n = 0.02$", "(b) $t_n = 100$, $d_n = 0.02$", "(c) $d_n = 1.2$")
+    titles = (
+        "(a) $t_n = 40$, $d_n = 0.02$",
+        "(b) $t_n = 100$, $d_n = 0.02$",
+        "(c) $t_n = 100$, $d_n = 1.2$",
+    )
     for preset, panels in sheet.rows:
         runs = material.of("synthetic", preset)
         for axes, title in zip(panels, titles, strict=True):
@@ -255,14 +266,13 @@ def _regrets_by_length(axes: Axes, runs: Table, t_n: int) -> None:
         return
     _regret(axes, where(runs, method="TS"), "TS", COLOUR["TS"], STYLE["TS"])
     lengths = np.unique(near["M"]).tolist()
-    styles: tuple[Any, ...] = ((0, (1, 1)), (0, (4, 1.5)), "-")
-    for i, M in enumerate(lengths, len(styles) - len(lengths)):
-        colour = shade(COLOUR["FTS"], 0.55 - 0.4 * max(0, i))
-        _regret(axes, near.where(M=M), f"FTS, $M = {M}$", colour, styles[max(0, i)])
+    for i, M in enumerate(lengths, len(_BY_LENGTH) - len(lengths)):
+        towards, style = _BY_LENGTH[max(0, i)]
+        _regret(axes, near.where(M=M), f"FTS, $M = {M}$", shade(COLOUR["FTS"], towards), style)
 
 
 def _regrets_by_schedule(axes: Axes, runs: Table) -> None:
-    far = where(runs, method="FTS", d_n=1.2)
+    far = where(runs, method="FTS", d_n=1.2, t_n=100)
     if not len(far):
         return
     _regret(axes, where(runs, method="TS"), "TS", COLOUR["TS"], STYLE["TS"])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -74,17 +75,21 @@ def _finished(
     tasks: Sequence[_Task], folder: Path | None, jobs: int | None
 ) -> Iterator[tuple[Job, Table]]:
     """Jobs and their tables, in the order in which they end."""
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, effective_n_jobs
+    from joblib.parallel import get_active_backend
 
-    if not tasks:
-        return
-    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     first = os.getpid()
-    yield from parallel(delayed(_apart)(*task, folder, first) for task in tasks)
+    calls = [delayed(_apart)(*task, folder, first) for task in tasks]
+    if get_active_backend()[0].supports_return_generator:
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
+        return
+    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend hands over all results at once
+    for start in range(0, len(calls), block):
+        yield from Parallel(n_jobs=jobs, batch_size=1)(calls[start : start + block])
 
 
 def _apart(job: Job, alone: Sequence[Table], folder: Path | None, first: int) -> tuple[Job, Table]:
     """A job in a process of its own, where Ctrl-C is left to the first process."""
-    if os.getpid() != first:
+    if os.getpid() != first and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return job, perform(job, folder, alone)

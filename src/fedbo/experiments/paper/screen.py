@@ -23,7 +23,7 @@ from rich.text import Text
 from fedbo.experiments.paper import runner
 from fedbo.experiments.paper.claims import Finding
 from fedbo.experiments.paper.reproduce import Outcome, reproduce
-from fedbo.experiments.paper.spec import Selection
+from fedbo.experiments.paper.spec import PRESETS, Selection
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
 
@@ -79,16 +79,13 @@ def report(console: Console, outcome: Outcome) -> None:
 
 
 def _verdicts(findings: Sequence[Finding]) -> Table:
+    """Our own verdicts; effects and intervals are in the report."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("figure", "claim", "on", "preset", "verdict", "effect"):
-        table.add_column(name)
+    for name in ("figure", "data", "preset", "verdict", "claim"):
+        table.add_column(name, no_wrap=name != "claim")
     for finding in findings:
-        table.add_row(
-            finding.figure,
-            finding.claim,
-            finding.experiment,
-            finding.preset,
-            Text(finding.verdict, style=_COLOURS[finding.verdict]),
-            f"{finding.value:+.4f} [{finding.low:+.4f}, {finding.high:+.4f}]",
-        )
+        if finding.preset in PRESETS:
+            verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+            about = (finding.figure, finding.experiment, finding.preset)
+            table.add_row(*about, verdict, finding.claim)
     return table
