@@ -18,7 +18,7 @@ test: .venv/stamp  ## lint, types, layers, tests and doctests
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -n auto --dist loadgroup
+	.venv/bin/pytest -q -n auto --dist loadfile
 
 bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py

@@ -97,15 +97,15 @@ def synthetic(levels: dict[str, float], functions: int = 12) -> Table:
 
     near = [
         one(f"a{M}" if t_n == 40 else f"b{M}", M=M, t_n=t_n, d_n=0.02, power=0.5)
-        for t_n in (40, 100)
-        for M in (25, 100)
+        for t_n, M in ((40, 10), (40, 25), (40, 100), (100, 25), (100, 100))
     ]
     far = [one(f"c{power}", t_n=100, d_n=1.2, power=power) for power in (0.5, 2.0)]
     return table(one("TS", "TS"), *near, *far)
 
 
 AS_IN_THE_PAPER = {
-    "TS": 0.30, "a25": 0.20, "a100": 0.20, "b25": 0.20, "b100": 0.10, "c0.5": 0.305, "c2.0": 0.30
+    "TS": 0.30, "a10": 0.20, "a25": 0.20, "a100": 0.20, "b25": 0.20, "b100": 0.10,
+    "c0.5": 0.305, "c2.0": 0.30,
 }  # fmt: skip
 
 
@@ -206,14 +206,14 @@ def test_growth_needs_runs_with_every_number_of_agents() -> None:
 
 def test_section_5_1_as_the_paper_has_it() -> None:
     findings = [f for f in judge(synthetic(AS_IN_THE_PAPER)) if f.section == "5.1"]
-    assert len(findings) == 9
+    assert len(findings) == 10
     assert {f.id: f.verdict for f in findings if f.verdict != "holds"} == {}
     assert {f.n for f in findings} == {12}  # functions, not runs
 
 
 def test_section_5_1_otherwise() -> None:
     levels = AS_IN_THE_PAPER | {
-        "a25": 0.4, "a100": 0.32, "b25": 0.31, "b100": 0.35, "c0.5": 0.2, "c2.0": 0.4
+        "a10": 0.4, "a25": 0.4, "a100": 0.32, "b25": 0.31, "b100": 0.35, "c0.5": 0.2, "c2.0": 0.4
     }  # fmt: skip
     findings = judge(synthetic(levels))
     verdicts = {f.id: f.verdict for f in findings}

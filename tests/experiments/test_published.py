@@ -142,8 +142,8 @@ def test_their_runs_have_the_columns_of_ours(tmp_path: Path) -> None:
     federated = table.where(method="FTS", repeat=1)
     assert federated["best"].tolist() == [0.9] * 51
     assert federated["iteration"].tolist() == list(range(51))
-    assert set(federated["parameters_received"]) == {2800} and set(federated["power"]) == {2.0}
-    assert set(table.where(method="TAF")["parameters_received"]) == {28 * (50 + 50**2 + 1)}
+    assert set(federated["power"]) == {2.0}
+    assert np.isnan(table["seconds"]).all() and np.isnan(table["parameters_received"]).all()
 
 
 # Comparing

@@ -75,7 +75,7 @@ class Quantity(NamedTuple):
 
 def score(runs: Runs) -> Quantity:
     """The best score in the end."""
-    return Quantity(f"{_metric(runs)} after {runs.T} iterations", runs.best[:, -1], *_scale(runs))
+    return Quantity(f"{_metric(runs)} after {runs.T} iterations", runs.best[:, -1], *scale(runs))
 
 
 def speed(runs: Runs) -> Quantity:
@@ -94,7 +94,7 @@ def _metric(runs: Runs) -> str:
     return "AUC" if LARGER_IS_BETTER[runs.experiment] else "validation error"
 
 
-def _scale(runs: Runs) -> tuple[int, float]:
+def scale(runs: Runs) -> tuple[int, float]:
     """Which way the score is better, and what matters of it."""
     return (1, AUC) if LARGER_IS_BETTER[runs.experiment] else (-1, ERROR)
 
@@ -191,7 +191,7 @@ def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
     pairs = pairs.only(known & (runs.label("target")[pairs.ours] == runs.label("target").min()))
     if not len(pairs.ours):
         return None
-    sign, matters = _scale(runs)
+    sign, matters = scale(runs)
     until = runs.clock[pairs.ours, -1]
     curves = [_mean_over_time(runs, rows, until) for rows in (pairs.ours, pairs.theirs)]
     effect = paired(sign * curves[0], sign * curves[1])

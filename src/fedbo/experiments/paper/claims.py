@@ -26,6 +26,7 @@ from fedbo.experiments.paper.answers import (
     growth,
     linear,
     message_lengths,
+    scale,
     score,
     sentence,
     some_targets,
@@ -40,13 +41,16 @@ from fedbo.experiments.paper.intervals import (
     cluster_means,
     comparable,
     no_worse,
+    paired,
     superior,
 )
-from fedbo.experiments.paper.sides import ARM, Floats, Rows, Runs, Side, groups_of
+from fedbo.experiments.paper.results import ARM
+from fedbo.experiments.paper.sides import UNIT, Floats, Rows, Runs, Side, groups_of
 from fedbo.table import Cell, Table
 
 REAL = ("landmine", "glass", "har")
 CHECKPOINTS = (10, 20, 30, 40, 50)  # iterations whose regret is listed
+BETWEEN = (10, 50)  # iterations at which presets are compared
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +131,43 @@ def _regret_at(group: Runs, of: Rows, iteration: int) -> list[Cell]:
         error = float(means.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
         cells += [float(means.mean()), error]
     return [n, *cells]
+
+
+def between_presets(runs: Table) -> Table:
+    """How far the default preset is ahead of the paper's: each method from the same points.
+
+    A unit is a target with a repeat; methods that have several M are averaged over them.
+    """
+    groups = {(group.experiment, group.preset): group for group in groups_of(runs)}
+    rows: list[list[Cell]] = []
+    for experiment in REAL:
+        both = [groups.get((experiment, preset)) for preset in ("default", "paper")]
+        if both[0] is None or both[1] is None:
+            continue
+        sign, _ = scale(both[0])
+        for side in (TS, FTS, RGPE, TAF):
+            for at in BETWEEN:
+                ours, theirs = (_by_start(group, side, at) for group in both if group is not None)
+                shared = [start for start in ours if start in theirs]
+                if len(shared) > 1:
+                    a, b = (np.array([side[start] for start in shared]) for side in (ours, theirs))
+                    effect = paired(sign * a, sign * b)
+                    means = (float(a.mean()), float(b.mean()))
+                    rows.append(
+                        [experiment, side.method, at, *means, *msgspec.structs.astuple(effect)]
+                    )
+    columns = ("experiment", "method", "iteration", "default", "paper", "lead", "low", "high", "n")
+    return Table.of_rows(columns, rows)
+
+
+def _by_start(runs: Runs, side: Side, at: int) -> dict[tuple[Cell, ...], float]:
+    """The side's best score after so many iterations, for each target and repeat."""
+    of = side.of(runs)
+    starts = zip(*(runs.label(name)[of].tolist() for name in UNIT), strict=True)
+    found: dict[tuple[Cell, ...], list[float]] = {}
+    for start, best in zip(starts, runs.best[of, min(at, runs.T)].tolist(), strict=True):
+        found.setdefault(start, []).append(best)
+    return {start: float(np.mean(values)) for start, values in found.items()}
 
 
 def _finding(claim: Sentence, experiment: str, preset: str, answer: Answer) -> Finding:

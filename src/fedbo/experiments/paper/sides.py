@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbo.experiments.paper.results import ARM
 from fedbo.table import Cell, Table
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-ARM = ("method", "M", "N", "t_n", "d_n", "power", "every")
-_UNIT = ("target", "repeat", "seed")
+UNIT = ("target", "repeat", "seed")
 
 
 class Runs:
@@ -34,7 +34,7 @@ class Runs:
         self.experiment = experiment
         self.preset = preset
         self._table = table
-        codes = [np.unique(table[name], return_inverse=True)[1] for name in (*ARM, *_UNIT)]
+        codes = [np.unique(table[name], return_inverse=True)[1] for name in (*ARM, *UNIT)]
         _, first, run = np.unique(
             np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True
         )
@@ -63,7 +63,7 @@ class Runs:
     @cached_property
     def units(self) -> NDArray[np.intp]:
         """Which runs start from the same points: (runs,)."""
-        columns = np.stack([self.label(name) for name in _UNIT], axis=1)
+        columns = np.stack([self.label(name) for name in UNIT], axis=1)
         return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
 
     @cached_property

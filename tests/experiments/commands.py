@@ -1,0 +1,26 @@
+"""`fedbo reproduce` as a program, and what its runs say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fedbo.experiments.paper.claims import Finding, judge
+from fedbo.table import Table
+
+SEED = "4711"  # of its own: not the one that figures are drawn from
+
+
+def reproduce(*args: str, out: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedbo", "reproduce", *args, "--out", str(out)]
+    environment = {**os.environ, "COLUMNS": "200", "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=check, env=environment, timeout=600
+    )
+
+
+def findings(folder: Path) -> dict[tuple[str, str], Finding]:
+    judged = judge(Table.from_csv(folder / "runs.csv"))
+    return {(finding.id, finding.preset): finding for finding in judged}
