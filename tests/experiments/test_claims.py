@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pytest
 
-from fedbo.experiments.paper.claims import CLAIMS, CONSISTENT, Finding, judge, regrets
+from fedbo.experiments.paper.claims import (
+    CLAIMS,
+    CONSISTENT,
+    Finding,
+    between_presets,
+    judge,
+    regrets,
+)
 from fedbo.table import Cell, Table
 
 T = 4  # iterations
@@ -378,3 +385,22 @@ def test_regrets_are_averaged_over_functions() -> None:
 def test_regrets_leave_out_what_is_not_complete() -> None:
     rows = arm("TS", noisy(0.3), experiment="synthetic", targets=3, repeats=1)
     assert regrets(table(rows[:-1]))["n"].tolist() == [2]
+
+
+def test_presets_are_compared_from_the_same_points() -> None:
+    default, paper = (
+        arm(
+            "TS",
+            lambda target, repeat, up=up: 0.8 + 0.01 * target + up * (1 + repeat),
+            preset=preset,
+        )
+        for preset, up in (("default", 0.02), ("paper", 0.01))
+    )
+    alone = arm("TS", 0.1, experiment="har", preset="paper")
+    listed = between_presets(table(default, paper, alone))
+    assert {*listed["experiment"].tolist()} == {"landmine"} and {*listed["method"].tolist()} == {
+        "TS"
+    }
+    expected = np.mean([0.01 * (1 + repeat) for repeat in range(5)])
+    assert listed["lead"].tolist() == pytest.approx([expected] * len(listed))
+    assert (listed["low"] < expected).all() and (listed["high"] > expected).all()

@@ -139,25 +139,29 @@ def between_presets(runs: Table) -> Table:
     A unit is a target with a repeat; methods that have several M are averaged over them.
     """
     groups = {(group.experiment, group.preset): group for group in groups_of(runs)}
-    rows: list[list[Cell]] = []
-    for experiment in REAL:
-        both = [groups.get((experiment, preset)) for preset in ("default", "paper")]
-        if both[0] is None or both[1] is None:
-            continue
-        sign, _ = scale(both[0])
-        for side in (TS, FTS, RGPE, TAF):
-            for at in BETWEEN:
-                ours, theirs = (_by_start(group, side, at) for group in both if group is not None)
-                shared = [start for start in ours if start in theirs]
-                if len(shared) > 1:
-                    a, b = (np.array([side[start] for start in shared]) for side in (ours, theirs))
-                    effect = paired(sign * a, sign * b)
-                    means = (float(a.mean()), float(b.mean()))
-                    rows.append(
-                        [experiment, side.method, at, *means, *msgspec.structs.astuple(effect)]
-                    )
+    rows = [
+        [experiment, side.method, at, *compared]
+        for experiment in REAL
+        for side in (TS, FTS, RGPE, TAF)
+        for at in BETWEEN
+        if (default := groups.get((experiment, "default"))) is not None
+        and (paper := groups.get((experiment, "paper"))) is not None
+        and (compared := _lead(default, paper, side, at))
+    ]
     columns = ("experiment", "method", "iteration", "default", "paper", "lead", "low", "high", "n")
     return Table.of_rows(columns, rows)
+
+
+def _lead(default: Runs, paper: Runs, side: Side, at: int) -> list[Cell]:
+    """Means of the two, and the lead of the first; nothing if they share fewer than two starts."""
+    ours, theirs = (_by_start(runs, side, at) for runs in (default, paper))
+    shared = [start for start in ours if start in theirs]
+    if len(shared) < 2:
+        return []
+    a, b = (np.array([side[start] for start in shared]) for side in (ours, theirs))
+    sign, _ = scale(default)
+    effect = paired(sign * a, sign * b)
+    return [float(a.mean()), float(b.mean()), effect.value, effect.low, effect.high, effect.n]
 
 
 def _by_start(runs: Runs, side: Side, at: int) -> dict[tuple[Cell, ...], float]:
