@@ -135,6 +135,7 @@ def reproduce(
     figures and presets that were run one after the other meet in one report.
     """
     _require("experiments", _EXPERIMENTS)
+    _folder("--out", out)
     from joblib import cpu_count
     from rich.console import Console
 
@@ -194,3 +195,13 @@ def _writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
     else:
         return
     raise typer.BadParameter(problem, param_hint=option)
+
+
+def _folder(option: str, path: Path) -> None:
+    """Refuse, before any work is done, a folder that cannot be made or written to."""
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise typer.BadParameter(f"{there} is a file, expected a folder", param_hint=option)
+    if not os.access(there, os.W_OK):
+        problem = f"{path} cannot be written: permission denied in {there}"
+        raise typer.BadParameter(problem, param_hint=option)

@@ -117,3 +117,16 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(
     failed = reproduce(*args, out=tmp_path, check=False)
     assert failed.returncode == 2
     assert said in " ".join(failed.stderr.replace("│", " ").split())
+
+
+def test_a_folder_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    failed = reproduce("fig1", out=tmp_path / "taken", check=False)
+    assert failed.returncode == 2 and "is a file, expected a folder" in failed.stderr
+
+
+def test_a_damaged_list_of_what_was_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "selections.json").write_text("[{")
+    failed = reproduce("fig1", "--quick", out=tmp_path, check=False)
+    assert failed.returncode == 1 and "delete it" in failed.stderr
+    assert [*tmp_path.iterdir()] == [tmp_path / "selections.json"]

@@ -126,6 +126,8 @@ def reproduce(
     if not plans:
         raise MissingData("\n".join(missing.values()))
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "selections.json").exists():
+        _asked(folder / "selections.json")  # say it now if that is damaged
     store = Store(folder / "runs")
     runner.run(plans, store, at, jobs, progress)
     everything = _remember(folder, selections)
@@ -183,8 +185,7 @@ def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
     path = folder / "selections.json"
     kept = {}
     if path.exists():
-        before = msgspec.json.decode(path.read_bytes(), type=list[Selection])
-        kept = {(one.experiment, one.preset): one for one in before}
+        kept = {(one.experiment, one.preset): one for one in _asked(path)}
     for one in selections:
         old = kept.get((one.experiment, one.preset))
         if old is not None and old.like(one):
@@ -194,6 +195,16 @@ def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
     everything = [kept[key] for key in sorted(kept)]
     files.write(path, msgspec.json.format(msgspec.json.encode(everything)))
     return everything
+
+
+def _asked(path: Path) -> list[Selection]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Selection])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise files.FileRefused(
+            f"{path} does not say what was asked for in this folder: {error}; delete it, and run "
+            "what the report is to have again (finished jobs are kept)"
+        ) from None
 
 
 def _write(path: Path, table: Table) -> None:
