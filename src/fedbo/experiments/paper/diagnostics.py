@@ -47,7 +47,6 @@ from fedbo.table import Cell, Table
 Trials = Sequence[tuple[Mapping[str, Value], float]]
 Floats = NDArray[np.float64]
 
-_CHOICE, _FEATURES, _PEER, _NOISE, _RANDOM = range(20, 25)  # streams of random numbers
 _R = 100  # random points of each target: what all others are measured by should be sure
 _ARM = ("experiment", "preset", "M", "N", "t_n", "d_n", "power", "every")
 _RUN = ("target", "repeat", "seed")
@@ -112,7 +111,7 @@ def _peers(tasks: Tasks, target: int, peers: int | None, seed: int) -> list[int]
         return others
     if peers < 1:
         raise ValueError(f"peers is {peers}, expected 1 or more, or None for all")
-    rng = np.random.default_rng(seed_of(seed, target, _CHOICE))
+    rng = np.random.default_rng(seed_of("worth", "peers", seed, target))
     return sorted(rng.choice(others, peers, replace=False).tolist())
 
 
@@ -127,18 +126,18 @@ def _of_target(
 ) -> dict[str, list[float]]:
     """All quantities of one target, one number for each of its peers."""
     space = tasks.space
-    shared = federation(tasks, preset, M, seed_of(seed, target, _FEATURES))
+    shared = federation(tasks, preset, M, seed_of("worth", "features", seed, target))
     own = settings(tasks, preset, "refine")
     agents = []
     for n in peers:
-        key = seed_of(seed, target, n, _PEER)
+        key = seed_of("worth", "peer", seed, target, n)
         agents.append(Agent(shared, TS(), name=f"agent-{n}", seed=key, settings=own))
         for params, score in histories[n]:
             agents[-1].tell(params, score)
     functions = [shared.features.function(message.omega) for message in messages(agents)]
     tops = [argmax(function, space) for function in functions]
-    rng = np.random.default_rng(seed_of(seed, target, _RANDOM))
-    objective = tasks.objective(target, seed_of(seed, target, _NOISE))
+    rng = np.random.default_rng(seed_of("worth", "random", seed, target))
+    objective = tasks.objective(target, seed_of("worth", "noise", seed, target))
     best = [peer.best for peer in agents]
     return {
         "random": [objective(space.decode(x)) for x in space.sample(rng, _R)],

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from fedbo.axis import Value
-from fedbo.experiments.paper.published import Published
+from fedbo.experiments.data import MissingData, folders
+from fedbo.experiments.paper.published import NAME, Published
 from fedbo.experiments.paper.spec import (
     POWERS,
     Diagnosis,
@@ -18,12 +19,12 @@ from fedbo.experiments.paper.spec import (
     Points,
     Run,
     Selection,
+    kind_of,
     seed_of,
 )
 from fedbo.experiments.problems import Landmine, Tasks
 from fedbo.experiments.synthetic import Synthetic
 
-_INITIAL, _ALONE = 10, 11  # streams of random numbers
 _M, _PEERS, _FEW = 100, 10, 4  # of a diagnosis: features, peers of each target, targets if quick
 
 
@@ -47,6 +48,12 @@ def plan(selection: Selection, folder: Path | None) -> Plan:
     spec = selection.spec
     tasks = spec.problem.open(folder)
     published = Published.load(folder) if isinstance(spec.problem, Landmine) else None
+    if spec.needs_published and published is None:
+        places = " or ".join(map(str, folders(folder)))
+        raise MissingData(
+            f"the published landmine runs are not there: {NAME} is not in {places}. Without it "
+            "there is nothing to compare with; the other experiments do without it."
+        )
     others = tasks.agents if isinstance(spec.problem, Synthetic) else tasks.agents - 1
     arms = spec.arms_of(selection.figures, others, POWERS[selection.preset])
     runs = tuple(
@@ -90,7 +97,7 @@ def _histories(selection: Selection, tasks: Tasks, runs: tuple[Run, ...]) -> tup
             agent=agent,
             seed=seed,
             iterations=longest,
-            initial=_random(tasks, spec.initial, seed, agent, _ALONE),
+            initial=_random(spec, tasks, "initial alone", seed, agent),
         )
         for seed in sorted({seed for seed, _ in needed})
         for agent in range(tasks.agents)
@@ -130,12 +137,12 @@ def _initial(
     """The published initial points where there are any, else random ones."""
     if published is not None and published.has(target, repeat):
         return _points(published.initial(target, repeat))
-    return _random(tasks, spec.initial, seed, target, repeat, _INITIAL)
+    return _random(spec, tasks, "initial", seed, target, repeat)
 
 
-def _random(tasks: Tasks, n: int, *key: int) -> Points:
-    rng = np.random.default_rng(seed_of(*key))
-    return _points([tasks.space.decode(x) for x in tasks.space.sample(rng, n)])
+def _random(spec: Experiment, tasks: Tasks, *key: str | int) -> Points:
+    rng = np.random.default_rng(seed_of(kind_of(spec.problem), *key))
+    return _points([tasks.space.decode(x) for x in tasks.space.sample(rng, spec.initial)])
 
 
 def _points(given: Sequence[dict[str, Value]]) -> Points:

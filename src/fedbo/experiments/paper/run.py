@@ -19,7 +19,7 @@ from fedbo.agent import Agent
 from fedbo.axis import Value
 from fedbo.experiments.paper import diagnostics
 from fedbo.experiments.paper.presets import federation, settings
-from fedbo.experiments.paper.spec import Arm, Diagnosis, History, Job, Run, seed_of
+from fedbo.experiments.paper.spec import Arm, Diagnosis, History, Job, Run, kind_of, seed_of
 from fedbo.experiments.problems import Objective, Tasks
 from fedbo.experiments.synthetic import SyntheticTasks
 from fedbo.federation import Federation
@@ -35,7 +35,6 @@ from fedbo.table import Table
 Trials = Sequence[tuple[dict[str, Value], float]]
 
 _KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief+incumbent"}
-_TARGET, _NOISE, _PEER, _FEATURES, _OBSERVED = range(5)  # streams of random numbers
 _FUNCTIONS = 1_000_000  # of a seed, so that each seed has functions of its own
 
 
@@ -56,11 +55,12 @@ def _alone(job: History, tasks: Tasks) -> Table:
         federation(tasks, job.preset, 1, 0),
         TS(),
         name=_name(job.agent),
-        seed=seed_of(job.seed, job.agent, _PEER),
+        seed=seed_of(kind_of(job.problem), "alone", job.seed, job.agent),
         settings=settings(tasks, job.preset, job.maximiser),
         initial=[dict(point) for point in job.initial],
     )
-    objective = tasks.objective(job.agent, seed_of(job.seed, job.agent, _NOISE))
+    noise = seed_of(kind_of(job.problem), "noise alone", job.seed, job.agent)
+    objective = tasks.objective(job.agent, noise)
     return simulate([Party(agent=agent, objective=objective)], job.iterations, every=None)
 
 
@@ -78,20 +78,20 @@ def _worth(job: Diagnosis, tasks: Tasks, alone: Sequence[Table]) -> Table:
 
 
 def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
-    arm, key = job.arm, (job.seed, job.target, job.repeat)
+    arm = job.arm
     shared = federation(
         tasks,
         job.preset,
         max(arm.M, 1),
-        seed_of(*key, _FEATURES),
+        _seed(job, "features"),
         _KINDS.get(arm.method, "weights"),
     )
-    objective = _Clocked(tasks.objective(_task(job, tasks), seed_of(*key, _NOISE)))
+    objective = _Clocked(tasks.objective(_task(job, tasks), _seed(job, "noise")))
     target = Agent(
         shared,
         _policy(arm),
         name="target",
-        seed=seed_of(*key, _TARGET),
+        seed=_seed(job, "target"),
         settings=settings(tasks, job.preset, job.maximiser),
         initial=[dict(point) for point in job.initial],
     )
@@ -163,7 +163,7 @@ def _peer(
         shared,
         _Replay(tuple(shared.space.encode(params) for params, _ in later)) if later else TS(),
         name=_name(n),
-        seed=seed_of(job.seed, job.target, job.repeat, n, _PEER),
+        seed=_seed(job, "peer", n),
         settings=msgspec.structs.replace(own, repeats="allow"),
         initial=[],
     )
@@ -183,7 +183,7 @@ class _Replay(Policy, frozen=True):
 
 
 def _observed(job: Run, tasks: SyntheticTasks, n: int) -> Trials:
-    seed = seed_of(job.seed, job.target, job.repeat, n, _OBSERVED)
+    seed = _seed(job, "observed", n)
     return tasks.observed(_task(job, tasks), n, job.arm.t_n, job.arm.d_n or 0.0, seed)
 
 
@@ -208,6 +208,11 @@ def _policy(arm: Arm) -> Policy:
     if arm.power is not None:
         return FTS(schedule=Power(arm.power))
     return {"TS": TS(), "RGPE": RGPE(), "TAF": TAF()}[arm.method]
+
+
+def _seed(job: Run, purpose: str, *parts: int) -> int:
+    """The same for every arm, so that methods are paired."""
+    return seed_of(kind_of(job.problem), purpose, job.seed, job.target, job.repeat, *parts)
 
 
 def _name(n: int) -> str:

@@ -27,7 +27,6 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 import msgspec
-import numpy as np
 
 from fedbo.axis import Value
 from fedbo.experiments.problems import Problem
@@ -109,7 +108,11 @@ class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An experiment, as its file has it. Targets are listed for each figure, or counted from 0."""
+    """An experiment, as its file has it.
+
+    Targets are listed for each figure, or counted from 0. ``needs_published`` says that it makes no
+    sense without the published initial points; landmine runs take them where they are there.
+    """
 
     title: str
     problem: Problem
@@ -122,6 +125,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seeds: tuple[int, ...] = (0,)
     presets: tuple[Preset, ...] = PRESETS
     maximiser: Maximiser | None = None
+    needs_published: bool = False
 
     def of(self, figure: Figure) -> tuple[int, ...]:
         """The targets of a figure."""
@@ -297,10 +301,10 @@ def digest(job: Job) -> str:
     return hashlib.sha256(msgspec.json.encode(job, order="deterministic")).hexdigest()[:16]
 
 
-def seed_of(*parts: int) -> int:
-    """A seed of its own for each tuple of numbers.
+def seed_of(*parts: str | int) -> int:
+    """A seed of its own for each tuple of words and numbers.
 
-    >>> seed_of(0, 1) == seed_of(0, 1) != seed_of(1, 0)
+    >>> seed_of("har", "noise", 0) == seed_of("har", "noise", 0) != seed_of("har", "noise", 0, 0)
     True
     """
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "little")
