@@ -93,7 +93,7 @@ def reproduce(
     ],
     only: Annotated[
         str | None,
-        typer.Option(help="One experiment of it: synthetic, landmine, glass, har, agents."),
+        typer.Option(help="One experiment of it: landmine, glass, har, agents, ..."),
     ] = None,
     preset: Annotated[
         Literal["paper", "default", "both"],
@@ -136,6 +136,8 @@ def reproduce(
     """
     _require("experiments", _EXPERIMENTS)
     _folder("--out", out)
+    from concurrent.futures import BrokenExecutor
+
     from joblib import cpu_count
     from rich.console import Console
 
@@ -163,6 +165,13 @@ def reproduce(
         outcome = screen.run(console, selections, out, data, jobs or cpu_count())
     except (MissingData, FileRefused, OSError) as error:
         typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except BrokenExecutor as error:
+        typer.echo(
+            f"A process died, maybe for want of memory ({error}). What is finished is kept: the "
+            "same command goes on from here; fewer --jobs need less memory.",
+            err=True,
+        )
         raise typer.Exit(1) from None
     if outcome is None:
         raise typer.Exit(_INTERRUPTED)

@@ -165,8 +165,8 @@ def test_one_unit_decides_nothing() -> None:
 
 
 def test_the_same_difference_in_many_runs_is_certain() -> None:
-    effect = paired(np.full(5, 3.0), np.full(5, 1.0))
-    assert effect == Effect(2.0, 2.0, 2.0, 5)
+    effect = paired(np.full(6, 3.0), np.full(6, 1.0))
+    assert effect == Effect(2.0, 2.0, 2.0, 6)
 
 
 def test_a_few_ties_decide_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -14,12 +15,14 @@ import joblib
 import msgspec
 import numpy as np
 import pytest
+from experiments.real_data import folder_with
 
+from fedbo.experiments.data import MissingData
 from fedbo.experiments.paper import results, runner
 from fedbo.experiments.paper.plan import Plan, plan
 from fedbo.experiments.paper.reproduce import wanted
 from fedbo.experiments.paper.run import perform
-from fedbo.experiments.paper.spec import Run, Selection, digest, experiments
+from fedbo.experiments.paper.spec import Run, Selection, digest, experiments, seed_of
 from fedbo.experiments.paper.store import Store
 from fedbo.table import Table
 
@@ -173,3 +176,31 @@ def test_an_option_that_no_problem_takes_is_refused() -> None:
     )
     with pytest.raises(msgspec.ValidationError, match="scoring"):
         _ = selection.spec
+
+
+def test_a_run_without_seconds_leaves_those_of_others_as_they_are() -> None:
+    iterations, seconds = [0, 0, 1, 0, 1, 0, 1], [1.0, 2.0, 3.0, math.nan, math.nan, 4.0, 5.0]
+    runs = Table({"iteration": iterations, "seconds": seconds, "seconds_evaluation": [0.0] * 7})
+    assert results.elapsed(runs).tolist() == pytest.approx(
+        [1.0, 3.0, 6.0, math.nan, math.nan, 4.0, 9.0], nan_ok=True
+    )
+
+
+def test_every_stream_of_random_numbers_has_a_seed_of_its_own() -> None:
+    keys = [(), (0,), (0, 0), ("a",), ("a", 0), ("a", 0, 0), ("b", 0), (0, "a"), ("a0",)]
+    assert len({seed_of(*key) for key in keys}) == len(keys)
+
+
+def test_an_option_of_another_problem_is_refused() -> None:
+    with pytest.raises(ValueError, match="scoring: no option of har; leave it out"):
+        wanted(["fig2"], only="har", problem={"scoring": "probability"})
+    both = wanted(["fig2"], problem={"scoring": "probability"})
+    assert [one.problem for one in both if one.experiment == "har"] == [{}]
+
+
+def test_published_runs_that_are_not_there_are_missing_data(tmp_path: Path) -> None:
+    folder = folder_with("LandmineData.mat")
+    (tmp_path / "LandmineData.mat").write_bytes((folder / "LandmineData.mat").read_bytes())
+    with pytest.raises(MissingData, match=r"landmine_published.json is not in"):
+        plan(wanted(["published"])[0], tmp_path)
+    assert plan(wanted(["fig2"], only="landmine")[0], tmp_path).runs  # does without

@@ -8,10 +8,10 @@ from pathlib import Path
 from fedbo import __version__
 from fedbo.experiments.paper import published as beside
 from fedbo.experiments.paper import results
-from fedbo.experiments.paper.choices import CHOICES, COMMANDS
+from fedbo.experiments.paper.choices import choices, commands
 from fedbo.experiments.paper.claims import Finding, between_presets, judge, regrets
 from fedbo.experiments.paper.diagnostics import used
-from fedbo.experiments.paper.figures import Material, Worth, draw
+from fedbo.experiments.paper.figures import NAMES, Material, Picture, Worth, draw
 from fedbo.experiments.paper.notes import notes
 from fedbo.experiments.paper.published import Published
 from fedbo.experiments.paper.report import Contents, Grid
@@ -35,9 +35,13 @@ def contents(
     folder: Path,
 ) -> Contents:
     """Everything that the runs say; pictures are written to the folder on the way."""
-    if "landmine" not in runs["experiment"] and "published" not in runs["experiment"]:
+    if not {"landmine", "published"} & {*runs["experiment"].tolist()}:
         published = None
-    findings = judge(runs, None if published is None else published.table())
+    findings = [
+        finding
+        for finding in judge(runs, None if published is None else published.table())
+        if _selected(finding, selections)
+    ]
     material = Material(
         runs=runs,
         published={} if published is None else published.curves,
@@ -49,12 +53,38 @@ def contents(
         lead=_lead(findings),
         settings=tuple(_settings(runs, selections, missing)),
         findings=tuple(findings),
-        pictures=draw(material, folder),
+        pictures=_pictures(material, selections, folder),
         grids=tuple(_grids(runs, worths, published)),
         notes=notes(runs, worths, published),
-        choices=CHOICES,
-        commands=COMMANDS,
+        choices=choices(selections),
+        commands=commands(selections),
     )
+
+
+def _selected(finding: Finding, selections: Sequence[Selection]) -> bool:
+    """Whether the figure that a finding is about was asked for, of these data and this preset."""
+    chapter = finding.figure.rstrip("abcd") if finding.figure[:3] == "fig" else finding.figure
+    return any(
+        chapter in selection.figures
+        and finding.experiment in (selection.experiment, "all")
+        and finding.preset in (selection.preset, "published")
+        for selection in selections
+    )
+
+
+def _pictures(
+    material: Material, selections: Sequence[Selection], folder: Path
+) -> dict[str, Picture]:
+    """The figures that were asked for; pictures of others are old, and removed."""
+    wanted = {figure for selection in selections for figure in selection.figures}
+    also = {"landmine-curves": "fig2", "diagnostics": "fig2"}
+    chosen = [name for name in NAMES if also.get(name, name.partition("-")[0]) in wanted]
+    pictures = draw(material, folder, chosen)
+    for name in NAMES:
+        if name not in pictures:
+            for ending in ("png", "svg"):
+                (folder / f"{name}.{ending}").unlink(missing_ok=True)
+    return pictures
 
 
 def _lead(findings: Sequence[Finding]) -> str:
@@ -111,7 +141,8 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
     grids = []
     regret = regrets(runs)
     if len(regret):
-        grids.append(Grid.of(regret, "fig1", "Regret, mean and standard error over functions"))
+        title = "Simple and cumulative regret: mean and standard error over functions"
+        grids.append(Grid.of(regret, "fig1", title, columns=_REGRETS))
     best = results.summary(runs)
     best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
     for name in ("landmine", "glass", "har"):
@@ -139,6 +170,10 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
     return grids
 
 
+_REGRETS = (
+    *("preset", "method", "M", "t_n", "d_n", "power", "iteration", "n"),
+    *("simple_regret", "simple_regret_error", "cumulative_regret", "cumulative_regret_error"),
+)
 _BETWEEN = (
     "Best score, averaged over all M; the lead is positive where the default preset is better, "
     "with its 95 % interval over targets × repeats."

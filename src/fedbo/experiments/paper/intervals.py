@@ -41,7 +41,7 @@ from scipy.special import stdtrit
 Verdict = Literal["holds", "does not hold", "not decided"]
 
 LEVEL = 0.95  # of an interval
-FEW = 5  # units; fewer whose differences are all the same say nothing of their spread
+FEW = 5  # units; no more whose differences are all the same say nothing of their spread
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def paired(
     """
     differences = cluster_means(a - b, clusters)
     effect = mean(differences, level)
-    if effect.n < FEW and np.ptp(differences) == 0:
+    if effect.n <= FEW and np.ptp(differences) == 0:
         return Effect(effect.value, -np.inf, np.inf, effect.n)
     return effect
 

@@ -126,13 +126,16 @@ _VERDICTS = {  # a verdict's look, and the sign that says the same without colou
 }
 _HOW_TO_READ = (
     "An effect is positive where the side that the claim favours is ahead; in brackets its 95 % "
-    "interval, and n is the number of independent units it is over. A claim *holds* or *does not "
-    "hold* when the whole interval says so, measured by the smallest difference that matters; "
-    "otherwise these data do not decide it."
+    "interval over n functions, or over n pairs of runs given these targets and what their peers "
+    "did. A claim *holds* or *does not hold* when the whole interval says so, measured by the "
+    "smallest difference that matters; otherwise these data do not decide it."
 )
 _WHICH_PRESETS = (
-    "The *paper preset* has the settings of the paper and of its public code, the *default preset* "
-    "those that the library has by itself."
+    "The *paper preset* has the settings of the paper and of its public code, but for two: maxima "
+    "are found by `refine` and not by DIRECT, and landmine fields are scored without noise, unless "
+    "it says otherwise above. The *default preset* has those that the library has by itself. The "
+    "*authors’ runs*, judged by the same rules, were made from mispaired messages, with TAF's "
+    "incumbents shifted by one, so they say little of RGPE and TAF."
 )
 
 
@@ -436,6 +439,8 @@ def _effect(finding: Finding) -> str:
 
     Half an interval is given three significant digits, but at most four decimals.
     """
+    if finding.said:
+        return finding.said
     value, low, high = finding.value, finding.low, finding.high
     n = f"n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{finding.n}"
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -69,26 +69,31 @@ def wanted(
     Traceback (most recent call last):
     ValueError: there is no 'fig5', expected fig1, fig2, fig3, fig4, appendix, published or all
     """
-    figures = _figures(names)
-    chosen = []
+    figures, given = _figures(names), dict(problem or {})
+    chosen, taken = [], set()
     for name, spec in experiments().items():
         shown = tuple(figure for figure in figures if figure in spec.targets)
         if not shown or only not in (None, name):
             continue
         for preset in presets:
             if preset in spec.presets:
+                options = {k: v for k, v in given.items() if k in spec.problem.__struct_fields__}
+                taken |= {*options}
                 selection = Selection(
                     experiment=name,
                     preset=preset,
                     figures=shown,
                     quick=quick,
                     seed=seed,
-                    maximiser=maximiser,
-                    problem=dict(problem or {}),
+                    maximiser=spec.maximiser or maximiser,
+                    problem=options,
                 )
                 chosen.append(selection)
     if not chosen:
         raise ValueError(_nothing(figures, only, presets))
+    if unused := [name for name in given if name not in taken]:
+        which = ", ".join(dict.fromkeys(selection.experiment for selection in chosen))
+        raise ValueError(f"{', '.join(unused)}: no option of {which}; leave it out")
     return chosen
 
 
@@ -133,10 +138,11 @@ def reproduce(
     everything = _remember(folder, selections)
     show = progress or (lambda stage, done, of: None)
     show("report", 0, 1)
-    kept, _ = _plans(everything, at)
+    kept, unknown = _plans(everything, at)
     runs = results.tidy(_finished([run for plan in kept for run in plan.runs], store))
     _write(folder / "runs.csv", runs)
     _write(folder / "summary.csv", results.summary(runs))
+    missing = unknown | missing
     page = contents(runs, everything, missing, _worths(kept, store), Published.load(at), folder)
     report.write(folder / "report.html", page)
     show("report", 1, 1)
@@ -199,8 +205,10 @@ def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
 
 def _asked(path: Path) -> list[Selection]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Selection])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        asked = msgspec.json.decode(path.read_bytes(), type=list[Selection])
+        _ = [selection.spec for selection in asked]
+        return asked
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
         raise files.FileRefused(
             f"{path} does not say what was asked for in this folder: {error}; delete it, and run "
             "what the report is to have again (finished jobs are kept)"

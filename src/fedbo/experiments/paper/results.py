@@ -53,12 +53,10 @@ def elapsed(runs: Table) -> Column:
     >>> elapsed(Table(columns | {"seconds_evaluation": np.zeros(4)})).tolist()
     [1.0, 3.0, 6.0, 4.0]
     """
-    spent = runs["seconds"] + runs["seconds_evaluation"]
-    total = np.cumsum(spent)
-    starts = _starts(runs["iteration"])
-    before = np.where(starts, total - spent, -np.inf)
-    since: Column = total - np.maximum.accumulate(before)
-    return since
+    spent: Column = runs["seconds"] + runs["seconds_evaluation"]
+    iteration = runs["iteration"]
+    starts = np.flatnonzero((iteration[1:] == 0) & (iteration[:-1] != 0)) + 1
+    return np.concatenate([np.cumsum(run) for run in np.split(spent, starts)])
 
 
 def summary(runs: Table) -> Table:
@@ -78,12 +76,6 @@ def summary(runs: Table) -> Table:
         rows.append([*cells[members[0]], len(members), *map(float, _means_and_errors(values))])
     names = [name for column in measured for name in (column, f"{column}_error")]
     return Table.of_rows([*by, "runs", *names], rows)
-
-
-def _starts(iteration: Column) -> Column:
-    """Whether a row is the first of its run."""
-    first: Column = (iteration == 0) & np.append(True, iteration[:-1] != 0)
-    return first
 
 
 def _means_and_errors(columns: Sequence[Column]) -> list[Column]:

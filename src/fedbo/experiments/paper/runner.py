@@ -4,7 +4,7 @@ Jobs run in processes of this machine through joblib. Another of joblib's backen
 taken by joblib's own switch::
 
     with joblib.parallel_config(backend="dask"):
-        fedbo.experiments.paper.reproduce("fig2", out="results")
+        reproduce(wanted(["fig2"]), "results")
 
 A job's outcome depends on the job alone, so neither the number of processes nor the backend, nor
 how often a run was stopped, changes a number; only CPU seconds are never twice the same.

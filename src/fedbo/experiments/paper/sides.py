@@ -121,12 +121,13 @@ class Side(msgspec.Struct, frozen=True):
     d_n: float | None = None
     power: float | None = None
     every: int | None = 0
+    fewest: int = 0  # of features
 
     def of(self, runs: Runs) -> Rows:
         """The side's runs."""
-        wanted = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        wanted = [(name, getattr(self, name)) for name in self.__struct_fields__[:-1]]
         keep = [runs.label(name) == value for name, value in wanted if value is not None]
-        return np.flatnonzero(np.logical_and.reduce(keep))
+        return np.flatnonzero(np.logical_and.reduce([runs.label("M") >= self.fewest, *keep]))
 
     @property
     def name(self) -> str:

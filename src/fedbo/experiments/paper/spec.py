@@ -181,8 +181,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     def spec(self) -> Experiment:
         """The experiment, changed as selected."""
         spec = experiments()[self.experiment]
-        known = {k: v for k, v in self.problem.items() if k in spec.problem.__struct_fields__}
-        problem = msgspec.convert(msgspec.to_builtins(spec.problem) | known, Problem)
+        problem = msgspec.convert(msgspec.to_builtins(spec.problem) | self.problem, Problem)
         seeds = tuple(self.seed + seed for seed in spec.seeds)
         spec = msgspec.structs.replace(spec, problem=problem, seeds=seeds)
         return _quick(spec) if self.quick else spec
