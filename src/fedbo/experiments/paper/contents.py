@@ -22,6 +22,9 @@ from fedbo.table import Table
 _TITLE = "Federated Bayesian optimisation via Thompson sampling: every experiment, with a verdict"
 _PRESETS = {"paper": "paper preset", "default": "default preset"}
 
+#: What comes along with a figure.
+_ALSO = {"landmine-curves": "fig2", "diagnostics": "fig2"}
+
 #: What messages are worth: the experiment, the preset, and the table of `diagnostics.worth`.
 Worths = Sequence[tuple[str, str, Table]]
 
@@ -55,7 +58,11 @@ def contents(
         findings=tuple(findings),
         pictures=_pictures(material, selections, folder),
         grids=tuple(_grids(runs, worths, published)),
-        notes=notes(runs, worths, published),
+        notes={
+            chapter: said
+            for chapter, said in notes(runs, worths, published).items()
+            if _ALSO.get(chapter, chapter) in _figures(selections)
+        },
         choices=choices(selections),
         commands=commands(selections),
     )
@@ -72,13 +79,16 @@ def _selected(finding: Finding, selections: Sequence[Selection]) -> bool:
     )
 
 
+def _figures(selections: Sequence[Selection]) -> set[str]:
+    return {figure for selection in selections for figure in selection.figures}
+
+
 def _pictures(
     material: Material, selections: Sequence[Selection], folder: Path
 ) -> dict[str, Picture]:
     """The figures that were asked for; pictures of others are old, and removed."""
-    wanted = {figure for selection in selections for figure in selection.figures}
-    also = {"landmine-curves": "fig2", "diagnostics": "fig2"}
-    chosen = [name for name in NAMES if also.get(name, name.partition("-")[0]) in wanted]
+    wanted = _figures(selections)
+    chosen = [name for name in NAMES if _ALSO.get(name, name.partition("-")[0]) in wanted]
     pictures = draw(material, folder, chosen)
     for name in NAMES:
         if name not in pictures:
