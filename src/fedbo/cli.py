@@ -120,7 +120,7 @@ def reproduce(
         int | None, typer.Option(help="Of the logistic regressions (glass, har).", min=1)
     ] = None,
     stand_in: Annotated[
-        bool, typer.Option("--stand-in", help="Glass: made-up data where the real are missing.")
+        bool, typer.Option("--stand-in", help="Glass: made-up data instead of the real.")
     ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Where the data lie; else FEDBO_DATA, else the cache.")

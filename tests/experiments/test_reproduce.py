@@ -15,6 +15,9 @@ import pytest
 from experiments.commands import SEED, findings, reproduce
 
 from fedbo.experiments.paper import results
+from fedbo.experiments.paper.choices import commands
+from fedbo.experiments.paper.plan import plan
+from fedbo.experiments.paper.reproduce import wanted
 from fedbo.table import Table
 
 
@@ -130,3 +133,11 @@ def test_a_damaged_list_of_what_was_asked_for_is_said_before_anything_runs(tmp_p
     failed = reproduce("fig1", "--quick", out=tmp_path, check=False)
     assert failed.returncode == 1 and "delete it" in failed.stderr
     assert [*tmp_path.iterdir()] == [tmp_path / "selections.json"]
+
+
+def test_made_up_data_are_called_so(tmp_path: Path) -> None:
+    """Only planned here: what the runs of a stand-in are told apart by."""
+    some = wanted(["fig2"], only="glass", quick=True, problem={"stand_in": True})
+    runs = plan(some[0], tmp_path).runs
+    assert {run.arm.N for run in runs if run.arm.method != "TS"} == {37}
+    assert "--stand-in" in commands(some)[0][1]

@@ -135,7 +135,7 @@ def reproduce(
         _asked(folder / "selections.json")  # say it now if that is damaged
     store = Store(folder / "runs")
     runner.run(plans, store, at, jobs, progress)
-    everything = _remember(folder, selections)
+    everything = _remember(folder, [plan.selection for plan in plans])
     show = progress or (lambda stage, done, of: None)
     show("report", 0, 1)
     kept, unknown = _plans(everything, at)
