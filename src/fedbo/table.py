@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -194,30 +195,33 @@ def _written(cell: Any) -> str:
 def _cells(text: str) -> list[list[Cell]]:
     """The cells of a CSV text, row by row."""
     rows: list[list[Cell]] = [[]]
-    at = 0
-    while at < len(text):
-        match = _CELL.match(text, at)
+    row, at, length, match_at = rows[-1], 0, len(text), _CELL.match
+    while at < length:
+        match = match_at(text, at)
         if match is None:
             line = 1 + text.count("\n", 0, at)
             raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
-        rows[-1].append(_read(match[1]))
+        cell, end = match.groups()
+        row.append(_read(cell))
         at = match.end()
-        if match[2] == ",":
-            if at == len(text):
-                rows[-1].append("")
-        elif at < len(text):
-            rows.append([])
+        if end == ",":
+            if at == length:
+                row.append("")
+        elif at < length:
+            row = []
+            rows.append(row)
     if rows == [[]]:
         raise ValueError("the file is empty, expected a header")
     return rows
 
 
+@lru_cache(maxsize=1 << 16)  # most cells of a long table are labels that come again
 def _read(cell: str) -> Cell:
     if cell.startswith('"'):
         return cell[1:-1].replace('""', '"')
     if cell in ("True", "False"):
         return cell == "True"
-    for number in (int, float):
+    for number in (float,) if "." in cell else (int, float):
         try:
             return number(cell)
         except ValueError:
