@@ -12,6 +12,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from fedbo.experiments import demo_figure, demo_screen, digits
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.demo import (
     MODES,
     N_INITIAL,
@@ -19,7 +20,6 @@ from fedbo.experiments.demo import (
     Demo,
     Outcome,
     Run,
-    mean_and_error,
     play,
     play_all,
 )

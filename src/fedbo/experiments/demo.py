@@ -243,18 +243,6 @@ class Outcome:
         return np.where(reached.any(-1), 1.0 + reached.argmax(-1), np.inf)
 
 
-def mean_and_error(values: Floats) -> tuple[Floats, Floats]:
-    """Mean over the first axis and its standard error, NaN if there is one value only.
-
-    >>> mean, error = mean_and_error(np.array([1.0, 3.0]))
-    >>> float(mean), float(error)
-    (2.0, 1.0)
-    """
-    if len(values) < 2:
-        return values.mean(axis=0), np.full(values.shape[1:], np.nan)
-    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
-
-
 def _within(what: str, value: int, low: int, high: int, why: str = "") -> None:
     if not low <= value <= high:
         raise ValueError(f"{what} is {value}, expected {low} to {high}{why}")

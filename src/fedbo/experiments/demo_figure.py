@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedbo.experiments.demo import FEDERATED, MODES, N_INITIAL, Outcome, mean_and_error
+from fedbo.experiments.averages import mean_and_error
+from fedbo.experiments.demo import FEDERATED, MODES, N_INITIAL, Outcome
 from fedbo.experiments.plots import COLOURS
 
 _ALONE, _TOGETHER = COLOURS[:2]

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.experiments import digits
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.demo import (
     MODES,
     N_INITIAL,
@@ -23,7 +24,6 @@ from fedbo.experiments.demo import (
     Floats,
     Outcome,
     Run,
-    mean_and_error,
     play_all,
 )
 

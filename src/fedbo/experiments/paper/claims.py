@@ -46,9 +46,9 @@ from fedbo.experiments.paper.intervals import (
 )
 from fedbo.experiments.paper.results import ARM
 from fedbo.experiments.paper.sides import UNIT, Floats, Rows, Runs, Side, groups_of
+from fedbo.experiments.paper.spec import REAL
 from fedbo.table import Cell, Table
 
-REAL = ("landmine", "glass", "har")
 CHECKPOINTS = (10, 50)  # iterations whose regret is listed
 BETWEEN = (10, 50)  # iterations at which presets are compared
 

@@ -15,12 +15,11 @@ from fedbo.experiments.paper.figures import NAMES, Material, Picture, Worth, dra
 from fedbo.experiments.paper.notes import notes
 from fedbo.experiments.paper.published import Published
 from fedbo.experiments.paper.report import Contents, Grid
-from fedbo.experiments.paper.spec import Selection, experiments
+from fedbo.experiments.paper.spec import PRESET_NAMES, REAL, Selection, experiments
 from fedbo.experiments.problems import Glass
 from fedbo.table import Table
 
 _TITLE = "Federated Bayesian optimisation via Thompson sampling: every experiment, with a verdict"
-_PRESETS = {"paper": "paper preset", "default": "default preset"}
 
 #: What comes along with a figure.
 _ALSO = {"landmine-curves": "fig2", "diagnostics": "fig2"}
@@ -98,7 +97,7 @@ def _pictures(
 
 
 def _lead(findings: Sequence[Finding]) -> str:
-    ours = [finding.verdict for finding in findings if finding.preset in _PRESETS]
+    ours = [finding.verdict for finding in findings if finding.preset in PRESET_NAMES]
     held, failed = ours.count("holds"), ours.count("does not hold")
     return (
         "The experiments of Dai, Low and Jaillet (NeurIPS 2020), run anew, and what they say of "
@@ -115,7 +114,7 @@ def _settings(
     for selection in selections:
         mine = runs.where(experiment=selection.experiment, preset=selection.preset)
         if len(mine):
-            title = f"{selection.spec.title}, {_PRESETS[selection.preset]}"
+            title = f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}"
             rows.append((title, _what(selection, mine)))
     rows += [(experiments()[name].title, f"not run. {why}") for name, why in missing.items()]
     rows.append(("Results", f"{len(runs):,} trials, digest {results.digest(runs)}"))
@@ -144,7 +143,7 @@ def _stands_in(selection: Selection) -> bool:
 
 
 def _worth(experiment: str, preset: str, table: Table) -> tuple[Worth, ...]:
-    return Worth.of(table, panel=f"{experiment}, {_PRESETS[preset]}")
+    return Worth.of(table, panel=f"{experiment}, {PRESET_NAMES[preset]}")
 
 
 def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Grid]:
@@ -155,7 +154,7 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
         grids.append(Grid.of(regret, "fig1", title, columns=_REGRETS))
     best = results.summary(runs)
     best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
-    for name in ("landmine", "glass", "har"):
+    for name in REAL:
         if len(some := best.where(experiment=name)):
             title = f"{experiments()[name].title}: best score after 50 iterations"
             grids.append(Grid.of(some, "fig2", title, columns=_BEST[1:]))
@@ -171,7 +170,9 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
             by_field = beside.compare_fields(runs, published)
             grids.append(Grid.of(by_field, "published", "The same, field by field"))
     for name, preset, table in worths:
-        title = f"{experiments()[name].title}, {_PRESETS[preset]}: what a message's query scores"
+        title = (
+            f"{experiments()[name].title}, {PRESET_NAMES[preset]}: what a message's query scores"
+        )
         grids.append(Grid.of(table, "diagnostics", title))
     following = used(runs)
     if len(following):

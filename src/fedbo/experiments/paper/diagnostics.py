@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from fedbo.agent import Agent
 from fedbo.axis import Value
-from fedbo.experiments.demo import mean_and_error
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.paper.presets import federation, settings
 from fedbo.experiments.paper.spec import Preset, seed_of
 from fedbo.experiments.problems import Tasks

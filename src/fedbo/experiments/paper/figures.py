@@ -25,15 +25,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from fedbo.experiments.demo import mean_and_error
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.paper import curves, strokes
 from fedbo.experiments.paper.captions import WORDS
 from fedbo.experiments.paper.curves import Floats, where
+from fedbo.experiments.paper.spec import PRESET_NAMES
 from fedbo.experiments.paper.strokes import COLOUR, METHODS, STYLE, WIDTH, logarithmic, name, shade
 from fedbo.experiments.plots import COLOURS
 from fedbo.table import Table
 
-_PRESETS = {"paper": "paper preset", "default": "default preset"}
 _M = 100  # the paper's choice wherever message length is not what is varied
 _APART = {"FTS": 1.0, "RGPE": 0.95, "TAF": 1.05}  # RGPE and TAF send the same: let both be seen
 _GRID = 100  # moments at which a curve against time is drawn
@@ -112,7 +112,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     def presets(self, *experiments: str) -> list[str]:
         """The presets with which any of these were run; without any, one for a row of nothing."""
         found = {*self.runs["preset"][np.isin(self.runs["experiment"], experiments)].tolist()}
-        return [preset for preset in _PRESETS if preset in found] or ["paper"]
+        return [preset for preset in PRESET_NAMES if preset in found] or ["paper"]
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class _DataSet(NamedTuple):
         title = (
             f"{self.title} (stand-in)" if stand_in and self.experiment == "glass" else self.title
         )
-        return f"({letter}) {title}{between}{_PRESETS[preset]}"
+        return f"({letter}) {title}{between}{PRESET_NAMES[preset]}"
 
 
 _DATA_SETS = (
@@ -250,7 +250,7 @@ def _fig1(material: Material) -> Figure:
         runs = material.of("synthetic", preset)
         for axes, title in zip(panels, titles, strict=True):
             label = "simple regret" if axes is panels[0] else ""
-            name(axes, f"{title}, {_PRESETS[preset]}", "iteration", label)
+            name(axes, f"{title}, {PRESET_NAMES[preset]}", "iteration", label)
         _regrets_by_length(panels[0], runs, 40)
         _regrets_by_length(panels[1], runs, 100)
         _regrets_by_schedule(panels[2], runs)
@@ -449,8 +449,10 @@ def _landmine_curves(material: Material) -> Figure:
             _published_curve(axes, material.published, method)
     if strokes.has_data(figure):
         greys = [
-            Line2D([], [], color=shade("#777777", towards), linestyle=style, label=_PRESETS[preset])
-            for preset, towards, style in _OURS
+            Line2D(
+                [], [], color=shade("#777777", towards), linestyle=style, label=PRESET_NAMES[preset]
+            )
+            for preset, by, style in _OURS
         ]
         theirs = Line2D([], [], color=strokes.INK, linestyle=_THEIRS, label="published")
         figure.legend(handles=[theirs, *greys], loc="outside upper center", ncols=3)

@@ -8,10 +8,8 @@ import numpy as np
 
 from fedbo.experiments.paper.published import Published, compare, compare_fields
 from fedbo.experiments.paper.results import elapsed
+from fedbo.experiments.paper.spec import PRESET_NAMES, REAL
 from fedbo.table import Table
-
-_PRESETS = {"paper": "paper preset", "default": "default preset"}
-_REAL = ("landmine", "har", "glass")
 
 
 def notes(
@@ -30,7 +28,7 @@ def notes(
 
 def _far_peers(runs: Table) -> Iterator[str]:
     """What a query is worth that follows a peer, near or far."""
-    for preset, name in _PRESETS.items():
+    for preset, name in PRESET_NAMES.items():
         some = runs.where(experiment="synthetic", preset=preset)
         near, far = (some.where(source="peer", d_n=d_n, t_n=100)["score"] for d_n in (0.02, 1.2))
         first = some.where(source="initial", method="TS")["score"]
@@ -46,7 +44,7 @@ def _far_peers(runs: Table) -> Iterator[str]:
 
 def _few_messages(runs: Table) -> Iterator[str]:
     """How often FTS has listened at all."""
-    for preset, name in _PRESETS.items():
+    for preset, name in PRESET_NAMES.items():
         fts = _real(runs.where(method="FTS", preset=preset, every=0))
         if len(fts):
             followed = np.count_nonzero(fts["source"] == "peer") / len(_runs(fts))
@@ -70,10 +68,10 @@ def _run_times(runs: Table) -> Iterator[str]:
     """What 50 iterations take with and without evaluations."""
     columns = {name: runs[name] for name in runs.columns} | {"elapsed": elapsed(runs)}
     last = Table(columns).where(iteration=int(runs["iteration"].max()), every=0)
-    spent = np.isin(last["M"], (0, 100)) & np.isin(last["experiment"], _REAL)
+    spent = np.isin(last["M"], (0, 100)) & np.isin(last["experiment"], REAL)
     last = Table({name: last[name][spent] for name in last.columns})
-    for experiment in _REAL:
-        for preset, name in _PRESETS.items():
+    for experiment in REAL:
+        for preset, name in PRESET_NAMES.items():
             some = last.where(experiment=experiment, preset=preset)
             means = {m: some.where(method=m)["elapsed"].mean() for m in np.unique(some["method"])}
             if {"FTS", "RGPE", "TAF"} <= {*means}:
@@ -150,8 +148,8 @@ def _worth(experiment: str, preset: str, table: Table) -> str:
     error = dict(zip(table["quantity"].tolist(), table["standard_error"].tolist(), strict=True))
     height = table.where(quantity="height")
     return (
-        f"{experiment}, {_PRESETS[preset]}, {height['targets'][0]} targets: where a peer's message "
-        f"is largest the target scores {mean['message']:.3f} on average, at a random point "
+        f"{experiment}, {PRESET_NAMES[preset]}, {height['targets'][0]} targets: where a peer's "
+        f"message is largest the target scores {mean['message']:.3f} on average, at a random point "
         f"{mean['random']:.3f}, at the peer's best point, which would have to be shown, "
         f"{mean['best']:.3f}. The message's gain over a random point is "
         f"{mean['message_gain']:+.4f} ± {error['message_gain']:.4f}, that of the best point "
@@ -162,7 +160,7 @@ def _worth(experiment: str, preset: str, table: Table) -> str:
 
 
 def _real(runs: Table) -> Table:
-    keep = np.isin(runs["experiment"], _REAL)
+    keep = np.isin(runs["experiment"], REAL)
     return Table({name: runs[name][keep] for name in runs.columns})
 
 

@@ -20,6 +20,7 @@ from fedbo import files
 from fedbo.experiments.paper.claims import Finding
 from fedbo.experiments.paper.figures import Picture
 from fedbo.experiments.paper.markup import Markup, element, prose
+from fedbo.experiments.paper.spec import PRESET_NAMES
 from fedbo.table import Cell, Table
 
 _UNDERSCORE = re.compile(r"(?<=\w\w)_|_(?=\w\w)")  # between words, not in t_n
@@ -108,7 +109,7 @@ CHAPTERS = {
     "diagnostics": _Chapter("What a message is worth", ("diagnostics",)),
     "other": _Chapter("Other claims", ()),
 }
-_PRESETS = {"paper": "paper preset", "default": "default preset", "published": "authors’ runs"}
+_PRESETS = PRESET_NAMES | {"published": "authors’ runs"}
 _DATA = {
     "synthetic": "synthetic functions",
     "landmine": "landmine",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedbo.experiments.demo import mean_and_error
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.paper.spec import Run
 from fedbo.table import Cell, Column, Table
 

@@ -37,6 +37,10 @@ Maximiser = Literal["refine", "direct"]
 Figure = Literal["fig1", "fig2", "fig3", "fig4", "appendix", "published"]
 FIGURES: tuple[Figure, ...] = get_args(Figure)
 PRESETS: tuple[Preset, ...] = get_args(Preset)
+#: What a reader calls them.
+PRESET_NAMES: dict[str, str] = {"paper": "paper preset", "default": "default preset"}
+#: The experiments on real data of section 5.2.
+REAL = ("landmine", "glass", "har")
 #: p_t = 1 − 1/t^power of section 5.2, and of the library.
 POWERS: dict[Preset, float] = {"paper": 2.0, "default": 0.5}
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from fedbo.experiments.demo import mean_and_error
+from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.paper.curves import Floats
 from fedbo.experiments.plots import COLOURS
 
