@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.experiments import digits
+from fedbo.experiments import digits, workers
 from fedbo.experiments.averages import mean_and_error
 from fedbo.experiments.demo import (
     MODES,
@@ -107,6 +107,7 @@ def run(console: Console, demo: Demo, jobs: int) -> Outcome:
                 for finished in play_all(demo, board, jobs):
                     runs.append(finished)
         except KeyboardInterrupt:
+            workers.stop()
             outcome = Outcome(demo, runs)
             _say(console, _stopped(outcome, board))
             return outcome

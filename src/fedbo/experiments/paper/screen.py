@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from fedbo.experiments import workers
 from fedbo.experiments.paper import runner
 from fedbo.experiments.paper.claims import Finding
 from fedbo.experiments.paper.reproduce import Outcome, reproduce
@@ -36,6 +37,7 @@ def run(
         with _watching(console) as progress:
             return reproduce(selections, out, data=data, jobs=jobs, progress=progress)
     except KeyboardInterrupt:
+        workers.stop()
         console.print("Stopped. What is finished is kept: the same command goes on from here.")
         return None
 
