@@ -107,8 +107,11 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides everything random.", min=0)] = 0,
     maximiser: Annotated[
-        Literal["refine", "direct"], typer.Option(help="What maximises; the paper used DIRECT.")
-    ] = "refine",
+        Literal["refine", "direct"] | None,
+        typer.Option(
+            help="What maximises: refine, but for published, which has the paper's DIRECT."
+        ),
+    ] = None,
     scoring: Annotated[
         Literal["decision", "probability"] | None,
         typer.Option(help="Landmine: AUC of decision values, or the paper's noisy probabilities."),
@@ -175,7 +178,7 @@ def reproduce(
         raise typer.Exit(1) from None
     if outcome is None:
         raise typer.Exit(_INTERRUPTED)
-    screen.report(console, outcome)
+    screen.report(console, outcome, selections)
 
 
 def _require(extra: str, modules: dict[str, str]) -> None:

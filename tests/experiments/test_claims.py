@@ -322,7 +322,7 @@ def test_one_pair_decides_nothing() -> None:
     both = found(
         judge(table(*(arm(m, 0.5, repeats=1) for m in ("TS", "FTS")))), "some-targets-better"
     )
-    assert "1: +0.0000 (too few runs for an interval)" in both.note
+    assert "1: +0.0000 (too few, or all the same: no interval)" in both.note
 
 
 def test_only_complete_pairs_count() -> None:

@@ -60,7 +60,7 @@ def test_only_what_was_asked_for_is_judged_and_drawn(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(everything: Contents) -> None:
-    left_out = ("Activity recognition with Google glasses", "not run. Fetch it.")
+    left_out = ("Activity recognition with Google glasses", "not run: Fetch it.")
     assert left_out in everything.settings
 
 
@@ -78,7 +78,7 @@ def test_commands_have_the_options_that_were_given() -> None:
 @pytest.mark.parametrize(
     ("selections", "expected"),
     [
-        (wanted(["fig1"], quick=True), "20 with 1 initialisations each"),
+        (wanted(["fig1"], quick=True), "20 × 1 initialisations"),
         (wanted(["fig2"], only="har", problem={"epochs": 7}), "for 7 epochs"),
         (wanted(["fig2"], only="landmine", problem={"box": "log"}), "searched on log scales"),
         (wanted(["published"]), "which is noisy, as in the paper"),

@@ -327,7 +327,7 @@ def some_targets(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
 
 def _shown(effect: Effect, form: str = "+.4f") -> str:
     if not np.isfinite(effect.low):
-        return f"{effect.value:{form}} (too few runs for an interval)"
+        return f"{effect.value:{form}} (too few, or all the same: no interval)"
     return f"{effect.value:{form}} [{effect.low:{form}}, {effect.high:{form}}]"
 
 

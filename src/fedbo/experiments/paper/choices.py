@@ -58,7 +58,7 @@ def _command(selection: Selection) -> str:
         options.append("--quick")
     if selection.seed:
         options.append(f"--seed {selection.seed}")
-    if selection.maximiser != "refine" and selection.experiment != "published":
+    if selection.maximiser != (selection.spec.maximiser or "refine"):
         options.append(f"--maximiser {selection.maximiser}")
     for name, value in selection.problem.items():
         flag = f"--{name.replace('_', '-')}"
@@ -71,7 +71,7 @@ def _synthetic(functions: int, repeats: int) -> Pairs:
     return (
         (
             "Figure 1: functions",
-            f"{functions} with {repeats} initialisations each; the paper has 5 and 5, with which "
+            f"{functions} × {repeats} initialisations; the paper has 5 × 5, with which "
             "the intervals of figure 1c would be too wide for its claims.",
         ),
         (

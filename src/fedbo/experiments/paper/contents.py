@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
+
+import msgspec
 
 from fedbo import __version__
 from fedbo.experiments.paper import published as beside
@@ -42,7 +46,7 @@ def contents(
     findings = [
         finding
         for finding in judge(runs, None if published is None else published.table())
-        if _selected(finding, selections)
+        if selected(finding, selections)
     ]
     material = Material(
         runs=runs,
@@ -52,9 +56,9 @@ def contents(
     )
     return Contents(
         title=_TITLE,
-        lead=_lead(findings),
+        lead=_lead(findings, selections),
         settings=tuple(_settings(runs, selections, missing)),
-        findings=tuple(findings),
+        findings=tuple(_marked(finding, material.stand_in) for finding in findings),
         pictures=_pictures(material, selections, folder),
         grids=tuple(_grids(runs, worths, published)),
         notes={
@@ -67,12 +71,21 @@ def contents(
     )
 
 
-def _selected(finding: Finding, selections: Sequence[Selection]) -> bool:
+def marked(runs: Table, selections: Sequence[Selection]) -> Table:
+    """The runs, with made-up data called so in the column of experiments."""
+    if not any(map(_stands_in, selections)):
+        return runs
+    columns = {name: runs[name] for name in runs.columns}
+    names = ["glass-stand-in" if n == "glass" else n for n in runs["experiment"].tolist()]
+    return Table(columns | {"experiment": names})
+
+
+def selected(finding: Finding, selections: Sequence[Selection]) -> bool:
     """Whether the figure that a finding is about was asked for, of these data and this preset."""
     chapter = finding.figure.rstrip("abcd") if finding.figure[:3] == "fig" else finding.figure
     return any(
         chapter in selection.figures
-        and finding.experiment in (selection.experiment, "all")
+        and finding.experiment.removesuffix("-stand-in") in (selection.experiment, "all")
         and finding.preset in (selection.preset, "published")
         for selection in selections
     )
@@ -96,14 +109,24 @@ def _pictures(
     return pictures
 
 
-def _lead(findings: Sequence[Finding]) -> str:
+def _marked(finding: Finding, stand_in: bool) -> Finding:
+    if not stand_in or finding.experiment != "glass":
+        return finding
+    return msgspec.structs.replace(finding, experiment="glass-stand-in")
+
+
+def _lead(findings: Sequence[Finding], selections: Sequence[Selection]) -> str:
+    quick = any(selection.quick for selection in selections)
+    small = " Parts of it are small (--quick) and only show that everything works." if quick else ""
+    made_up = any(map(_stands_in, selections))
+    invented = " The Google Glass data are made up: they only stand in." if made_up else ""
     ours = [finding.verdict for finding in findings if finding.preset in PRESET_NAMES]
     held, failed = ours.count("holds"), ours.count("does not hold")
     return (
         "The experiments of Dai, Low and Jaillet (NeurIPS 2020), run anew, and what they say of "
         f"each claim of the paper. Of {len(ours)} claims, counted once for each data set and "
         f"preset, {held} hold, {failed} do not, and {len(ours) - held - failed} are not decided by "
-        "these data."
+        f"these data.{small}{invented}"
     )
 
 
@@ -116,9 +139,9 @@ def _settings(
         if len(mine):
             title = f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}"
             rows.append((title, _what(selection, mine)))
-    rows += [(experiments()[name].title, f"not run. {why}") for name, why in missing.items()]
+    rows += [(experiments()[name].title, f"not run: {why}") for name, why in missing.items()]
     rows.append(("Results", f"{len(runs):,} trials, digest {results.digest(runs)}"))
-    rows.append(("Software", f"fedbo {__version__}"))
+    rows.append(("Software", ", ".join(f"{name} {version}" for name, version in _VERSIONS)))
     return rows
 
 
@@ -133,7 +156,7 @@ def _what(selection: Selection, runs: Table) -> str:
     stand_in = "made-up data that only stand in for the real: " if _stands_in(selection) else ""
     return (
         f"{stand_in}{quick}{count} runs of {spec.iterations} iterations ({problem}; "
-        f"maximiser {spec.maximiser or selection.maximiser}{seeds})"
+        f"maximiser {selection.maximiser}{seeds})"
     )
 
 
@@ -157,7 +180,7 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
     for name in REAL:
         if len(some := best.where(experiment=name)):
             title = f"{experiments()[name].title}: best score after 50 iterations"
-            grids.append(Grid.of(some, "fig2", title, columns=_BEST[1:]))
+            grids.append(Grid.of(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
     between = between_presets(runs)
     if len(between):
         title = "What the paper's settings cost: the default preset's lead, from the same points"
@@ -173,17 +196,36 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
         title = (
             f"{experiments()[name].title}, {PRESET_NAMES[preset]}: what a message's query scores"
         )
-        grids.append(Grid.of(table, "diagnostics", title))
+        grids.append(Grid.of(table, "diagnostics", title, note=_WORTH_NOTE))
     following = used(runs)
     if len(following):
         title = "How many of a run's queries followed a peer"
-        grids.append(Grid.of(following, "diagnostics", title))
+        grids.append(Grid.of(following, "diagnostics", title, note=_USED_NOTE))
     return grids
 
 
 _REGRETS = (
     *("preset", "method", "M", "t_n", "d_n", "power", "iteration", "n"),
     *("simple_regret", "simple_regret_error", "cumulative_regret", "cumulative_regret_error"),
+)
+_VERSIONS = (
+    ("fedbo", __version__),
+    ("Python", platform.python_version()),
+    *((name, version(name)) for name in ("numpy", "scipy", "scikit-learn")),
+)
+_BEST_NOTE = (
+    "best: mean of the best score so far (an AUC, or a validation error, where less is better), "
+    "and its standard error over all runs; every: 1 where messages were sent before every "
+    "iteration; elapsed: CPU seconds of a run, evaluations included; parameters received: in all."
+)
+_USED_NOTE = (
+    "mean and standard error: queries a run that followed a peer; none: share of runs without any; "
+    "expected: what p_t lets one expect."
+)
+_WORTH_NOTE = (
+    "message, random, best: the target's score at the message's maximum, at random points, at the "
+    "peer's best point; gain: how much better than random; height: the message's function at its "
+    "maximum; highest: the best score that went into it. Nine of ten values lie from low to high."
 )
 _BETWEEN = (
     "Best score, averaged over all M; the lead is positive where the default preset is better, "

@@ -221,7 +221,7 @@ class _Sheet:
         ]
 
     def finish(self, *logarithmic_axes: tuple[int, Any]) -> Figure:
-        """With (column, axis) logarithmic, and x labelled below the last row only.
+        """With (column, axis) logarithmic, and x labelled below the last panel with data only.
 
         Nothing that is drawn here can be negative, so an axis ends just below 0.
         """
@@ -233,8 +233,12 @@ class _Sheet:
             low, high = axes.get_ylim()
             if low < 0:
                 axes.set_ylim(bottom=-0.02 * high)
-        for axes in self.grid[:-1].flat:
-            axes.set_xlabel("")
+        for column in self.grid.T:
+            drawn = [axes for axes in column if axes.has_data()] or [*column]
+            for axes in column:
+                axes.tick_params(labelbottom=axes is drawn[-1])
+                if axes is not drawn[-1]:
+                    axes.set_xlabel("")
         return self.figure
 
 

@@ -49,7 +49,8 @@ def _few_messages(runs: Table) -> Iterator[str]:
         if len(fts):
             followed = np.count_nonzero(fts["source"] == "peer") / len(_runs(fts))
             yield (
-                f"In the {name} a run of FTS followed a peer in {followed:.1f} of its queries on "
+                f"In the {name} a run of FTS made {followed:.2f} of its "
+                f"{int(fts['iteration'].max())} queries where a peer's message is largest, on "
                 "average; all others are Thompson sampling, as TS makes them."
             )
 
@@ -155,8 +156,15 @@ def _worth(experiment: str, preset: str, table: Table) -> str:
         f"{mean['message_gain']:+.4f} ± {error['message_gain']:.4f}, that of the best point "
         f"{mean['best_gain']:+.4f} ± {error['best_gain']:.4f}. The function that a message draws "
         f"is {height['low'][0]:.1f} to {height['high'][0]:.1f} high at its maximum in nine of ten "
-        f"cases, while the best score that went into it is {mean['highest']:.2f}."
+        f"cases, while the best score that went into it is {mean['highest']:.2f} "
+        f"({_UNITS[preset]})."
     )
+
+
+_UNITS = {
+    "paper": "both in raw scores, errors with a minus",
+    "default": "both in standardised scores",
+}
 
 
 def _real(runs: Table) -> Table:

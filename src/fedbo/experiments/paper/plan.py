@@ -61,7 +61,7 @@ def plan(selection: Selection, folder: Path | None) -> Plan:
             experiment=selection.experiment,
             problem=spec.problem,
             preset=selection.preset,
-            maximiser=spec.maximiser or selection.maximiser,
+            maximiser=selection.maximiser,
             arm=arm,
             target=target,
             repeat=repeat,
@@ -93,7 +93,7 @@ def _histories(selection: Selection, tasks: Tasks, runs: tuple[Run, ...]) -> tup
         History(
             problem=spec.problem,
             preset=selection.preset,
-            maximiser=spec.maximiser or selection.maximiser,
+            maximiser=selection.maximiser,
             agent=agent,
             seed=seed,
             iterations=longest,

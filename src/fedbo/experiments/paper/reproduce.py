@@ -24,12 +24,13 @@ from fedbo import files
 from fedbo.experiments.data import MissingData
 from fedbo.experiments.paper import report, results, runner
 from fedbo.experiments.paper.claims import Finding
-from fedbo.experiments.paper.contents import contents
+from fedbo.experiments.paper.contents import contents, marked
 from fedbo.experiments.paper.plan import Plan, plan
 from fedbo.experiments.paper.published import Published
 from fedbo.experiments.paper.spec import (
     FIGURES,
     PRESETS,
+    Experiment,
     Figure,
     Maximiser,
     Preset,
@@ -38,6 +39,7 @@ from fedbo.experiments.paper.spec import (
     experiments,
 )
 from fedbo.experiments.paper.store import Store
+from fedbo.experiments.synthetic import Synthetic
 from fedbo.table import Table
 
 
@@ -58,7 +60,7 @@ def wanted(
     presets: Sequence[Preset] = ("paper",),
     quick: bool = False,
     seed: int = 0,
-    maximiser: Maximiser = "refine",
+    maximiser: Maximiser | None = None,
     problem: Mapping[str, Any] | None = None,
 ) -> list[Selection]:
     """What to run for these figures, of all experiments or of only one.
@@ -85,7 +87,7 @@ def wanted(
                     figures=shown,
                     quick=quick,
                     seed=seed,
-                    maximiser=spec.maximiser or maximiser,
+                    maximiser=_maximiser(spec, maximiser),
                     problem=options,
                 )
                 chosen.append(selection)
@@ -97,6 +99,12 @@ def wanted(
     return chosen
 
 
+def _maximiser(spec: Experiment, asked: Maximiser | None) -> Maximiser:
+    """The one that was asked for, else the experiment's own; listed points are enumerated."""
+    own = spec.maximiser or "refine"
+    return own if asked is None or isinstance(spec.problem, Synthetic) else asked
+
+
 def _figures(names: Sequence[str]) -> tuple[Figure, ...]:
     for name in names:
         if name not in (*FIGURES, "all"):
@@ -106,10 +114,18 @@ def _figures(names: Sequence[str]) -> tuple[Figure, ...]:
 
 def _nothing(figures: Sequence[str], only: str | None, presets: Sequence[str]) -> str:
     among = [name for name, spec in experiments().items() if {*figures} & {*spec.targets}]
+    which = "" if only is None else f" of {only!r}"
     return (
-        f"nothing of {', '.join(figures)} is run with only={only!r} and "
-        f"preset {', '.join(presets)}; its experiments are {', '.join(among)}"
+        f"{', '.join(figures)} has nothing{which} with the preset {', '.join(presets)}; "
+        f"its experiments are {', '.join(among)} ('published' has the paper's preset only)"
     )
+
+
+def left_out(
+    selections: Sequence[Selection], data: str | os.PathLike[str] | None = None
+) -> dict[str, str]:
+    """The experiments whose data are not there, and what to do about it."""
+    return _plans(selections, None if data is None else Path(data))[1]
 
 
 def reproduce(
@@ -140,7 +156,7 @@ def reproduce(
     show("report", 0, 1)
     kept, unknown = _plans(everything, at)
     runs = results.tidy(_finished([run for plan in kept for run in plan.runs], store))
-    _write(folder / "runs.csv", runs)
+    _write(folder / "runs.csv", marked(runs, everything))
     _write(folder / "summary.csv", results.summary(runs))
     missing = unknown | missing
     page = contents(runs, everything, missing, _worths(kept, store), Published.load(at), folder)

@@ -23,7 +23,8 @@ from rich.text import Text
 from fedbo.experiments import workers
 from fedbo.experiments.paper import runner
 from fedbo.experiments.paper.claims import Finding
-from fedbo.experiments.paper.reproduce import Outcome, reproduce
+from fedbo.experiments.paper.contents import selected
+from fedbo.experiments.paper.reproduce import Outcome, left_out, reproduce
 from fedbo.experiments.paper.spec import PRESETS, Selection
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
@@ -33,6 +34,8 @@ def run(
     console: Console, selections: Sequence[Selection], out: Path, data: Path | None, jobs: int
 ) -> Outcome | None:
     """Run with progress; None if Ctrl-C ended it, which loses no finished job."""
+    for why in left_out(selections, data).values():
+        console.print(Text(f"Left out: {why}", style="yellow"))
     try:
         with _watching(console) as progress:
             return reproduce(selections, out, data=data, jobs=jobs, progress=progress)
@@ -67,12 +70,11 @@ def _watching(console: Console) -> Iterator[runner.Progress]:
         yield show
 
 
-def report(console: Console, outcome: Outcome) -> None:
-    """Verdicts, what is missing, and where everything is."""
-    for why in outcome.missing.values():
-        console.print(Text(f"Left out: {why}", style="yellow"))
-    if outcome.findings:
-        console.print(_verdicts(outcome.findings))
+def report(console: Console, outcome: Outcome, selections: Sequence[Selection]) -> None:
+    """Verdicts on what was asked for, and where everything is."""
+    findings = [finding for finding in outcome.findings if selected(finding, selections)]
+    if findings:
+        console.print(_verdicts(findings))
     console.print(
         f"{len(outcome.runs):,} trials, digest {outcome.digest} (without the seconds, the same for "
         "the same command)."
