@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,3 +25,8 @@ def reproduce(*args: str, out: Path, check: bool = True) -> subprocess.Completed
 def findings(folder: Path) -> dict[tuple[str, str], Finding]:
     judged = judge(Table.from_csv(folder / "runs.csv"))
     return {(finding.id, finding.preset): finding for finding in judged}
+
+
+def listen_to_ctrl_c() -> None:
+    """For a new process: what runs in the background of a shell is told to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

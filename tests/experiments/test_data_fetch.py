@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
+from experiments.commands import listen_to_ctrl_c
 from typer.testing import CliRunner, Result
 
 import fedbo
@@ -288,6 +289,7 @@ def test_ctrl_c_ends_the_program_with_a_sentence(site: str, tmp_path: Path) -> N
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen_to_ctrl_c,
     )
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size for path in tmp_path.iterdir()):
