@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -509,6 +510,123 @@ class TestFiles:
         with pytest.raises(fedbo.FileRefused, match=r"Agent.load\(path, policy=...\)"):
             Agent.load(tmp_path / "a")
         assert Agent.load(tmp_path / "a", policy=policy).ask() == agent.ask()
+
+
+class TestRepeats:
+    """What becomes of a query at exactly the place of an earlier one."""
+
+    SPACE = Space({"x": Float(0, 1)}, points=[{"x": i / 11} for i in range(12)])
+
+    def agent(self, policy: fedbo.Policy | None = None, **settings: Any) -> Agent:
+        setting = Settings(**settings)
+        return Agent(Federation(self.SPACE, features=30), policy, seed=0, settings=setting)
+
+    def test_points_are_not_tried_twice_until_all_were(self) -> None:
+        agent = run(self.agent(), 12, lambda p: -abs(p["x"] - 0.4))
+        assert sorted(t.params["x"] for t in agent.trials) == [i / 11 for i in range(12)]
+        run(agent, 4, lambda p: -abs(p["x"] - 0.4))
+        assert all(t.params in self.SPACE.listed for t in agent.trials[12:])
+        assert any(abs(t.params["x"] - 0.4) < 0.1 for t in agent.trials[12:])
+
+    def test_pending_failed_and_told_points_count(self) -> None:
+        agent = self.agent(n_initial=1)
+        agent.tell({"x": 1.0}, 9.0)  # the best by far
+        pending = [agent.ask() for _ in range(4)]
+        agent.tell(pending[2], None)
+        run(agent, 7, lambda p: p["x"])
+        assert len({t.params["x"] for t in agent.trials}) == len(agent.trials) == 12
+        assert agent.ask().params in self.SPACE.listed
+
+    def test_through_a_file(self, tmp_path: Path) -> None:
+        agent = run(self.agent(), 6, lambda p: p["x"])
+        agent.save(tmp_path / "a")
+        loaded = Agent.load(tmp_path / "a")
+        assert loaded.settings.repeats == "avoid"
+        for each in (agent, loaded):
+            run(each, 6, lambda p: p["x"])
+        assert queries(agent) == queries(loaded)
+        assert len({t.params["x"] for t in loaded.trials}) == 12
+
+    def test_told_twice_is_tried_once(self) -> None:
+        agent = self.agent(n_initial=0)
+        for _ in range(5):
+            agent.tell({"x": 0.0}, 1.0)
+        run(agent, 11, lambda p: 0.0)
+        assert len({t.params["x"] for t in agent.trials}) == 12
+
+    @pytest.mark.parametrize("design", ["sobol", "random"])
+    def test_initial_points_too(self, design: str) -> None:
+        for seed in range(10):
+            federation = Federation(self.SPACE, features=30)
+            setting = Settings(n_initial=8, design=design)
+            agent = run(Agent(federation, seed=seed, settings=setting), 8, lambda p: p["x"])
+            assert len({t.params["x"] for t in agent.trials}) == 8
+
+    def test_they_may_be_allowed(self) -> None:
+        """A clear optimum is asked for over and over."""
+        agent = run(self.agent(TS(), repeats="allow"), 20, lambda p: -abs(p["x"] - 5 / 11))
+        assert sum(t.params["x"] == 5 / 11 for t in agent.trials) > 5
+
+    def test_they_may_be_replaced_by_random_points(self) -> None:
+        agent = run(self.agent(TS(), repeats="random"), 30, lambda p: -abs(p["x"] - 5 / 11))
+        asked = [t.params["x"] for t in agent.trials]
+        assert len({*asked}) > 8
+        assert len({*asked}) < len(asked)
+
+    def test_in_a_box_nothing_is_avoided(self) -> None:
+        agent = Agent(Federation({"x": Float(0, 1)}, features=30), TS(beta=0.0), seed=0)
+        for x in (0.0, 0.5, 1.0):
+            agent.tell({"x": x}, x)
+        assert agent.ask().params["x"] == agent.ask().params["x"] == 1.0
+
+
+class TestLeftOutInitialPoints:
+    """A policy may start with fewer initial points, and take the rest later or never."""
+
+    class Hesitant(TS, frozen=True):
+        """One initial point; others when asked the second and third time."""
+
+        def starts(self, n_initial: int, messages: int) -> int:
+            return min(n_initial, 1)
+
+        def query(self, target: fedbo.policy.Target) -> fedbo.Query:
+            x = target.design() if target.t > 1 else None
+            return super().query(target) if x is None else fedbo.Query(x, source="initial")
+
+    def test_they_are_those_of_the_design(self, federation: Federation) -> None:
+        whole = run(Agent(federation, TS(), seed=4), 3)
+        agent = run(Agent(federation, self.Hesitant(), seed=4), 6)
+        assert [t.source for t in agent.trials] == [
+            "initial",
+            "own",
+            *["initial"] * 2,
+            *["own"] * 2,
+        ]
+        assert [t.t for t in agent.trials] == [None, 1, 2, 3, 4, 5]
+        design = [t.params for t in agent.trials if t.source == "initial"]
+        assert design == [t.params for t in whole.trials]
+
+    def test_told_trials_make_up_for_them(self, federation: Federation) -> None:
+        agent = Agent(federation, self.Hesitant(), seed=4)
+        for C in (0.1, 1.0, 5.0):
+            agent.tell({"C": C, "gamma": 1.0}, C)
+        run(agent, 4)
+        assert [t.source for t in agent.trials[3:]] == ["own"] * 4
+
+    def test_a_policy_may_turn_to_the_design_after_points_that_were_given(
+        self, federation: Federation
+    ) -> None:
+        point = {"C": 1.0, "gamma": 0.5}
+        agent = run(Agent(federation, self.Hesitant(), seed=4, initial=[point]), 5)
+        assert [t.source for t in agent.trials] == ["initial", "own", "initial", "initial", "own"]
+
+    def test_a_failed_first_point_is_replaced_by_the_next(self, federation: Federation) -> None:
+        whole = run(Agent(federation, TS(), seed=4), 3)
+        agent = Agent(federation, self.Hesitant(), seed=4)
+        agent.tell(agent.ask(), None)
+        run(agent, 1)
+        assert [t.params for t in agent.trials] == [t.params for t in whole.trials[:2]]
+        assert agent.ask().t == 1
 
 
 class TestPresets:

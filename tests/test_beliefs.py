@@ -11,6 +11,7 @@ from fedbo.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.inbox import Inbox
 from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.model.features import Features
+from fedbo.model.surrogate import standardised
 
 M = 40
 FEATURES = Features(2, M, length_scales=0.4, seed=2)
@@ -163,8 +164,8 @@ def test_an_agent_holds_what_its_federation_hands_out() -> None:
         sent = other.message()
         assert (sent.kind, sent.parameters) == (kind, parameters)
         assert agent.receive(sent.encode()) == 1
-    y = -((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2)
-    assert sent.incumbent == pytest.approx((y.max() - y.mean()) / y.std())
+    y = standardised(-((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2))
+    assert sent.incumbent == pytest.approx(y.max())
 
 
 @pytest.mark.parametrize("policy", [RGPE(), TAF()])

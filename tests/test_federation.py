@@ -25,8 +25,11 @@ PARAMETERS: dict[str, Parameter] = {
 }
 
 
+AGREED: dict[str, Any] = {"features": 20, "seed": 7, "length_scale": 0.3}
+
+
 def federation(**changes: Any) -> Federation:
-    return Federation(changes.pop("space", PARAMETERS), **{"features": 20, "seed": 7} | changes)
+    return Federation(changes.pop("space", PARAMETERS), **AGREED | changes)
 
 
 def weights(sender: Federation, **changes: Any) -> Message:
@@ -62,6 +65,11 @@ def test_features_are_built_once_and_as_agreed() -> None:
     assert not np.array_equal(ours.features(X), federation(seed=8).features(X))
 
 
+def test_length_scales_grow_with_distances_unless_given() -> None:
+    spaces = ({f"x{i}": Float(0, 1) for i in range(D)} for D in (1, 4, 9))
+    assert [Federation(space).length_scale for space in spaces] == [0.3, 0.6, 0.9]
+
+
 def test_one_length_scale_is_that_of_every_dimension() -> None:
     assert federation(length_scale=0.2).features.length_scales.tolist() == [0.2] * 8
     assert federation(length_scale=[0.2] * 8) == federation(length_scale=0.2)
@@ -87,7 +95,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "features = 100\n"
         'kernel = "se"\n'
         "seed = 7\n"
-        "length_scale = 0.3\n"
+        "length_scale = 0.424264\n"
         "noise_variance = 0.1\n"
         'kind = "weights"\n'
         "epoch = 0\n"

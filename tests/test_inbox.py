@@ -277,3 +277,24 @@ def test_the_matrix_comes_in_read_only_pieces() -> None:
         pieces[0][0, 0] = 1.0
     assert inbox.put(message("peer-0", 2))  # the inbox itself can still write
     assert not list(Inbox(2).matrix)
+
+
+def test_the_weights_of_some_rows() -> None:
+    """In the order asked for, twice if asked twice, from pieces far apart; a copy."""
+    inbox = filled(2 * ROWS + 3)
+    for rows in ([], [0], [5, 2, 2], [2 * ROWS + 2, 0, ROWS, ROWS - 1, 7], range(2 * ROWS + 3)):
+        found = inbox.omegas(np.array(rows, dtype=np.intp))
+        assert (found.shape, found.dtype) == ((len(rows), 2), np.float32)
+        for row, omega in list(zip(rows, found, strict=True))[:50]:
+            assert omega.tolist() == inbox.omega(row).tolist()
+    np.testing.assert_array_equal(found, np.concatenate(list(inbox.matrix)))
+    found[:] = 0.0
+    assert inbox.omega(1).any()
+
+
+def test_the_weights_of_some_rows_are_the_latest() -> None:
+    inbox = filled(4)
+    inbox.put(message("peer-2", 2, omega=[8.0, 9.0]))
+    assert inbox.omegas(np.array([2, 3])).tolist() == [[8.0, 9.0], [6.0, 7.0]]
+    inbox.use(2)
+    assert inbox.omegas(np.array([2])).tolist() == [[8.0, 9.0]]

@@ -9,7 +9,8 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.files import FileRefused
 from fedbo.inbox import Inbox
 from fedbo.message import Message, MessageRefused
-from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
+from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy, Query, Target
+from fedbo.scalars import Scalars
 from fedbo.schedule import Constant, Power, Steps
 from fedbo.settings import Settings
 from fedbo.simulate import Party, simulate
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FTS",
+    "PTS",
     "RGPE",
     "TAF",
     "TS",
@@ -39,6 +41,7 @@ __all__ = [
     "Policy",
     "Power",
     "Query",
+    "Scalars",
     "Settings",
     "Space",
     "Steps",

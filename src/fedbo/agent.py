@@ -21,14 +21,19 @@ from fedbo.account import Account, Cost
 from fedbo.axis import Value, plain
 from fedbo.beliefs import inbox_for
 from fedbo.design import DESIGNS
+from fedbo.explain import Explanation, explain
 from fedbo.federation import Federation
 from fedbo.message import SENDER_BYTES, Header, Message, MessageRefused
 from fedbo.model.argmax import MAXIMISERS
+from fedbo.model.fit import Fit
+from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
+from fedbo.model.leave_one_out import Rows
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.surrogate import Surrogate, standardised
 from fedbo.model.threads import one_thread
-from fedbo.policy import FTS, Policy, Query, Target
+from fedbo.policy import FTS, PTS, Policy, Query, Target
+from fedbo.scalars import Scalars
 from fedbo.schedule import Power
 from fedbo.settings import PAPER, Settings
 from fedbo.trial import Source, Trial
@@ -36,6 +41,7 @@ from fedbo.trial import Source, Trial
 Wire = Message | bytes | bytearray
 
 _DESIGN, _MESSAGE = 1, 2  # streams of random numbers beside the one of the queries
+_ENOUGH = 10  # scores, for scalars
 
 
 class Agent:
@@ -44,7 +50,8 @@ class Agent:
     ``name`` is what peers know it by; without one it gets a random one. Everything random comes
     from ``seed``: the same seed and the same answers give the same queries. Leave it out where
     messages are to be private: who knows it knows the noise in them. ``initial`` are points to
-    start with, instead of a design of ``settings.n_initial``.
+    start with, all of them, instead of a design of ``settings.n_initial``; a policy may still
+    turn to the design later.
 
     >>> from fedbo import Agent, Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -66,7 +73,7 @@ class Agent:
         initial: Sequence[Mapping[str, Value]] | None = None,
     ) -> None:
         self.federation = federation
-        self.policy = FTS() if policy is None else policy
+        self.policy = PTS() if policy is None else policy
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
@@ -119,8 +126,7 @@ class Agent:
                 return self._new_trial(initial, "initial")
             t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
             query = self._query(self._target(t))
-            source: Source = "own" if query.peer is None else "peer"
-            return self._new_trial(self._not_again(query.x), source, peer=query.peer, t=t)
+            return self._new_trial(self._not_again(query.x), query.source, query, t)
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
         """Report the score of a trial, or of parameters that were never asked for.
@@ -191,6 +197,46 @@ class Agent:
         with one_thread():
             return sum(map(self._take, decoded, weights))
 
+    # Agreement
+
+    def scalars(self) -> Scalars:
+        """What agents share to agree on the scalars of their federation: its fitted ones; no trial.
+
+        They are fitted in the same way whatever its settings, so that all agents' mean the same,
+        and keep two digits. `Federation.agree` makes a federation of many agents' scalars.
+        """
+        t = len(self._order)
+        if t < _ENOUGH:
+            raise ValueError(
+                f"agent {self.name!r} has {t} scores, too few to fit what others could rely on: "
+                f"tell it {_ENOUGH} or more"
+            )
+        with one_thread():
+            y = standardised(np.array(self._y))
+            hyper = Fit()(self._at(self._order), y, self._stream(*b"scalars"))
+        return Scalars(
+            fingerprint=self.federation.fingerprint,
+            sender=self.name,
+            length_scales=tuple(float(f"{scale:.2g}") for scale in hyper.length_scales),
+            noise_variance=float(f"{hyper.noise_variance:.2g}"),
+            t_n=t,
+        )
+
+    def move(self, federation: Federation) -> None:
+        """Go on in a later epoch of the same federation, with all trials and what it learnt.
+
+        Messages it held are of the old epoch: it forgets them, and hands out a new one. If it is
+        in this epoch already nothing happens. `FederationMismatch` names what differs otherwise.
+        """
+        self.federation.require_later(federation)
+        if federation.epoch == self.federation.epoch:
+            return
+        self.federation = federation
+        self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
+        self._regression = Regression(federation.features, federation.noise_variance)
+        self._message = None
+        self.account.last_sent = -1
+
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -235,6 +281,32 @@ class Agent:
         agent._restore(saved)
         return agent
 
+    # What became of it
+
+    def explain(self, draws: int = 32) -> Explanation:
+        """Where its queries came from, what each peer contributed, what collaborating saved.
+
+        The last is an estimate: ``draws`` replays of what it would have found alone, by its own
+        model (see `fedbo.explain`); at 50 trials that takes seconds. It changes no later query.
+        """
+        space, settings, given = self.federation.space, self.settings, self._given
+        design, stream = DESIGNS[settings.design], self._stream
+        with one_thread():
+            alone = [design(space, i, stream(_DESIGN)) for i in range(settings.n_initial)]
+            return explain(
+                self.name,
+                self.trials,
+                self._at,
+                initial=alone if given is None else given,
+                blended="weights" not in self.policy.kinds and len(self.inbox) > 0,
+                space=space,
+                settings=settings,
+                standard=self._standard,
+                beta=getattr(self.policy, "beta", 1.0),
+                draws=draws,
+                rng=stream(*b"explain"),
+            )
+
     def _restore(self, saved: savefile.Saved) -> None:
         self._entropy = savefile.restored(saved.entropy)
         self._rng.bit_generator.state = savefile.restored(saved.rng)
@@ -261,10 +333,33 @@ class Agent:
         asked = sum(trial.source == "initial" for trial in self.trials)
         if self._given is not None:
             return self._given[asked] if asked < len(self._given) else None
-        have = sum(trial.t is None and trial.state != "failed" for trial in self.trials)
-        if have >= self.settings.n_initial:
+        have = sum(
+            (trial.t is None and trial.state != "failed") or trial.state == "complete"
+            for trial in self.trials
+        )
+        if have >= self.policy.starts(self.settings.n_initial, len(self.inbox)):
             return None
-        return DESIGNS[self.settings.design](self.federation.space, asked, self._stream(_DESIGN))
+        return self._design_point(asked)
+
+    def _design_point(self, i: int) -> Array:
+        """The i-th point of the design; on a discrete domain the next one that is not tried."""
+        space, barred = self.federation.space, self._tried()
+        while True:
+            x = DESIGNS[self.settings.design](space, i, self._stream(_DESIGN))
+            if (
+                barred is None
+                or space.points is None
+                or rows_of(x[None], space.points) not in barred
+            ):
+                return x
+            i += 1
+
+    def _more_design(self) -> Array | None:
+        """The next point of the design for a policy that did not start with all of them."""
+        sources = [trial.source for trial in self.trials]
+        if sources.count("initial") + sources.count("told") >= self.settings.n_initial:
+            return None
+        return self._design_point(sources.count("initial"))
 
     def _target(self, t: int) -> Target:
         space = self.federation.space
@@ -274,6 +369,8 @@ class Agent:
             X=self._at(self._order),
             y=self._standard(np.array(self._y)),
             open_points=self._open_points,
+            design=self._more_design,
+            barred=self._tried(),
             surrogate=self._surrogate,
             inbox=self.inbox,
             features=self.federation.features,
@@ -284,6 +381,14 @@ class Agent:
     def _open_points(self) -> Array:
         """Where trials were asked for that have no score: pending or failed."""
         return self._at([trial.number for trial in self.trials if trial.score is None])
+
+    def _tried(self) -> Rows | None:
+        """Rows of a discrete domain that are not to be tried again; None once all were."""
+        points = self.federation.space.points
+        if points is None or self.settings.repeats != "avoid" or not self._points:
+            return None
+        rows = np.unique(rows_of(np.array(self._points), points))
+        return rows if len(rows) < len(points) else None
 
     def _at(self, numbers: Sequence[int]) -> Array:
         """The points (n, D) of the trials with these numbers."""
@@ -306,11 +411,19 @@ class Agent:
         return x
 
     def _new_trial(
-        self, x: Array, source: Source, *, peer: str | None = None, t: int | None = None
+        self, x: Array, source: Source, query: Query | None = None, t: int | None = None
     ) -> Trial:
-        space, number = self.federation.space, len(self.trials)
+        space = self.federation.space
         params = space.decode(x)
-        trial = Trial(number=number, params=params, source=source, peer=peer, t=t, agent=self.name)
+        trial = Trial(
+            number=len(self.trials),
+            params=params,
+            source=source,
+            peer=None if query is None else query.peer,
+            t=t,
+            agent=self.name,
+            credit={} if query is None else query.credit,
+        )
         self._points.append(space.encode(params))
         self.trials.append(trial)
         return _copy(trial)
@@ -378,7 +491,10 @@ class Agent:
             "t_n": len(self._regression),
         }
         if self.federation.kind == "weights":
-            omega = belief.draw(self._stream(_MESSAGE, sequence))
+            # other noise in another epoch, or two messages of the same scores would share it
+            epoch = self.federation.epoch
+            key = (sequence, epoch) if epoch else (sequence,)
+            omega = belief.draw(self._stream(_MESSAGE, *key))
             message = Message.of_weights(omega, **header)
         else:
             best = float(self._evidence()[1].max())
@@ -407,7 +523,7 @@ def _decoded(i: int, message: Wire) -> Message:
 
 def _copy(trial: Trial) -> Trial:
     """The trial for the user, who may change it."""
-    return msgspec.structs.replace(trial, params=dict(trial.params))
+    return msgspec.structs.replace(trial, params=dict(trial.params), credit=dict(trial.credit))
 
 
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:

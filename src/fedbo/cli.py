@@ -181,6 +181,55 @@ def reproduce(
     screen.report(console, outcome, selections)
 
 
+@app.command()
+def explain(
+    agent_file: Annotated[Path, typer.Argument(help="A file that Agent.save wrote.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw it into this file: .png, .pdf or .svg.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the tables, every query too, into this folder.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(help="Replays that the estimate of trials saved is made of.", min=1)
+    ] = 32,
+) -> None:
+    """Say where an agent's queries came from, what peers gave, and what that saved.
+
+    It only reads the file: the agent goes on as if nothing had been asked.
+    """
+    if plot is not None:
+        _require("experiments", {"matplotlib": "matplotlib"})
+        _writable("--plot", plot, _PICTURES)
+    if csv is not None:
+        _folder("--csv", csv)
+    from rich.console import Console
+
+    from fedbo.agent import Agent
+    from fedbo.experiments import explain_screen
+
+    console = Console()
+    try:
+        agent = Agent.load(agent_file)
+        with console.status("Replaying the trials without peers"):
+            explanation = agent.explain(draws)
+    except OSError as error:
+        problem = f"{agent_file} cannot be read ({error.strerror}): give what Agent.save wrote"
+        raise typer.BadParameter(problem, param_hint="AGENT_FILE") from None
+    except ValueError as error:  # a file that is refused, an agent without scores
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    explain_screen.report(console, explanation)
+    if plot is not None:
+        from fedbo.experiments import explain_figure
+
+        explain_figure.draw(explanation, plot)
+        typer.echo(f"The picture is in {plot}.")
+    if csv is not None:
+        explanation.to_csv(csv)
+        typer.echo(f"The tables are in {csv}.")
+
+
 def _require(extra: str, modules: dict[str, str]) -> None:
     """End with a sentence that helps if one of the extra's packages is not installed."""
     missing = [package for module, package in modules.items() if find_spec(module) is None]

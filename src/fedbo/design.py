@@ -15,6 +15,8 @@ Design = Callable[[Space, int, np.random.Generator], Array]
 def sobol(space: Space, i: int, rng: np.random.Generator) -> Array:
     """The i-th point (D,) of a scrambled Sobol sequence, moved to the nearest allowed point.
 
+    Of listed points, which may leave most of the cube empty, the sequence picks from the list.
+
     >>> from fedbo.space import Float
     >>> space = Space({"x": Float(0, 1)})
     >>> points = [sobol(space, i, np.random.default_rng(0)) for i in (0, 1)]
@@ -23,8 +25,12 @@ def sobol(space: Space, i: int, rng: np.random.Generator) -> Array:
     """
     from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
 
-    sequence = Sobol(space.dimensions, rng=rng).random_base2(max(2, i.bit_length()))
-    point: Array = space.snap(sequence[[i]])[0]
+    dimensions = space.dimensions if space.points is None else 1
+    sequence = Sobol(dimensions, rng=rng).random_base2(max(2, i.bit_length()))
+    if space.points is not None:
+        point: Array = space.points[int(sequence[i, 0] * len(space.points))]
+        return point
+    point = space.snap(sequence[[i]])[0]
     return point
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,11 +17,17 @@ from fedbo import files, toml
 from fedbo.axis import Value, number
 from fedbo.message import COUNTER_LIMITS, Fingerprint, Kind, Message
 from fedbo.model.features import Features
+from fedbo.scalars import Scalars, agreed_scalars
 from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
 
 KernelName = Literal["se", "matern52"]
 
+#: Times √D, as distances in the cube grow: the length scale of features where none is given.
+LENGTH_SCALE = 0.3
+
 _SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "epoch")
+_SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
+_WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # factors of change from which a new epoch is worth it
 _TITLE = """
 # A fedbo federation: what its agents agree on. Give every agent this very file;
 # the messages of one that has other values are refused.
@@ -36,9 +43,10 @@ class Federation:
 
     ``features`` is the number of features, kept as ``M``; the attribute ``features`` is the shared
     map itself, built when first used. ``length_scale`` (one, or one for each dimension of the unit
-    cube) belongs to those features and ``noise_variance`` to messages, in standardised scores:
-    neither has to do with what an agent fits to its own trials. ``kind`` is what agents hand out: a
-    draw ("weights"; enough for FTS), a "belief" (RGPE), or a "belief+incumbent" (TAF).
+    cube; 0.3 √D if none is given) belongs to those features and ``noise_variance`` to messages, in
+    standardised scores: neither has to do with what an agent fits to its own trials. ``kind`` is
+    what agents hand out: a draw ("weights"; enough for PTS and FTS), a "belief" (RGPE), or a
+    "belief+incumbent" (TAF).
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
@@ -55,7 +63,7 @@ class Federation:
         features: int = 100,
         kernel: KernelName = "se",
         seed: int = 0,
-        length_scale: float | tuple[float, ...] = 0.3,
+        length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
         kind: Kind = "weights",
         epoch: int = 0,
@@ -66,6 +74,8 @@ class Federation:
         self.M = _whole("features", features, 1, 2**31 - 1)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
+        if length_scale is None:
+            length_scale = round(LENGTH_SCALE * math.sqrt(self.space.dimensions), 6)
         self.length_scale = _length_scale(length_scale, self.space.dimensions)
         self.noise_variance = _positive("noise_variance", noise_variance)
         self.kind: Kind = kind
@@ -107,6 +117,48 @@ class Federation:
         if noise_variance is not None:
             agreed["noise_variance"] = noise_variance
         return Federation(self.space, **agreed)
+
+    def agree(self, scalars: Iterable[Scalars]) -> Federation:
+        """The next epoch, with scalars for these agents; itself if that is not worth an epoch.
+
+        Scalars are `Agent.scalars` of three agents or more (see `fedbo.scalars` for how they are
+        combined). Who is given the same ones, in any order, gets the same federation. A new epoch
+        makes all messages that are about worthless, so it takes a length scale that changes by half
+        or a noise variance that changes threefold. `MessageRefused` names scalars that are foreign.
+
+        >>> from fedbo.space import Float
+        >>> ours = Federation({"C": Float(1e-4, 10, log=True)})
+        >>> given = [
+        ...     Scalars(
+        ...         fingerprint=ours.fingerprint,
+        ...         sender=name,
+        ...         length_scales=(scale,),
+        ...         noise_variance=3e-3,
+        ...         t_n=20,
+        ...     )
+        ...     for name, scale in [("a", 0.9), ("b", 1.1), ("c", 1.2)]
+        ... ]
+        >>> later = ours.agree(given)
+        >>> later.epoch, later.length_scale, later.noise_variance
+        (1, 0.57, 0.09)
+        >>> later.agree(given) is later
+        True
+        """
+        given = [*scalars]
+        D = self.space.dimensions
+        for one in given:
+            one.check(self.fingerprint, D)
+        here = np.broadcast_to(self.length_scale, D).tolist()
+        agreed = agreed_scalars(given, LENGTH_SCALE * math.sqrt(D), here)
+        if agreed is None:
+            return self
+        length_scales, noise_variance = agreed
+        if not (
+            any(map(_differ, here, length_scales, [_WORTH_SCALE] * D))
+            or _differ(self.noise_variance, noise_variance, _WORTH_NOISE)
+        ):
+            return self
+        return self.next_epoch(length_scale=length_scales, noise_variance=noise_variance)
 
     def _agreed(self) -> dict[str, Any]:
         """What the constructor takes beside the space, in its order."""
@@ -169,6 +221,13 @@ class Federation:
         difference = self.difference(other)
         if difference is not None:
             raise FederationMismatch(f"the federations differ: {difference}")
+
+    def require_later(self, other: Federation) -> None:
+        """Raise `FederationMismatch` unless the other is this one in this or a later epoch."""
+        if other.epoch > self.epoch:
+            kept = {name: getattr(self, name) for name in (*_SCALARS, "epoch")}
+            other = Federation(other.space, **other._agreed() | kept)
+        self.require_same(other)
 
     def to_toml(self) -> str:
         """The text of the TOML file."""
@@ -249,6 +308,10 @@ def _positive(what: str, value: object) -> float:
     if not given > 0:
         raise ValueError(f"{what} is {value!r}, expected a finite number above 0")
     return given
+
+
+def _differ(here: float, there: float, factor: float) -> bool:
+    return not here <= factor * there or not there <= factor * here
 
 
 def _length_scale(value: object, dimensions: int) -> float | tuple[float, ...]:

@@ -81,6 +81,14 @@ class Inbox:
         chunk, i = self._place(row)
         return np.array(chunk.omega[i], dtype=np.float64)
 
+    def omegas(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(n, M) the weights in these rows, a copy."""
+        found = np.empty((len(rows), self.M), dtype=np.float32)
+        for c in np.unique(rows // ROWS).tolist():
+            here = rows // ROWS == c
+            found[here] = self._chunks[c].omega[rows[here] % ROWS]
+        return found
+
     def sender(self, row: int) -> str:
         chunk, i = self._place(row)
         return chunk.name(i).decode()

@@ -13,14 +13,14 @@ from fedbo import files
 from fedbo.account import Account
 from fedbo.files import FileRefused
 from fedbo.model.surrogate import SurrogateState
-from fedbo.policy import FTS, RGPE, TAF, TS, Policy
+from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy
 from fedbo.settings import Settings
 from fedbo.trial import Trial
 
 __all__ = ["FileRefused", "Saved", "plain", "read", "restored", "writable", "write"]
 
 _TITLE = "fedbo agent 1"
-_Known = TS | FTS | RGPE | TAF
+_Known = TS | FTS | PTS | RGPE | TAF
 
 
 class Saved(msgspec.Struct, kw_only=True):

@@ -12,18 +12,20 @@ from fedbo.model.surrogate import SurrogateSettings
 _CHOICES = {
     "design": ("sobol", "random"),
     "maximiser": ("refine", "direct"),
-    "repeats": ("allow", "random"),
+    "repeats": ("avoid", "allow", "random"),
 }
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent starts, models its objective and maximises what is drawn.
 
-    ``n_initial`` points of a ``design`` come first. ``standardise`` centres and scales scores
-    before anything is fitted to them or handed out. ``maximiser`` is ``"refine"`` (screen, then
-    climb) or ``"direct"``. ``repeats`` says what happens to a query at exactly the place of an
-    earlier one: it is made again, or replaced by a random one. ``tell_initial`` says whether the
-    agent's messages draw on its initial points.
+    ``n_initial`` points of a ``design`` come first. ``standardise`` centres and scales scores,
+    and compresses low ones, before anything is fitted to them or handed out. ``maximiser`` is
+    ``"refine"`` (screen, then climb) or ``"direct"``. ``repeats`` says what happens to a query at
+    exactly the place of an earlier one: with ``"avoid"`` a listed point is not tried again until
+    all were, which is right where scores have little noise; with ``"allow"`` it is made again, with
+    ``"random"`` replaced by a random one. ``tell_initial`` says whether the agent's messages draw
+    on its initial points.
 
     >>> PAPER.maximiser, PAPER.surrogate.draw_features
     ('direct', 200)
@@ -34,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     surrogate: SurrogateSettings = SurrogateSettings()
     standardise: bool = True
     maximiser: Literal["refine", "direct"] = "refine"
-    repeats: Literal["allow", "random"] = "allow"
+    repeats: Literal["avoid", "allow", "random"] = "avoid"
     tell_initial: bool = True
 
     def __post_init__(self) -> None:

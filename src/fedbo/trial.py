@@ -8,7 +8,7 @@ import msgspec
 
 from fedbo.axis import Value
 
-Source = Literal["initial", "own", "peer", "told"]
+Source = Literal["initial", "own", "peer", "pool", "told"]
 State = Literal["pending", "complete", "failed"]
 
 
@@ -16,9 +16,10 @@ class Trial(msgspec.Struct, kw_only=True):
     """A trial; its ``params`` are what the objective is to be called with.
 
     ``source`` says where the query came from: an ``initial`` point, the agent's ``own`` posterior
-    draw, a ``peer`` (then ``peer`` is its name), or ``told`` without having been asked for. ``t``
-    is the number of the policy's query, if it was one. ``score`` is in the user's units. ``agent``
-    is the name of the agent that it belongs to.
+    draw, a ``peer`` (then ``peer`` is its name), the ``pool`` of all peers, or ``told`` without
+    having been asked for. ``credit`` has the shares of the most important peers in it, by name,
+    which add up to 1 at most. ``t`` is the number of the policy's query, if it was one. ``score``
+    is in the user's units. ``agent`` is the name of the agent that it belongs to.
 
     >>> Trial(number=0, params={"C": 1.0}, source="own", t=1).state
     'pending'
@@ -32,3 +33,4 @@ class Trial(msgspec.Struct, kw_only=True):
     state: State = "pending"
     score: float | None = None
     agent: str = ""
+    credit: dict[str, float] = {}

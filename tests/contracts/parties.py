@@ -29,7 +29,7 @@ LISTED = Space(
 )
 
 Objective = Callable[[Mapping[str, Any]], float]
-Asked = tuple[dict[str, Any], str, str | None, int | None]
+Asked = tuple[dict[str, Any], str, str | None, int | None, dict[str, float]]
 
 
 def cube(D: int) -> dict[str, Float]:
@@ -69,7 +69,7 @@ def run(agent: Agent, n: int, objective: Objective | None = None) -> Agent:
 
 def asked(agent: Agent) -> list[Asked]:
     """What the agent asked for so far, and who proposed it."""
-    return [(dict(t.params), t.source, t.peer, t.t) for t in agent.trials]
+    return [(dict(t.params), t.source, t.peer, t.t, dict(t.credit)) for t in agent.trials]
 
 
 def peer(

@@ -14,6 +14,7 @@ A policy of your own gets all of them in a file like this::
 with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings). A
 policy that never looks at messages sets ``listens = False``; one that can be told the names of its
 peers beforehand defines `PolicyContract.naming`; one that has a ``beta`` inherits `BetaContract`.
+One whose queries come from elsewhere than the own belief or one peer says so in ``sources``.
 The contract in words is `fedbo.Policy`. A policy's tests take some eight seconds.
 """
 
@@ -50,8 +51,9 @@ from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query,
 from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo.settings import PAPER
+from fedbo.trial import Source, Trial
 
-ROUNDS = 8  # trials of a short run: three initial points, five queries
+ROUNDS = 8  # trials of a short run: at most three initial points, then queries
 # About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.
 TINY, HUGE, VAST = 2.0**-30, 2.0**30, 2.0**997
 
@@ -61,11 +63,13 @@ class PolicyContract:
 
     ``kind`` is the kind of message of the federations; ``listens`` whether messages of peers may
     change the policy's queries; ``in_file`` whether `Agent.save` writes the policy itself.
+    ``sources`` is where its queries may come from.
     """
 
     kind: Kind = "weights"
     listens = True
     in_file = True
+    sources: frozenset[Source] = frozenset({"own", "peer"})
 
     def policy(self) -> Policy:
         """The policy under test, a new object at every call."""
@@ -105,14 +109,39 @@ class PolicyContract:
             Agent.load(path)
         return Agent.load(path, policy=self.policy())
 
+    def starts(self, agent: Agent) -> int:
+        """How many initial points come before the policy's first query."""
+        return agent.policy.starts(agent.settings.n_initial, len(agent.inbox))
+
     def goes_on(self, agent: Agent, n: int = 3) -> None:
         """The agent makes n more queries, all of them allowed points, and hands out a message."""
         space, first = agent.federation.space, len(agent.trials)
         run(agent, n)
         for trial in agent.trials[first:]:
-            assert trial.source in {"own", "peer"}
+            self.comes_from_somewhere(trial, agent)
             assert space.decode(space.encode(trial.params)) == trial.params
         agent.federation.check(agent.message())
+
+    def comes_from_somewhere(self, trial: Trial, agent: Agent) -> None:
+        """A query of the policy says truly who proposed it."""
+        known = {agent.inbox.sender(row) for row in range(len(agent.inbox))}
+        assert trial.t is not None
+        assert trial.source in self.sources
+        if trial.source == "peer":
+            assert trial.peer in known
+            assert trial.credit == {trial.peer: 1.0}
+            return
+        assert trial.peer is None
+        if trial.source == "pool":
+            assert trial.credit.keys() <= known
+            assert min(trial.credit.values()) > 0.0
+            assert sum(trial.credit.values()) <= 1.0 + 1e-9
+            return
+        assert trial.credit == {}
+        if trial.source == "initial":  # one that was left out at the start
+            assert self.starts(agent) < agent.settings.n_initial
+            sources = [other.source for other in agent.trials[: trial.number + 1]]
+            assert sources.count("initial") <= agent.settings.n_initial
 
     # The same seed and the same answers give the same queries
 
@@ -123,7 +152,8 @@ class PolicyContract:
 
     def test_another_seed_asks_elsewhere(self) -> None:
         one, two = (run(self.agent(seed=seed), ROUNDS) for seed in (1, 2))
-        assert asked(one)[3:] != asked(two)[3:]
+        first = self.starts(one)
+        assert asked(one)[first:] != asked(two)[first:]
 
     def test_a_file_at_every_step_changes_nothing(self, tmp_path: Path) -> None:
         straight = run(self.agent(), ROUNDS)
@@ -191,13 +221,13 @@ class PolicyContract:
     def test_no_peers_at_all(self) -> None:
         agent = run(self.agent(peers=0), 3)
         self.goes_on(agent, 5)
-        assert {trial.source for trial in agent.trials[3:]} == {"own"}
+        assert [trial.source for trial in agent.trials] == ["initial"] * 3 + ["own"] * 5
 
     def test_one_peer(self) -> None:
         agent = run(self.agent(peers=0), 3)
         assert agent.receive(peer(agent.federation, 7).message()) == 1
         self.goes_on(agent, 5)
-        assert {trial.peer for trial in agent.trials} <= {None, "peer-7"}
+        assert {name for trial in agent.trials for name in trial.credit} <= {"peer-7"}
 
     def test_all_stragglers(self) -> None:
         """Peers that were named but never answered are as good as none; then they do answer."""
@@ -211,8 +241,6 @@ class PolicyContract:
         agent = run(self.agent(peers=200), 3)
         assert len(agent.inbox) == 200
         self.goes_on(agent, 3)
-        known = {f"peer-{i}" for i in range(200)}
-        assert {trial.peer for trial in agent.trials} <= {None, *known}
 
     def test_peers_that_know_nothing_much_or_the_same(self) -> None:
         """One trial, constant scores, more trials than features, two that are one."""
@@ -296,14 +324,14 @@ class PolicyContract:
 
     def test_failed_trials(self) -> None:
         agent = run(self.agent(), 4)
+        first = self.starts(agent)
         for _ in range(4):
             failed = agent.tell(agent.ask(), None)
             assert (failed.state, failed.score) == ("failed", None)
             run(agent, 1)
             assert agent.trials[-1].t == failed.t  # a failed trial does not count
-        assert [trial.t for trial in agent.trials if trial.state == "complete"][3:] == [
-            *range(1, 6)
-        ]
+        complete = [trial.t for trial in agent.trials if trial.state == "complete"]
+        assert complete == [None] * first + [*range(1, 9 - first)]
         self.goes_on(agent)
 
     def test_nothing_but_failures(self) -> None:
@@ -318,10 +346,13 @@ class PolicyContract:
 
     def test_failed_initial_points(self) -> None:
         agent = self.agent()
+        first = self.starts(agent)
         for _ in range(2):
             agent.tell(agent.ask(), None)
-        run(agent, 3)
-        assert [trial.source for trial in agent.trials] == ["initial"] * 5
+        run(agent, first)
+        assert [trial.source for trial in agent.trials] == ["initial"] * (2 + first)
+        assert {trial.t for trial in agent.trials} == {None}
+        assert not agent.starting
         self.goes_on(agent)
 
     def test_parallel_asks_told_in_reverse(self) -> None:
@@ -334,7 +365,8 @@ class PolicyContract:
                 for trial in reversed(batch):
                     agent.tell(trial, score(trial.params))
         assert asked(agents[0]) == asked(agents[1])
-        assert [trial.t for trial in agents[0].trials] == [None] * 3 + [*range(1, 8)]
+        first = self.starts(agents[0])
+        assert [trial.t for trial in agents[0].trials] == [None] * first + [*range(1, 11 - first)]
         self.goes_on(agents[0])
 
     @pytest.mark.parametrize("peers", [0, 3])
@@ -347,7 +379,8 @@ class PolicyContract:
         """Initial points are asked for and not yet told: the policy knows nothing."""
         agent = self.agent()
         batch = [agent.ask() for _ in range(6)]
-        assert [trial.t for trial in batch] == [None, None, None, 1, 2, 3]
+        first = self.starts(agent)
+        assert [trial.t for trial in batch] == [None] * first + [*range(1, 7 - first)]
         for trial in reversed(batch):
             agent.tell(trial, bowl(agent.federation)(trial.params))
         self.goes_on(agent)
@@ -376,6 +409,19 @@ class PolicyContract:
         agent = run(self.agent(self.federation(space)), 9)
         assert all(trial.params in space.listed for trial in agent.trials)
 
+    @pytest.mark.parametrize("peers", [0, 3])
+    def test_no_listed_point_twice_until_all_were_tried(self, peers: int) -> None:
+        """Pending, failed and told ones are tried as well."""
+        space = Space(PLANE, points=LISTED.listed[:11])
+        agent = self.agent(self.federation(space), peers, settings=Settings(n_initial=1))
+        agent.tell(space.listed[4], -0.5)
+        batch = [agent.ask() for _ in range(3)]
+        agent.tell(batch[1], None)
+        run(agent, 7)
+        seen = [tuple(trial.params.values()) for trial in agent.trials]
+        assert len({*seen}) == len(seen) == 11
+        self.goes_on(agent)
+
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_a_mixed_space(self, direction: str) -> None:
         agent = run(self.agent(self.federation(Space(MIXED, direction=direction))), 4)
@@ -402,7 +448,7 @@ class PolicyContract:
     def test_queries_are_allowed_points_and_targets_stay_as_they_are(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        seen = 0
+        seen = expected = 0
         real = type(self.policy()).query
 
         def query(policy: Policy, target: Any) -> Query:
@@ -420,8 +466,9 @@ class PolicyContract:
 
         monkeypatch.setattr(type(self.policy()), "query", query)
         for space in (PLANE, MIXED, LISTED):
-            run(self.agent(self.federation(space)), 6)
-        assert seen == 9
+            agent = run(self.agent(self.federation(space)), 6)
+            expected += 6 - self.starts(agent)
+        assert seen == expected >= 9
 
     # Scores of all sorts
 
@@ -487,12 +534,35 @@ class PolicyContract:
 
     def test_sources_are_named(self) -> None:
         agent = run(self.agent(), 12)
-        known = {f"peer-{i}" for i in range(3)}
-        for trial in agent.trials[3:]:
-            assert (trial.source, trial.peer in known) in {("own", False), ("peer", True)}
-            assert trial.peer is None or trial.source == "peer"
-        assert [trial.source for trial in agent.trials[:3]] == ["initial"] * 3
-        assert [trial.t for trial in agent.trials[3:]] == [*range(1, 10)]
+        first = self.starts(agent)
+        for trial in agent.trials[:first]:
+            assert (trial.source, trial.peer, trial.credit) == ("initial", None, {})
+        for trial in agent.trials[first:]:
+            self.comes_from_somewhere(trial, agent)
+        assert [trial.t for trial in agent.trials] == [None] * first + [*range(1, 13 - first)]
+        assert {trial.source for trial in agent.trials} <= {"initial", *self.sources}
+
+    @pytest.mark.parametrize("n_initial", [0, 1, 3, 7])
+    @pytest.mark.parametrize("peers", [0, 1, 3])
+    def test_as_many_initial_points_as_it_says(self, n_initial: int, peers: int) -> None:
+        """All of them without messages; never more than the settings ask for."""
+        policy, settings = self.policy(), Settings(n_initial=n_initial)
+        assert policy.starts(n_initial, 0) == n_initial
+        assert 0 <= policy.starts(n_initial, peers) <= n_initial
+        agent = self.agent(peers=peers, settings=settings)
+        first = self.starts(agent)
+        for i in range(first + 2):
+            assert agent.starting == (i < first)
+            run(agent, 1)
+        assert [trial.t for trial in agent.trials] == [None] * first + [1, 2]
+        assert [trial.source for trial in agent.trials[:first]] == ["initial"] * first
+
+    def test_initial_points_that_are_given_come_first_and_all(self) -> None:
+        points = [{"x": i / 5, "rate": 1.0} for i in range(5)]
+        agent = run(self.agent(initial=points), 5)
+        assert [trial.params for trial in agent.trials] == points
+        assert {(trial.source, trial.t) for trial in agent.trials} == {("initial", None)}
+        self.goes_on(agent)
 
     def test_weights_of_peers_are_sound(self) -> None:
         policy = self.policy()
@@ -546,12 +616,15 @@ class PolicyContract:
     # It is good for something
 
     @pytest.mark.parametrize(
-        "advice, margin", [(0, 0.15), (1, 0.15), (-1, 0.35)], ids=["alone", "good", "bad"]
+        "advice, margin, runs",
+        [(0, 0.15, 8), (1, 0.15, 8), (-1, 0.35, 32)],
+        ids=["alone", "good", "bad"],
     )
-    def test_it_beats_random_search(self, advice: int, margin: float) -> None:
+    def test_it_beats_random_search(self, advice: int, margin: float, runs: int) -> None:
         """After 12 trials the mean regret is at most so much of what random search leaves.
 
-        Without peers, with three that know nearly the same objective, or its opposite.
+        Without peers, with three that know nearly the same objective, or its opposite: that may
+        cost one run much and another nothing, so it takes more of them.
         """
         federation = self.federation()
         score, rng = bump(federation), np.random.default_rng(0)
@@ -560,7 +633,7 @@ class PolicyContract:
             for i in range(3 * abs(advice))
         ]
         regrets = []
-        for seed in range(8):
+        for seed in range(runs):
             agent = self.agent(federation, 0, seed=seed)
             agent.receive([helper.message() for helper in helpers])
             regrets.append(1.0 - run(agent, 12, score).best.score)

@@ -12,6 +12,7 @@ import fedbo
 class TestTS(BetaContract):
     kind = "weights"
     listens = False
+    sources = frozenset({"own"})
 
     def policy(self) -> fedbo.TS:
         return fedbo.TS()
@@ -31,8 +32,21 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
+class TestPTS(BetaContract):
+    kind = "weights"
+    sources = frozenset({"own", "pool", "initial"})
+
+    def policy(self) -> fedbo.PTS:
+        return fedbo.PTS()
+
+
+class TestPTSOnBeliefs(TestPTS):
+    kind = "belief"
+
+
 class TestRGPE(PolicyContract):
     kind = "belief"
+    sources = frozenset({"own"})
 
     def policy(self) -> fedbo.RGPE:
         return fedbo.RGPE()
@@ -40,6 +54,7 @@ class TestRGPE(PolicyContract):
 
 class TestTAF(PolicyContract):
     kind = "belief+incumbent"
+    sources = frozenset({"own"})
 
     def policy(self) -> fedbo.TAF:
         return fedbo.TAF()

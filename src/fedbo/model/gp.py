@@ -169,7 +169,7 @@ class GP:
             self._table = points, semidefinite_factor(self.covariance(points, points))
         F = self._table[1]
         prior = F @ rng.standard_normal(F.shape[1])
-        rows = _rows_of(self.X, points)
+        rows = rows_of(self.X, points)
         weights = self._update(prior[rows], rng, beta)
         values = beta * prior + self.covariance(points, self.X) @ weights
         return Tabled(points, values, self.length_scales)
@@ -249,7 +249,7 @@ class Draw:
         return Z, U, np.maximum(r2, 0.0, out=r2), weights
 
 
-def _rows_of(X: Array, points: Array) -> NDArray[np.intp]:
+def rows_of(X: Array, points: Array) -> NDArray[np.intp]:
     """For each row of X, its row in ``points``."""
     distance = np.zeros((len(X), len(points)))
     for x, point in zip(X.T, points.T, strict=True):

@@ -22,6 +22,7 @@ from fedbo.model.leave_one_out import LeaveOneOut, Rows
 from fedbo.model.linear import Regression
 
 _FEATURES = 500  # beyond the exact limit
+_FAR = 30.0  # median deviations below the median: a score that is lower is an accident
 
 
 class Marginal(Protocol):
@@ -181,11 +182,36 @@ class Surrogate:
 
 
 def standardised(y: Array) -> Array:
-    """Scores with mean 0 and standard deviation 1; all 0 if they are all the same.
+    """Scores with mean 0 and standard deviation 1, low ones compressed; all 0 if all are the same.
+
+    Where scores are bad, how bad they are says little about where they are good; but one that is
+    very bad would leave all others almost alike. So z below the mean becomes −log(1 − z). The order
+    of scores stays, and neither their unit nor their zero matters.
 
     >>> standardised(np.array([1.0, 3.0])).round(12).tolist(), standardised(np.ones(1)).tolist()
     ([-1.0, 1.0], [0.0])
+    >>> standardised(np.array([-100.0, 0.0, 1.0, 2.0])).round(2).tolist()
+    [-1.73, 0.54, 0.58, 0.61]
     """
+    z = _unit(_tamed(y))
+    return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
+
+
+def _tamed(y: Array) -> Array:
+    """y, with what lies more than `_FAR` below the median brought nearer, in its order."""
+    if not len(y):
+        return y
+    largest = np.abs(y).max()
+    y = y / largest if largest > 1e150 else y  # so that differences stay finite
+    median = float(np.median(y))
+    far = _FAR * 1.4826 * float(np.median(np.abs(y - median)))
+    if far <= 0.0:
+        return y
+    depth = np.maximum((median - y) / far, 1.0)
+    return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)
+
+
+def _unit(y: Array) -> Array:
     if not len(y):
         return y
     y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite

@@ -2,8 +2,9 @@
 
 from fedbo.policy.base import Beta, Policy, Query, Target
 from fedbo.policy.fts import FTS
+from fedbo.policy.pts import PTS
 from fedbo.policy.rgpe import RGPE
 from fedbo.policy.taf import TAF
 from fedbo.policy.thompson import TS
 
-__all__ = ["FTS", "RGPE", "TAF", "TS", "Beta", "Policy", "Query", "Target"]
+__all__ = ["FTS", "PTS", "RGPE", "TAF", "TS", "Beta", "Policy", "Query", "Target"]

@@ -30,8 +30,10 @@ from fedbo.model.argmax import Maximiser
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
+from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
 from fedbo.space import Space
+from fedbo.trial import Source
 
 Beta = float | tuple[float, ...]
 
@@ -40,10 +42,12 @@ _AGAIN = 0.001  # length scales: a told one that is closer than this is the same
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Where to query next, and whose function said so: a peer's name, or None for the own draw."""
+    """Where to query next, and who said so: see `fedbo.Trial` for the other fields."""
 
     x: Array
+    source: Source = "own"
     peer: str | None = None
+    credit: dict[str, float] = {}
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -52,8 +56,8 @@ class Policy(msgspec.Struct, frozen=True):
     The contract: `query` is called once for each query after the initial points, with all scores
     told so far; it takes all randomness from ``target.rng``, keeps no state of its own, and
     changes nothing but the inbox, where it marks messages that it used. An agent may ask several
-    times before it is told a score. `weight` is called once for each message that arrives.
-    ``kinds`` are the kinds of message that it can use.
+    times before it is told a score. `weight` is called once for each message that arrives, and
+    `starts` before each query. ``kinds`` are the kinds of message that it can use.
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
@@ -66,14 +70,20 @@ class Policy(msgspec.Struct, frozen=True):
         """P_N of this peer before normalisation; 0 means never to draw it."""
         return 1.0
 
+    def starts(self, n_initial: int, messages: int) -> int:
+        """How many initial points come first, where there are so many messages."""
+        return n_initial
+
 
 class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
 
     ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised;
     ``open_points()`` (m, D) were asked for and have no score: they are being tried, or failed.
+    ``design()`` is the next initial point, or None when there were enough of them.
     ``belief`` is what it believes of its objective, ``beliefs`` what its peers do of theirs.
-    ``seconds`` is the CPU time spent so far, by part.
+    ``barred`` are the rows of a discrete domain that `argmax` passes over. ``seconds`` is the CPU
+    time spent so far, by part.
     """
 
     def __init__(
@@ -84,6 +94,8 @@ class Target:
         X: Array,
         y: Array,
         open_points: Callable[[], Array],
+        design: Callable[[], Array | None] = lambda: None,
+        barred: Rows | None = None,
         surrogate: Surrogate,
         inbox: Inbox,
         features: Features,
@@ -95,6 +107,8 @@ class Target:
         self.X = X
         self.y = y
         self.open_points = open_points
+        self.design = design
+        self._barred = barred
         self.inbox = inbox
         self.features = features
         self.rng = rng
@@ -131,6 +145,11 @@ class Target:
         """The point of the space where the function is largest."""
         best = self.X[np.argsort(-self.y)[:5]]
         with self._timed("maximise"):
+            if self._barred is not None and self.space.points is not None:
+                values = np.array(function(self.space.points), dtype=np.float64)
+                values[self._barred] = -np.inf
+                x: Array = self.space.points[int(np.argmax(values))]
+                return x
             return self._maximiser(function, self.space, best)
 
     def elsewhere(self, x: Array) -> Array:

@@ -53,7 +53,8 @@ class FTS(Policy, frozen=True, tag="fts"):
             f_t = target.own_draw(beta_at(self.beta, target.t))  # line 4
             return Query(target.argmax(f_t))
         target.inbox.use(n)  # its element of P_N becomes 0 (section 3.1)
-        return Query(target.argmax(target.peer_draw(n)), peer=target.inbox.sender(n))
+        x, peer = target.argmax(target.peer_draw(n)), target.inbox.sender(n)
+        return Query(x, source="peer", peer=peer, credit={peer: 1.0})
 
     def weight(self, sender: str) -> float:
         return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)
