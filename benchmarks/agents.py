@@ -1,10 +1,12 @@
-"""CPU time of one query against the number of agents N: FTS, RGPE and TAF (the paper's Fig. 3d).
+"""CPU time of one query against the number of agents N: FTS, PTS, RGPE and TAF.
+
+FTS, RGPE and TAF as in the paper's Fig. 3d.
 
 Real runs in D = 2: the target has been told 40 trials and makes 20 queries, told each score before
 the next, so that t = 41 to 60. Reported is the mean over a run, the median of 9 runs. Peers have 50
 trials each, M = 100. Queries that follow the own model refit it; FTS, with p_t = 1 - 1/sqrt(t),
 makes about a third of its queries by a message, and fits nothing then. What is done once when a
-message arrives is not counted. FTS goes on to a million messages, whose memory is reported, as are
+message arrives is not counted. FTS and PTS go on to a million messages, whose memory is reported, as are
 the parameters and bytes of each kind.
 
     python benchmarks/agents.py --json out.json
@@ -29,12 +31,13 @@ T, QUERIES, RUNS, M, D = 50, 20, 9, 100, 2
 NAMES = ("x0", "x1")
 SPACE = {name: fedbo.Float(0.0, 1.0) for name in NAMES}
 SIZES = {
-    "fts": (28, 100, 1_000, 10_000, 100_000, 1_000_000),
+    "fts": (28, 50, 100, 1_000, 10_000, 100_000, 1_000_000),
+    "pts": (28, 50, 100, 1_000, 10_000, 100_000, 1_000_000),
     "rgpe": (7, 14, 28, 100, 300, 1_000),
     "taf": (7, 14, 28, 100, 300, 1_000),
 }
-POLICIES = {"fts": fedbo.FTS(), "rgpe": fedbo.RGPE(), "taf": fedbo.TAF()}
-KINDS = {"fts": "weights", "rgpe": "belief", "taf": "belief+incumbent"}
+POLICIES = {"fts": fedbo.FTS(), "pts": fedbo.PTS(), "rgpe": fedbo.RGPE(), "taf": fedbo.TAF()}
+KINDS = {"fts": "weights", "pts": "weights", "rgpe": "belief", "taf": "belief+incumbent"}
 
 
 def params(x: np.ndarray) -> dict[str, float]:
@@ -86,7 +89,7 @@ def measure(sizes: dict[str, tuple[int, ...]]) -> dict[str, dict]:
         result["parameters"][name] = messages[0].parameters
         result["numbers"][name] = messages[0].numbers
         result["bytes"][name] = messages[0].nbytes
-        omegas = np.array([m.omega for m in messages]) if name == "fts" else None
+        omegas = np.array([m.omega for m in messages]) if KINDS[name] == "weights" else None
         inboxes = {}
         for N in sizes[name]:
             progress(f"{name}: N = {N}")
@@ -120,6 +123,7 @@ def show(result: dict[str, dict]) -> None:
     fts = result["cpu_ms"]["fts"]
     most = max(fts, key=int)
     print(f"  FTS at N = {int(most):,} over N = 100: {fts[most] / fts['100']:.2f}")
+    print(f"  pts over FTS at N = 50: {result['cpu_ms']['pts']['50'] / fts['50']:.2f}")
     for name in ("rgpe", "taf"):
         times = result["cpu_ms"][name]
         print(f"  {name} over FTS at N = 28: {times['28'] / fts['28']:.1f}")

@@ -29,36 +29,41 @@ def sign(value: float) -> int:
     return int(value > 0) - int(value < 0)
 
 
-def brute_force(y: np.ndarray, F: np.ndarray) -> tuple[list[float], list[float], float]:
-    """Weights, what was foreseen, and trust, score by score, peer by peer, pair by pair."""
+def brute_force(
+    y: np.ndarray, F: np.ndarray
+) -> tuple[list[float], list[float], list[float], float]:
+    """Weights, what came true, what was claimed, and trust, pair by pair."""
     kept = compared(len(y))
     K = F.shape[1]
     agree, pairs = [0] * K, 0
-    weights, foreseen = [1.0 / K] * K, []
+    weights, foreseen, claimed = [1.0 / K] * K, [], []
     for i, new in enumerate(kept):
         before = [*weights]
         pairs += sum(1 for old in kept[:i] if y[old] != y[new])
-        foretold = 0.0
+        true = claim = 0.0
         for n in range(K):
-            A = sum(sign(y[new] - y[old]) * sign(F[new, n] - F[old, n]) for old in kept[:i])
-            agree[n] += A
-            if i:
-                foretold += before[n] * A / i
+            for old in kept[:i]:
+                d = min(max(F[new, n] - F[old, n], -1.0), 1.0)
+                agree[n] += sign(y[new] - y[old]) * sign(d)
+                true += before[n] * sign(y[new] - y[old]) * d / i
+                claim += before[n] * abs(d) / i
         if i:
-            foreseen.append(foretold)
+            foreseen.append(true)
+            claimed.append(claim)
         powers = [math.exp(agreement._SHARPNESS * i * a / max(pairs, 1)) for a in agree]
         weights = [power / sum(powers) for power in powers]
     odds = agreement._FIRST
-    for c in foreseen:
-        odds = min(odds + agreement._STEP * (c - agreement._CHANCE), agreement._HIGHEST)
-    return weights, foreseen, 1.0 / (1.0 + math.exp(-odds))
+    for c, u in zip(foreseen, claimed, strict=True):
+        odds = min(odds + agreement._STEP * (c - agreement._CHANCE * u), agreement._HIGHEST)
+    return weights, foreseen, claimed, 1.0 / (1.0 + math.exp(-odds))
 
 
 def same(y: np.ndarray, F: np.ndarray) -> None:
     found = Agreement(y, F)
-    weights, foreseen, trust = brute_force(y, F)
+    weights, foreseen, claimed, trust = brute_force(y, F)
     np.testing.assert_allclose(found.weights, weights, rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(found.foreseen, foreseen, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found.claimed, claimed, rtol=1e-10, atol=1e-12)
     assert found.trust == pytest.approx(trust, rel=1e-10)
 
 
@@ -123,17 +128,27 @@ def test_tau_is_kendalls(t: int) -> None:
 
 @pytest.mark.parametrize("t", [2, 12, LONGER])
 def test_scales_do_not_matter(t: int) -> None:
-    """Neither of the scores nor, one by one, of the peers."""
+    """That of the scores to nothing; those of the peers, one by one, not to their weights."""
     rng = np.random.default_rng(t)
     y, F = rng.standard_normal(t), rng.standard_normal((t, 4))
     F[:, :2] += y[:, None]
     reference = Agreement(y, F)
-    warped = np.stack([F[:, 0] ** 3, np.exp(F[:, 1]), 1e9 + 1e6 * F[:, 2], 1e-9 * F[:, 3]], axis=1)
-    for y_there, F_there in ((np.exp(3 * y), F), (y, warped), (np.arctan(y) - 50, warped)):
-        found = Agreement(y_there, F_there)
+    for y_there in (np.exp(3 * y), np.arctan(y) - 50):
+        found = Agreement(y_there, F)
         np.testing.assert_array_equal(found.weights, reference.weights)
         np.testing.assert_array_equal(found.foreseen, reference.foreseen)
         assert found.trust == reference.trust
+    warped = np.stack([F[:, 0] ** 3, np.exp(F[:, 1]), 1e9 + 1e6 * F[:, 2], 1e-9 * F[:, 3]], axis=1)
+    np.testing.assert_array_equal(Agreement(y, warped).weights, reference.weights)
+
+
+def test_points_that_peers_find_alike_count_little() -> None:
+    """Not for them where their order is right, and not against them where it is wrong."""
+    y, start = np.arange(6.0), Agreement(np.zeros(1), np.zeros((1, 1))).trust
+    for direction in (1.0, -1.0):
+        sure = Agreement(y, direction * y[:, None]).trust
+        unsure = Agreement(y, direction * 0.01 * y[:, None]).trust
+        assert abs(unsure - start) < 0.2 * abs(sure - start)
 
 
 def test_who_is_who_does_not_matter() -> None:
@@ -172,8 +187,9 @@ def test_bounds() -> None:
         assert found.weights.sum() == pytest.approx(1.0)
     y = rng.standard_normal(12)
     for direction in (1.0, -1.0):
-        twins = Agreement(y, direction * np.stack([y, 3 * y], axis=1))
+        twins = Agreement(y, direction * np.stack([1e9 * y, 3e9 * y], axis=1))
         np.testing.assert_allclose(twins.foreseen, direction)
+        np.testing.assert_allclose(twins.claimed, 1.0)
 
 
 # As statistics

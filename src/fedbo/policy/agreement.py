@@ -9,17 +9,20 @@ A       A_in = Σ_{j<i} s, s = 1 if peer n orders x_i and x_j as their scores   
         do, −1 if the other way round, 0 for a tie
 tau     Kendall's τ of peer n with the first i scores                            (t, K)
 w       weights of the peers after i scores: w_n ∝ exp(κ (i − 1) τ_in)           (t, K)
-c       c_i = Σ_n w_n A_in / i, with w from before score i: whether the peers    (t − 1,)
-        foresaw it, from −1 to 1
+u       how much peers claim to know of score i before it is told: the mean of  (t − 1,)
+        Σ_n w_n |d|, d = F_in − F_jn within ±1, over j < i, with w from then
+c       how much of it came true: the same of ± Σ_n w_n d, + where y_i > y_j,    (t − 1,)
+        from −u to u
 γ       trust in the peers, all together: from 0 to 1                            scalar
 ======  =======================================================================  =========
 
-Only orders are compared: a peer's scores have another scale, and an optimiser's scores a long tail.
+The order of scores is what counts: they have another scale than a peer's, and a long tail.
 With few scores exp(κ (i − 1) τ) is flat, so that no peer is believed, or dropped, by chance.
 
 With enough peers one will agree with any scores by luck. So trust is not earned by how well weights
 fit the scores that they were learned from, but by how well they foretold each new one. A peer that
-agrees by luck, or an inbox of noise, is found out at the next score.
+agrees by luck, or an inbox of noise, is found out at the next score. Points that peers find almost
+alike count little either way: of several good ones nobody can tell which is the best.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _SHARPNESS = 0.25  # κ
 _MOST = 100  # scores that are compared: more cost much and say little
 _FIRST = 1.0  # log odds of trust before any score
 _STEP = 2.5  # log odds for a score that was foreseen wholly
-_CHANCE = 0.35  # c that peers have to exceed: they are to be of use, not only not wrong
+_CHANCE = 0.35  # part of u that has to come true: peers are to be of use, not only not wrong
 _HIGHEST = 4.0  # log odds: however good peers were, five bad surprises end it
 
 
@@ -53,23 +56,28 @@ class Agreement:
             kept = np.linspace(0, len(y) - 1, _MOST).round().astype(np.intp)
             y, F = y[kept], F[kept]
         t, K = F.shape
-        earlier = np.tri(t, k=-1, dtype=np.int8)
-        order = np.sign(y[:, None] - y).astype(np.int8) * earlier
-        A = np.zeros((t, K))
+        order = np.sign(y[:, None] - y) * np.tri(t, k=-1)
+        A, true, claimed = np.zeros((3, t, K))
         for i in range(1, t):  # (t, t, K) at once would not stay in the cache
-            A[i] = order[i, :i] @ np.sign(F[i] - F[:i])
-        pairs = np.maximum(np.abs(order).sum(axis=1, dtype=np.int64).cumsum(), 1)
+            d = F[i] - F[:i]
+            np.minimum(np.maximum(d, -1.0, out=d), 1.0, out=d)
+            A[i] = order[i, :i] @ np.sign(d)
+            true[i] = order[i, :i] @ d
+            claimed[i] = np.abs(d, out=d).sum(axis=0)
+        pairs = np.maximum(np.abs(order).sum(axis=1).cumsum(), 1.0)
         tau = A.cumsum(axis=0) / pairs[:, None]
         log_w = _SHARPNESS * np.arange(t)[:, None] * tau
         w = np.exp(log_w - log_w.max(axis=1, keepdims=True)) if t else np.ones((1, K))
         w /= w.sum(axis=1, keepdims=True)
         self.weights: Array = w[-1]
-        self.foreseen: Array = np.einsum("ik,ik->i", w[:-1], A[1:]) / np.arange(1, max(t, 1))
+        earlier_scores = np.arange(1, max(t, 1))
+        self.foreseen: Array = np.einsum("ik,ik->i", w[:-1], true[1:]) / earlier_scores
+        self.claimed: Array = np.einsum("ik,ik->i", w[:-1], claimed[1:]) / earlier_scores
 
     @property
     def trust(self) -> float:
         """γ: the odds grow with each score that was foreseen, and shrink with each that was not."""
         odds = _FIRST
-        for c in self.foreseen.tolist():
-            odds = min(odds + _STEP * (c - _CHANCE), _HIGHEST)
+        for c, u in zip(self.foreseen.tolist(), self.claimed.tolist(), strict=True):
+            odds = min(odds + _STEP * (c - _CHANCE * u), _HIGHEST)
         return float(1.0 / (1.0 + np.exp(-odds)))
