@@ -39,8 +39,9 @@ from fedbo.schedule import Power, Schedule, schedule_from
 _MOST = 1024  # peers that are compared; of more, an even spread
 _EARNED = 0.5  # e
 _TRUSTED = 0.5  # γ from which own queries need no initial points any more
-_LEAST = 1e-3  # standard units: improvement that is none
+_LEAST = 0.05  # standard units: an improvement that is not worth a query
 _FAINT = 1e-4  # of the largest weight: peers below it do not count
+_DRAWS = 5  # own draws at most, to find a point where no trial is open
 _CREDITED = 8  # peers that a trial names
 
 
@@ -90,8 +91,12 @@ class PTS(Policy, frozen=True, tag="pts"):
         return pool.trust * (q + (1.0 - q) * pool.trust * _EARNED)
 
     def _own(self, target: Target) -> Query:
-        f_t = target.own_draw(beta_at(self.beta, target.t))
-        return Query(target.argmax(f_t))
+        open_points = target.open_points()
+        for _ in range(_DRAWS):  # another one if a trial is open there: draws like corners
+            x = target.argmax(target.own_draw(beta_at(self.beta, target.t)))
+            if not (open_points == x).all(axis=1).any():
+                break
+        return Query(x)
 
 
 class Pool:
