@@ -6,8 +6,8 @@ Real runs in D = 2: the target has been told 40 trials and makes 20 queries, tol
 the next, so that t = 41 to 60. Reported is the mean over a run, the median of 9 runs. Peers have 50
 trials each, M = 100. Queries that follow the own model refit it; FTS, with p_t = 1 - 1/sqrt(t),
 makes about a third of its queries by a message, and fits nothing then. What is done once when a
-message arrives is not counted. FTS and PTS go on to a million messages, whose memory is reported, as are
-the parameters and bytes of each kind.
+message arrives is not counted. FTS and PTS go on to a million messages, whose memory is reported,
+as are the parameters and bytes of each kind.
 
     python benchmarks/agents.py --json out.json
 """
@@ -71,7 +71,8 @@ def query_ms(agent: fedbo.Agent) -> float:
     f = smooth_function(rng, D)
     for x in rng.random((T - QUERIES // 2, D)):
         agent.tell(params(x), float(f(x)))
-    agent.tell(agent.ask(), None)  # the first query pays for lazy imports and first draws
+    trial = agent.ask()  # the first query pays for lazy imports and first draws
+    agent.tell(trial, float(f(np.array([*trial.params.values()]))))
     times = []
     for _ in range(QUERIES):
         start = time.process_time()

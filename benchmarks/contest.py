@@ -367,7 +367,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
         epilog=description.partition("\n")[2],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
+    parser.add_argument("--json", type=_writable, metavar="OUT", help="also write figures there")
     parser.add_argument("--seeds", type=_positive, default=10, metavar="N", help="10 unless told")
     parser.add_argument(
         "--jobs",
@@ -396,6 +396,14 @@ def arguments(description: str) -> argparse.ArgumentParser:
 def policy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policies", metavar="A,B,...", help="all unless told")
     parser.add_argument("--no-outside", action="store_true", help="without Optuna's samplers")
+
+
+def _writable(text: str) -> Path:
+    """A path whose folder is there: better said now than after hours."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}; make it first")
+    return path
 
 
 def _positive(text: str) -> int:

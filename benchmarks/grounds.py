@@ -105,21 +105,26 @@ def read_table(path: Path) -> Listed:
             f"{path} has accuracy of shape {Y.shape} and config of shape {config.shape}, expected "
             "(tasks, n) and (n, D)"
         )
-    if not (np.isfinite(Y).all() and np.isfinite(config).all()):
-        raise refuse(f"{path} has values that are not finite; leave those configurations out")
+    finite = np.isfinite(Y).all(axis=0) & np.isfinite(config).all(axis=1)
+    if not finite.all():
+        say(f"{np.count_nonzero(~finite)} configurations have values that are not finite: left out")
+        Y, config = Y[:, finite], config[finite]
+    if len(config) <= INITIAL:
+        raise refuse(
+            f"{path} has {len(config)} finite configurations, expected more than {INITIAL}"
+        )
     low, high = config.min(axis=0), config.max(axis=0)
     X = (config - low) / np.where(high > low, high - low, 1.0)
-    _, first = np.unique(X, axis=0, return_index=True)
+    _, first = np.unique(X.round(9), axis=0, return_index=True)
     if len(first) < len(X):
         say(f"{len(X) - len(first)} of {len(X)} configurations are there twice; the first counts.")
     keep = np.sort(first)
-    flat = np.flatnonzero(np.ptp(Y[:, keep], axis=1) == 0)
-    if len(flat):
-        raise refuse(
-            f"{path}: all configurations of task {flat[0]} score the same; leave it out, there is "
-            "nothing to tune"
-        )
-    return Listed(X[keep], Y[:, keep], path.stem)
+    flat = np.ptp(Y[:, keep], axis=1) == 0
+    if flat.any():
+        say(f"tasks {np.flatnonzero(flat).tolist()} score the same everywhere: left out")
+    if np.count_nonzero(~flat) < 2:
+        raise refuse(f"{path} has {np.count_nonzero(~flat)} tasks with something to tune, not 2")
+    return Listed(X[keep], Y[~flat][:, keep], path.stem)
 
 
 class Trained:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedbo.model.kernel import Array
 from fedbo.policy.base import Beta
-from fedbo.replay import Standard, replay
+from fedbo.replay import LONGEST, Standard, replay
 from fedbo.settings import Settings
 from fedbo.space import Space
 from fedbo.table import Cell, Table
@@ -207,6 +207,7 @@ def explain(
     verdict = _silence(complete, blended)
     if not verdict:
         shared = np.array([trial.source in ("initial", "told") for trial in complete])
+        shared[: 0 if blended else _first_credited(complete)] = True  # no peer had a hand in them
         together, alone = replay(
             places([trial.number for trial in complete]),
             y,
@@ -290,11 +291,21 @@ def credit(trial: Trial) -> dict[str, float]:
     return shares or ({trial.peer: 1.0} if trial.peer is not None else {})
 
 
+def _first_credited(complete: Sequence[Trial]) -> int:
+    """How many trials there were before the first one that peers had a share in."""
+    return next((i for i, trial in enumerate(complete) if credit(trial)), len(complete))
+
+
 def _silence(complete: Sequence[Trial], blended: bool) -> str:
     """Why nothing can be said of what collaborating saved; empty if something can."""
     n = len(complete)
     if not blended and not any(map(credit, complete)):
         return f"None of the {n} queries came from peers: so far collaborating changed nothing."
+    if not blended and _first_credited(complete) >= LONGEST:
+        return (
+            f"Nothing can be said: peers first helped with trial {_first_credited(complete)}, and "
+            f"only the first {LONGEST} are replayed."
+        )
     if n < _FEWEST:
         return f"Too early to say: there are {n} scores, and it takes {_FEWEST}."
     if all(trial.score == complete[0].score for trial in complete):

@@ -75,7 +75,7 @@ def replay(
     policy's, solo agents take the points of ``initial``.
     """
     truths = _truths(X, y, standard, settings.surrogate, draws, rng)
-    solos = [_Solo(settings, standard, rng) for _ in truths]
+    solos = [_Solo(settings, X.shape[1], standard, rng) for _ in truths]
     more, t, h = list(initial), 0, min(len(X), LONGEST)
     for k in range(h):
         if shared[k]:
@@ -153,7 +153,10 @@ def _truths(
 class _Solo:
     """One solo agent: what it was told, and what it believes."""
 
-    def __init__(self, settings: Settings, standard: Standard, rng: np.random.Generator) -> None:
+    def __init__(
+        self, settings: Settings, dimensions: int, standard: Standard, rng: np.random.Generator
+    ) -> None:
+        self.dimensions = dimensions
         self.X: list[Array] = []
         self.y: list[float] = []
         self.settings, self.standard, self.rng = settings.surrogate, standard, rng
@@ -167,11 +170,15 @@ class _Solo:
 
     def best(self, n: int) -> Array:
         """Its best points, up to n."""
-        return np.array([self.X[i] for i in np.argsort(self.y)[::-1][:n]])
+        return self.points()[np.argsort(self.y)[::-1][:n]]
+
+    def points(self) -> Array:
+        """All its points, (t, D)."""
+        return np.array(self.X).reshape(-1, self.dimensions)
 
     def draw(self, beta: float) -> Draw:
         """f_t."""
-        X, z = np.array(self.X), self.standard(np.array(self.y))
+        X, z = self.points(), self.standard(np.array(self.y))
         new = len(X) - self._fitted
         if new >= max(self.settings.refit_every, int((_GROWTH - 1.0) * self._fitted)):
             self._hyper = self.settings.fit(X, z, self.rng, self._hyper)
@@ -214,7 +221,7 @@ def _climbed(draws: Sequence[Draw], space: Space, solos: Sequence[_Solo]) -> lis
     fixed = np.append(~space.free, True)
     scales = np.exp(np.mean([np.log(f.length_scales) for f in draws], axis=0))
     tops, values = ascend(
-        _Together(draws, np.array([solo.X for solo in solos])),
+        _Together(draws, np.array([solo.points() for solo in solos])),
         Z,
         np.where(fixed, Z, 0.0),
         np.where(fixed, Z, 1.0),

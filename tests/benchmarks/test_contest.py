@@ -76,8 +76,8 @@ def test_columns_are_mapped_to_the_cube_and_doubles_left_out(
     [
         ({"accuracy": np.ones((2, 3))}, "expected also config"),
         ({"accuracy": np.ones((2, 3)), "config": np.ones((4, 1))}, "of shape"),
-        ({"accuracy": np.full((2, 3), np.nan), "config": np.ones((3, 1))}, "not finite"),
-        ({"accuracy": np.ones((2, 3)), "config": np.eye(3)}, "task 0 score the same"),
+        ({"accuracy": np.full((2, 5), np.nan), "config": np.ones((5, 1))}, "0 finite configura"),
+        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks with something to tune"),
     ],
 )
 def test_files_that_are_no_tables_are_refused(

@@ -209,3 +209,13 @@ def test_many_rows_are_as_one_by_one(n):
     assert values.shape == (n,)
     picked = [i for i in (0, 1, 4095, 4096, 9999) if i < n]
     np.testing.assert_allclose(values[picked], [f(X[[i]])[0] for i in picked], rtol=1e-12)
+
+
+def test_the_deviation_of_functions_over_the_cube() -> None:
+    """Against plain Monte-Carlo, to 5 %; it grows with the weights and knows no constant."""
+    for D in (1, 3, 6):
+        phi, rng = Features(D, 60, length_scales=0.3 * np.sqrt(D), seed=D), np.random.default_rng(D)
+        omegas = rng.standard_normal((5, 60))
+        values = phi(rng.random((40_000, D))) @ omegas.T
+        np.testing.assert_allclose(phi.deviation(omegas), values.std(axis=0), rtol=0.05)
+        np.testing.assert_allclose(phi.deviation(7 * omegas), 7 * phi.deviation(omegas))

@@ -46,7 +46,7 @@ def brute_force(
                 d = min(max(F[new, n] - F[old, n], -1.0), 1.0)
                 agree[n] += sign(y[new] - y[old]) * sign(d)
                 true += before[n] * sign(y[new] - y[old]) * d / i
-                claim += before[n] * abs(d) / i
+                claim += before[n] * abs(d) * (y[new] != y[old]) / i
         if i:
             foreseen.append(true)
             claimed.append(claim)

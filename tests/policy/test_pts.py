@@ -16,7 +16,7 @@ from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
 from fedbo.policy import Target, pts
-from fedbo.policy.agreement import Agreement
+from fedbo.policy.agreement import START, Agreement
 from fedbo.policy.pts import Pool
 from fedbo.schedule import Constant, Power
 
@@ -66,7 +66,9 @@ def problem(
 
 def plain_loop(target: Target, X: np.ndarray) -> np.ndarray:
     """U by a loop over points and peers, the weights those of `Agreement`."""
-    peers = [target.peer_draw(row) for row in range(len(target.inbox))]
+    omegas = target.inbox.omegas(np.arange(len(target.inbox))).astype(np.float64)
+    omegas /= target.features.deviation(omegas)[:, None]
+    peers = [target.features.function(omega) for omega in omegas]
     visited = [*target.X, *target.open_points()]
     F = np.array([[g(x[None])[0] for g in peers] for x in target.X]).reshape(-1, len(peers))
     weights = Agreement(target.y, F).weights
@@ -160,17 +162,18 @@ def test_its_maximum_in_a_box() -> None:
         assert pool(target.argmax(pool)[None])[0] >= pool(fine).max() - 1e-4
 
 
-def test_a_peers_scale_matters_to_its_own_part_alone() -> None:
-    """b_n is in the units of g_n: a constant part of a function moves nothing."""
+def test_a_peers_scale_does_not_matter() -> None:
+    """Nobody gains a larger part by larger numbers, or hides behind small ones."""
     target = problem(2, N=3, D=1)
     pool = Pool(target)
     omegas, b, w = pool._double
     x = np.array([0.37])
     doubled = problem(2, N=3, D=1)
-    factors = np.array([[1.0], [2.0], [1.0]])
+    factors = np.array([[1.0], [1e3], [1e-3]])
     doubled.inbox = held(target.inbox.omegas(np.arange(3)) * factors)
-    np.testing.assert_allclose(Pool(doubled).gains(x), pool.gains(x) * factors[:, 0], atol=1e-6)
+    np.testing.assert_allclose(Pool(doubled).gains(x), pool.gains(x), atol=1e-5)
     np.testing.assert_allclose(Pool(doubled).weights, w)
+    assert Pool(doubled).trust == pytest.approx(pool.trust, rel=1e-5)
     assert len(b) == len(omegas) == 3
 
 
@@ -222,7 +225,8 @@ def test_the_share_of_the_peers_at_its_ends() -> None:
         assert PTS().share(t, Evidence(0.0)) == 0.0
         assert PTS().share(t, Evidence(1.0)) == pytest.approx(q + (1 - q) * e)
         assert PTS(schedule=Constant(1.0)).share(t, Evidence(1.0)) == pytest.approx(e)
-        assert PTS(schedule=Constant(1.0)).share(t, Evidence(0.5)) == pytest.approx(e / 4)
+        assert PTS(schedule=Constant(1.0)).share(t, Evidence(START)) == 0.0
+        assert PTS().share(t, Evidence(START)) == pytest.approx(START * q)
         assert PTS(schedule=1e-9).share(t, Evidence(1.0)) == pytest.approx(1.0)
     assert PTS().share(10**6, Evidence(1.0)) == pytest.approx(e, abs=1e-3)
 

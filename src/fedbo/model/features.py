@@ -18,6 +18,7 @@ through it.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,6 +74,20 @@ class Features:
     def function(self, omega: ArrayLike) -> FeatureFunction:
         """The sampled function φ(x)ᵀω."""
         return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
+
+    def deviation(self, omegas: Array) -> Array:
+        """(n,) standard deviation over the cube of each function φ(x)ᵀω, for omegas (n, M)."""
+        deviation: Array = np.sqrt(np.maximum(((omegas @ self._spread) * omegas).sum(axis=1), 0.0))
+        return deviation
+
+    @cached_property
+    def _spread(self) -> Array:
+        """(M, M) covariance of φ(x), x uniform on the cube."""
+        from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
+
+        Phi = self(Sobol(len(self.length_scales), rng=0).random(1024))
+        Phi -= Phi.mean(axis=0)
+        return Phi.T @ Phi / len(Phi)
 
     def tangent(self, X: Array) -> Tangent:
         """φ at the rows of X, with its derivative there."""

@@ -22,7 +22,8 @@ from fedbo.model.leave_one_out import LeaveOneOut, Rows
 from fedbo.model.linear import Regression
 
 _FEATURES = 500  # beyond the exact limit
-_FAR = 30.0  # median deviations below the median: a score that is lower is an accident
+_FAR = 30.0  # median deviations below the median: a score that is lower may be an accident
+_RARE = 0.05  # of the scores: as many may be accidents
 
 
 class Marginal(Protocol):
@@ -198,14 +199,17 @@ def standardised(y: Array) -> Array:
 
 
 def _tamed(y: Array) -> Array:
-    """y, with what lies more than `_FAR` below the median brought nearer, in its order."""
+    """y, with accidents brought nearer, in their order: few scores, far below the median.
+
+    Where many lie there an optimiser has converged, and the others are what it learnt.
+    """
     if not len(y):
         return y
     largest = np.abs(y).max()
     y = y / largest if largest > 1e150 else y  # so that differences stay finite
     median = float(np.median(y))
     far = _FAR * 1.4826 * float(np.median(np.abs(y - median)))
-    if far <= 0.0:
+    if not 0 < np.count_nonzero(y < median - far) <= max(1.0, _RARE * len(y)) or far <= 0.0:
         return y
     depth = np.maximum((median - y) / far, 1.0)
     return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)

@@ -9,8 +9,9 @@ A       A_in = Σ_{j<i} s, s = 1 if peer n orders x_i and x_j as their scores   
         do, −1 if the other way round, 0 for a tie
 tau     Kendall's τ of peer n with the first i scores                            (t, K)
 w       weights of the peers after i scores: w_n ∝ exp(κ (i − 1) τ_in)           (t, K)
-u       how much peers claim to know of score i before it is told: the mean of  (t − 1,)
-        Σ_n w_n |d|, d = F_in − F_jn within ±1, over j < i, with w from then
+u       how much peers claim to know of score i before it is told: the mean of   (t − 1,)
+        Σ_n w_n |d|, d = F_in − F_jn within ±1, over j < i, with w from then, 0
+        where y_i = y_j
 c       how much of it came true: the same of ± Σ_n w_n d, + where y_i > y_j,    (t − 1,)
         from −u to u
 γ       trust in the peers, all together: from 0 to 1                            scalar
@@ -27,6 +28,8 @@ alike count little either way: of several good ones nobody can tell which is the
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fedbo.model.kernel import Array
@@ -37,6 +40,7 @@ _FIRST = 1.0  # log odds of trust before any score
 _STEP = 2.5  # log odds for a score that was foreseen wholly
 _CHANCE = 0.35  # part of u that has to come true: peers are to be of use, not only not wrong
 _HIGHEST = 4.0  # log odds: however good peers were, five bad surprises end it
+START = 1.0 / (1.0 + math.exp(-_FIRST))  # γ₀
 
 
 class Agreement:
@@ -63,7 +67,7 @@ class Agreement:
             np.minimum(np.maximum(d, -1.0, out=d), 1.0, out=d)
             A[i] = order[i, :i] @ np.sign(d)
             true[i] = order[i, :i] @ d
-            claimed[i] = np.abs(d, out=d).sum(axis=0)
+            claimed[i] = np.abs(order[i, :i]) @ np.abs(d, out=d)
         pairs = np.maximum(np.abs(order).sum(axis=1).cumsum(), 1.0)
         tau = A.cumsum(axis=0) / pairs[:, None]
         log_w = _SHARPNESS * np.arange(t)[:, None] * tau

@@ -19,9 +19,11 @@ that the first was not good for. Where all of them have been followed U vanishes
 own Thompson sampling has the field.
 
 The guard: own sampling has a share of p_t at least where peers have earned nothing, and
-s_t = γ (q + (1 − q) γ e), q = 1 − p_t: evidence against the peers shrinks it at once, evidence for
-them adds up to the part e of what the schedule keeps for the agent. The very first query after an
-initial point is the peers'. While γ < 1/2, own queries first complete the initial design.
+s_t = γ q + (1 − q) e (γ − γ₀)⁺ / (1 − γ₀), q = 1 − p_t, γ₀ the trust before any score: evidence
+against the peers shrinks it at once, evidence for them adds up to the part e of what the schedule
+keeps for the agent. The very first query after an initial point is the peers'. While γ < 1/2, own
+queries first complete the initial design. A message counts for its shape, not for its size: each
+function is scaled to a standard deviation of 1 over the cube, so that nobody can shout.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from numpy.typing import NDArray
 
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array, single
-from fedbo.policy.agreement import Agreement
+from fedbo.policy.agreement import START, Agreement
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 from fedbo.schedule import Power, Schedule, schedule_from
 
@@ -40,8 +42,9 @@ _MOST = 1024  # peers that are compared; of more, an even spread
 _EARNED = 0.5  # e
 _TRUSTED = 0.5  # γ from which own queries need no initial points any more
 _LEAST = 0.05  # standard units: an improvement that is not worth a query
+_FLAT = 1e-6  # standard deviation over the cube: a function that says nothing
 _FAINT = 1e-4  # of the largest weight: peers below it do not count
-_DRAWS = 5  # own draws at most, to find a point where no trial is open
+_DRAWS = 2  # own draws at most, to find a point where no trial is open
 _CREDITED = 8  # peers that a trial names
 
 
@@ -88,7 +91,8 @@ class PTS(Policy, frozen=True, tag="pts"):
         if pool.visited < 2:
             return 1.0
         q = 1.0 - self.schedule(t)
-        return pool.trust * (q + (1.0 - q) * pool.trust * _EARNED)
+        earned = max(0.0, (pool.trust - START) / (1.0 - START))
+        return pool.trust * q + (1.0 - q) * _EARNED * earned
 
     def _own(self, target: Target) -> Query:
         open_points = target.open_points()
@@ -114,6 +118,7 @@ class Pool:
         N = len(target.inbox)
         self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)
         omegas = target.inbox.omegas(self.rows).astype(np.float64)
+        omegas /= np.maximum(self.features.deviation(omegas), _FLAT)[:, None]
         F = self.features(target.X) @ omegas.T
         agreement = Agreement(target.y, F)
         self.trust = agreement.trust
