@@ -239,6 +239,7 @@ def verdicts(results: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
         means = {n: float(np.mean([f["delay"][n][0] for f in hostile.values()])) for n in at}
         delays = {(*key, n): found["delay"][n][0] for key, found in hostile.items() for n in at}
         longest = max(delays, key=delays.__getitem__)
+        bounded = all(found["reached"][n] for found in hostile.values() for n in at)
         late = {
             key: found["ratio"]["50"][0]
             for key, found in hostile.items()
@@ -247,12 +248,12 @@ def verdicts(results: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
         verdict["mean delay"] = {
             "values": means,
             "limit": AVERAGE,
-            "holds": max(means.values()) <= AVERAGE,
+            "holds": bounded and max(means.values()) <= AVERAGE,
         }
         verdict["longest delay"] = {
             "values": {" ".join(longest): delays[longest]},
             "limit": ANY,
-            "holds": delays[longest] <= ANY,
+            "holds": bounded and delays[longest] <= ANY,
         }
         verdict["ratio at 50"] = {
             "values": {" ".join(key): value for key, value in late.items() if value > LATE},

@@ -192,7 +192,7 @@ def standardised(y: Array) -> Array:
     >>> standardised(np.array([1.0, 3.0])).round(12).tolist(), standardised(np.ones(1)).tolist()
     ([-1.0, 1.0], [0.0])
     >>> standardised(np.array([-100.0, 0.0, 1.0, 2.0])).round(2).tolist()
-    [-1.73, 0.54, 0.58, 0.61]
+    [-1.73, 0.53, 0.58, 0.63]
     """
     z = _unit(_tamed(y))
     return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
