@@ -3,10 +3,12 @@ NEW_ENOUGH = import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
 
-.PHONY: help demo test bench clean
+TRANSFER = results/transfer
+
+.PHONY: help demo test bench transfer clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: .venv/stamp  ## run a whole federation on this machine
 	.venv/bin/fedbo demo
@@ -23,6 +25,16 @@ test: .venv/stamp  ## lint, types, layers, tests and doctests
 bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
 	.venv-bench/bin/python benchmarks/agents.py
+
+# Data from FEDBO_DATA: docs/transfer.md says which, and what the figures mean. Optuna's runs are kept.
+transfer: .venv/stamp .venv-bench/stamp  ## what collaborating pays: four benchmarks and their pictures (hours)
+	mkdir -p $(TRANSFER)
+	.venv-bench/bin/python benchmarks/table.py $${FEDBO_DATA:?is not set}/tst_svm_50x288.npz --targets odd --json $(TRANSFER)/svm.json
+	.venv-bench/bin/python benchmarks/landmine.py --box both --json $(TRANSFER)/landmine.json
+	.venv-bench/bin/python benchmarks/har.py --json $(TRANSFER)/har.json
+	.venv-bench/bin/python benchmarks/hostile.py --targets odd --json $(TRANSFER)/hostile.json
+	.venv/bin/python benchmarks/picture.py $(TRANSFER) --svm $(TRANSFER)/svm.json --landmine $(TRANSFER)/landmine.json \
+		--har $(TRANSFER)/har.json --hostile $(TRANSFER)/hostile.json --ranks $(TRANSFER)/svm.json $(TRANSFER)/landmine.json
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -41,7 +41,7 @@ from fedbo.schedule import Power, Schedule, schedule_from
 _MOST = 1024  # peers that are compared; of more, an even spread
 _EARNED = 0.5  # e
 _TRUSTED = 0.5  # γ from which own queries need no initial points any more
-_LEAST = 0.05  # standard units: an improvement that is not worth a query
+_LEAST = 0.01  # standard deviations: an improvement that is not worth a query
 _FLAT = 1e-6  # standard deviation over the cube: a function that says nothing
 _FAINT = 1e-4  # of the largest weight: peers below it do not count
 _DRAWS = 2  # own draws at most, to find a point where no trial is open
