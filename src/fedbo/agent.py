@@ -172,8 +172,8 @@ class Agent:
     def message(self) -> Message:
         """What this agent hands out: one draw ω of its weights, or its belief; and no trial.
 
-        It stays the same until a new score is told: a retry is the same message, and nobody can
-        average draws.
+        It stays the same until a new score is told: a retry is the same message, and within an
+        epoch nobody can average draws.
         """
         if self._message is None:
             with one_thread():
