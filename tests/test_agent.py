@@ -654,3 +654,53 @@ class TestPresets:
         agent.save(tmp_path / "a")
         again = Agent.load(tmp_path / "a")
         assert queries(run(agent, 4)) == queries(run(again, 4))
+
+
+class TestTrialsBegunElsewhere:
+    def test_they_are_pending_then_told(self, federation: Federation) -> None:
+        agent = Agent(federation, TS(), seed=0)
+        trial = agent.open({"C": 1.0, "gamma": 1.0}, source="own", t=4)
+        assert (trial.state, trial.source, trial.t) == ("pending", "own", 4)
+        assert agent.tell(trial, 0.5).state == "complete"
+        assert agent.best.score == 0.5
+
+    def test_the_policy_counts_its_queries_right(self, federation: Federation) -> None:
+        here = run(Agent(federation, TS(), seed=0), 6)
+        there = Agent(federation, TS(), seed=0)
+        for trial in here.trials:
+            begun = there.open(trial.params, source=trial.source, t=trial.t)
+            there.tell(begun, trial.score)
+        assert (there.ask().t, there.starting) == (here.ask().t, False)
+
+    def test_what_cannot_be(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        with pytest.raises(ValueError, match=r"t is 0, expected 1 or more"):
+            agent.open({"C": 1.0, "gamma": 1.0}, t=0)
+        with pytest.raises(ValueError, match=r"source is 'me', expected one of initial, own"):
+            agent.open({"C": 1.0, "gamma": 1.0}, source="me")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"parameter 'C' is 99"):
+            agent.open({"C": 99.0, "gamma": 1.0})
+        assert agent.trials == []
+
+
+class TestAskingWithAKey:
+    def test_randomness_is_the_keys_alone(self, federation: Federation) -> None:
+        def asked(key: int, before: int) -> dict:
+            agent = Agent(federation, TS(), seed=0)
+            for i in range(5):
+                agent.tell({"C": 0.01 * 4**i, "gamma": 0.3 + i}, float(i % 3))
+            agent._rng.random(before)  # whatever it was asked for before
+            return agent.ask(key).params
+
+        assert asked(7, 0) == asked(7, 100)
+        assert asked(7, 0) != asked(8, 0)
+
+
+def test_how_much_the_policy_counts_on_each_peer(federation: Federation, messages: list) -> None:
+    agent = Agent(federation, seed=0)
+    agent.receive(messages)
+    run(agent, 6)
+    assert agent.trials[0].weights == {}  # an initial point
+    for trial in agent.trials[1:]:
+        assert trial.weights.keys() == {"p0", "p1", "p2", "p3"}
+        assert 0.0 < sum(trial.weights.values()) <= 1.0

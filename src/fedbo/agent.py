@@ -12,6 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -40,7 +41,7 @@ from fedbo.trial import Source, Trial
 
 Wire = Message | bytes | bytearray
 
-_DESIGN, _MESSAGE = 1, 2  # streams of random numbers beside the one of the queries
+_DESIGN, _MESSAGE, _QUERY = 1, 2, 3  # streams of random numbers beside the one of the queries
 _ENOUGH = 10  # scores, for scalars
 
 
@@ -118,15 +119,20 @@ class Agent:
 
     # Queries and scores
 
-    def ask(self) -> Trial:
-        """The next trial to run; several may be asked for before one is told."""
+    def ask(self, key: int | None = None) -> Trial:
+        """The next trial to run; several may be asked for before one is told.
+
+        With a ``key``, this query has randomness of its own, that of the agent's seed and this key:
+        workers that share a study, or one that starts again, ask each with the number of the trial.
+        """
+        rng = self._rng if key is None else self._stream(_QUERY, key)
         with one_thread():
             initial = self._next_initial()
             if initial is not None:
                 return self._new_trial(initial, "initial")
             t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
-            query = self._query(self._target(t))
-            return self._new_trial(self._not_again(query.x), query.source, query, t)
+            query = self._query(self._target(t, rng))
+            return self._new_trial(self._not_again(query.x, rng), query.source, query, t)
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
         """Report the score of a trial, or of parameters that were never asked for.
@@ -138,9 +144,7 @@ class Agent:
             known = self._known(trial)
             _check_score(known, score)
         elif isinstance(trial, Mapping):
-            x = self.federation.space.encode(trial)
-            params = {name: plain(trial[name]) for name in self.federation.space.names}
-            known = Trial(number=len(self.trials), params=params, source="told", agent=self.name)
+            known, x = self._from_elsewhere(trial, "told")
             _check_score(known, score)
             self.trials.append(known)
             self._points.append(x)
@@ -154,6 +158,28 @@ class Agent:
         if isinstance(trial, Trial):
             trial.state, trial.score = known.state, known.score
         return _copy(known)
+
+    def open(
+        self,
+        params: Mapping[str, Value],
+        *,
+        source: Source = "told",
+        t: int | None = None,
+        peer: str | None = None,
+    ) -> Trial:
+        """A trial that was begun elsewhere, by another worker or before a restart; pending.
+
+        ``source``, ``t`` and ``peer`` are as `ask` gave them there, so that the policy counts its
+        queries right. Tell its score as that of any other.
+        """
+        if source not in get_args(Source):
+            raise ValueError(f"source is {source!r}, expected one of {', '.join(get_args(Source))}")
+        if t is not None and t < 1:
+            raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
+        trial, x = self._from_elsewhere(params, source, t, peer)
+        self.trials.append(trial)
+        self._points.append(x)
+        return _copy(trial)
 
     @property
     def best(self) -> Trial | None:
@@ -361,7 +387,7 @@ class Agent:
             return None
         return self._design_point(sources.count("initial"))
 
-    def _target(self, t: int) -> Target:
+    def _target(self, t: int, rng: np.random.Generator) -> Target:
         space = self.federation.space
         return Target(
             t=t,
@@ -375,7 +401,7 @@ class Agent:
             inbox=self.inbox,
             features=self.federation.features,
             maximiser=MAXIMISERS[self.settings.maximiser],
-            rng=self._rng,
+            rng=rng,
         )
 
     def _open_points(self) -> Array:
@@ -403,11 +429,11 @@ class Agent:
         self.cost = Cost(fit=fit, weights=rest, maximise=maximise)
         return query
 
-    def _not_again(self, x: Array) -> Array:
+    def _not_again(self, x: Array, rng: np.random.Generator) -> Array:
         if self.settings.repeats == "random":
             params = self.federation.space.decode(x)
             if any(trial.params == params for trial in self.trials):
-                x = self.federation.space.sample(self._rng, 1)[0]
+                x = self.federation.space.sample(rng, 1)[0]
         return x
 
     def _new_trial(
@@ -423,10 +449,31 @@ class Agent:
             t=t,
             agent=self.name,
             credit={} if query is None else query.credit,
+            weights={} if query is None else query.weights,
         )
         self._points.append(space.encode(params))
         self.trials.append(trial)
         return _copy(trial)
+
+    def _from_elsewhere(
+        self,
+        params: Mapping[str, Value],
+        source: Source,
+        t: int | None = None,
+        peer: str | None = None,
+    ) -> tuple[Trial, Array]:
+        """A trial with these very params, not yet entered, and where it lies."""
+        space = self.federation.space
+        x = space.encode(params)
+        trial = Trial(
+            number=len(self.trials),
+            params={name: plain(params[name]) for name in space.names},
+            source=source,
+            peer=peer,
+            t=t,
+            agent=self.name,
+        )
+        return trial, x
 
     def _known(self, trial: Trial) -> Trial:
         """This agent's own record of the trial, still open."""
@@ -523,7 +570,9 @@ def _decoded(i: int, message: Wire) -> Message:
 
 def _copy(trial: Trial) -> Trial:
     """The trial for the user, who may change it."""
-    return msgspec.structs.replace(trial, params=dict(trial.params), credit=dict(trial.credit))
+    return msgspec.structs.replace(
+        trial, params=dict(trial.params), credit=dict(trial.credit), weights=dict(trial.weights)
+    )
 
 
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:

@@ -18,8 +18,10 @@ class Trial(msgspec.Struct, kw_only=True):
     ``source`` says where the query came from: an ``initial`` point, the agent's ``own`` posterior
     draw, a ``peer`` (then ``peer`` is its name), the ``pool`` of all peers, or ``told`` without
     having been asked for. ``credit`` has the shares of the most important peers in it, by name,
-    which add up to 1 at most. ``t`` is the number of the policy's query, if it was one. ``score``
-    is in the user's units. ``agent`` is the name of the agent that it belongs to.
+    which add up to 1 at most; ``weights`` how much the policy counted on each of them when it
+    chose, whoever it followed: what they lack to 1 it counted on the agent itself. ``t`` is the
+    number of the policy's query, if it was one. ``score`` is in the user's units. ``agent`` is the
+    name of the agent that it belongs to.
 
     >>> Trial(number=0, params={"C": 1.0}, source="own", t=1).state
     'pending'
@@ -34,3 +36,4 @@ class Trial(msgspec.Struct, kw_only=True):
     score: float | None = None
     agent: str = ""
     credit: dict[str, float] = {}
+    weights: dict[str, float] = {}

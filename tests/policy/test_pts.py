@@ -15,7 +15,7 @@ from fedbo.inbox import Inbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
-from fedbo.policy import Target, pts
+from fedbo.policy import Target, base, pts
 from fedbo.policy.agreement import START, Agreement
 from fedbo.policy.pts import Pool
 from fedbo.schedule import Constant, Power
@@ -461,10 +461,10 @@ def test_credit_is_the_share_in_the_improvement() -> None:
     total = sum(gains.values())
     expected = {
         f"peer-{row}": gains[row] / total
-        for row in sorted(gains, key=lambda row: -gains[row])[: pts._CREDITED]
+        for row in sorted(gains, key=lambda row: -gains[row])[: base._NAMED]
     }
     assert query.credit == pytest.approx(expected)
-    assert len(query.credit) <= pts._CREDITED
+    assert len(query.credit) <= base._NAMED
     assert sum(query.credit.values()) <= 1.0 + 1e-9
     shares = [*query.credit.values()]
     assert shares == sorted(shares, reverse=True)

@@ -37,6 +37,7 @@ from fedbo.trial import Source
 
 Beta = float | tuple[float, ...]
 
+_NAMED = 8  # peers that a trial names
 _SAME = 0.05  # length scales: an open trial that is closer than this is the same
 _AGAIN = 0.001  # length scales: a told one that is closer than this is the same
 
@@ -48,6 +49,7 @@ class Query(msgspec.Struct, frozen=True):
     source: Source = "own"
     peer: str | None = None
     credit: dict[str, float] = {}
+    weights: dict[str, float] = {}
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -140,6 +142,11 @@ class Target:
     def peer_draw(self, row: int) -> SampledFunction:
         """φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
         return self.features.function(self.inbox.omega(row))
+
+    def named(self, rows: Rows, shares: Array) -> dict[str, float]:
+        """The largest of the shares that these rows of the inbox have, by the peers' names."""
+        most = np.argsort(-shares)[:_NAMED]
+        return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 
     def argmax(self, function: SampledFunction) -> Array:
         """The point of the space where the function is largest."""

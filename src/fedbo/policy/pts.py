@@ -28,9 +28,9 @@ function is scaled to a standard deviation of 1 over the cube, so that nobody ca
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array, single
@@ -45,7 +45,6 @@ _LEAST = 0.01  # standard deviations: an improvement that is not worth a query
 _FLAT = 1e-6  # standard deviation over the cube: a function that says nothing
 _FAINT = 1e-4  # of the largest weight: peers below it do not count
 _DRAWS = 2  # own draws at most, to find a point where no trial is open
-_CREDITED = 8  # peers that a trial names
 
 
 class PTS(Policy, frozen=True, tag="pts"):
@@ -75,16 +74,18 @@ class PTS(Policy, frozen=True, tag="pts"):
         if not len(target.inbox):
             return self._own(target)
         pool = Pool(target)
+        weights = target.named(pool.rows, pool.trust * pool.weights)
         if r < self.share(target.t, pool):
             x = target.argmax(pool)
             gains = pool.gains(x)
             if gains.sum() > _LEAST:
-                return Query(x, source="pool", credit=_credit(target, pool.rows, gains))
+                credit = target.named(pool.rows, gains / gains.sum())
+                return Query(x, source="pool", credit=credit, weights=weights)
         if pool.trust < _TRUSTED:
             x_initial = target.design()
             if x_initial is not None:
-                return Query(x_initial, source="initial")
-        return self._own(target)
+                return Query(x_initial, source="initial", weights=weights)
+        return msgspec.structs.replace(self._own(target), weights=weights)
 
     def share(self, t: int, pool: Pool) -> float:
         """s_t, the probability that query t is the peers'."""
@@ -155,10 +156,3 @@ class Pool:
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
         omegas, b, w = self._single if X.dtype == np.float32 else self._double
         return omegas, b, w
-
-
-def _credit(target: Target, rows: NDArray[np.intp], gains: Array) -> dict[str, float]:
-    """Shares of the peers that most of the improvement is for, by name."""
-    most = np.argsort(-gains)[:_CREDITED]
-    shares = gains / gains.sum()
-    return {target.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}

@@ -82,7 +82,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
             return Query(target.argmax(target.own_draw()))
         own, peers = self.weights(target)
         x = target.argmax(self.acquisition(target, own, peers))
-        return Query(target.elsewhere(x))
+        return Query(target.elsewhere(x), weights=target.named(np.arange(len(peers)), peers))
 
     def weights(self, target: Target) -> tuple[float, Array]:
         """The weight of the target's own belief, and of each row of its inbox."""

@@ -75,8 +75,10 @@ class TAF(Policy, frozen=True, tag="taf"):
     def query(self, target: Target) -> Query:
         if not len(target.X) and not len(target.inbox):  # nothing to improve on
             return Query(target.argmax(target.own_draw()))
-        x = target.argmax(self.acquisition(target, self.weights(target)))
-        return Query(target.elsewhere(x))
+        peers = self.weights(target)
+        x = target.argmax(self.acquisition(target, peers))
+        shares = peers / (self.own_weight + peers.sum())
+        return Query(target.elsewhere(x), weights=target.named(np.arange(len(peers)), shares))
 
     def weights(self, target: Target) -> Array:
         """w_n of each row of the inbox."""
