@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("contracts.policy")  # so that a failed assert shows its values
+pytest.register_assert_rewrite("contracts.exchange", "contracts.policy")  # so that a failed assert shows its values

@@ -1,0 +1,18 @@
+"""How messages travel: one file an exchange, the contract in `base`, the log of what left."""
+
+from fedbo.exchange.address import exchange_at
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning
+from fedbo.exchange.folder import FolderExchange
+from fedbo.exchange.memory import MemoryExchange
+from fedbo.exchange.releases import Release, Releases
+
+__all__ = [
+    "Exchange",
+    "ExchangeError",
+    "ExchangeWarning",
+    "FolderExchange",
+    "MemoryExchange",
+    "Release",
+    "Releases",
+    "exchange_at",
+]

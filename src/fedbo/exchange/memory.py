@@ -1,0 +1,65 @@
+"""An exchange inside one process: for simulations, tests, and studies that share a program."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+from fedbo.exchange.base import Exchange, ExchangeWarning, refusal, same_federation
+from fedbo.exchange.locks import Lock
+from fedbo.federation import Federation
+from fedbo.message import Message
+
+
+class MemoryExchange(Exchange):
+    """Messages that stay in this process.
+
+    >>> from fedbo import Agent, Federation, Float
+    >>> federation = Federation({"x": Float(0, 1)})
+    >>> agent = Agent(federation, name="site-a", seed=0)
+    >>> trial = agent.tell({"x": 0.3}, 1.0)
+    >>> exchange = MemoryExchange()
+    >>> exchange.publish(agent.message())
+    >>> [message.sender for message in exchange.fetch(federation)]
+    ['site-a']
+    >>> exchange.withdraw(federation, "site-a"), exchange.fetch(federation)
+    (True, [])
+    """
+
+    def __init__(self) -> None:
+        self.address = "memory"
+        self._lock = Lock()
+        self._held: dict[tuple[bytes, int], dict[str, Message]] = {}
+        self._refused: set[Message] = set()  # and told so
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def publish(self, message: Message) -> None:
+        with self._lock:
+            held = self._held.setdefault((bytes(message.fingerprint), message.epoch), {})
+            before = held.get(message.sender)
+            if before is None or before.sequence < message.sequence:
+                held[message.sender] = message
+
+    def fetch(self, federation: Federation) -> list[Message]:
+        with self._lock:
+            held = self._held.get((bytes(federation.fingerprint), federation.epoch), {})
+            found = [message for _, message in sorted(held.items())]
+            refused = {message: refusal(federation, message) for message in found}
+            faults = {message: fault for message, fault in refused.items() if fault is not None}
+            news = [fault for message, fault in faults.items() if message not in self._refused]
+            self._refused |= faults.keys()
+        for fault in news:
+            warnings.warn(f"skipped in memory: {fault}", ExchangeWarning, stacklevel=2)
+        return [message for message in found if message not in faults]
+
+    def withdraw(self, federation: Federation, sender: str) -> bool:
+        with self._lock:
+            gone = [
+                held.pop(sender)
+                for held in self._held.values()
+                if sender in held and same_federation(federation, held[sender])
+            ]
+            self._refused.difference_update(gone)
+            return bool(gone)

@@ -1,0 +1,361 @@
+"""What every exchange must do, as tests: inherit them by naming the exchange.
+
+An exchange of your own gets all of them in a file like this::
+
+    from contracts.exchange import ExchangeContract
+
+    class TestMine(ExchangeContract):
+        @pytest.fixture
+        def exchange(self, tmp_path):
+            return Mine(...)    # a new place with nothing in it
+
+        def again(self, exchange):
+            return Mine(exchange.address)   # as another program comes to the same place
+
+with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings).
+The contract in words is `fedbo.exchange.Exchange`. An exchange's tests take a few seconds.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+
+import fedbo
+from contracts.parties import LISTED, MIXED, PLANE
+from fedbo import Federation, Message
+from fedbo.exchange import Exchange, ExchangeWarning
+from fedbo.message import Kind, Weights
+
+M = 5
+OURS = Federation(PLANE, features=M, seed=7)
+#: Federations that differ from `OURS` in one thing each, and must not hear it.
+OTHERS = {
+    "space": Federation(MIXED, features=M, seed=7),
+    "listed points": Federation(LISTED, features=M, seed=7),
+    "features": Federation(PLANE, features=M + 1, seed=7),
+    "seed": Federation(PLANE, features=M, seed=8),
+    "kernel": Federation(PLANE, features=M, seed=7, kernel="matern52"),
+    "kind": Federation(PLANE, features=M, seed=7, kind="belief"),
+    "noise": Federation(PLANE, features=M, seed=7, noise_variance=0.2),
+    "epoch": OURS.next_epoch(),
+    "epoch and scalars": OURS.next_epoch(length_scale=0.7),
+}
+#: Names that some file system, protocol or program might stumble over.
+NAMES = [
+    "site-a",
+    "Site-A",  # the same to some file systems
+    "SITE-A",
+    ".hidden",
+    "..",
+    ".",
+    "~",
+    "-rf",
+    "a/b",
+    "../a",
+    "/etc/passwd",
+    "a\\b",
+    "C:",
+    "con",
+    "NUL.txt",
+    "a b",
+    " a ",
+    "a.",
+    "a%2Fb",
+    "a?b#c&d=e",
+    "*",
+    '"a"',
+    "a\nb",
+    "a\0b",
+    "é",
+    "e\u0301",  # the same letter in two pieces
+    "日本語の病院",
+    "🏥",
+    "x.fedbo",
+    "x" * 64,
+    "/" * 64,
+    "語" * 21 + "x",
+]
+
+
+def message(
+    federation: Federation = OURS, sender: str = "site-a", sequence: int = 1, **changes: Any
+) -> Message:
+    """A message of the federation; its numbers are this sender's and this sequence's own."""
+    seed = hashlib.sha256(f"{sender} {sequence}".encode()).digest()
+    rng = np.random.default_rng([*seed])
+    header = {
+        "fingerprint": federation.fingerprint,
+        "epoch": federation.epoch,
+        "sender": sender,
+        "sequence": sequence,
+        "t_n": 20,
+        **changes,
+    }
+    if federation.kind == "weights":
+        return Message.of_weights(rng.standard_normal(federation.M), **header)
+    incumbent = 1.5 if federation.kind == "belief+incumbent" else None
+    return Message.of_belief(
+        rng.standard_normal(federation.M), np.eye(federation.M), incumbent, **header
+    )
+
+
+def spoilt(given: Message, value: float = np.nan) -> Message:
+    """The message with one number that nobody can use."""
+    omega = given.omega.copy()
+    omega[-1] = value
+    return msgspec.structs.replace(given, body=Weights(omega.astype("<f4").tobytes()))
+
+
+def sequences(exchange: Exchange, federation: Federation = OURS) -> dict[str, int]:
+    """Who is there, with which message."""
+    return {found.sender: found.sequence for found in exchange.fetch(federation)}
+
+
+def child(program: str, *args: object, **given: Any) -> subprocess.Popen[str]:
+    """A process that runs this program, and knows what is in this file and in `fedbo.exchange`."""
+    start = "import sys\nfrom contracts.exchange import *\nfrom fedbo.exchange import *\n"
+    tests, source = Path(__file__).parents[1], Path(fedbo.__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", start + program, *map(str, args)],
+        env=os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{tests}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **given,
+    )
+
+
+def together(processes: list[subprocess.Popen[str]]) -> None:
+    """Let processes that say that they are ready, and wait for a line, begin at one moment."""
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What the process printed, when it has ended well."""
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 0, complaint
+    return said
+
+
+class ExchangeContract:
+    """The tests. A subclass says which exchange, and how another program comes to its place."""
+
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> Exchange:
+        """A new place with nothing in it."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its exchange")
+
+    def again(self, exchange: Exchange) -> Exchange:
+        """The same place, as another program comes to it."""
+        return copy.deepcopy(exchange)
+
+    # What is there
+
+    def test_nothing_is_there_at_first(self, exchange: Exchange) -> None:
+        assert exchange.fetch(OURS) == []
+        assert exchange.withdraw(OURS, "site-a") is False
+
+    def test_it_has_an_address_for_people(self, exchange: Exchange) -> None:
+        assert isinstance(exchange, Exchange)
+        assert exchange.address and isinstance(exchange.address, str)
+        assert exchange.address in repr(exchange)
+
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    def test_messages_of_all_kinds_arrive_to_the_last_bit(
+        self, exchange: Exchange, kind: Kind
+    ) -> None:
+        federation = Federation(PLANE, features=40, kind=kind)
+        sent = [message(federation, sender) for sender in ("a", "b", "c")]
+        for one in sent:
+            exchange.publish(one)
+        for place in (exchange, self.again(exchange)):
+            found = place.fetch(federation)
+            assert found == sent
+            assert [one.encode() for one in found] == [one.encode() for one in sent]
+
+    def test_senders_come_in_the_order_of_their_names(self, exchange: Exchange) -> None:
+        for sender in ("c", "B", "a", "é"):
+            exchange.publish(message(sender=sender))
+        assert [found.sender for found in exchange.fetch(OURS)] == ["B", "a", "c", "é"]
+
+    def test_any_name_will_do(self, exchange: Exchange) -> None:
+        sent = {name: message(sender=name) for name in NAMES}
+        for one in sent.values():
+            exchange.publish(one)
+        found = self.again(exchange).fetch(OURS)
+        assert {one.sender: one for one in found} == sent
+        for name in NAMES[::2]:
+            assert exchange.withdraw(OURS, name)
+        assert sequences(exchange).keys() == {*NAMES[1::2]}
+
+    def test_many_senders(self, exchange: Exchange) -> None:
+        sent = [message(sender=f"peer-{i:03}") for i in range(300)]
+        for one in sent:
+            exchange.publish(one)
+        assert exchange.fetch(OURS) == sent
+
+    def test_the_list_is_the_callers_own(self, exchange: Exchange) -> None:
+        exchange.publish(message())
+        exchange.fetch(OURS).clear()
+        assert sequences(exchange) == {"site-a": 1}
+
+    # One message for each sender
+
+    def test_a_newer_message_replaces_an_older_one(self, exchange: Exchange) -> None:
+        watcher = self.again(exchange)
+        for sequence in (0, 1, 2, 10, 2**32 - 1):
+            sent = message(sequence=sequence)
+            exchange.publish(sent)
+            assert exchange.fetch(OURS) == watcher.fetch(OURS) == [sent]
+
+    def test_an_older_message_never_replaces_a_newer_one(self, exchange: Exchange) -> None:
+        exchange.publish(message(sequence=10))
+        for place in (exchange, self.again(exchange)):
+            place.publish(message(sequence=9))
+            assert exchange.fetch(OURS) == place.fetch(OURS) == [message(sequence=10)]
+
+    def test_a_retry_changes_nothing(self, exchange: Exchange) -> None:
+        for place in (exchange, exchange, self.again(exchange)):
+            place.publish(message())
+            assert place.fetch(OURS) == [message()]
+
+    def test_of_two_messages_with_one_sequence_the_first_stays(self, exchange: Exchange) -> None:
+        exchange.publish(message(t_n=20))
+        self.again(exchange).publish(message(t_n=21))
+        assert exchange.fetch(OURS) == [message(t_n=20)]
+
+    def test_senders_do_not_touch_each_other(self, exchange: Exchange) -> None:
+        exchange.publish(message(sender="a", sequence=5))
+        exchange.publish(message(sender="b", sequence=3))
+        exchange.publish(message(sender="b", sequence=4))
+        assert sequences(exchange) == {"a": 5, "b": 4}
+
+    # Federations and epochs
+
+    @pytest.mark.parametrize("what", OTHERS)
+    def test_federations_do_not_hear_each_other(self, exchange: Exchange, what: str) -> None:
+        """One agent may be in both, and its messages must not replace each other."""
+        exchange.publish(message(OTHERS[what], sequence=9))
+        assert exchange.fetch(OURS) == []
+        exchange.publish(message(OURS, sequence=3))
+        assert exchange.fetch(OURS) == [message(OURS, sequence=3)]
+        assert exchange.fetch(OTHERS[what]) == [message(OTHERS[what], sequence=9)]
+
+    # What does not fit
+
+    @pytest.mark.parametrize(("value", "why"), [(np.nan, "NaN"), (np.inf, "NaN"), (1e9, "norm")])
+    def test_an_absurd_message_is_skipped_with_one_warning(
+        self, exchange: Exchange, value: float, why: str
+    ) -> None:
+        exchange.publish(message(sender="good"))
+        exchange.publish(spoilt(message(sender="bad"), value))
+        with pytest.warns(ExchangeWarning, match=why) as caught:
+            assert sequences(exchange) == {"good": 1}
+        assert len(caught) == 1
+        assert "'bad'" in str(caught[0].message)
+        assert sequences(exchange) == {"good": 1}  # and says no more: a warning is an error here
+        exchange.publish(spoilt(message(sender="bad", sequence=2), value))
+        with pytest.warns(ExchangeWarning, match="message 2 of 'bad'"):
+            assert sequences(exchange) == {"good": 1}
+        exchange.publish(message(sender="bad", sequence=3))
+        assert sequences(exchange) == {"bad": 3, "good": 1}
+
+    def test_a_warning_that_is_made_an_error_breaks_nothing(self, exchange: Exchange) -> None:
+        exchange.publish(spoilt(message(sender="bad")))
+        exchange.publish(message(sender="good"))
+        with warnings.catch_warnings(), pytest.raises(ExchangeWarning):
+            warnings.simplefilter("error")
+            exchange.fetch(OURS)
+        assert sequences(exchange) == {"good": 1}
+
+    # Withdrawing
+
+    def test_a_withdrawn_message_is_handed_out_no_more(self, exchange: Exchange) -> None:
+        watcher = self.again(exchange)
+        for sender in ("a", "b"):
+            exchange.publish(message(sender=sender))
+        assert sequences(watcher) == {"a": 1, "b": 1}
+        assert exchange.withdraw(OURS, "a") is True
+        assert sequences(exchange) == sequences(watcher) == {"b": 1}
+        assert watcher.withdraw(OURS, "a") is False
+        assert exchange.withdraw(OURS, "nobody") is False
+
+    @pytest.mark.parametrize("sequence", [1, 5, 6])
+    def test_a_sender_may_come_back(self, exchange: Exchange, sequence: int) -> None:
+        exchange.publish(message(sequence=5))
+        exchange.withdraw(OURS, "site-a")
+        exchange.publish(message(sequence=sequence))
+        assert sequences(exchange) == {"site-a": sequence}
+
+    @pytest.mark.parametrize("what", OTHERS)
+    def test_what_was_handed_out_elsewhere_stays(self, exchange: Exchange, what: str) -> None:
+        exchange.publish(message(OURS))
+        exchange.publish(message(OTHERS[what]))
+        assert exchange.withdraw(OURS, "site-a")
+        assert exchange.fetch(OURS) == []
+        other_epoch = what.startswith("epoch")
+        assert sequences(exchange, OTHERS[what]) == ({} if other_epoch else {"site-a": 1})
+
+    def test_withdrawing_reaches_into_earlier_epochs(self, exchange: Exchange) -> None:
+        exchange.publish(message(OURS))
+        later = OTHERS["epoch and scalars"]
+        assert exchange.withdraw(later, "site-a") is True
+        assert exchange.fetch(OURS) == []
+
+    # Threads and copies
+
+    def test_threads_may_share_it(self, exchange: Exchange) -> None:
+        failures: list[BaseException] = []
+        start = threading.Barrier(6)
+
+        def work(i: int) -> None:
+            try:
+                start.wait()
+                for sequence in range(i, 60, 5):
+                    exchange.publish(message(sender="shared", sequence=sequence))
+                    exchange.publish(message(sender=f"own-{i}", sequence=sequence))
+                    exchange.fetch(OURS)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(5)]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        latest = 0
+        while any(thread.is_alive() for thread in threads):
+            seen = sequences(exchange).get("shared", 0)
+            assert seen >= latest
+            latest = seen
+        assert failures == []
+        assert sequences(exchange) == {"shared": 59} | {f"own-{i}": 55 + i for i in range(5)}
+
+    def test_a_copy_is_the_same_place(self, exchange: Exchange) -> None:
+        twin = copy.deepcopy(exchange)
+        exchange.publish(message(sender="a"))
+        twin.publish(message(sender="b"))
+        assert exchange.fetch(OURS) == twin.fetch(OURS) == [message(sender=s) for s in "ab"]
+
+    def test_it_can_be_taken_along(self, exchange: Exchange) -> None:
+        """Whoever pickles a study's sampler, as Optuna's users do, pickles its exchange too."""
+        exchange.publish(message())
+        assert pickle.loads(pickle.dumps(exchange)).fetch(OURS) == [message()]

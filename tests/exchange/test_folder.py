@@ -1,0 +1,728 @@
+"""A folder as an exchange: layout, hand-carried files, damage, many writers, dead ones, no room."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from contracts.exchange import (
+    NAMES,
+    OTHERS,
+    OURS,
+    ExchangeContract,
+    child,
+    ended,
+    message,
+    sequences,
+    together,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbo import Federation, files
+from fedbo.exchange import (
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    MemoryExchange,
+    exchange_at,
+)
+from fedbo.exchange.folder import LARGEST
+
+NOBODY = 65534
+
+
+class TestFolderExchange(ExchangeContract):
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> FolderExchange:
+        return FolderExchange(tmp_path / "exchange")
+
+
+class TestFolderThatWasThere(ExchangeContract):
+    """With a space, a percent sign and another script in its name, and through a link."""
+
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> FolderExchange:
+        (tmp_path / "a 100% 共有").mkdir()
+        (tmp_path / "link").symlink_to("a 100% 共有")
+        return FolderExchange(tmp_path / "link")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the message of site-a in it."""
+    FolderExchange(tmp_path / "exchange").publish(message())
+    return tmp_path / "exchange"
+
+
+@pytest.fixture
+def plain_user() -> Iterator[Path]:
+    """A folder of a user whom permissions bind; root becomes one for as long as a test takes."""
+    place = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    if root:
+        os.chown(place, NOBODY, NOBODY)
+        try:
+            os.seteuid(NOBODY)
+            os.listdir(place)
+        except OSError as error:
+            os.seteuid(0)
+            shutil.rmtree(place)
+            pytest.skip(f"permissions do not bind root, and it cannot become nobody: {error}")
+    try:
+        yield place
+    finally:
+        if root:
+            os.seteuid(0)
+        place.chmod(0o700)
+        for path, folders, _ in os.walk(place):
+            for name in folders:
+                os.chmod(os.path.join(path, name), 0o700)
+        shutil.rmtree(place)
+
+
+def home(folder: Path, federation: Federation = OURS) -> Path:
+    return folder / str(federation.fingerprint) / f"epoch-{federation.epoch}"
+
+
+def only_file(folder: Path) -> Path:
+    [path] = folder.rglob("*.fedbo")
+    return path
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def aged(path: Path, seconds: float = 10.0) -> Path:
+    """The file as if it were written so long ago: young ones are read again each time."""
+    then = time.time() - seconds
+    os.utime(path, (then, then), follow_symlinks=False)
+    return path
+
+
+# Addresses
+
+
+def test_an_address_is_a_folder_or_a_file_url(tmp_path: Path) -> None:
+    (tmp_path / "a 100%").mkdir()
+    for address in (tmp_path, str(tmp_path), tmp_path.as_uri(), f"FILE://localhost{tmp_path}"):
+        exchange = exchange_at(address)
+        assert isinstance(exchange, FolderExchange)
+        assert exchange.address == str(tmp_path)
+    assert exchange_at((tmp_path / "a 100%").as_uri()).address == str(tmp_path / "a 100%")
+
+
+def test_an_address_does_not_depend_on_where_the_program_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    here, at_home = exchange_at("shared"), exchange_at("~/shared")
+    assert here.address == at_home.address == str(tmp_path / "shared")
+    monkeypatch.chdir("/")
+    here.publish(message())
+    assert at_home.fetch(OURS) == [message()]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("https://hub.example.org", "a hub is not yet something this version can reach"),
+        ("HTTP://localhost:8000/x", "a hub is not yet something this version can reach"),
+        ("s3://bucket/folder", "'s3:', expected a folder or a file:// URL"),
+        ("file://server/share", "names the machine 'server'"),
+        ("", "the address is '', expected a folder"),
+        ("a\0b", "null byte"),
+        ("/no/such/folder", "because /no/such is not there; check the address"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_refused_at_once(address: str, said: str) -> None:
+    with pytest.raises(ExchangeError, match=said):
+        exchange_at(address)
+
+
+def test_a_file_is_no_folder_and_has_none_in_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ExchangeError, match=r"file is a file, expected a folder"):
+        FolderExchange(tmp_path / "file")
+    for below in ("file/x", "file/x/y"):
+        with pytest.raises(ExchangeError, match="cannot be reached: Not a directory"):
+            FolderExchange(tmp_path / below)
+
+
+# Where messages lie
+
+
+def test_a_message_lies_where_people_find_it(folder: Path) -> None:
+    path = only_file(folder)
+    assert path.parent == folder / str(OURS.fingerprint) / "epoch-0"
+    assert path.name == "site-a-d74a1ffe.fedbo"
+    assert files.unseal("fedbo message 1", path.read_bytes(), "x") == message().encode()
+    assert visible(folder) == [path.name]
+
+
+def test_names_of_files_are_plain_short_and_differ_in_more_than_capitals(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path)
+    for name in NAMES:
+        exchange.publish(message(sender=name))
+    names = [path.name for path in home(tmp_path).iterdir()]
+    assert len({name.lower() for name in names}) == len(NAMES)
+    for name in names:
+        assert name.isascii() and len(name) + len(".") + len(".12345678") < 255
+        assert not set(name) & set('<>:"/\\|?*~ ') and name.count(".") == 1 and name[0] != "."
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=16), unique=True, max_size=5))
+def test_any_names_at_all(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        exchange = FolderExchange(place)
+        for name in names:
+            exchange.publish(message(sender=name))
+        assert sequences(exchange).keys() == set(names)
+
+
+def test_who_may_write_into_the_folder_may_write_below_and_read(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2770)
+    before = os.umask(0o077)
+    try:
+        FolderExchange(shared).publish(message())
+    finally:
+        os.umask(before)
+    for path in (home(shared).parent, home(shared)):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o777 == 0o770
+    assert stat.S_IMODE(only_file(shared).stat().st_mode) == 0o640
+
+
+def test_a_folder_that_was_there_and_is_gone_is_an_error(folder: Path) -> None:
+    exchange = FolderExchange(folder)
+    shutil.rmtree(folder)
+    for act in (
+        lambda: exchange.fetch(OURS),
+        lambda: exchange.publish(message()),
+        lambda: exchange.withdraw(OURS, "site-a"),
+    ):
+        with pytest.raises(ExchangeError, match="was there and is gone; see whether its drive"):
+            act()
+    assert not folder.exists()
+    folder.mkdir()
+    exchange.publish(message())
+    assert exchange.fetch(OURS) == [message()]
+
+
+def test_a_folder_whose_parent_is_gone_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "drive").mkdir()
+    exchange = FolderExchange(tmp_path / "drive" / "exchange")
+    (tmp_path / "drive").rmdir()
+    with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+        exchange.publish(message())
+    with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+        exchange.fetch(OURS)
+
+
+# Carried by hand
+
+
+@pytest.mark.parametrize(
+    "where", ["x.fedbo", "X.FEDBO", "from b/x.fedbo", "1/2/3/x.fedbo", "a.fedbo/x.fedbo"]
+)
+def test_files_are_found_wherever_they_are_put(folder: Path, tmp_path: Path, where: str) -> None:
+    FolderExchange(tmp_path / "elsewhere").publish(message(sender="site-b"))
+    (folder / where).parent.mkdir(parents=True, exist_ok=True)
+    only_file(tmp_path / "elsewhere").rename(folder / where)
+    exchange = FolderExchange(folder)
+    assert sequences(exchange) == {"site-a": 1, "site-b": 1}
+    assert exchange.withdraw(OURS, "site-b")
+    assert not (folder / where).exists()
+    assert sequences(exchange) == {"site-a": 1}
+
+
+def test_a_whole_folder_may_be_copied_into_another(folder: Path, tmp_path: Path) -> None:
+    FolderExchange(tmp_path / "theirs").publish(message(sender="site-b"))
+    shutil.copytree(tmp_path / "theirs", folder / "theirs")
+    assert sequences(FolderExchange(folder)) == {"site-a": 1, "site-b": 1}
+
+
+@pytest.mark.parametrize("where", ["1/2/3/4/x.fedbo", ".trash/x.fedbo", ".x.fedbo", "x.txt", "x"])
+def test_files_that_are_too_deep_hidden_or_called_otherwise_are_none(
+    folder: Path, where: str
+) -> None:
+    (folder / where).parent.mkdir(parents=True, exist_ok=True)
+    only_file(folder).rename(folder / where)
+    assert FolderExchange(folder).fetch(OURS) == []
+
+
+def test_copies_count_once_and_the_newest_wins(folder: Path) -> None:
+    exchange, path = FolderExchange(folder), only_file(folder)
+    old = path.read_bytes()
+    exchange.publish(message(sequence=2))
+    (folder / "site-a (conflicted copy).fedbo").write_bytes(old)
+    (folder / "again.fedbo").write_bytes(path.read_bytes())
+    assert exchange.fetch(OURS) == [message(sequence=2)]
+    path.unlink()
+    assert exchange.fetch(OURS) == [message(sequence=2)]
+    (folder / "again.fedbo").unlink()
+    assert exchange.fetch(OURS) == [message(sequence=1)]
+    assert exchange.withdraw(OURS, "site-a")
+    assert visible(folder) == []
+
+
+def test_all_readers_choose_the_same_of_two_with_one_sequence(tmp_path: Path) -> None:
+    two = [files.seal("fedbo message 1", message(t_n=t_n).encode()) for t_n in (20, 21)]
+    found = []
+    for i, contents in enumerate((two, two[::-1])):
+        (tmp_path / f"{i}").mkdir()
+        for name, content in zip("ab", contents, strict=True):
+            (tmp_path / f"{i}" / f"{name}.fedbo").write_bytes(content)
+        found.append(FolderExchange(tmp_path / f"{i}").fetch(OURS))
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
+
+
+# Foreign and damaged files
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_foreign_message_in_the_way_is_told_of_once(folder: Path, what: str) -> None:
+    """Put into our folder by hand; one of another epoch is no mistake, and not told of."""
+    FolderExchange(folder).publish(message(OTHERS[what], sender="other"))
+    [theirs] = home(folder, OTHERS[what]).iterdir()
+    if theirs.parent != home(folder):
+        theirs.rename(folder / "other.fedbo")
+    exchange = FolderExchange(folder)
+    if what.startswith("epoch"):
+        assert sequences(exchange) == {"site-a": 1}
+        return
+    with pytest.warns(ExchangeWarning, match=r"other\.fedbo was skipped.*'other': foreign"):
+        assert sequences(exchange) == {"site-a": 1}
+    assert sequences(exchange) == {"site-a": 1}
+    assert exchange.withdraw(OURS, "other") is False
+
+
+def damaged(whole: bytes) -> dict[str, tuple[bytes, str]]:
+    flipped = bytearray(whole)
+    flipped[-3] ^= 1
+    raw = msgspec.msgpack.decode(message().encode())
+    return {
+        "empty": (b"", "empty"),
+        "cut short": (whole[:-1], "damaged or cut short"),
+        "cut very short": (whole[:20], "damaged or cut short"),
+        "one bit": (bytes(flipped), "damaged or cut short"),
+        "too long": (whole + b"\0", "damaged or cut short"),
+        "zeros": (bytes(len(whole)), "written by something else"),
+        "a text": (b"Dear colleagues,\n", "written by something else"),
+        "a later version": (files.seal("fedbo message 2", b"x"), "another version of fedbo"),
+        "an agent": (files.seal("fedbo agent 1", b"x"), "written by something else"),
+        "no message": (files.seal("fedbo message 1", b"x"), "not a message"),
+        "a field too many": (
+            files.seal("fedbo message 1", msgspec.msgpack.encode([*raw, 1])),
+            "wrong field",
+        ),
+    }
+
+
+@pytest.mark.parametrize("how", damaged(b"x" * 100))
+def test_a_damaged_file_is_told_of_once_for_each_version(folder: Path, how: str) -> None:
+    exchange = FolderExchange(folder)
+    exchange.publish(message(sender="good"))
+    [path] = home(folder).glob("site-a*")
+    content, why = damaged(path.read_bytes())[how]
+    for age in (20, 10):
+        path.write_bytes(content)
+        aged(path, age)
+        with pytest.warns(ExchangeWarning, match=why) as caught:
+            assert sequences(exchange) == {"good": 1}
+        assert [str(path) in str(one.message) for one in caught] == [True]
+        assert sequences(exchange) == {"good": 1}
+    exchange.publish(message(sequence=1))  # what is damaged is in nobody's way
+    assert sequences(exchange) == {"good": 1, "site-a": 1}
+
+
+def test_a_damaged_file_can_be_withdrawn(folder: Path) -> None:
+    only_file(folder).write_bytes(b"x")
+    assert FolderExchange(folder).withdraw(OURS, "site-a") is True
+    assert visible(folder) == []
+
+
+def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
+    exchange = FolderExchange(folder)
+    with (folder / "huge.fedbo").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.warns(ExchangeWarning, match="no message has more than 67,108,864"):
+        assert sequences(exchange) == {"site-a": 1}
+    huge = msgspec.structs.replace(
+        message(sender="huge"), body=msgspec.structs.replace(message().body, omega=bytes(LARGEST))
+    )
+    with pytest.raises(ExchangeError, match="nobody reads more than 67,108,864; agree on fewer"):
+        exchange.publish(huge)
+
+
+def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> None:
+    (folder / "folder.fedbo").mkdir()
+    os.mkfifo(folder / "pipe.fedbo")
+    (folder / "zero.fedbo").symlink_to("/dev/zero")
+    (folder / "nowhere.fedbo").symlink_to("nowhere")
+    (folder / "round.fedbo").symlink_to("round.fedbo")
+    exchange = FolderExchange(folder)
+    with pytest.warns(ExchangeWarning) as caught:
+        assert sequences(exchange) == {"site-a": 1}
+    said = sorted(str(one.message).removeprefix(f"{folder}/") for one in caught)
+    assert said == [
+        "pipe.fedbo was skipped: it is not a plain file",
+        "round.fedbo was skipped: it cannot be read: Too many levels of symbolic links",
+        "zero.fedbo was skipped: it is not a plain file",
+    ]
+    assert sequences(exchange) == {"site-a": 1}
+
+
+def test_links_that_lead_back_and_links_that_lead_on(folder: Path, tmp_path: Path) -> None:
+    FolderExchange(tmp_path / "theirs").publish(message(sender="site-b"))
+    (folder / "theirs").symlink_to(tmp_path / "theirs")
+    for i in range(60):  # and not 60 times 60 times 60 times
+        (folder / f"{i}").symlink_to(folder)
+    (home(folder) / "up").symlink_to("..")
+    start = time.process_time()
+    assert sequences(FolderExchange(folder)) == {"site-a": 1, "site-b": 1}
+    assert time.process_time() - start < 2
+
+
+def test_a_folder_in_place_of_the_message_is_an_error_that_says_so(folder: Path) -> None:
+    path = only_file(folder)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ExchangeError, match=r"message 1 of 'site-a' was not put .*directory"):
+        FolderExchange(folder).publish(message())
+    assert os.listdir(home(folder)) == [path.name]
+
+
+def test_a_file_in_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
+    home(tmp_path).parent.write_text("x")
+    exchange = FolderExchange(tmp_path)
+    with pytest.raises(ExchangeError, match=r"message 1 of 'site-a' was not put into"):
+        exchange.publish(message())
+    assert exchange.fetch(OURS) == []
+
+
+# Permissions
+
+
+def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) -> None:
+    exchange = FolderExchange(plain_user / "shared")
+    exchange.publish(message())
+    for path in (plain_user / "shared", home(plain_user / "shared")):
+        path.chmod(0o000)
+        with pytest.raises(ExchangeError, match=r"Permission denied; ask for the right to use it"):
+            exchange.fetch(OURS)
+        with pytest.raises(ExchangeError, match=r"not put into .*Permission denied; ask for"):
+            exchange.publish(message(sequence=2))
+        with pytest.raises(ExchangeError, match=r"Permission denied; ask for the right to use it"):
+            exchange.withdraw(OURS, "site-a")
+        path.chmod(0o700)
+        assert sequences(exchange) == {"site-a": 1}
+
+
+def test_a_folder_that_may_be_read_but_not_written(plain_user: Path) -> None:
+    exchange = FolderExchange(plain_user)
+    exchange.publish(message())
+    home(plain_user).chmod(0o500)
+    assert sequences(exchange) == {"site-a": 1}
+    with pytest.raises(ExchangeError, match="message 2 of 'site-a' was not put into"):
+        exchange.publish(message(sequence=2))
+    with pytest.raises(ExchangeError, match="is still handed out: Permission denied"):
+        exchange.withdraw(OURS, "site-a")
+    assert sequences(exchange) == {"site-a": 1}
+
+
+def test_a_folder_that_may_not_be_made(plain_user: Path) -> None:
+    plain_user.chmod(0o500)
+    with pytest.raises(ExchangeError, match="shared cannot be made: Permission denied"):
+        FolderExchange(plain_user / "shared").publish(message())
+
+
+def test_a_folder_in_a_place_that_may_not_be_looked_at(plain_user: Path) -> None:
+    (plain_user / "closed").mkdir(mode=0o000)
+    with pytest.raises(ExchangeError, match="cannot be reached: Permission denied; ask for"):
+        FolderExchange(plain_user / "closed" / "shared")
+
+
+def test_an_unreadable_file_or_sub_folder_is_skipped_until_it_can_be_read(plain_user: Path) -> None:
+    exchange = FolderExchange(plain_user)
+    for sender in ("closed", "open"):
+        exchange.publish(message(sender=sender))
+    [path] = home(plain_user).glob("closed*")
+    aged(path).chmod(0o000)
+    (plain_user / "by hand").mkdir(mode=0o000)
+    with pytest.warns(ExchangeWarning) as caught:
+        assert sequences(exchange) == {"open": 1}
+    assert sorted(str(one.message) for one in caught) == [
+        f"{path} was skipped: it cannot be read: Permission denied",
+        f"{plain_user / 'by hand'} was skipped: it cannot be read: Permission denied",
+    ]
+    assert sequences(exchange) == {"open": 1}
+    path.chmod(0o600)
+    assert sequences(exchange) == {"closed": 1, "open": 1}
+
+
+# What is kept of files that were read
+
+
+def test_an_unchanged_file_is_not_read_twice(folder: Path) -> None:
+    aged(only_file(folder))
+    exchange = FolderExchange(folder)
+    [first] = exchange.fetch(OURS)
+    [second] = exchange.fetch(OURS)
+    assert second is first
+
+
+def test_a_file_that_changes_is_read_again(folder: Path) -> None:
+    exchange = FolderExchange(folder)
+    for sequence in range(2, 40):  # faster than the clocks of many file systems
+        assert sequences(exchange) == {"site-a": sequence - 1}
+        exchange.publish(message(sequence=sequence))
+    aged(only_file(folder))
+    assert sequences(exchange) == {"site-a": 39}
+    exchange.publish(message(sequence=40))
+    assert sequences(exchange) == {"site-a": 40}
+
+
+def test_a_young_file_may_change_within_a_tick_of_the_clock(folder: Path) -> None:
+    """In place, as long as before, at the same time to the nanosecond."""
+    path, exchange = only_file(folder), FolderExchange(folder)
+    assert exchange.fetch(OURS) == [message()]
+    before = path.stat()
+    path.write_bytes(files.seal("fedbo message 1", message(sequence=2).encode()))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert exchange.fetch(OURS) == [message(sequence=2)]
+
+
+def test_one_exchange_serves_many_federations(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path)
+    for other in OTHERS.values():
+        exchange.publish(message(other))
+        aged(only_file(home(tmp_path, other)))
+    for _ in range(2):
+        for other in OTHERS.values():
+            assert exchange.fetch(other) == [message(other)]
+
+
+# Many writers
+
+
+WRITER = """
+exchange = FolderExchange(sys.argv[1])
+first, last, step = map(int, sys.argv[3:])
+print("ready", flush=True)
+sys.stdin.readline()
+for sequence in range(first, last + 1, step):
+    exchange.publish(message(sender=sys.argv[2], sequence=sequence))
+"""
+
+
+def test_processes_write_and_read_at_once(folder: Path) -> None:
+    """Two senders of their own and one that two processes share; nothing torn, nothing lost."""
+    last = 60
+    writers = [child(WRITER, folder, f"own-{i}", 1, last, 1) for i in range(2)]
+    writers += [child(WRITER, folder, "shared", first, last, 2) for first in (1, 2)]
+    together(writers)
+    exchange = FolderExchange(folder)
+    seen: dict[str, int] = {}
+    reads = 0
+    while any(writer.poll() is None for writer in writers):
+        found = sequences(exchange)  # a warning would be an error
+        assert found.keys() >= seen.keys()
+        assert all(found[sender] >= sequence for sender, sequence in seen.items())
+        seen, reads = found, reads + 1
+    assert reads > 5
+    for writer in writers:
+        ended(writer)
+    assert sequences(exchange) == {"site-a": 1, "own-0": last, "own-1": last, "shared": last}
+    assert len(visible(folder)) == 4
+
+
+def test_a_lock_that_nobody_releases_does_not_stop_others(folder: Path) -> None:
+    """A writer that was stopped while it held the lock; and one that dies with it."""
+    holder = child(
+        "from fedbo.exchange.locks import alone\n"
+        "with alone(sys.argv[1]) as locked:\n"
+        "    print(locked, flush=True)\n"
+        "    sys.stdin.read()\n",
+        home(folder),
+    )
+    assert holder.stdout and holder.stdout.readline() == "True\n"
+    exchange = FolderExchange(folder)
+    start = time.monotonic()
+    exchange.publish(message(sequence=2))
+    assert 1 < time.monotonic() - start < 30
+    holder.kill()
+    holder.communicate()
+    start = time.monotonic()
+    exchange.publish(message(sequence=3))
+    assert time.monotonic() - start < 1
+    assert sequences(exchange) == {"site-a": 3}
+
+
+FORK = """
+import os, threading, time
+exchange = FolderExchange(sys.argv[1]) if sys.argv[1] else MemoryExchange()
+exchange.publish(message())
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with exchange._lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+pid = os.fork()
+if not pid:
+    os._exit(0 if exchange.fetch(OURS) == [message()] else 1)
+for _ in range(200):
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended:
+        break
+    time.sleep(0.05)
+else:
+    os.kill(pid, 9)
+done.set()
+print(ended == pid and os.waitstatus_to_exitcode(status) == 0)
+"""
+
+
+@pytest.mark.parametrize("kind", [FolderExchange, MemoryExchange])
+def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have(
+    kind: type, tmp_path: Path
+) -> None:
+    place = tmp_path / "exchange" if kind is FolderExchange else ""
+    assert ended(child(FORK, place)) == "True\n"
+
+
+# Writers that die, and no room
+
+
+def test_a_killed_writer_leaves_a_whole_message(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path)
+    federation = Federation(OURS.space, features=300, kind="belief")  # 180 kB a message
+    program = (
+        "federation = Federation(PLANE, features=300, kind='belief')\n"
+        "exchange = FolderExchange(sys.argv[1])\n"
+        "messages = [message(federation, sequence=i) for i in map(int, sys.argv[2:])]\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    for one in messages:\n"
+        "        exchange.publish(one)\n"
+        "    exchange.withdraw(federation, 'site-a')\n"
+    )
+    rng = random.Random(0)
+    for _ in range(3):
+        writer = child(program, tmp_path, *range(1, 6))
+        assert writer.stdout and writer.stdout.readline() == "ready\n"
+        time.sleep(rng.uniform(0.02, 0.2))
+        writer.kill()
+        writer.communicate()
+        for found in exchange.fetch(federation):  # a warning would be an error
+            assert found == message(federation, sequence=found.sequence)
+    exchange.publish(message(federation, sequence=6))
+    assert exchange.fetch(federation) == [message(federation, sequence=6)]
+
+
+def without_room(folder: Path, *, killed: bool) -> subprocess.Popen[str]:
+    """A process that may write files of 1,000 bytes, and publishes a message of 4,000."""
+    return child(
+        "import resource, signal\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        f"signal.signal(signal.SIGXFSZ, signal.{'SIG_DFL' if killed else 'SIG_IGN'})\n"
+        "federation = Federation(PLANE, features=1000)\n"
+        "try:\n"
+        "    FolderExchange(sys.argv[1]).publish(message(federation, sequence=2))\n"
+        "except ExchangeError as error:\n"
+        "    print(error)\n",
+        folder,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    )
+
+
+def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path: Path) -> None:
+    federation = Federation(OURS.space, features=1000)
+    FolderExchange(tmp_path).publish(message(federation))
+    said = ended(without_room(tmp_path, killed=False))
+    assert said == (
+        f"message 2 of 'site-a' was not put into {tmp_path}: File too large; "
+        "make room there, or raise the limit on the size of files\n"
+    )
+    assert FolderExchange(tmp_path).fetch(federation) == [message(federation)]
+    assert len(os.listdir(home(tmp_path, federation))) == 1
+
+
+def test_what_a_writer_left_that_died_midway_is_ignored_and_removed_later(tmp_path: Path) -> None:
+    federation = Federation(OURS.space, features=1000)
+    exchange = FolderExchange(tmp_path)
+    exchange.publish(message(federation))
+    writer = without_room(tmp_path, killed=True)
+    writer.communicate(timeout=60)
+    assert writer.returncode == -signal.SIGXFSZ
+    [left] = home(tmp_path, federation).glob(".*")
+    assert 0 < left.stat().st_size <= 1000
+    assert exchange.fetch(federation) == [message(federation)]
+    not_ours = home(tmp_path, federation) / ".notes.txt"
+    not_ours.write_text("x")
+    aged(not_ours, 10_000)
+    exchange.publish(message(federation, sequence=2))
+    assert left.exists()  # its writer might still be at it
+    aged(left, 10_000)
+    exchange.publish(message(federation, sequence=3))
+    assert not left.exists() and not_ours.exists()
+    assert exchange.fetch(federation) == [message(federation, sequence=3)]
+
+
+def test_files_that_come_and_go_while_they_are_read(folder: Path) -> None:
+    program = (
+        "exchange = FolderExchange(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "for sequence in range(1, 101):\n"
+        "    for sender in ('b', 'c'):\n"
+        "        exchange.publish(message(sender=sender, sequence=sequence))\n"
+        "        exchange.withdraw(OURS, sender)\n"
+    )
+    writer = child(program, folder)
+    together([writer])
+    exchange = FolderExchange(folder)
+    while writer.poll() is None:
+        assert sequences(exchange)["site-a"] == 1
+    ended(writer)
+    assert sequences(exchange) == {"site-a": 1}
+
+
+def test_the_cache_holds_at_a_thousand_peers(tmp_path: Path) -> None:
+    """What is unchanged costs a look at each file: far less than reading all of them."""
+    exchange = FolderExchange(tmp_path)
+    for i in range(1000):
+        one = message(sender=f"peer-{i:04}")
+        path = home(tmp_path) / f"{one.sender}.fedbo"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files.seal("fedbo message 1", one.encode()))
+        aged(path)
+    first = exchange.fetch(OURS)
+    start = time.process_time()
+    again = exchange.fetch(OURS)
+    assert time.process_time() - start < 0.5
+    assert len(again) == 1000
+    assert all(a is b for a, b in zip(first, again, strict=True))
+    next(home(tmp_path).iterdir()).unlink()
+    assert len(exchange.fetch(OURS)) == 999

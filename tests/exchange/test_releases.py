@@ -1,0 +1,409 @@
+"""The log of what left: no message without a line, whatever happens."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import datetime
+import json
+import os
+import pickle
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from contracts.exchange import OTHERS, OURS, child, ended, message, together
+from contracts.parties import PLANE
+
+from fedbo import Federation
+from fedbo.exchange import (
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    MemoryExchange,
+    Release,
+    Releases,
+)
+from fedbo.message import Kind
+
+
+@pytest.fixture
+def exchange() -> MemoryExchange:
+    return MemoryExchange()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "releases.jsonl"
+
+
+@pytest.fixture
+def releases(path: Path) -> Releases:
+    return Releases(path)
+
+
+def told(releases: Releases) -> list[tuple[str, str, int]]:
+    return [(one.action, one.agent, one.sequence) for one in releases.read()]
+
+
+# Where it lies
+
+
+def test_the_log_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    assert Releases().path == tmp_path / "releases.jsonl"
+    assert Releases(tmp_path / "x").path == tmp_path / "x"
+    assert str(tmp_path) in repr(Releases())
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "home/.local/state/fedbo"),
+        ("linux", {"XDG_STATE_HOME": "{here}/state"}, "state/fedbo"),
+        ("linux", {"XDG_STATE_HOME": "relative"}, "home/.local/state/fedbo"),
+        ("darwin", {"XDG_STATE_HOME": "{here}/state"}, "home/Library/Application Support/fedbo"),
+        ("win32", {"LOCALAPPDATA": "{here}/local"}, "local/fedbo"),
+        ("win32", {}, "home/AppData/Local/fedbo"),
+    ],
+)
+def test_else_it_lies_in_the_users_state_folder(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    platform: str,
+    variables: dict[str, str],
+    expected: str,
+) -> None:
+    for name in ("FEDBO_STATE", "XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(here=tmp_path))
+    monkeypatch.setattr(sys, "platform", platform)
+    assert Releases().path == tmp_path / expected / "releases.jsonl"
+
+
+def test_it_is_made_with_the_first_message_and_for_its_user_alone(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    assert releases.read() == []
+    assert not path.parent.exists()
+    releases.publish(exchange, message())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+# What it says
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_a_line_says_everything(releases: Releases, tmp_path: Path, kind: Kind) -> None:
+    federation = Federation(PLANE, features=40, kind=kind, epoch=2)
+    exchange = FolderExchange(tmp_path / "exchange")
+    sent = message(federation, sender="日本", sequence=7)
+    before = datetime.datetime.now(datetime.UTC)
+    releases.publish(exchange, sent)
+    [release] = releases.read()
+    assert abs(datetime.datetime.fromisoformat(release.when) - before).total_seconds() < 60
+    assert release == Release(
+        when=release.when,
+        action="sent",
+        to=str(tmp_path / "exchange"),
+        agent="日本",
+        federation=str(federation.fingerprint),
+        epoch=2,
+        sequence=7,
+        t_n=20,
+        kind=kind,
+        numbers=sent.numbers,
+        nbytes=sent.nbytes,
+        content=base64.b64encode(sent.encode()).decode(),
+    )
+    assert release.message() == sent
+    assert exchange.fetch(federation) == [sent]
+
+
+def test_lines_are_json_that_any_program_reads(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    for sequence in (1, 2):
+        releases.publish(exchange, message(sequence=sequence))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["sequence"] for line in lines] == [1, 2]
+    assert json.loads(lines[0])["when"].endswith("Z")
+
+
+def test_the_lines_of_one_agent(releases: Releases, exchange: MemoryExchange) -> None:
+    for sender in ("a", "b", "a"):
+        releases.publish(exchange, message(sender=sender))
+    assert [one.agent for one in releases.read()] == ["a", "b"]
+    assert [one.agent for one in releases.read("b")] == ["b"]
+    assert releases.read(agent="c") == []
+
+
+# Retries and withdrawals
+
+
+def test_a_retry_is_not_told_twice(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    for log in (releases, releases, Releases(path), copy.deepcopy(releases)):
+        log.publish(exchange, message())
+    assert told(releases) == [("sent", "site-a", 1)]
+    releases.publish(exchange, message(sequence=2))
+    Releases(path).publish(exchange, message())
+    assert told(releases) == [("sent", "site-a", 1), ("sent", "site-a", 2)]
+
+
+def test_what_another_process_sent_meanwhile_is_not_told_twice(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    other = Releases(path)
+    for sequence in (1, 2, 3):
+        releases.publish(exchange, message(sequence=sequence))
+        other.publish(exchange, message(sequence=sequence))
+    assert [sequence for *_, sequence in told(releases)] == [1, 2, 3]
+
+
+def test_the_same_message_to_another_place_is_told(releases: Releases, tmp_path: Path) -> None:
+    places = [FolderExchange(tmp_path / name) for name in ("one", "two")]
+    for place in places:
+        releases.publish(place, message())
+    assert [one.to for one in releases.read()] == [place.address for place in places]
+
+
+def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
+    releases: Releases, exchange: MemoryExchange
+) -> None:
+    releases.publish(exchange, message(sequence=3))
+    releases.publish(exchange, message(OTHERS["seed"], sequence=9))
+    assert releases.withdraw(exchange, OURS, "site-a") is True
+    assert releases.withdraw(exchange, OURS, "site-a") is False
+    assert exchange.fetch(OURS) == []
+    releases.publish(exchange, message(sequence=3))
+    assert told(releases) == [
+        ("sent", "site-a", 3),
+        ("sent", "site-a", 9),
+        ("withdrawn", "site-a", 3),
+        ("sent", "site-a", 3),
+    ]
+    withdrawn = releases.read()[2]
+    assert (withdrawn.content, withdrawn.nbytes) == ("", message(sequence=3).nbytes)
+    with pytest.raises(ValueError, match="message 3 of 'site-a' was withdrawn at"):
+        withdrawn.message()
+
+
+def test_a_message_that_was_never_written_down_can_be_withdrawn(
+    releases: Releases, exchange: MemoryExchange
+) -> None:
+    exchange.publish(message(sequence=3))
+    assert releases.withdraw(exchange, OURS, "site-a") is True
+    assert told(releases) == [("withdrawn", "site-a", 0)]
+
+
+def test_a_log_that_was_moved_away_starts_anew(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    for sequence in (1, 2):
+        releases.publish(exchange, message(sequence=sequence))
+    path.rename(path.with_name("old.jsonl"))
+    releases.publish(exchange, message(sequence=2))
+    assert told(releases) == [("sent", "site-a", 2)]
+    assert len(Releases(path.with_name("old.jsonl")).read()) == 2
+    path.write_bytes(b"")
+    releases.publish(exchange, message(sequence=2))
+    assert told(releases) == [("sent", "site-a", 2)]
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    "line", [b"{", b"null", b"[1]", b'{"when": "x"}', b"\xff\xfe", b"[" * 9999]
+)
+def test_a_damaged_line_is_skipped_with_a_warning(
+    releases: Releases, exchange: MemoryExchange, path: Path, line: bytes
+) -> None:
+    releases.publish(exchange, message(sequence=1))
+    with path.open("ab") as file:
+        file.write(line + b"\n\n")
+    releases.publish(exchange, message(sequence=2))
+    with pytest.warns(ExchangeWarning, match=r"line 2 of .*releases.jsonl was skipped") as caught:
+        assert [sequence for *_, sequence in told(releases)] == [1, 2]
+    assert len(caught) == 1
+
+
+def test_a_line_cut_short_does_not_swallow_the_next(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    for sequence in (1, 2):
+        releases.publish(exchange, message(sequence=sequence))
+    os.truncate(path, path.stat().st_size - 20)  # as a crash of the machine may leave it
+    for log in (Releases(path), releases):
+        log.publish(exchange, message(sequence=2))
+        with pytest.warns(ExchangeWarning, match="line 2 of"):
+            assert [sequence for *_, sequence in told(releases)] == [1, 2]
+
+
+def test_a_last_line_without_an_end_counts(
+    releases: Releases, exchange: MemoryExchange, path: Path
+) -> None:
+    releases.publish(exchange, message(sequence=1))
+    os.truncate(path, path.stat().st_size - 1)
+    assert len(releases.read()) == 1
+    releases.publish(exchange, message(sequence=2))
+    assert [sequence for *_, sequence in told(releases)] == [1, 2]
+
+
+# No line, no message
+
+
+@pytest.fixture
+def hopeless(tmp_path: Path) -> Iterator[dict[str, Path]]:
+    """Paths at which nobody, root included, can write a log."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    yield {
+        "in a file": tmp_path / "file" / "releases.jsonl",
+        "a folder": tmp_path / "folder",
+        "a full disk": Path("/dev/full"),
+        "a hole": Path("/dev/null"),
+        "too long": tmp_path / ("x" * 300),
+    }
+
+
+@pytest.mark.parametrize("where", ["in a file", "a folder", "a full disk", "a hole", "too long"])
+def test_what_cannot_be_written_down_is_not_sent(
+    hopeless: dict[str, Path], exchange: MemoryExchange, where: str
+) -> None:
+    releases = Releases(hopeless[where])
+    said = r"message 1 of 'site-a' was not sent, because it could not be written down in .*: .*; "
+    for _ in range(2):
+        with pytest.raises(ExchangeError, match=said):
+            releases.publish(exchange, message())
+    assert exchange.fetch(OURS) == []
+
+
+@pytest.mark.parametrize("where", ["in a file", "a folder", "too long"])
+def test_what_cannot_be_written_down_is_withdrawn_all_the_same(
+    hopeless: dict[str, Path], exchange: MemoryExchange, where: str
+) -> None:
+    exchange.publish(message())
+    with pytest.raises(ExchangeError):
+        Releases(hopeless[where]).withdraw(exchange, OURS, "site-a")
+    assert exchange.fetch(OURS) == []
+
+
+def test_a_log_that_cannot_be_read_is_an_error(hopeless: dict[str, Path]) -> None:
+    for where in ("in a file", "a folder", "too long"):
+        with pytest.raises(ExchangeError, match=r"the log .* cannot be read"):
+            Releases(hopeless[where]).read()
+
+
+def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
+    """By a user whom permissions bind; root becomes one meanwhile."""
+    place = Path(tempfile.mkdtemp())
+    (place / "log").write_text("")
+    (place / "log").chmod(0o444)
+    place.chmod(0o555)
+    root = os.geteuid() == 0
+    try:
+        if root:
+            os.seteuid(65534)
+        with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
+            Releases(place / "log").publish(exchange, message())
+        with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
+            Releases(place / "new" / "log").publish(exchange, message())
+    finally:
+        if root:
+            os.seteuid(0)
+        place.chmod(0o700)
+        shutil.rmtree(place)
+    assert exchange.fetch(OURS) == []
+
+
+def test_a_disk_that_fills_up_midway_leaves_no_half_line(
+    releases: Releases, exchange: MemoryExchange, path: Path, tmp_path: Path
+) -> None:
+    releases.publish(exchange, message(sequence=1))
+    size = path.stat().st_size
+    program = (
+        "import resource\n"  # Python ignores the signal, so that it is an error
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)\n"
+        "try:\n"
+        "    Releases(sys.argv[1]).publish(FolderExchange(sys.argv[2]), message(sequence=2))\n"
+        "except ExchangeError as error:\n"
+        "    print(error)\n"
+    )
+    said = ended(child(program, path, tmp_path / "exchange", size + 100))
+    assert said == (
+        "message 2 of 'site-a' was not sent, because it could not be written down in "
+        f"{path}: File too large; make room there, or raise the limit on the size of files\n"
+    )
+    assert not (tmp_path / "exchange").exists()
+    assert path.stat().st_size == size
+    releases.publish(exchange, message(sequence=2))
+    assert [sequence for *_, sequence in told(releases)] == [1, 2]
+
+
+def test_what_was_written_down_but_not_sent_is_sent_later_and_told_once(
+    releases: Releases, tmp_path: Path
+) -> None:
+    (tmp_path / "drive").mkdir()
+    exchange = FolderExchange(tmp_path / "drive" / "exchange")
+    (tmp_path / "drive").rmdir()
+    with pytest.raises(ExchangeError, match="check the address"):
+        releases.publish(exchange, message())
+    (tmp_path / "drive").mkdir()
+    releases.publish(exchange, message())
+    assert exchange.fetch(OURS) == [message()]
+    assert told(releases) == [("sent", "site-a", 1)]
+
+
+# Many writers
+
+
+def test_processes_do_not_write_into_each_others_lines(releases: Releases, path: Path) -> None:
+    """Long lines, of 27 kB, one of them sent by all."""
+    program = (
+        "federation = Federation(PLANE, features=100, kind='belief')\n"
+        "releases, exchange = Releases(sys.argv[1]), MemoryExchange()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "for sequence in range(30):\n"
+        "    releases.publish(exchange, message(federation, sys.argv[2], sequence))\n"
+        "    releases.publish(exchange, message(federation, 'all', sequence))\n"
+    )
+    writers = [child(program, path, f"own-{i}") for i in range(3)]
+    together(writers)
+    while any(writer.poll() is None for writer in writers):
+        releases.read()  # a warning would be an error
+    for writer in writers:
+        ended(writer)
+    for agent in ("own-0", "own-1", "own-2", "all"):
+        lines = releases.read(agent)
+        assert sorted(line.sequence for line in lines) == [*range(30)]
+        assert all(line.message().sender == agent for line in lines)
+
+
+def test_threads_do_not_either(releases: Releases, exchange: MemoryExchange) -> None:
+    def work(sender: str) -> None:
+        for sequence in range(20):
+            releases.publish(exchange, message(sender=sender, sequence=sequence))
+
+    threads = [threading.Thread(target=work, args=(sender,)) for sender in "abcc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told(releases)) == sorted(("sent", s, i) for s in "abc" for i in range(20))
+
+
+def test_it_can_be_taken_along(releases: Releases, exchange: MemoryExchange) -> None:
+    releases.publish(exchange, message())
+    assert told(pickle.loads(pickle.dumps(releases))) == told(releases)
