@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("contracts.exchange", "contracts.policy")  # so that a failed assert shows its values
+# so that a failed assert shows its values
+pytest.register_assert_rewrite("contracts.exchange", "contracts.policy")
