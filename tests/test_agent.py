@@ -659,8 +659,9 @@ class TestPresets:
 class TestTrialsBegunElsewhere:
     def test_they_are_pending_then_told(self, federation: Federation) -> None:
         agent = Agent(federation, TS(), seed=0)
-        trial = agent.open({"C": 1.0, "gamma": 1.0}, source="own", t=4)
-        assert (trial.state, trial.source, trial.t) == ("pending", "own", 4)
+        trial = agent.open({"C": 1.0, "gamma": 1.0}, source="pool", t=4, credit={"p0": 1.0})
+        assert (trial.state, trial.source, trial.t) == ("pending", "pool", 4)
+        assert agent.trials[0].credit == {"p0": 1.0}
         assert agent.tell(trial, 0.5).state == "complete"
         assert agent.best.score == 0.5
 
@@ -694,6 +695,13 @@ class TestAskingWithAKey:
 
         assert asked(7, 0) == asked(7, 100)
         assert asked(7, 0) != asked(8, 0)
+
+    def test_workers_that_start_together_start_apart(self, federation: Federation) -> None:
+        """None of them sees what the others are trying."""
+        first = [Agent(federation, seed=0).ask(key).params["C"] for key in range(4)]
+        assert len({*first}) == 4
+        one = Agent(federation, seed=0)
+        assert [one.ask(key).params["C"] for key in range(3)] == first[:3]
 
 
 def test_how_much_the_policy_counts_on_each_peer(federation: Federation, messages: list) -> None:

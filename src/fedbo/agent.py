@@ -122,16 +122,17 @@ class Agent:
     def ask(self, key: int | None = None) -> Trial:
         """The next trial to run; several may be asked for before one is told.
 
-        With a ``key``, this query has randomness of its own, that of the agent's seed and this key:
-        workers that share a study, or one that starts again, ask each with the number of the trial.
+        With a ``key``, this query has randomness of its own, that of the agent's seed and this key,
+        and initial points are counted by it: workers that share a study, or one that starts again,
+        ask each with the number of the trial, and never for the same.
         """
         rng = self._rng if key is None else self._stream(_QUERY, key)
         with one_thread():
-            initial = self._next_initial()
+            initial = self._next_initial(key)
             if initial is not None:
                 return self._new_trial(initial, "initial")
             t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
-            query = self._query(self._target(t, rng))
+            query = self._query(self._target(t, rng, key))
             return self._new_trial(self._not_again(query.x, rng), query.source, query, t)
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
@@ -166,17 +167,21 @@ class Agent:
         source: Source = "told",
         t: int | None = None,
         peer: str | None = None,
+        credit: Mapping[str, float] | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> Trial:
         """A trial that was begun elsewhere, by another worker or before a restart; pending.
 
-        ``source``, ``t`` and ``peer`` are as `ask` gave them there, so that the policy counts its
-        queries right. Tell its score as that of any other.
+        The other arguments are as `ask` gave them there, so that the policy counts its queries
+        right and `explain` knows whose they were. Tell its score as that of any other.
         """
         if source not in get_args(Source):
             raise ValueError(f"source is {source!r}, expected one of {', '.join(get_args(Source))}")
         if t is not None and t < 1:
             raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
-        trial, x = self._from_elsewhere(params, source, t, peer)
+        trial, x = self._from_elsewhere(params, source)
+        trial.t, trial.peer = t, peer
+        trial.credit, trial.weights = dict(credit or {}), dict(weights or {})
         self.trials.append(trial)
         self._points.append(x)
         return _copy(trial)
@@ -354,7 +359,7 @@ class Agent:
         """A stream of its own, so that messages and designs do not disturb the queries."""
         return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
 
-    def _next_initial(self) -> Array | None:
+    def _next_initial(self, key: int | None = None) -> Array | None:
         """The next initial point, or None when it is the policy's turn."""
         asked = sum(trial.source == "initial" for trial in self.trials)
         if self._given is not None:
@@ -365,7 +370,7 @@ class Agent:
         )
         if have >= self.policy.starts(self.settings.n_initial, len(self.inbox)):
             return None
-        return self._design_point(asked)
+        return self._design_point(max(asked, key or 0))
 
     def _design_point(self, i: int) -> Array:
         """The i-th point of the design; on a discrete domain the next one that is not tried."""
@@ -380,14 +385,14 @@ class Agent:
                 return x
             i += 1
 
-    def _more_design(self) -> Array | None:
+    def _more_design(self, key: int | None) -> Array | None:
         """The next point of the design for a policy that did not start with all of them."""
         sources = [trial.source for trial in self.trials]
         if sources.count("initial") + sources.count("told") >= self.settings.n_initial:
             return None
-        return self._design_point(sources.count("initial"))
+        return self._design_point(max(sources.count("initial"), key or 0))
 
-    def _target(self, t: int, rng: np.random.Generator) -> Target:
+    def _target(self, t: int, rng: np.random.Generator, key: int | None) -> Target:
         space = self.federation.space
         return Target(
             t=t,
@@ -395,7 +400,7 @@ class Agent:
             X=self._at(self._order),
             y=self._standard(np.array(self._y)),
             open_points=self._open_points,
-            design=self._more_design,
+            design=lambda: self._more_design(key),
             barred=self._tried(),
             surrogate=self._surrogate,
             inbox=self.inbox,
@@ -455,13 +460,7 @@ class Agent:
         self.trials.append(trial)
         return _copy(trial)
 
-    def _from_elsewhere(
-        self,
-        params: Mapping[str, Value],
-        source: Source,
-        t: int | None = None,
-        peer: str | None = None,
-    ) -> tuple[Trial, Array]:
+    def _from_elsewhere(self, params: Mapping[str, Value], source: Source) -> tuple[Trial, Array]:
         """A trial with these very params, not yet entered, and where it lies."""
         space = self.federation.space
         x = space.encode(params)
@@ -469,8 +468,6 @@ class Agent:
             number=len(self.trials),
             params={name: plain(params[name]) for name in space.names},
             source=source,
-            peer=peer,
-            t=t,
             agent=self.name,
         )
         return trial, x
