@@ -1,4 +1,4 @@
-"""CPU time of one query, fedbo beside BoTorch and Optuna, and of `import fedbo`.
+"""CPU time of one query, fedbo beside BoTorch and Optuna, of a trial in Optuna, and of an import.
 
 One query fits the hyper-parameters to all trials so far and chooses the next point:
 
@@ -11,6 +11,13 @@ is told one new trial (untimed), so that each refits in every query; the queries
 60, around t = 50, and take turns, so that a busy machine slows all alike. One thread for all;
 defaults otherwise. Times are process CPU time, medians; a ratio is theirs over ours.
 
+Then whole trials in Optuna's studies, from study.ask to study.tell, each sampler where it wants to,
+on the same five functions; those from t = 41 to 60 are timed:
+
+    optuna_gp   GPSampler
+    sampler     FederatedSampler, alone
+    with_peers  FederatedSampler in a federation with 20 peers, publishing after every trial
+
     make bench                                   # builds the environment and prints the tables
     python benchmarks/speed.py --json out.json   # in that environment
 """
@@ -21,9 +28,10 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Protocol
@@ -39,9 +47,11 @@ try:
     from botorch.utils.sampling import optimize_posterior_samples
     from gpytorch.mlls import ExactMarginalLogLikelihood
     from threadpoolctl import threadpool_limits
-    from trials import smooth_trials
+    from trials import smooth_function, smooth_trials
 
     import fedbo
+    from fedbo.exchange import MemoryExchange, Releases
+    from fedbo.optuna import FederatedSampler
 except ModuleNotFoundError as error:
     sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with all peers.")
 
@@ -49,6 +59,7 @@ DIMENSIONS = (2, 6)
 T = 50
 QUERIES = 20
 M = 100
+FUNCTIONS, PEERS = 5, 20
 IMPORTS = {"fedbo": "import fedbo", "numpy_scipy": "import numpy, scipy.optimize"}
 IMPORT_RUNS = 15
 
@@ -144,6 +155,48 @@ def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> di
     return {name: median(values) for name, values in times.items()}
 
 
+def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
+    names = [f"x{i}" for i in range(D)]
+    federation = fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in names}, features=M)
+    exchange = MemoryExchange()
+    for i in range(PEERS):
+        peer = fedbo.Agent(federation, name=f"peer-{i}", seed=i)
+        for x, score in zip(*smooth_trials(D, T, seed=100 + i), strict=True):
+            peer.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
+        exchange.publish(peer.message())
+    releases = Releases(folder / f"{D}-{seed}.jsonl")
+    return FederatedSampler(federation, exchange, seed=seed, releases=releases)
+
+
+SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
+    "optuna_gp": lambda D, seed, folder: optuna.samplers.GPSampler(seed=seed),
+    "sampler": lambda D, seed, folder: FederatedSampler(seed=seed),
+    "with_peers": with_peers,
+}
+
+
+def trial_times(D: int, folder: Path) -> dict[str, float]:
+    """Median CPU milliseconds of a trial in a study, by sampler."""
+    last = T + QUERIES // 2
+    space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
+    times: dict[str, list[float]] = {name: [] for name in SAMPLERS}
+    for seed in range(FUNCTIONS):
+        f = smooth_function(np.random.default_rng([D, seed]), D)
+        studies = {
+            name: optuna.create_study(direction="maximize", sampler=make(D, seed, folder))
+            for name, make in SAMPLERS.items()
+        }
+        for t in range(1, last + 1):
+            progress(f"D = {D}, function {seed + 1} of {FUNCTIONS}, trial {t} of {last}")
+            for name, study in studies.items():
+                start = time.process_time()
+                trial = study.ask(space)
+                study.tell(trial, float(f(np.array([*trial.params.values()]))))
+                if t > last - QUERIES:
+                    times[name].append(1e3 * (time.process_time() - start))
+    return {name: median(values) for name, values in times.items()}
+
+
 def import_times() -> dict[str, float]:
     """Median CPU milliseconds (user and system) of each import in a fresh interpreter."""
     times: dict[str, list[float]] = {name: [] for name in IMPORTS}
@@ -161,7 +214,7 @@ def import_times() -> dict[str, float]:
 
 
 def progress(text: str) -> None:
-    print(f"\r{text:<40}", end="", file=sys.stderr, flush=True)
+    print(f"\r{text:<50}", end="", file=sys.stderr, flush=True)
 
 
 def measure() -> dict[str, dict]:
@@ -170,6 +223,8 @@ def measure() -> dict[str, dict]:
     torch.set_num_threads(1)
     with threadpool_limits(1):
         by_D = {str(D): query_times(D, OPTIMISERS) for D in DIMENSIONS}
+        with tempfile.TemporaryDirectory() as folder:
+            trials = {str(D): trial_times(D, Path(folder)) for D in DIMENSIONS}
     imports = import_times()
     progress("")
     cpu_ms = {name: {D: times[name] for D, times in by_D.items()} for name in OPTIMISERS}
@@ -182,24 +237,38 @@ def measure() -> dict[str, dict]:
         "ratio": ratio,
         "import_ratio": imports["fedbo"] / imports["numpy_scipy"],
         "cpu_ms": {**cpu_ms, "import": imports},
+        "trial_cpu_ms": {name: {D: trials[D][name] for D in trials} for name in SAMPLERS},
+        "trial_ratio": {
+            name: {D: trials[D]["optuna_gp"] / trials[D][name] for D in trials}
+            for name in SAMPLERS
+            if name != "optuna_gp"
+        },
     }
 
 
 def show(result: dict[str, dict]) -> None:
-    cpu_ms, ratio = result["cpu_ms"], result["ratio"]
     print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
+    show_rows(result["cpu_ms"], result["ratio"], OPTIMISERS)
+    print(
+        f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES};"
+    )
+    print("the ratio is optuna_gp's over ours")
+    show_rows(result["trial_cpu_ms"], result["trial_ratio"], SAMPLERS)
+    print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
+    for name, statement in IMPORTS.items():
+        print(f"{statement:30}{result['cpu_ms']['import'][name]:>9.1f} ms")
+    print(f"{'ratio':30}{result['import_ratio']:>9.2f}x")
+
+
+def show_rows(cpu_ms: dict[str, dict], ratio: dict[str, dict], names: Iterable[str]) -> None:
     print(f"{'':12}" + "".join(f"{f'D = {D}':>12}{'ratio':>8}" for D in DIMENSIONS))
-    for name in OPTIMISERS:
+    for name in names:
         cells = (
             f"{cpu_ms[name][str(D)]:>9.1f} ms"
             + (f"{ratio[name][str(D)]:>7.1f}x" if name in ratio else f"{'':8}")
             for D in DIMENSIONS
         )
         print(f"{name:12}" + "".join(cells))
-    print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
-    for name, statement in IMPORTS.items():
-        print(f"{statement:30}{cpu_ms['import'][name]:>9.1f} ms")
-    print(f"{'ratio':30}{result['import_ratio']:>9.2f}x")
 
 
 def main() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from fedbo.experiments.data import commands as data_commands  # light: loads the rest when asked
+from fedbo.commands import checks, federation, join, releases  # light: load the rest when asked
+from fedbo.experiments.data import commands as data_commands
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,10 +18,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_commands.app, name="data")
+app.add_typer(federation.app, name="federation")
+app.command()(join.join)
+app.command()(releases.releases)
 
 _EXPERIMENTS = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "joblib"}
 _PICTURES = (".png", ".pdf", ".svg")
-_INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 
 
 def _version(wanted: bool) -> None:
@@ -61,9 +63,9 @@ def demo(
 ) -> None:
     """Run a whole federation on this machine: its agents alone, and together."""
     _require("experiments", _EXPERIMENTS)
-    _writable("--out", out, _PICTURES)
+    checks.writable("--out", out, _PICTURES)
     if csv is not None:
-        _writable("--csv", csv)
+        checks.writable("--csv", csv)
     from rich.console import Console
 
     from fedbo.experiments import demo_figure, demo_screen
@@ -83,7 +85,7 @@ def demo(
             outcome.table.to_csv(csv)
             typer.echo(f"Every trial is in {csv}.")
     if outcome.repeats < wanted.repeats:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(checks.INTERRUPTED)
 
 
 @app.command()
@@ -138,7 +140,7 @@ def reproduce(
     figures and presets that were run one after the other meet in one report.
     """
     _require("experiments", _EXPERIMENTS)
-    _folder("--out", out)
+    checks.folder("--out", out)
     from concurrent.futures import BrokenExecutor
 
     from joblib import cpu_count
@@ -177,7 +179,7 @@ def reproduce(
         )
         raise typer.Exit(1) from None
     if outcome is None:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(checks.INTERRUPTED)
     screen.report(console, outcome, selections)
 
 
@@ -200,9 +202,9 @@ def explain(
     """
     if plot is not None:
         _require("experiments", {"matplotlib": "matplotlib"})
-        _writable("--plot", plot, _PICTURES)
+        checks.writable("--plot", plot, _PICTURES)
     if csv is not None:
-        _folder("--csv", csv)
+        checks.folder("--csv", csv)
     from rich.console import Console
 
     from fedbo.agent import Agent
@@ -231,38 +233,4 @@ def explain(
 
 
 def _require(extra: str, modules: dict[str, str]) -> None:
-    """End with a sentence that helps if one of the extra's packages is not installed."""
-    missing = [package for module, package in modules.items() if find_spec(module) is None]
-    if missing:
-        typer.echo(
-            f"This needs {' and '.join(missing)}, which fedbo does not bring along by itself: "
-            f"pip install 'fedbo[{extra}]'",
-            err=True,
-        )
-        raise typer.Exit(1)
-
-
-def _writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
-    """Refuse, before any work is done, a path that cannot be written to."""
-    folder = path.absolute().parent
-    if endings and path.suffix.lower() not in endings:
-        problem = f"{path} ends in {path.suffix!r}, expected one of {', '.join(endings)}"
-    elif path.is_dir():
-        problem = f"{path} is a folder, expected a file"
-    elif not folder.is_dir():
-        problem = f"the folder {folder} does not exist: make it first"
-    elif not os.access(path if path.exists() else folder, os.W_OK):
-        problem = f"{path} cannot be written: permission denied"
-    else:
-        return
-    raise typer.BadParameter(problem, param_hint=option)
-
-
-def _folder(option: str, path: Path) -> None:
-    """Refuse, before any work is done, a folder that cannot be made or written to."""
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise typer.BadParameter(f"{there} is a file, expected a folder", param_hint=option)
-    if not os.access(there, os.W_OK):
-        problem = f"{path} cannot be written: permission denied in {there}"
-        raise typer.BadParameter(problem, param_hint=option)
+    checks.require(extra, modules, find_spec)

@@ -1,0 +1,5 @@
+"""fedbo inside Optuna: a sampler that joins a federation."""
+
+from fedbo.optuna.sampler import FederatedSampler
+
+__all__ = ["FederatedSampler"]

@@ -1,0 +1,111 @@
+"""Optuna's own conformance suite: without peers, with peers in every space, through a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import BaseSampler
+from optuna.testing.pytest_samplers import (
+    BasicSamplerTestCase,
+    RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
+)
+
+from fedbo import Agent, Federation, Message
+from fedbo.exchange import Exchange, FolderExchange, Releases
+from fedbo.optuna import FederatedSampler
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+class Strangers(Exchange):
+    """Five peers for whatever federation it is asked about, who know nothing but are polite."""
+
+    address = "nowhere"
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.published: list[Message] = []
+
+    def publish(self, message: Message) -> None:
+        self.published.append(message)
+
+    def fetch(self, federation: Federation) -> list[Message]:
+        self.asked += 1
+        return [_message(federation, i) for i in range(5)]
+
+    def withdraw(self, federation: Federation, sender: str) -> bool:
+        return False
+
+
+def _message(federation: Federation, i: int) -> Message:
+    rng = np.random.default_rng(i)
+    return Message.of_weights(
+        rng.standard_normal(federation.M),
+        fingerprint=federation.fingerprint,
+        epoch=federation.epoch,
+        sender=f"stranger-{i}",
+        sequence=1,
+        t_n=10,
+    )
+
+
+class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return FederatedSampler
+
+
+class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
+        releases = Releases(tmp_path / "releases.jsonl")
+        return lambda: FederatedSampler(exchange=Strangers(), seed=0, releases=releases)
+
+
+class TestThroughAFolder(BasicSamplerTestCase):
+    """Each test's studies meet in one folder; where their spaces are the same, as peers."""
+
+    @pytest.fixture
+    def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
+        folder = tmp_path / "exchange"
+        releases = Releases(tmp_path / "releases.jsonl")
+        return lambda: FederatedSampler(exchange=FolderExchange(folder), releases=releases)
+
+    def test_studies_of_one_space_hear_each_other(
+        self, sampler: Callable[[], FederatedSampler]
+    ) -> None:
+        def objective(trial: optuna.Trial) -> float:
+            choice = trial.suggest_categorical("choice", [None, 1, True, "a"])
+            return trial.suggest_float("x", -1, 1) ** 2 + (choice is None)
+
+        agents: list[Agent | None] = []
+        for _ in range(3):
+            study = optuna.create_study(sampler=sampler())
+            study.optimize(objective, n_trials=4)
+            assert isinstance(study.sampler, FederatedSampler)
+            agents.append(study.sampler.agent)
+            study.sampler._courier.flush(5.0)
+        assert [len(agent.inbox) for agent in agents if agent is not None] == [0, 1, 2]
+
+
+def test_the_suite_really_has_peers(tmp_path: Path) -> None:
+    strangers = Strangers()
+    sampler = FederatedSampler(
+        exchange=strangers, seed=0, releases=Releases(tmp_path / "releases.jsonl")
+    )
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=10)
+    sources = {t.system_attrs.get("fedbo:query", {}).get("source") for t in study.trials}
+    assert "pool" in sources and strangers.asked and sampler._courier.flush(5.0)
+    assert strangers.published[-1].sequence == 10

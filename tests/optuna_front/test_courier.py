@@ -1,0 +1,280 @@
+"""The courier, and studies whose exchange fails, hangs or comes late."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+
+from fedbo import Agent, Federation, Float, Message, Space
+from fedbo.exchange import (
+    Exchange,
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    MemoryExchange,
+    Releases,
+)
+from fedbo.optuna import FederatedSampler
+from fedbo.optuna.courier import Courier
+
+FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Releases:
+    return Releases(tmp_path / "releases.jsonl")
+
+
+class Place(MemoryExchange):
+    """An exchange where what happens on an errand can be chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_publish: Callable[[], None] = lambda: None
+        self.on_fetch: Callable[[], None] = lambda: None
+        self.published: list[int] = []
+
+    def publish(self, message: Message) -> None:
+        self.on_publish()
+        super().publish(message)
+        self.published.append(message.sequence)
+
+    def fetch(self, federation: Federation) -> list[Message]:
+        self.on_fetch()
+        return super().fetch(federation)
+
+
+def down() -> None:
+    raise ExchangeError("the drive is not there; mount it")
+
+
+def message(n: int, name: str = "site") -> Message:
+    agent = Agent(FEDERATION, name=name, seed=0)
+    for i in range(n):
+        agent.tell({"x": i / (n + 1)}, float(i))
+    return agent.message()
+
+
+def study_at(place: Exchange, releases: Releases, n: int) -> optuna.Study:
+    sampler = FederatedSampler(FEDERATION, place, seed=0, releases=releases)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=n)
+    return study
+
+
+def test_what_is_sent_arrives_and_what_is_there_is_fetched(releases: Releases) -> None:
+    place = Place()
+    place.publish(message(3, "peer"))
+    courier = Courier(place, releases)
+    courier.send(message(2))
+    courier.fetch(FEDERATION)
+    assert courier.flush(5.0)
+    courier.wait_for_first(5.0)
+    assert {m.sender for m in courier.letters(FEDERATION)} == {"peer", "site"}
+    assert courier.letters(Federation(FEDERATION.space)) == []  # of another one nothing is known
+    assert [release.sequence for release in releases.read()] == [2]
+    assert courier.complaints() == []
+
+
+def test_of_messages_that_wait_the_latest_is_sent(releases: Releases) -> None:
+    place, gate = Place(), threading.Event()
+    place.on_publish = lambda: gate.wait(5.0) and None
+    courier = Courier(place, releases)
+    courier.send(message(1))
+    while not releases.path.exists():  # the first is on its way
+        time.sleep(0.01)
+    for n in (2, 3, 4):
+        courier.send(message(n))
+    gate.set()
+    assert courier.flush(5.0)
+    assert place.published == [1, 4]
+
+
+def test_what_could_not_be_sent_is_tried_again(releases: Releases) -> None:
+    place = Place()
+    place.on_publish = down
+    courier = Courier(place, releases)
+    courier.send(message(1))
+    assert courier.flush(5.0)
+    [complaint] = courier.complaints()
+    assert "message was not published: the drive is not there; mount it. The study" in complaint
+    place.on_publish = lambda: None
+    courier.fetch(FEDERATION)  # the next errand, of whatever kind
+    deadline = time.monotonic() + 5.0
+    while not place.published and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert place.published == [1]
+    assert len(releases.read()) == 1  # a retry is no other release
+    assert courier.complaints() == []
+
+
+def test_a_broken_exchange_costs_one_warning_and_no_trial(releases: Releases) -> None:
+    place = Place()
+    place.on_publish = place.on_fetch = down
+    with pytest.warns(ExchangeWarning, match="the drive is not there; mount it") as caught:
+        study = study_at(place, releases, 8)
+        study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert len(caught) == 1
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 10
+
+
+def test_an_exchange_that_can_be_read_and_not_written_says_so_once(releases: Releases) -> None:
+    place = Place()
+    place.on_publish = down
+    MemoryExchange.publish(place, message(3, "peer"))
+    with pytest.warns(ExchangeWarning, match="message was not published") as caught:
+        study = study_at(place, releases, 6)
+        study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert len(caught) == 1
+    assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
+
+
+def test_any_error_of_an_exchange_is_a_warning(releases: Releases) -> None:
+    def bug() -> None:
+        raise ZeroDivisionError
+
+    place = Place()
+    place.on_fetch = bug
+    with pytest.warns(ExchangeWarning, match="No news of peers: ZeroDivisionError at memory"):
+        study_at(place, releases, 3)
+
+
+def test_a_log_that_cannot_be_written_keeps_messages_at_home(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = Place()
+    with pytest.warns(ExchangeWarning, match="message was not published"):
+        study = study_at(place, Releases(tmp_path / "file" / "releases.jsonl"), 4)
+        study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    assert place.published == []
+
+
+def test_an_exchange_that_hangs_keeps_no_trial_waiting(releases: Releases) -> None:
+    place, gate = Place(), threading.Event()
+    place.on_publish = place.on_fetch = lambda: gate.wait(60.0) and None
+    study_at(MemoryExchange(), releases, 2)  # so that nothing has to be imported
+    start = time.monotonic()
+    study = study_at(place, releases, 8)
+    assert time.monotonic() - start < 1.5  # of which the first query waited 0.5 for news, once
+    start = time.monotonic()
+    assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 1.0
+    gate.set()
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+
+
+def test_news_that_come_late_are_heard_later(releases: Releases) -> None:
+    place, gate = Place(), threading.Event()
+    MemoryExchange.publish(place, message(5, "peer"))
+    place.on_fetch = lambda: gate.wait(60.0) and None
+    study = study_at(place, releases, 2)
+    assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
+    gate.set()
+    study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
+
+
+def test_the_thread_ends_when_there_is_nothing_to_do(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.optuna.courier._IDLE", 0.05)
+    place = Place()
+    courier = Courier(place, releases)
+    for n in (1, 2):
+        courier.send(message(n))
+        assert courier.flush(5.0)
+        thread = courier._thread
+        if thread is not None:
+            thread.join(5.0)
+        assert courier._thread is None
+    assert place.published == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where there are forks")
+def test_a_forked_child_has_errands_of_its_own(releases: Releases, tmp_path: Path) -> None:
+    courier = Courier(FolderExchange(tmp_path / "exchange"), releases)
+    gate = threading.Event()
+    place = courier.exchange
+    publish = place.publish
+
+    def slowly(m: Message) -> None:
+        gate.wait(5.0)
+        publish(m)
+
+    place.publish = slowly  # type: ignore[method-assign]
+    courier.send(message(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of forks in programs with threads
+        child = os.fork()
+    if not child:
+        place.publish = publish  # type: ignore[method-assign]
+        courier.send(message(2, "child"))
+        os._exit(0 if courier.flush(5.0) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    gate.set()
+    assert courier.flush(5.0)
+    assert {m.sender for m in place.fetch(FEDERATION)} == {"site", "child"}
+
+
+SCRIPT = """
+    import sys, time
+    import optuna
+    from fedbo import Federation
+    from fedbo.exchange import FolderExchange
+    from fedbo.optuna import FederatedSampler
+
+    class Slow(FolderExchange):
+        def publish(self, message):
+            time.sleep(float(sys.argv[3]))
+            super().publish(message)
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = FederatedSampler(sys.argv[1], Slow(sys.argv[2]), name="site", seed=0)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
+    print(time.time())
+"""
+
+
+@pytest.mark.parametrize(("seconds", "arrives"), [(0.7, True), (60.0, False)])
+def test_what_is_left_is_sent_at_the_exit_but_not_for_ever(
+    tmp_path: Path, seconds: float, arrives: bool
+) -> None:
+    federation, folder = tmp_path / "federation.toml", tmp_path / "exchange"
+    FEDERATION.save(federation)
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "script.py", federation, folder, str(seconds)],
+        env=os.environ | {"FEDBO_STATE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=True,
+    )
+    leaving = time.time() - float(ended.stdout)
+    assert leaving < 7.0
+    sequences = [m.sequence for m in FolderExchange(folder).fetch(FEDERATION)]
+    assert sequences == ([4] if arrives else [])
+    assert ("did not answer in time" in ended.stderr) != arrives

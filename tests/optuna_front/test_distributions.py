@@ -1,0 +1,198 @@
+"""Optuna's distributions and fedbo's parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from fedbo import Categorical, Float, Int, Space
+from fedbo.optuna.distributions import (
+    Translation,
+    difference,
+    distribution_of,
+    fitted,
+    parameter_of,
+    suggest,
+)
+from fedbo.space import Parameter
+
+PAIRS: list[tuple[BaseDistribution, Parameter]] = [
+    (FloatDistribution(-1, 2), Float(-1, 2)),
+    (FloatDistribution(1e-7, 1, log=True), Float(1e-7, 1, log=True)),
+    (FloatDistribution(-10.2, 10.2, step=0.1), Float(-10.2, 10.2, step=0.1)),
+    (IntDistribution(-3, 9), Int(-3, 9)),
+    (IntDistribution(1, 100, log=True), Int(1, 100, log=True)),
+    (IntDistribution(3, 9, step=2), Int(3, 9, step=2)),
+    (CategoricalDistribution(["a", 1, 2.5, False]), Categorical(["a", 1, 2.5, False])),
+]
+
+
+@pytest.mark.parametrize(("distribution", "parameter"), PAIRS, ids=str)
+def test_each_kind_goes_there_and_back(
+    distribution: BaseDistribution, parameter: Parameter
+) -> None:
+    assert parameter_of("p", distribution) == parameter
+    assert distribution_of(parameter) == distribution
+    assert difference("p", distribution, parameter) is None
+
+
+@pytest.mark.parametrize(("distribution", "parameter"), PAIRS, ids=str)
+def test_a_suggested_parameter_is_exactly_the_federations(
+    distribution: BaseDistribution, parameter: Parameter
+) -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trial = study.ask()
+    value = suggest(trial, "p", parameter)
+    assert trial.distributions["p"] == distribution
+    Space({"p": parameter}).encode({"p": value})
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_what_fedbo_decodes_is_in_optunas_distribution(data: st.DataObject) -> None:
+    distribution, parameter = data.draw(st.sampled_from(PAIRS))
+    space = Space({"p": parameter})
+    x = data.draw(st.lists(st.floats(0, 1), min_size=space.dimensions, max_size=space.dimensions))
+    value = space.decode(x)["p"]
+    internal = distribution.to_internal_repr(value)
+    assert distribution._contains(internal)
+    # ... and what Optuna's storages make of it is the same point for fedbo
+    again = space.encode({"p": distribution.to_external_repr(internal)})
+    assert (again == space.encode({"p": value})).all()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "parameter", "said"),
+    [
+        (FloatDistribution(0, 1), Float(0, 2), "high is 1.0 in the objective and 2.0 in the fed"),
+        (FloatDistribution(0.5, 2), Float(0, 2), "low is 0.5 in the objective and 0.0 in the fed"),
+        (
+            FloatDistribution(1, 2),
+            Float(1, 2, log=True),
+            "log is False in the objective and True in the federation",
+        ),
+        (
+            FloatDistribution(0, 2, step=0.5),
+            Float(0, 2),
+            "step is 0.5 in the objective and None in the federation",
+        ),
+        (IntDistribution(0, 2), Float(0, 2), "it is an int in the objective and a float in the"),
+        (FloatDistribution(0, 2), Int(0, 2), "it is a float in the objective and an int in the"),
+        (
+            CategoricalDistribution(["a", "b"]),
+            Categorical(["a", "c"]),
+            "choices are ['a', 'b'] in the objective and ['a', 'c'] in the federation",
+        ),
+        (CategoricalDistribution([1, 0]), Categorical([True, False]), "choices are [1, 0] in the"),
+        (CategoricalDistribution([None, "a"]), Categorical(["a", "b"]), "choices are [None, 'a']"),
+    ],
+)
+def test_a_difference_is_named_with_what_to_do(
+    distribution: BaseDistribution, parameter: Parameter, said: str
+) -> None:
+    sentence = difference("p", distribution, parameter)
+    assert sentence is not None and said in sentence and sentence.startswith("parameter 'p': ")
+    line = sentence.split("Suggest it as ")[1].split(", or agree")[0]
+    trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask()
+    eval(line, {"trial": trial})  # the advice, followed
+    assert difference("p", trial.distributions["p"], parameter) is None
+
+
+def test_all_differences_are_named_at_once() -> None:
+    sentence = difference("p", FloatDistribution(1, 3), Float(2, 4, log=True))
+    assert sentence is not None
+    assert all(field in sentence for field in ("low is 1.0", "high is 3.0", "log is False"))
+
+
+def test_the_order_of_choices_and_how_a_number_is_written_make_no_difference() -> None:
+    parameter = Categorical([1, 2.0, "a"])
+    assert difference("p", CategoricalDistribution(["a", 2, 1.0]), parameter) is None
+    assert fitted(2.0, CategoricalDistribution(["a", 2, 1.0])) == 2
+    assert type(fitted(2.0, CategoricalDistribution(["a", 2, 1.0]))) is int
+
+
+@pytest.mark.parametrize(
+    ("distribution", "parameter", "inside"),
+    [
+        (FloatDistribution(0.5, 1), Float(0, 2), True),
+        (FloatDistribution(0.5, 3), Float(0, 2), False),
+        (FloatDistribution(1, 2), Float(1, 4, log=True), False),
+        (FloatDistribution(0.5, 1, step=0.5), Float(0, 2, step=0.5), True),
+        (FloatDistribution(0.4, 1.4, step=0.5), Float(0, 2, step=0.5), False),
+        (IntDistribution(3, 5), Int(1, 9), True),
+        (IntDistribution(3, 5, step=2), Int(1, 9, step=2), True),
+        (IntDistribution(2, 4, step=2), Int(1, 9, step=2), False),
+        (IntDistribution(3, 5), Float(1, 9), False),
+        (CategoricalDistribution(["a", "b"]), Categorical(["a", "b", "c"]), False),
+    ],
+)
+def test_a_range_inside_the_federations_may_be_clipped_to(
+    distribution: BaseDistribution, parameter: Parameter, inside: bool
+) -> None:
+    sentence = difference("p", distribution, parameter)
+    assert sentence is not None and ("clip=True" in sentence) == inside
+    assert (difference("p", distribution, parameter, clip=True) is None) == inside
+    if inside:
+        ends = distribution_of(parameter)
+        for end in (ends.low, ends.high):  # type: ignore[attr-defined]
+            value = fitted(end, distribution)
+            assert distribution._contains(value) and type(value) is type(end)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "said"),
+    [
+        (CategoricalDistribution([None, "a"]), "choice None is not a str, a finite number or a b"),
+        (CategoricalDistribution([1, True]), "no two of them equal"),
+        (FloatDistribution(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
+        (IntDistribution(0, 10**13), "too fine for a grid"),
+    ],
+)
+def test_what_no_federation_can_have_is_refused_by_name(
+    distribution: BaseDistribution, said: str
+) -> None:
+    with pytest.raises(ValueError, match=r"'p' with .* cannot be a federation's") as error:
+        parameter_of("p", distribution)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "choices", [(None, 1, True, "a"), (None, "None"), (math.nan, None), (1, 1.0), ((), [])]
+)
+def test_labels_tell_all_choices_apart(choices: tuple[Any, ...]) -> None:
+    strange = choices == ((), [])  # Optuna lets them pass, with a warning
+    with pytest.warns(UserWarning) if strange else contextlib.nullcontext():
+        distribution = CategoricalDistribution(choices)
+    words = Translation({"p": distribution})
+    labels = [words.inward({"p": choice})["p"] for choice in choices]
+    assert len({*labels}) == len(choices)
+    for label, choice in zip(labels, choices, strict=True):
+        assert words.outward({"p": label})["p"] is choice
+        Space(words.parameters).encode({"p": label})
+
+
+def test_a_choice_that_was_copied_is_still_known() -> None:
+    words = Translation({"p": CategoricalDistribution([1, True, math.nan])})
+    assert words.inward({"p": float("nan")}) == {"p": "2: nan"}
+    assert words.inward({"p": 1.0}) == {"p": "0: 1"}
+    with pytest.raises(ValueError, match="'p' is \"'b'\", expected one of"):
+        Space(words.parameters).encode(words.inward({"p": "b"}))
+
+
+def test_what_has_no_axis_is_left_out_and_said() -> None:
+    words = Translation({"x": FloatDistribution(0, 1), "huge": IntDistribution(0, 10**13)})
+    assert [*words.parameters] == ["x"]
+    [sentence] = words.refused
+    assert "'huge'" in sentence and "too fine" in sentence

@@ -1,0 +1,332 @@
+"""Pictures of studies: what is in them, with matplotlib and with plotly."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import optuna
+import pytest
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from optuna.trial import TrialState, create_trial
+
+from fedbo.optuna import curves, plotly, plots
+
+matplotlib.use("Agg")
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+INF = math.inf
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    pyplot.close("all")
+
+
+def query(source: str = "own", **more: Any) -> dict[str, Any]:
+    return {"fedbo:query": {"source": source, **more}}
+
+
+def study_of(
+    *values: float | TrialState, direction: str = "maximize", name: str = "site", **more: Any
+) -> optuna.Study:
+    """A study with these values, or ends without one; `attributes` are the trials' own."""
+    attributes = more.pop("attributes", [query()] * len(values))
+    study = optuna.create_study(direction=direction, study_name=name)
+    for value, attribute in zip(values, attributes, strict=True):
+        state = value if isinstance(value, TrialState) else TrialState.COMPLETE
+        score = None if isinstance(value, TrialState) else value
+        study.add_trial(create_trial(state=state, value=score, system_attrs=attribute, **more))
+    return study
+
+
+def weighed(*weights: dict[str, float] | None, name: str = "site") -> optuna.Study:
+    attributes = [query(weights=w) if w is not None else {} for w in weights]
+    return study_of(*[1.0] * len(weights), attributes=attributes, name=name)
+
+
+def busy(trials: int, peers: int = 3, seed: int = 0, direction: str = "maximize") -> optuna.Study:
+    """With some of everything."""
+    rng = np.random.default_rng(seed)
+    values: list[float | TrialState] = [*rng.normal(size=trials)]
+    attributes = []
+    for i in range(trials):
+        shares = rng.dirichlet(np.ones(peers)) * 0.6
+        named = {f"a-hospital-with-a-long-name-{k}": float(shares[k]) for k in range(min(8, peers))}
+        attributes.append(query(str(rng.choice(curves.SOURCES)), weights=named, credit=named))
+        if i % 7 == 3:
+            values[i] = (INF, -INF, TrialState.PRUNED, TrialState.FAIL)[i // 7 % 4]
+    study = study_of(*values, direction=direction, name="$C_1$ <b>_", attributes=attributes)
+    study.ask()
+    return study
+
+
+def texts(axes: Axes) -> list[str]:
+    """Everything that is written."""
+    figure = axes.figure
+    legends = [*figure.legends, *([axes.get_legend()] if axes.get_legend() else [])]
+    lines = [text.get_text() for legend in legends for text in legend.get_texts()]
+    return [axes.get_title("left"), *lines, *(text.get_text() for text in axes.texts)]
+
+
+class TestHistory:
+    def test_the_best_so_far_goes_up_when_maximising_and_down_when_minimising(self) -> None:
+        up = curves.history(study_of(1.0, 3.0, 2.0))
+        down = curves.history(study_of(1.0, 3.0, 0.5, direction="minimize"))
+        assert up.best.tolist() == [1.0, 3.0, 3.0]
+        assert down.best.tolist() == [1.0, 1.0, 0.5]
+
+    def test_trials_without_a_value_change_nothing_and_are_counted_by_their_end(self) -> None:
+        study = study_of(TrialState.FAIL, 1.0, TrialState.PRUNED, 2.0)
+        study.ask()
+        study.enqueue_trial({"x": 1})
+        drawn = curves.history(study)
+        np.testing.assert_array_equal(drawn.best, [np.nan, 1.0, 1.0, 2.0, 2.0])
+        assert {name: n.tolist() for name, n in drawn.valueless.items()} == {
+            "failed": [0],
+            "pruned": [2],
+            "running": [4],
+        }
+
+    def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
+        sources = ["initial", "own", "pool", "peer", "own"]
+        attributes = [query(source) for source in sources]
+        study = study_of(*range(6), attributes=[*attributes, {}])
+        drawn = {dots.source: dots.number.tolist() for dots in curves.history(study).dots}
+        assert drawn == {"initial": [0], "own": [1, 4], "pool": [2], "peer": [3], "told": [5]}
+
+    def test_what_was_enqueued_is_told_though_the_sampler_was_asked_as_well(self) -> None:
+        enqueued = query("own") | {"fixed_params": {"x": 0.5}}
+        drawn = curves.history(study_of(1.0, attributes=[enqueued]))
+        assert [dots.source for dots in drawn.dots] == ["told"]
+
+    def test_a_note_says_who_had_a_share_in_the_query(self) -> None:
+        pool = query("pool", credit={"site-b": 0.75, "site-c": 0.25})
+        peer = query("peer", peer="site-d")
+        drawn = curves.history(study_of(0.5, 0.25, attributes=[pool, peer]))
+        assert drawn.dots[0].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]
+        assert drawn.dots[1].notes == ["trial 1: 0.25, peer (site-d)"]
+
+    @pytest.mark.parametrize("direction", ["maximize", "minimize"])
+    def test_infinite_values_are_at_the_edge_and_never_the_best(self, direction: str) -> None:
+        drawn = curves.history(study_of(INF, 1.0, -INF, 2.0, direction=direction))
+        (dots,) = drawn.dots
+        assert dots.inside.tolist() == [False, True, False, True]
+        assert dots.shown.tolist() == [drawn.high, 1.0, drawn.low, 2.0]
+        assert np.isnan(drawn.best[0])
+        assert drawn.best[-1] == (2.0 if direction == "maximize" else 1.0)
+        assert drawn.outside == 2
+
+    def test_one_absurd_start_does_not_flatten_the_rest(self) -> None:
+        drawn = curves.history(study_of(1e9, 0.4, 0.3, 0.35, 0.32, direction="minimize"))
+        assert 0.0 < drawn.low < 0.3 < 0.4 < drawn.high < 1.0
+        assert drawn.best[0] == 1e9
+
+    def test_the_largest_of_floats_is_as_good_as_infinite(self) -> None:
+        huge = sys.float_info.max
+        plots.plot_history(study_of(huge, 1.0, 2.0, direction="minimize")).figure.canvas.draw()
+
+    def test_a_value_that_breaks_a_constraint_is_never_the_best(self) -> None:
+        study = study_of(1.0)
+        study.add_trial(create_trial(value=9.0, constraints={"memory": 0.5}))
+        assert curves.history(study).best.tolist() == [1.0, 1.0]
+
+    def test_the_title_has_the_best_trial(self) -> None:
+        study = study_of(1.0, -3.0, attributes=[query(), query("pool")], direction="minimize")
+        assert curves.history(study).title == "site: best −3 at trial 1 (pool)"
+
+    def test_a_study_without_a_name_is_not_called_by_its_number(self) -> None:
+        study = optuna.create_study()
+        study.add_trial(create_trial(value=1.0))
+        assert curves.history(study).title == "Best 1 at trial 0 (told)"
+
+    def test_a_baseline_has_its_own_line(self) -> None:
+        drawn = curves.history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
+        assert drawn.baseline is not None
+        assert drawn.baseline.tolist() == [0.5, 1.0, 2.0]
+        axes = plots.plot_history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
+        assert {"best so far", "best so far, alone", "own (2)"} <= {*texts(axes)}
+
+    def test_a_baseline_of_the_other_direction_is_refused(self) -> None:
+        down = study_of(1.0, direction="minimize", name="down")
+        with pytest.raises(ValueError, match="'up' maximises and 'down' minimises"):
+            plots.plot_history(study_of(1.0, name="up"), down)
+
+    def test_several_objectives_are_refused(self) -> None:
+        study = optuna.create_study(directions=["minimize", "maximize"], study_name="two")
+        with pytest.raises(ValueError, match="'two' has 2 objectives, expected one"):
+            plots.plot_history(study)
+
+
+class TestPeers:
+    def test_weights_are_rows_and_trials_without_any_are_gaps(self) -> None:
+        drawn = curves.peers(weighed({"b": 0.5}, None, {}, {"b": 0.25, "c": 0.5}, {"c": 0.125}))
+        assert drawn.names == ["b", "c"]
+        gap = np.nan
+        expected = [[0.5, gap, gap, 0.25, 0.0], [0.0, gap, gap, 0.5, 0.125]]
+        np.testing.assert_array_equal(drawn.weights, expected)
+        assert drawn.itself == "itself"
+
+    def test_the_peer_that_counted_most_is_first(self) -> None:
+        assert curves.peers(weighed({"a": 0.1, "z": 0.3}, {"a": 0.1})).names == ["z", "a"]
+
+    def test_more_than_eight_peers_are_others(self) -> None:
+        trials = [{f"peer-{k}": 0.1 - 0.001 * k} for k in range(12)]
+        drawn = curves.peers(weighed(*trials))
+        assert drawn.names == [*(f"peer-{k}" for k in range(8)), "4 others"]
+        np.testing.assert_allclose(drawn.weights[-1], [0.0] * 8 + [0.092, 0.091, 0.09, 0.089])
+
+    def test_a_trial_that_names_eight_may_have_counted_on_more(self) -> None:
+        drawn = curves.peers(weighed({f"peer-{k}": 0.1 for k in range(8)}))
+        assert drawn.itself == "itself, and peers not named"
+
+    @pytest.mark.parametrize("trials", [1, 2, 40])
+    def test_areas_are_stacked_up_to_one(self, trials: int) -> None:
+        axes = plots.plot_peers(weighed(*[{"b": 0.5, "c": 0.25}] * trials))
+        tops = [np.nanmax(patch.get_data().values) for patch in axes.patches]
+        assert tops == [0.5, 0.75, 1.0]
+        figure = plotly.plot_peers(weighed(*[{"b": 0.5, "c": 0.25}] * trials))
+        assert [bar.y[0] for bar in figure.data] == [0.5, 0.25, 0.25]
+
+    def test_a_name_that_a_legend_would_hide_or_read_as_mathematics_is_shown(self) -> None:
+        axes = plots.plot_peers(weighed({"_hidden": 0.5, "$x$": 0.2}))
+        axes.figure.canvas.draw()
+        assert {" _hidden", "$x$"} <= {*texts(axes)}
+        figure = plotly.plot_peers(weighed({"<b>": 0.5}))
+        assert figure.data[0].name == "&lt;b&gt;"
+
+    @pytest.mark.parametrize(
+        ("study", "sentence"),
+        [
+            (optuna.create_study(), "There is no trial yet."),
+            (weighed(None, None), "No trial was asked for by a FederatedSampler."),
+            (weighed({}, {}), "No trial says how much it counted on peers"),
+        ],
+    )
+    def test_without_weights_a_sentence_says_why(self, study: optuna.Study, sentence: str) -> None:
+        assert any(sentence in text for text in texts(plots.plot_peers(study)))
+        assert sentence in plotly.plot_peers(study).layout.annotations[0].text
+
+
+class TestTogether:
+    def test_as_many_of_either_are_paired(self) -> None:
+        ours = [study_of(1.0, 4.0), study_of(2.0, 2.0)]
+        alone = [study_of(0.0, 1.0), study_of(1.0, 1.0)]
+        drawn = curves.together(ours, alone)
+        assert drawn.paired
+        assert drawn.together.mean.tolist() == [1.5, 3.0]
+        assert drawn.together.error.tolist() == [0.5, 1.0]
+        assert drawn.gain.mean.tolist() == [1.0, 2.0]
+        assert drawn.gain.error.tolist() == [0.0, 1.0]
+        assert drawn.title == "Gain by collaborating after 2 trials: +2.0 ± 1.0 (paired)"
+
+    def test_others_are_compared_by_their_means(self) -> None:
+        ours = [study_of(3.0), study_of(5.0)]
+        alone = [study_of(1.0), study_of(2.0), study_of(3.0)]
+        drawn = curves.together(ours, alone)
+        assert not drawn.paired
+        assert drawn.gain.mean.tolist() == [2.0]
+        np.testing.assert_allclose(drawn.gain.error, math.hypot(1.0, 1 / math.sqrt(3)))
+
+    def test_better_is_lower_when_minimising(self) -> None:
+        low, high = study_of(1.0, direction="minimize"), study_of(3.0, direction="minimize")
+        assert curves.together([low], [high]).gain.mean.tolist() == [2.0]
+        worse = curves.together([high], [low])
+        assert worse.title == "Gain by collaborating after 1 trial: −2"
+
+    def test_all_are_drawn_as_far_as_the_shortest_goes(self) -> None:
+        drawn = curves.together([study_of(1.0, 2.0, 3.0)], [study_of(1.0, 1.0)])
+        assert drawn.gain.mean.tolist() == [0.0, 1.0]
+        assert "after 2 trials of each" in drawn.title
+
+    def test_a_steep_start_leaves_the_picture_and_a_gentle_one_does_not(self) -> None:
+        steep = curves.together([study_of(-9.0, *range(9))], [study_of(-99.0, *range(9))])
+        assert -1.0 < steep.ends[0] < 1.0 and 8.0 < steep.ends[1] < 9.0
+        gentle = curves.together([study_of(*range(10))], [study_of(*range(10))])
+        assert gentle.ends[0] < 0.0
+
+    def test_failed_trials_took_a_trial_and_running_ones_have_not_yet(self) -> None:
+        study = study_of(1.0, TrialState.FAIL, 2.0)
+        study.ask()
+        drawn = curves.together([study], [study_of(TrialState.FAIL, 1.0, 1.0, 1.0)])
+        np.testing.assert_array_equal(drawn.together.mean, [1.0, 1.0, 2.0])
+        np.testing.assert_array_equal(drawn.gain.mean, [np.nan, 0.0, 1.0])
+
+    def test_studies_that_have_nothing_in_common_make_a_sentence(self) -> None:
+        empty = optuna.create_study(direction="maximize")
+        sentence = "There is no trial after which every study has a value."
+        assert sentence in texts(plots.plot_together([study_of(1.0)], [empty]))
+        figure = plotly.plot_together([study_of(1.0)], [empty])
+        assert figure.layout.annotations[0].text == sentence
+
+    def test_no_study_or_one_that_is_not_in_a_list_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="baselines is empty"):
+            plots.plot_together([study_of(1.0)], [])
+        with pytest.raises(TypeError, match="studies is one study, expected a list"):
+            plots.plot_together(study_of(1.0), [study_of(1.0)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("trials", [1, 30, 1000])
+def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path) -> None:
+    study = busy(trials, peers=12, direction=direction)
+    baseline = busy(max(1, trials - 3), seed=1, direction=direction)
+    drawn = (
+        plots.plot_history(study, baseline),
+        plots.plot_peers(study),
+        plots.plot_together([study, study], [baseline, baseline]),
+    )
+    for axes in drawn:
+        axes.figure.savefig(tmp_path / "picture.png", dpi=50)
+        assert (tmp_path / "picture.png").stat().st_size > 2000
+    for figure in (
+        plotly.plot_history(study, baseline),
+        plotly.plot_peers(study),
+        plotly.plot_together([study, study], [baseline, baseline]),
+    ):
+        written = json.loads(figure.to_json(), parse_constant=pytest.fail)  # no NaN, no infinity
+        assert written["data"]
+
+
+def test_both_libraries_draw_the_same_history() -> None:
+    study, baseline = busy(30), busy(25, seed=1)
+    figure = plotly.plot_history(study, baseline)
+    axes = plots.plot_history(study, baseline)
+    assert [trace.name for trace in figure.data] == texts(axes)[1:]
+    assert list(figure.data[0].y)[-1] == axes.lines[0].get_ydata()[-1]
+
+
+@pytest.mark.parametrize("style", ["default", "ggplot", "dark_background"])
+def test_no_text_lies_on_other_text_whatever_the_style(style: str) -> None:
+    with pyplot.style.context(style):
+        study = busy(60, peers=12)
+        for axes in (plots.plot_history(study, busy(60)), plots.plot_peers(study)):
+            figure = axes.figure
+            figure.canvas.draw()
+            (legend,) = figure.legends
+            boxes = [legend.get_window_extent(), axes.get_window_extent()]
+            title = axes.title if axes.get_title() else axes._left_title
+            assert not boxes[0].overlaps(boxes[1])
+            assert not boxes[0].overlaps(title.get_window_extent())
+            assert boxes[0].x1 <= figure.bbox.x1 and boxes[0].y0 >= 0.0
+            assert axes.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("module", "package"), [("plots", "matplotlib"), ("plotly", "plotly")])
+def test_what_is_not_installed_is_named(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, f"fedbo.optuna.{module}")
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    with pytest.raises(ImportError, match=f"pip install {package}"):
+        importlib.import_module(f"fedbo.optuna.{module}")

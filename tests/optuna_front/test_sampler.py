@@ -1,0 +1,891 @@
+"""The sampler in a study: what it asks for, what it is told, what it refuses, what lasts."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from fedbo import (
+    FTS,
+    RGPE,
+    Agent,
+    Categorical,
+    Federation,
+    FederationMismatch,
+    Float,
+    Int,
+    Settings,
+    Space,
+)
+from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange, Releases
+from fedbo.optuna import FederatedSampler, record
+
+FEDERATION = Federation(
+    Space({"x": Float(0, 1), "rate": Float(1e-3, 10, log=True)}, direction="minimize"), features=30
+)
+X, RATE = FloatDistribution(0, 1), FloatDistribution(1e-3, 10, log=True)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def bowl(trial: optuna.Trial) -> float:
+    x = trial.suggest_float("x", 0, 1)
+    rate = trial.suggest_float("rate", 1e-3, 10, log=True)
+    return (x - 0.3) ** 2 + 0.1 * math.log10(rate) ** 2
+
+
+def study_of(sampler: FederatedSampler, **options: Any) -> optuna.Study:
+    return optuna.create_study(sampler=sampler, **options)
+
+
+def agent_of(study: optuna.Study) -> Agent:
+    assert isinstance(study.sampler, FederatedSampler)
+    agent = study.sampler.agent
+    assert agent is not None
+    return agent
+
+
+def synced(study: optuna.Study) -> Agent:
+    """The study's agent, told all that has finished, without asking it for more."""
+    assert isinstance(study.sampler, FederatedSampler)
+    study.sampler.preview(study)
+    return agent_of(study)
+
+
+def sources(study: optuna.Study) -> list[str | None]:
+    origins = map(record.of, study.trials)
+    return [None if origin is None else origin.source for origin in origins]
+
+
+def sqlite(path: Path) -> str:
+    return f"sqlite:///{path / 'site.db'}"
+
+
+# Queries
+
+
+def test_it_tunes_a_study_of_its_own() -> None:
+    study = study_of(FederatedSampler(seed=0))
+    study.optimize(bowl, n_trials=25)
+    assert study.best_value < 0.005
+    assert sources(study)[:4] == [None, "initial", "initial", "own"]  # the first shows the space
+
+
+def test_with_a_federation_even_the_first_trial_is_a_query() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(bowl, n_trials=25)
+    assert study.best_value < 0.005
+    assert sources(study)[:4] == ["initial", "initial", "initial", "own"]
+    origins = [record.of(trial) for trial in study.trials]
+    assert [origin.t for origin in origins if origin] == [None] * 3 + [*range(1, 23)]
+
+
+def test_both_directions() -> None:
+    space = Space(FEDERATION.space.parameters, direction="maximize")
+    for federation in (None, Federation(space, features=30)):
+        study = study_of(FederatedSampler(federation, seed=0), direction="maximize")
+        study.optimize(lambda trial: 7 - bowl(trial), n_trials=25)
+        assert study.best_value > 6.995
+        best = agent_of(study).best
+        assert best is not None and best.score is not None and best.score > 6.99
+
+
+def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated() -> None:
+    study = study_of(FederatedSampler(FEDERATION), direction="maximize")
+    with pytest.raises(FederationMismatch, match="study is to maximize and its federation to min"):
+        study.optimize(bowl, n_trials=1)
+    assert [trial.state for trial in study.trials] == [TrialState.FAIL]
+
+
+def test_all_kinds_of_parameters_at_once() -> None:
+    parameters = {
+        "rate": Float(1e-4, 1, log=True),
+        "momentum": Float(0, 0.9, step=0.1),
+        "batch": Int(16, 256, step=16),
+        "width": Int(1, 1000, log=True),
+        "bias": Categorical([True, False]),
+        "kind": Categorical(["a", "b", "c"]),
+    }
+    federation = Federation(Space(parameters, direction="minimize"), features=30)
+
+    def objective(trial: optuna.Trial) -> float:
+        rate = trial.suggest_float("rate", 1e-4, 1, log=True)
+        momentum = trial.suggest_float("momentum", 0, 0.9, step=0.1)
+        batch = trial.suggest_int("batch", 16, 256, step=16)
+        width = trial.suggest_int("width", 1, 1000, log=True)
+        bias = trial.suggest_categorical("bias", [True, False])
+        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+        assert type(batch) is type(width) is int and type(bias) is bool
+        off = abs(math.log10(rate) + 2) + momentum + batch / 256 + abs(math.log10(width) - 1)
+        return off + (not bias) + (kind != "b")
+
+    for given in (federation, None):
+        study = study_of(FederatedSampler(given, seed=1))
+        study.optimize(objective, n_trials=30)
+        assert {t.state for t in study.trials} == {TrialState.COMPLETE}
+        assert study.best_params["kind"] == "b" and study.best_params["bias"] is True
+        assert len(agent_of(study).trials) == 30
+
+
+def test_one_seed_makes_one_study() -> None:
+    for federation in (None, FEDERATION):
+        studies = [study_of(FederatedSampler(federation, seed=3)) for _ in range(2)]
+        for study in studies:
+            study.optimize(bowl, n_trials=8)
+        first, second = ([trial.params for trial in study.trials] for study in studies)
+        assert first == second
+
+
+def test_listed_points_are_the_only_ones_asked_for() -> None:
+    points = [{"x": i / 7, "rate": 10.0**k} for i in range(8) for k in range(-3, 2)]
+    space = Space(FEDERATION.space.parameters, direction="minimize", points=points)
+    sampler = FederatedSampler(Federation(space, features=30), seed=0)
+    study = study_of(sampler)
+    study.optimize(bowl, n_trials=20)
+    tried = [trial.params for trial in study.trials]
+    assert all(params in points for params in tried)
+    assert len({tuple(params.values()) for params in tried}) == 20
+    trial = study._storage.get_trial(study._storage.create_new_trial(study._study_id))
+    assert sampler.sample_relative(study, trial, {"rate": RATE, "x": X}) in points
+    with pytest.raises(ValueError, match="without listed points"):
+        FederatedSampler(Federation(space), clip=True)
+
+
+def test_the_policy_and_the_settings_are_the_agents() -> None:
+    settings = Settings(n_initial=1)
+    study = study_of(FederatedSampler(FEDERATION, policy=FTS(), settings=settings, seed=0))
+    study.optimize(bowl, n_trials=2)
+    assert sources(study) == ["initial", "own"]
+    assert agent_of(study).policy == FTS()
+
+
+def test_without_a_federation_messages_are_of_the_kind_that_the_policy_wants() -> None:
+    study = study_of(FederatedSampler(policy=RGPE(), seed=0))
+    study.optimize(bowl, n_trials=5)
+    assert agent_of(study).federation.kind == "belief"
+
+
+def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="every is 0"):
+        FederatedSampler(every=0)
+    with pytest.raises(ValueError, match="clip is for a site"):
+        FederatedSampler(clip=True)
+    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'weights'"):
+        FederatedSampler(FEDERATION, policy=RGPE())
+    with pytest.raises(ValueError, match="name is ''"):
+        FederatedSampler(FEDERATION, name="")
+    with pytest.raises(FileNotFoundError):
+        FederatedSampler(tmp_path / "none.toml")
+    with pytest.raises(TypeError, match="policy is 'pts'"):
+        FederatedSampler(policy="pts")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed is -1"):
+        FederatedSampler(seed=-1)
+    with pytest.raises(TypeError, match="exchange is 7, expected an Exchange or its address"):
+        FederatedSampler(exchange=7)  # type: ignore[arg-type]
+    with pytest.raises(ExchangeError, match="is not there"):
+        FederatedSampler(exchange=tmp_path / "no" / "folder")
+
+
+def test_files_and_addresses_will_do(tmp_path: Path) -> None:
+    FEDERATION.save(tmp_path / "federation.toml")
+    sampler = FederatedSampler(str(tmp_path / "federation.toml"), tmp_path / "exchange")
+    assert sampler.federation == FEDERATION
+    assert isinstance(sampler.exchange, FolderExchange)
+
+
+def test_many_objectives_are_refused_as_optuna_does() -> None:
+    study = study_of(FederatedSampler(FEDERATION), directions=["minimize", "maximize"])
+    with pytest.raises(ValueError, match="multi-objective optimization, FederatedSampler cannot"):
+        study.optimize(bowl, n_trials=1)
+
+
+# Objectives that differ from the federation
+
+
+def test_a_parameter_that_differs_is_refused_before_anything_is_evaluated() -> None:
+    evaluated: list[int] = []
+
+    def differs(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", 0, 1)
+        trial.suggest_float("rate", 1e-3, 1, log=True)
+        evaluated.append(trial.number)
+        return 0.0
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(bowl, n_trials=4)
+    before = study.trials
+    with pytest.raises(FederationMismatch) as error:
+        study.optimize(differs, n_trials=1)
+    assert "'rate': high is 1.0 in the objective and 10.0 in the federation" in str(error.value)
+    assert "clip=True" in str(error.value) and "suggest_float('rate', 0.001, 10.0" in str(
+        error.value
+    )
+    assert not evaluated
+    assert study.trials[:4] == before and study.trials[4].state is TrialState.FAIL
+    study.optimize(bowl, n_trials=3)  # and it goes on
+    assert len(synced(study)._order) == 7
+
+
+def test_a_kind_that_differs_is_refused_in_the_same_words() -> None:
+    study = study_of(FederatedSampler(FEDERATION))
+    with pytest.raises(FederationMismatch, match="'x': it is an int in the objective and a float"):
+        study.optimize(lambda trial: trial.suggest_int("x", 0, 1), n_trials=1)
+
+
+def test_a_narrower_site_may_clip_what_is_asked_for() -> None:
+    def narrow(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.4, 0.6)
+        rate = trial.suggest_float("rate", 0.01, 1, log=True)
+        assert 0.4 <= x <= 0.6 and 0.01 <= rate <= 1
+        return (x - 0.3) ** 2 + 0.1 * math.log10(rate) ** 2
+
+    study = study_of(FederatedSampler(FEDERATION, clip=True, seed=0))
+    study.optimize(narrow, n_trials=15)
+    assert study.best_value < 0.03
+    agent = synced(study)
+    told = [trial for trial in agent.trials if trial.state == "complete"]
+    assert [trial.params for trial in told] == [
+        {name: trial.params[name] for name in ("x", "rate")} for trial in study.trials
+    ]
+    # A query that was clipped is the policy's all the same: t goes on.
+    assert max(trial.t or 0 for trial in told) >= 10
+
+
+def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        return trial.suggest_float("rate", 1e-3, 10, log=True) + trial.suggest_float("x", 0.5, 0.5)
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=6)
+    told = [trial for trial in synced(study).trials if trial.state == "complete"]
+    assert [trial.params["x"] for trial in told] == [0.5] * 6
+    assert [trial.t for trial in told] == [None, None, None, 1, 2, 3]
+
+
+def test_a_parameter_that_is_never_suggested_is_named_once() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    with pytest.warns(UserWarning, match="trial 0 .* no parameter 'rate'") as caught:
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
+    assert len(caught) == 1
+    assert len(study.trials) == 4 and not agent_of(study)._order
+
+
+def test_trials_of_another_space_are_left_out_with_one_warning() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    wide = FloatDistribution(0, 5)
+    for x in (0.5, 2.0, 3.0):
+        params, distributions = {"x": x, "rate": 1.0}, {"x": wide, "rate": RATE}
+        study.add_trial(create_trial(params=params, distributions=distributions, value=x))
+    with pytest.warns(UserWarning, match="trial 1 .* 'x' is 2.0, expected a number from 0.0 to 1"):
+        study.optimize(bowl, n_trials=2)
+    # 0.5 is a point of the federation's space, whatever else it might have been
+    assert agent_of(study).trials[0].params["x"] == 0.5
+    assert len(synced(study)._order) == 3
+
+
+def test_other_parameters_are_sampled_independently() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        extra = trial.suggest_int("extra", 0, 5)
+        if extra > 2:
+            trial.suggest_categorical("only-here", [None, "a"])
+        return bowl(trial) + extra
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=15)
+    assert {t.state for t in study.trials} == {TrialState.COMPLETE}
+    assert len({trial.params["extra"] for trial in study.trials}) > 2
+    assert all(trial.params.keys() == {"x", "rate"} for trial in agent_of(study).trials)
+
+
+class Watched(optuna.samplers.TPESampler):
+    """A sampler that has parameters of its own together, and notes what it is called for."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            super().__init__(seed=0, multivariate=True, n_startup_trials=2)
+        self.called: list[str] = []
+
+    def before_trial(self, *args: Any) -> None:
+        self.called.append("before")
+        super().before_trial(*args)
+
+    def after_trial(self, *args: Any) -> None:
+        self.called.append("after")
+        super().after_trial(*args)
+
+    def reseed_rng(self) -> None:
+        self.called.append("reseed")
+        super().reseed_rng()
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        self.called += [*search_space]
+        return super().sample_relative(study, trial, search_space)
+
+
+def test_a_second_sampler_may_have_the_other_parameters() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        return bowl(trial) + trial.suggest_float("a", 0, 1) + trial.suggest_float("b", 0, 1)
+
+    watched = Watched()
+    study = study_of(FederatedSampler(FEDERATION, independent_sampler=watched, seed=0))
+    study.optimize(objective, n_trials=5)
+    assert watched.called.count("before") == watched.called.count("after") == 5
+    assert {*watched.called} == {"before", "after", "a", "b"}
+    study.sampler.reseed_rng()
+    assert watched.called[-1] == "reseed"
+
+
+def test_random_parameters_are_other_ones_in_each_trial_and_in_each_life_of_a_study() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    for _ in range(6):
+        study.sampler = FederatedSampler(FEDERATION, seed=0)  # as if started again
+        study.optimize(lambda trial: bowl(trial) + trial.suggest_float("extra", 0, 1), n_trials=1)
+    assert len({trial.params["extra"] for trial in study.trials}) == 6
+
+
+# Trials that are not as usual
+
+
+def test_old_trials_are_used_at_once() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    for i in range(6):
+        params: dict[str, Any] = {"x": i / 5, "rate": 1.0}
+        value = (i / 5 - 0.3) ** 2
+        old = create_trial(params=params, distributions={"x": X, "rate": RATE}, value=value)
+        study.add_trial(old)
+    study.optimize(bowl, n_trials=1)
+    assert sources(study) == [None] * 6 + ["own"]
+    agent = agent_of(study)
+    assert [trial.source for trial in agent.trials] == ["told"] * 6 + ["own"]
+    assert [trial.t for trial in agent.trials][-1] == 1
+
+
+def test_failed_trials_are_told_as_failed() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        if trial.number == 1:
+            raise RuntimeError("the machine was on fire")
+        return math.nan if trial.number == 2 else value
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=6, catch=(RuntimeError,))
+    states = [trial.state for trial in synced(study).trials]
+    assert states == ["complete", "failed", "failed", "complete", "complete", "complete"]
+    assert sources(study)[:5] == ["initial"] * 5  # those that failed are made up for
+
+
+def test_pruned_trials_are_told_no_better_than_the_middle() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        if trial.number == 6:
+            trial.report(-5.0, 0)  # it looked good, but so do all beginnings
+            raise optuna.TrialPruned
+        if trial.number == 7:
+            trial.report(99.0, 0)
+            raise optuna.TrialPruned
+        if trial.number == 8:
+            raise optuna.TrialPruned
+        return value
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=10)
+    scores = [trial.score for trial in synced(study).trials]
+    values = sorted(trial.value for trial in study.trials[:6] if trial.value is not None)
+    middle = (values[2] + values[3]) / 2
+    assert scores[6:9] == [pytest.approx(middle), 99.0, pytest.approx(middle)]
+
+
+def test_a_study_that_begins_with_pruned_trials_goes_on() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        bowl(trial)
+        raise optuna.TrialPruned
+
+    study = study_of(FederatedSampler(FEDERATION, MemoryExchange(), seed=0))
+    study.optimize(objective, n_trials=5)
+    assert {trial.state for trial in agent_of(study).trials} <= {"failed", "pending"}
+
+
+def test_infinite_values_are_as_the_best_or_the_worst_so_far() -> None:
+    told = [math.inf, 2.0, 1.0, 3.0, math.inf, -math.inf, 5.0]
+
+    def objective(trial: optuna.Trial) -> float:
+        bowl(trial)
+        return told[trial.number]
+
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=len(told))
+    scores = [trial.score for trial in synced(study).trials]
+    assert scores == [None, 2.0, 1.0, 3.0, 3.0, 1.0, 5.0]
+
+
+def test_enqueued_trials_are_told_where_they_ran() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.enqueue_trial({"x": 0.25, "rate": 2.0})
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(bowl, n_trials=4)
+    assert sources(study) == [None, "initial", "initial", "own"]
+    agent = synced(study)
+    complete = [trial for trial in agent.trials if trial.state == "complete"]
+    assert [trial.params for trial in complete] == [trial.params for trial in study.trials]
+    [asked] = [trial for trial in agent.trials if trial.state == "failed"]  # not where it ran
+    assert asked.params["rate"] == study.trials[1].params["rate"] and asked.params["x"] != 0.5
+
+
+def test_an_enqueued_value_outside_the_federation_is_left_out() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.enqueue_trial({"x": 7.0, "rate": 2.0})
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(bowl, n_trials=3)
+    assert [str(w.message)[:7] for w in caught] == ["Fixed p", "trial 0"]  # Optuna's, and ours
+    assert len(synced(study)._order) == 2
+
+
+def test_a_partly_fixed_study_is_told_where_it_ran() -> None:
+    for federation in (FEDERATION, None):
+        study = study_of(FederatedSampler(federation, seed=0))
+        study.optimize(bowl, n_trials=4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            fixed = optuna.samplers.PartialFixedSampler({"x": 0.5}, study.sampler)
+        sampler, study.sampler = study.sampler, fixed
+        study.optimize(bowl, n_trials=4)
+        assert [trial.params["x"] for trial in study.trials[4:]] == [0.5] * 4
+        study.sampler = sampler
+        agent = synced(study)
+        told = [t.params["x"] for t in agent.trials if t.state == "complete"]
+        assert told[4:] == [0.5] * 4
+
+
+def test_asked_trials_that_nobody_told_of_yet_are_pending() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    distributions = {"x": X, "rate": RATE}
+    trials = [study.ask(distributions) for _ in range(5)]
+    assert [trial.state for trial in agent_of(study).trials] == ["pending"] * 5
+    for trial in trials[::-1]:
+        study.tell(trial, trial.params["x"])
+    study.ask(distributions)
+    assert [trial.state for trial in agent_of(study).trials] == ["complete"] * 5 + ["pending"]
+
+
+def test_a_trial_that_is_run_again_is_told_once_more(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    dead = study.ask({"x": X, "rate": RATE})
+    study.tell(dead, state=TrialState.FAIL)
+    retry(study, study.trials[0])  # as a storage with a heartbeat does
+    study.optimize(bowl, n_trials=2)
+    agent = synced(study)
+    assert [trial.state for trial in agent.trials] == ["failed", "complete", "complete"]
+    assert agent.trials[0].params == agent.trials[1].params
+    assert [trial.source for trial in agent.trials] == ["initial"] * 3
+
+
+def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
+    other = Federation(Space({"x": Float(0, 1)}, direction="minimize"))
+    study = study_of(FederatedSampler(other, seed=0))
+    study.optimize(bowl, n_trials=5)
+    study.sampler = FederatedSampler(FEDERATION, seed=0)
+    study.optimize(bowl, n_trials=2)
+    agent = synced(study)
+    assert [trial.source for trial in agent.trials] == ["told"] * 5 + ["own"] * 2
+    assert [trial.t for trial in agent.trials][-2:] == [1, 2]
+    broken = create_trial(
+        params={"x": 0.1, "rate": 1.0},
+        distributions={"x": X, "rate": RATE},
+        value=1.0,
+        system_attrs={record.QUERY: {"source": "own", "t": 0, "params": {"x": 0.1, "rate": 1.0}}},
+    )
+    study.add_trial(broken)
+    assert synced(study).trials[-1].source == "told"
+
+
+def test_a_space_that_changes_makes_a_new_agent() -> None:
+    study = study_of(FederatedSampler(seed=0))
+    study.optimize(bowl, n_trials=5)
+    first = agent_of(study)
+
+    def wider(trial: optuna.Trial) -> float:
+        trial.suggest_int("rate-of-another-kind", 1, 5)
+        return trial.suggest_float("x", 0, 1)
+
+    study.optimize(wider, n_trials=3)
+    assert first is not agent_of(study)
+    assert agent_of(study).federation.space.names == ("x",)
+    assert len(synced(study)._order) == 8
+
+
+def test_a_parameter_without_an_axis_is_left_to_the_independent_sampler() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        return trial.suggest_int("huge", 0, 10**13) * 1e-13 + trial.suggest_float("x", 0, 1)
+
+    study = study_of(FederatedSampler(seed=0))
+    with pytest.warns(UserWarning, match="'huge' .* too fine .* sampled independently") as caught:
+        study.optimize(objective, n_trials=5)
+    assert len(caught) == 1
+    assert agent_of(study).federation.space.names == ("x",)
+
+
+def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        for step in range(8):
+            trial.report(value + 1 / (step + 1), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    pruner = optuna.pruners.HyperbandPruner(max_resource=8)
+    study = study_of(FederatedSampler(FEDERATION, seed=0), pruner=pruner)
+    study.optimize(objective, n_trials=12)
+    assert len(synced(study).trials) == 12
+
+
+def test_one_sampler_may_serve_two_studies() -> None:
+    sampler = FederatedSampler(FEDERATION, seed=0)
+    studies = [study_of(sampler), study_of(sampler)]
+    for _ in range(3):
+        for study in studies:
+            study.optimize(bowl, n_trials=2)
+    for study in studies:
+        assert len(study.trials) == 6
+        assert len(synced(study)._order) == 6
+
+
+# Workers
+
+
+def test_threads_share_one_agent() -> None:
+    for federation in (FEDERATION, None):
+        study = study_of(FederatedSampler(federation, seed=0))
+        study.optimize(bowl, n_trials=20, n_jobs=2)
+        assert len(study.trials) == 20
+        assert len(synced(study)._order) == 20
+        assert len({tuple(trial.params.values()) for trial in study.trials}) == 20
+
+
+def test_threads_share_one_exchange() -> None:
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    study.optimize(bowl, n_trials=12, n_jobs=3)
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    [message] = exchange.fetch(FEDERATION)
+    assert message.sequence == 12
+    assert len(synced(study)._order) == 12
+
+
+def test_two_workers_on_one_storage_know_of_each_other(tmp_path: Path) -> None:
+    name, distributions = "shared", {"x": X, "rate": RATE}
+    workers = [
+        study_of(
+            FederatedSampler(FEDERATION, seed=0),
+            storage=optuna.storages.RDBStorage(sqlite(tmp_path)),
+            study_name=name,
+            load_if_exists=True,
+        )
+        for _ in range(2)
+    ]
+    trials = [workers[i % 2].ask(distributions) for i in range(6)]
+    points = {tuple(trial.params.values()) for trial in trials}
+    assert len(points) == 6  # none was asked for twice, though both have one seed
+    for i, trial in enumerate(trials):
+        workers[i % 2].tell(trial, trial.params["x"])
+    for study in workers:
+        study.ask(distributions)
+    for study in workers:
+        agent = synced(study)
+        states = [trial.state for trial in agent.trials]
+        assert states.count("complete") == 6 and states.count("pending") == 2
+        assert agent.name == agent_of(workers[0]).name
+
+
+def test_a_worker_that_only_seemed_dead_makes_a_new_agent() -> None:
+    study = study_of(FederatedSampler(FEDERATION, MemoryExchange(), seed=0))
+    study.optimize(bowl, n_trials=4)
+    first, storage = agent_of(study), study._storage
+
+    def fails(trial_id: int, state: TrialState, values: Any = None) -> bool:
+        storage.set_trial_state_values = original  # type: ignore[method-assign]
+        return original(trial_id, TrialState.FAIL)  # as another worker would, meanwhile
+
+    original, storage.set_trial_state_values = (  # type: ignore[method-assign]
+        storage.set_trial_state_values,
+        fails,
+    )
+    study.optimize(bowl, n_trials=1)
+    study.optimize(bowl, n_trials=1)
+    assert study.trials[4].state is TrialState.FAIL
+    assert agent_of(study) is not first
+    assert [trial.state for trial in agent_of(study).trials] == [
+        *["complete"] * 4,
+        "failed",
+        "complete",
+    ]
+
+
+def in_parts(*parts: int) -> optuna.Study:
+    """A study that was resumed with a new sampler after each part of its trials."""
+    study = study_of(FederatedSampler(FEDERATION, seed=5))
+    for n in parts:
+        study.sampler = FederatedSampler(FEDERATION, seed=5)
+        study.optimize(bowl, n_trials=n)
+    return study
+
+
+def test_a_study_that_is_resumed_goes_on() -> None:
+    whole, resumed = in_parts(11), in_parts(1, 1, 7, 2)
+    assert sources(resumed) == sources(whole) == ["initial"] * 3 + ["own"] * 8
+    origins = [record.of(trial) for trial in resumed.trials]
+    assert [origin.t for origin in origins if origin] == [None, None, None, *range(1, 9)]
+    assert record.identity(resumed).entropy == record.identity(whole).entropy  # type: ignore
+    # Initial points depend on the seed alone. Later queries depend on a fit, which starts from the
+    # last one; after a restart it starts anew. So they are alike, and no more.
+    for a, b in zip(whole.trials[:3], resumed.trials[:3], strict=True):
+        assert a.params == b.params
+    # What a restart does is the same each time.
+    again = in_parts(1, 1, 7, 2)
+    assert [trial.params for trial in again.trials] == [trial.params for trial in resumed.trials]
+
+
+def test_a_study_that_is_resumed_next_week_goes_on(tmp_path: Path) -> None:
+    options = {"storage": sqlite(tmp_path), "study_name": "s", "load_if_exists": True}
+    study = study_of(FederatedSampler(FEDERATION), **options)
+    study.optimize(bowl, n_trials=3)
+    name = agent_of(study).name
+    study = study_of(FederatedSampler(FEDERATION), **options)
+    study.optimize(bowl, n_trials=2)
+    assert agent_of(study).name == name  # nobody gave it one
+    assert sources(study) == ["initial"] * 3 + ["own"] * 2
+
+
+def test_an_agent_rebuilt_from_the_study_knows_what_the_first_one_knew(tmp_path: Path) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        if trial.number % 5 == 3:
+            raise optuna.TrialPruned
+        if trial.number % 7 == 5:
+            raise RuntimeError
+        return value if trial.number % 6 else math.inf
+
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange), storage=sqlite(tmp_path))
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(objective, n_trials=13, catch=(RuntimeError,))
+    first = synced(study)
+    message = first.message()
+    study.sampler = FederatedSampler(FEDERATION, exchange)
+    second = synced(study)
+    assert second is not first and second.name == first.name
+    complete = [
+        [(t.params, t.score, t.source, t.t, t.credit, t.weights) for t in agent.trials]
+        for agent in (first, second)
+    ]
+    assert complete[0] == complete[1]
+    assert second.message() == message  # to the last bit: the same noise, too
+
+
+def test_a_study_keeps_its_name() -> None:
+    study = study_of(FederatedSampler(FEDERATION, name="site-a"))
+    study.optimize(bowl, n_trials=1)
+    study.sampler = FederatedSampler(FEDERATION, name="site-b")
+    with pytest.warns(UserWarning, match="peers know this study as 'site-a', and 'site-b' is not"):
+        study.optimize(bowl, n_trials=2)
+    assert agent_of(study).name == "site-a"
+
+
+def test_of_two_agents_that_a_study_was_given_at_once_one_counts(tmp_path: Path) -> None:
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, name="b"))
+    study.optimize(bowl, n_trials=1)
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    [mine] = [key for key in attributes if key.startswith(record.AGENT)]
+    for token, name in (("0", "a"), ("g", "c")):  # one before it, one after it, in the alphabet
+        theirs = attributes[mine] | {"name": name, "entropy": "7"}
+        study._storage.set_study_system_attr(study._study_id, record.AGENT + token, theirs)
+    study.optimize(bowl, n_trials=2)
+    assert agent_of(study).name == "a"
+    assert len(synced(study)._order) == 3
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert "a" in {message.sender for message in exchange.fetch(FEDERATION)}
+
+
+# Copies
+
+
+def test_a_copy_goes_on_from_the_study(tmp_path: Path) -> None:
+    copies: list[Callable[[FederatedSampler], FederatedSampler]] = [
+        copy.deepcopy,
+        lambda sampler: pickle.loads(pickle.dumps(sampler)),
+    ]
+    for i, copied in enumerate(copies):
+        exchange = FolderExchange(tmp_path / f"exchange-{i}")
+        study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+        study.optimize(bowl, n_trials=4)
+        study.sampler = copied(study.sampler)  # type: ignore[arg-type]
+        assert study.sampler.agent is None
+        study.optimize(bowl, n_trials=2)
+        assert len(synced(study)._order) == 6
+        assert sources(study) == ["initial"] * 3 + ["own"] * 3
+
+
+# Messages
+
+
+def site(exchange: Any, name: str, n: int, top: float = 0.3, **options: Any) -> optuna.Study:
+    sampler = FederatedSampler(FEDERATION, exchange, name=name, seed=len(name), **options)
+    study = study_of(sampler)
+    study.optimize(lambda trial: bowl(trial) + 0 * top, n_trials=n)
+    assert sampler._courier is not None and sampler._courier.flush(5.0)
+    return study
+
+
+def test_peers_help_and_are_named(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    for i in range(4):
+        site(exchange, f"peer-{i}", 12)
+    study = site(exchange, "target", 8)
+    assert sources(study)[:2] == ["initial", "pool"]  # peers spare it most initial points
+    origin = record.of(study.trials[1])
+    assert origin is not None
+    assert origin.credit and origin.credit.keys() <= {f"peer-{i}" for i in range(4)}
+    assert origin.weights and 0 < sum(origin.weights.values()) <= 1
+    assert agent_of(study).trials[1].credit == origin.credit
+    assert "target" not in {agent_of(study).inbox.sender(i) for i in range(4)}
+
+
+def test_every_message_is_in_the_log(tmp_path: Path) -> None:
+    releases = Releases(tmp_path / "log.jsonl")
+    exchange = MemoryExchange()
+    study = site(exchange, "site", 5, releases=releases)
+    logged = releases.read()
+    assert {release.agent for release in logged} == {"site"}
+    assert logged[-1].sequence == 5  # of those in between some may have been overtaken
+    assert logged[-1].message() == exchange.fetch(FEDERATION)[0] == agent_of(study).message()
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_message_is_published_whenever_so_many_scores_have_come(every: int) -> None:
+    exchange, sequences = MemoryExchange(), []
+    study = study_of(FederatedSampler(FEDERATION, exchange, every=every, seed=0))
+    for _ in range(7):
+        study.optimize(bowl, n_trials=1)
+        assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        sequences.append([message.sequence for message in exchange.fetch(FEDERATION)])
+    assert sequences == [[n - n % every] if n >= every else [] for n in range(1, 8)]
+
+
+def test_workers_that_run_a_trial_each_publish_too() -> None:
+    exchange, study = MemoryExchange(), study_of(FederatedSampler(FEDERATION))
+    for _ in range(4):
+        study.sampler = FederatedSampler(FEDERATION, exchange, every=2)
+        study.optimize(bowl, n_trials=1)
+        assert study.sampler._courier.flush(5.0)
+    [message] = exchange.fetch(FEDERATION)
+    assert message.sequence == 4
+
+
+def test_pruned_and_failed_trials_in_messages() -> None:
+    exchange = MemoryExchange()
+
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        if trial.number == 4:
+            raise RuntimeError
+        if trial.number == 5:
+            raise optuna.TrialPruned
+        return value
+
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    study.optimize(objective, n_trials=6, catch=(RuntimeError,))
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    [message] = exchange.fetch(FEDERATION)
+    assert message.t_n == 5
+
+
+def test_the_next_message_can_be_looked_at_before_it_is_sent() -> None:
+    exchange = MemoryExchange()
+    for federation in (FEDERATION, None):
+        sampler = FederatedSampler(federation, exchange, seed=0)
+        study = study_of(sampler)
+        assert sampler.preview(study) is None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sampler, "exchange", None)
+            patch.setattr(sampler, "_courier", None)
+            study.optimize(bowl, n_trials=5)
+        message = sampler.preview(study)
+        assert message is not None and message.sequence == 5
+        assert sampler.preview(study) == message
+        assert exchange.fetch(agent_of(study).federation) == []
+
+
+def test_a_message_that_does_not_fit_is_left_out_with_a_warning() -> None:
+    class Careless(MemoryExchange):
+        def fetch(self, federation: Federation) -> Any:
+            other = Federation(federation.space, features=7)
+            agent = Agent(other, name="foreign")
+            agent.tell({"x": 0.5, "rate": 1.0}, 1.0)
+            return [agent.message(), *super().fetch(federation)]
+
+    exchange = Careless()
+    good = Agent(FEDERATION, name="good")
+    good.tell({"x": 0.5, "rate": 1.0}, 1.0)
+    exchange.publish(good.message())
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    with pytest.warns(ExchangeWarning, match="left out: message 1 of 'foreign'") as caught:
+        study.optimize(bowl, n_trials=4)
+    assert len(caught) == 1
+    assert len(agent_of(study).inbox) == 1
+
+
+def test_scores_that_no_peer_would_take_are_not_published() -> None:
+    exchange = MemoryExchange()
+    settings = Settings(standardise=False)
+    study = study_of(FederatedSampler(FEDERATION, exchange, settings=settings, seed=0))
+    with pytest.warns(ExchangeWarning, match="nothing was published: .* give it settings that st"):
+        study.optimize(lambda trial: 1e9 * bowl(trial), n_trials=4)
+    assert len(study.trials) == 4 and exchange.fetch(FEDERATION) == []
+
+
+def test_sites_without_a_federation_meet_if_their_spaces_are_the_same() -> None:
+    exchange = MemoryExchange()
+    studies = [study_of(FederatedSampler(exchange=exchange, seed=i)) for i in range(2)]
+    for study in studies:
+        study.optimize(bowl, n_trials=6)
+        assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert len(agent_of(studies[1]).inbox) == 1
+    assert "pool" in sources(studies[1])
+
+
+def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:
+    before = threading.active_count()
+    study_of(FederatedSampler(FEDERATION)).optimize(bowl, n_trials=3)
+    assert threading.active_count() == before
+
+
+def test_an_int_parameter_of_the_study_is_told_as_one() -> None:
+    federation = Federation(Space({"n": Int(1, 9)}, direction="minimize"))
+    study = study_of(FederatedSampler(federation, seed=0))
+    old = create_trial(params={"n": 4}, distributions={"n": IntDistribution(1, 9)}, value=1.0)
+    study.add_trial(old)
+    study.optimize(lambda trial: trial.suggest_int("n", 1, 9), n_trials=3)
+    assert all(type(trial.params["n"]) is int for trial in agent_of(study).trials)

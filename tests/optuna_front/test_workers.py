@@ -1,0 +1,181 @@
+"""Processes that share a storage, and are killed; and one whose disk is full.
+
+Four processes on one SQLite storage; in each round two are killed at random moments, and replaced.
+``python tests/optuna_front/test_workers.py 20`` runs so many rounds; pytest runs three.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from fedbo import Federation, Float, Space
+from fedbo.exchange import FolderExchange, Releases
+from fedbo.optuna import FederatedSampler, record, studies
+
+WORKERS = 4
+TRIALS = 12  # for each round
+PATIENCE = 120.0  # seconds, for the last trials
+
+
+# One worker
+
+
+def work(folder: Path, trials: int) -> None:
+    """Run trials until the study has as many, and note each that is done."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = sampler_of(folder)
+    study = studies.create(storage_of(folder), "shared", "minimize", sampler)
+    mine: list[int] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        x, y = trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)
+        time.sleep(random.uniform(0, 0.05))
+        mine.append(trial.number)
+        return (x - 0.3) ** 2 + (y - 0.6) ** 2
+
+    while finished(study) < trials:
+        study.optimize(objective, n_trials=1)
+        with open(folder / "reported", "ab", buffering=0) as file:
+            file.write(b"%d\n" % mine[-1])
+
+
+def save_federation(folder: Path) -> None:
+    space = Space({"x": Float(0, 1), "y": Float(0, 1)}, direction="minimize")
+    Federation(space, features=30).save(folder / "federation.toml")
+
+
+def sampler_of(folder: Path) -> FederatedSampler:
+    exchange, releases = FolderExchange(folder / "exchange"), Releases(folder / "releases.jsonl")
+    return FederatedSampler(folder / "federation.toml", exchange, releases=releases)
+
+
+def storage_of(folder: Path) -> str:
+    return f"sqlite:///{folder / 'site.db'}"
+
+
+def finished(study: optuna.Study) -> int:
+    return len(study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]))
+
+
+# All of them
+
+
+def rounds(folder: Path, n: int, seed: int = 0) -> None:
+    """A study from its beginning to its end, with two kills in each of n rounds."""
+    save_federation(folder)
+    rng, trials = random.Random(seed), n * TRIALS
+    workers = [started(folder, trials) for _ in range(WORKERS)]
+    for i in range(n):
+        begun = time.monotonic()
+        for victim in rng.sample(range(WORKERS), 2):
+            wait_for(folder, len(reported(folder)) + rng.randrange(2, 8), workers)
+            time.sleep(rng.uniform(0, 0.2))
+            workers[victim].kill()
+            workers[victim].communicate()
+            workers[victim] = started(folder, trials)
+        done, seconds = len(reported(folder)), time.monotonic() - begun
+        print(f"round {i + 1}: {done} of {trials} trials done, {seconds:.1f} s", flush=True)
+    for worker in workers:
+        _, errors = worker.communicate(timeout=PATIENCE)
+        assert worker.returncode == 0, errors.decode()
+    check(folder, trials)
+
+
+def started(folder: Path, trials: int, how: str = "--worker") -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "FEDBO_STATE": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, __file__, how, folder, str(trials)],
+        env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for(folder: Path, trials: int, workers: list[subprocess.Popen[bytes]]) -> None:
+    """Until so many trials were reported, or there is nobody left to do so."""
+    while len(reported(folder)) < trials and any(worker.poll() is None for worker in workers):
+        time.sleep(0.005)
+
+
+def reported(folder: Path) -> list[int]:
+    file = folder / "reported"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def check(folder: Path, asked: int) -> None:
+    """All that must hold in the end."""
+    sampler = sampler_of(folder)
+    study = studies.existing(storage_of(folder), "shared", sampler)
+    trials = study.get_trials(deepcopy=False)
+    assert [trial.number for trial in trials] == [*range(len(trials))]
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+
+    done = reported(folder)
+    assert len({*done}) == len(done)
+    assert {*done} <= {trial.number for trial in complete}  # none that was finished is lost
+    assert asked <= len(complete) <= asked + WORKERS - 1
+
+    message = sampler.preview(study)
+    agent = sampler.agent
+    assert agent is not None and message is not None and message.sequence == len(complete)
+    told = [trial for trial in agent.trials if trial.state == "complete"]
+    # none is told twice, and none is forgotten
+    assert [(t.params, t.score) for t in told] == [(t.params, t.value) for t in complete]
+
+    identity = record.identity(study)
+    assert identity is not None and agent.federation is not None
+    [published] = FolderExchange(folder / "exchange").fetch(agent.federation)
+    assert published.sender == identity.name == agent.name
+    assert len(complete) - WORKERS < published.sequence <= len(complete)
+    assert {release.agent for release in Releases(folder / "releases.jsonl").read()} == {agent.name}
+    running = [trial.number for trial in trials if trial.state is TrialState.RUNNING]
+    print(
+        f"{len(complete)} of {asked} trials are complete, {len(running)} were begun by the killed"
+    )
+
+
+def test_workers_that_are_killed_lose_nothing_and_tell_nothing_twice(tmp_path: Path) -> None:
+    rounds(tmp_path, 3)
+
+
+def without_disk(folder: Path, trials: int) -> None:
+    """A worker that may write no file longer than a few lines; what comes of that, in a word."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    try:
+        work(folder, trials)
+    except optuna.exceptions.StorageInternalError as error:
+        print(f"storage: {error.__cause__ or error}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only where files can be limited")
+def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
+    save_federation(tmp_path)
+    work(tmp_path, 3)
+    full = started(tmp_path, 6, "--without-disk")
+    output, errors = full.communicate(timeout=PATIENCE)
+    assert output.startswith(b"storage: ") and b"disk" in output, errors.decode()
+    check(tmp_path, 3)
+    work(tmp_path, 5)  # there is room again
+    check(tmp_path, 5)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--worker":
+        work(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--without-disk":
+        without_disk(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            rounds(Path(scratch), int(sys.argv[1]))
