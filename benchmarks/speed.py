@@ -5,14 +5,15 @@ One query fits the hyper-parameters to all trials so far and chooses the next po
     fedbo      Agent.ask with the policy TS: fit, Matheron draw, its maximum
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
     optuna_gp  GPSampler, study.ask with every parameter: fit, log-EI, its maximum
+    sampler    FederatedSampler, the same way: fedbo inside Optuna
 
 Everybody sees the same trials of a smooth random function on [0, 1]^D. Between two queries each
 is told one new trial (untimed), so that each refits in every query; the queries run from t = 41 to
 60, around t = 50, and take turns, so that a busy machine slows all alike. One thread for all;
 defaults otherwise. Times are process CPU time, medians; a ratio is theirs over ours.
 
-Then whole trials in Optuna's studies, from study.ask to study.tell, each sampler where it wants to,
-on the same five functions; those from t = 41 to 60 are timed:
+Then whole runs of Optuna's studies, on the same five functions, each sampler where it wants to go;
+timed are the trials from t = 41 to 60, from study.ask to study.tell:
 
     optuna_gp   GPSampler
     sampler     FederatedSampler, alone
@@ -105,12 +106,10 @@ class BoTorch:
         return x.flatten().tolist()
 
 
-class OptunaGP:
-    def __init__(self, D: int) -> None:
+class InStudy:
+    def __init__(self, D: int, sampler: optuna.samplers.BaseSampler) -> None:
         self.space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
-        self.study = optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.GPSampler(seed=0)
-        )
+        self.study = optuna.create_study(direction="maximize", sampler=sampler)
         self.trial: optuna.Trial | None = None
 
     def tell(self, x: np.ndarray, score: float) -> None:
@@ -129,7 +128,8 @@ class OptunaGP:
 OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
     "fedbo": Fedbo,
     "botorch": BoTorch,
-    "optuna_gp": OptunaGP,
+    "optuna_gp": lambda D: InStudy(D, optuna.samplers.GPSampler(seed=0)),
+    "sampler": lambda D: InStudy(D, FederatedSampler(seed=0)),
 }
 
 
@@ -237,6 +237,7 @@ def measure() -> dict[str, dict]:
         "ratio": ratio,
         "import_ratio": imports["fedbo"] / imports["numpy_scipy"],
         "cpu_ms": {**cpu_ms, "import": imports},
+        "sampler_ratio": {D: times["optuna_gp"] / times["sampler"] for D, times in by_D.items()},
         "trial_cpu_ms": {name: {D: trials[D][name] for D in trials} for name in SAMPLERS},
         "trial_ratio": {
             name: {D: trials[D]["optuna_gp"] / trials[D][name] for D in trials}
@@ -249,6 +250,8 @@ def measure() -> dict[str, dict]:
 def show(result: dict[str, dict]) -> None:
     print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
     show_rows(result["cpu_ms"], result["ratio"], OPTIMISERS)
+    within = (f"{result['sampler_ratio'][str(D)]:.1f} in D = {D}" for D in DIMENSIONS)
+    print(f"optuna_gp over sampler: {', '.join(within)}")
     print(
         f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES};"
     )

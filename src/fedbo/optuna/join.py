@@ -148,13 +148,6 @@ class Site:
         agent = self.sampler.agent
         return 0 if agent is None else len(agent.inbox)
 
-    def settle(self, seconds: float = 5.0) -> None:
-        """Let what is on its way be sent, so that counts are right, and say what went wrong."""
-        courier = self.sampler._courier
-        if courier is not None:
-            courier.flush(seconds)
-            self.sampler._pass_on_complaints()
-
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
         """Evaluate until the study has so many complete trials, or somebody wants it to stop."""
         self.objective.begun = lambda number: watcher.begun(number, self._origin(number))

@@ -83,7 +83,7 @@ class JoinScreen:
                 ending = self._site.run(self._trials, self, self._interrupt)
         else:
             ending = "done"
-        self._site.settle()
+        self._site.sampler.flush()
         self._look()
         self._end(ending)
         return ending

@@ -131,12 +131,16 @@ class Mirror:
         """The agent's new trial; None if it is one of another space."""
         origin = record.Origin(source="told") if origin is None else origin
         try:
-            trial = self.agent.open(params, source=origin.source, t=origin.t, peer=origin.peer)
+            return self.agent.open(
+                params,
+                source=origin.source,
+                t=origin.t,
+                peer=origin.peer,
+                credit=origin.credit,
+                weights=origin.weights,
+            )
         except ValueError:
             return None
-        mine = self.agent.trials[trial.number]
-        mine.credit, mine.weights = dict(origin.credit), dict(origin.weights)
-        return trial
 
     def _tell(self, trial: Trial | None, score: float | None) -> None:
         assert trial is not None

@@ -150,6 +150,15 @@ class FederatedSampler(BaseSampler):
             mirror = self._followed(study, space)
             return mirror.agent.message() if mirror.scores else None
 
+    def flush(self, seconds: float = 5.0) -> None:
+        """Wait until messages that are on their way are sent, or could not be; no longer than this.
+
+        At the end of a program that happens by itself.
+        """
+        if self._courier is not None:
+            self._courier.flush(seconds)
+        self._pass_on_complaints()
+
     # What Optuna calls
 
     def reseed_rng(self) -> None:
