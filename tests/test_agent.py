@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -47,6 +47,10 @@ def federation() -> Federation:
 @pytest.fixture(scope="module")
 def messages(federation: Federation) -> list[fedbo.Message]:
     return peers(federation)
+
+
+def others(federation: Federation, objective: Any) -> list[Agent]:
+    return [run(Agent(federation, TS(), name=f"p{i}", seed=i), 8, objective) for i in range(3)]
 
 
 def queries(agent: Agent) -> list[tuple]:
@@ -701,7 +705,67 @@ class TestAskingWithAKey:
         first = [Agent(federation, seed=0).ask(key).params["C"] for key in range(4)]
         assert len({*first}) == 4
         one = Agent(federation, seed=0)
-        assert [one.ask(key).params["C"] for key in range(3)] == first[:3]
+        assert [one.ask(key).params["C"] for key in (2, 0, 1)] == [first[2], first[0], first[1]]
+
+
+class TestNarrowerRanges:
+    WITHIN: ClassVar = {"rate": Float(0.01, 0.1, log=True), "layers": Int(2, 3)}
+
+    @pytest.mark.parametrize("policy", [TS(), FTS(), fedbo.PTS()], ids=lambda p: type(p).__name__)
+    @pytest.mark.parametrize("maximiser", ["refine", "direct"])
+    def test_it_asks_inside_them_only(self, policy: fedbo.Policy, maximiser: Any) -> None:
+        federation = Federation(MIXED)
+        agent = Agent(
+            federation,
+            policy,
+            seed=0,
+            within=self.WITHIN,
+            settings=Settings(maximiser=maximiser, repeats="random"),
+        )
+
+        def outside_is_better(params: dict) -> float:
+            return params["rate"] - params["layers"] + (params["kind"] == "a")
+
+        agent.receive([peer.message() for peer in others(federation, outside_is_better)])
+        agent.tell({"rate": 1.0, "layers": 1, "batch": 16, "kind": "a"}, 1.0)  # an old trial
+        run(agent, 12, outside_is_better)
+        asked = [trial.params for trial in agent.trials if trial.source != "told"]
+        assert all(0.01 <= p["rate"] <= 0.1 and p["layers"] in (2, 3) for p in asked)
+        assert {p["kind"] for p in asked} > {"a"} or len({p["batch"] for p in asked}) > 2
+
+    def test_it_finds_the_best_in_them(self) -> None:
+        """Not on the border: what is clipped to narrower ranges would lie there."""
+        federation = Federation({f"x{i}": Float(0, 1) for i in range(3)})
+        within = {f"x{i}": Float(0.4, 0.6) for i in range(3)}
+
+        def peak(params: dict) -> float:
+            return -sum((value - 0.47) ** 2 for value in params.values())
+
+        agent = run(Agent(federation, seed=0, within=within), 25, peak)
+        assert agent.best.score > -3 * 0.02**2
+        border = [v in (0.4, 0.6) for trial in agent.trials for v in trial.params.values()]
+        assert np.mean(border) < 0.5
+
+    def test_they_survive_a_file(self, tmp_path: Path) -> None:
+        agent = run(Agent(Federation(MIXED), seed=0, within=self.WITHIN), 5, lambda p: p["rate"])
+        agent.save(tmp_path / "agent.fedbo")
+        again = Agent.load(tmp_path / "agent.fedbo")
+        assert again.ask().params == agent.ask().params
+
+    @pytest.mark.parametrize(
+        ("within", "why"),
+        [
+            ({"rate": Float(0.01, 2, log=True)}, "not all inside"),
+            ({"rate": Float(0.01, 0.1)}, "expected a narrower range of"),
+            ({"layers": Float(2, 3)}, "expected a narrower range of"),
+            ({"kind": Categorical(["a", "b"])}, "expected a narrower range of"),
+            ({"momentum": Float(0, 1)}, "'momentum' is not in the space"),
+            ({"batch": Int(20, 52, step=16)}, "not all inside"),
+        ],
+    )
+    def test_what_is_not_narrower(self, within: dict, why: str) -> None:
+        with pytest.raises(ValueError, match=why):
+            Agent(Federation(MIXED), within=within)
 
 
 def test_how_much_the_policy_counts_on_each_peer(federation: Federation, messages: list) -> None:

@@ -31,8 +31,11 @@ FEDERATION = Federation(
 )
 STORAGE = "sqlite:///site.db"
 MODULE = """
+import sys
 import time
 from pathlib import Path
+
+import optuna
 
 constant = 3
 
@@ -59,6 +62,20 @@ def sometimes(x, k):
 
 def nothing(x, k):
     return None
+
+def leaves(x, k):
+    sys.exit(0)
+
+def leaves_once(x, k):
+    if not Path("left").exists():
+        Path("left").touch()
+        raise SystemExit
+    return score(x, k)
+
+def pruned(trial):
+    trial.suggest_float("x", 0, 1)
+    trial.suggest_categorical("k", ["a", "b"])
+    raise optuna.TrialPruned
 
 def takes_trial(trial, extra=1):
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("own", 0, 1) + (
@@ -293,6 +310,32 @@ def test_three_failures_in_a_row_end_it() -> None:
     assert states() == {"fail": 3, "complete": 1}
 
 
+def test_an_objective_that_ends_the_program_is_a_failure() -> None:
+    code, out, err = join("leaves", "--trials", "9")
+    assert (code, err) == (1, "")
+    assert out.count("failed RuntimeError: the objective ended with SystemExit(0), expected a") == 3
+    assert "3 trials in a row failed" in out
+    assert "(train_here.py, line " in out
+    assert states() == {"fail": 3}
+    code, out, _ = join("leaves_once", "--trials", "2")
+    assert code == 0
+    assert "the objective ended with SystemExit()" in out
+    assert states() == {"fail": 4, "complete": 2}
+
+
+def test_pruned_trials_are_finished_ones() -> None:
+    code, out, err = join("pruned", "--trials", "3")
+    assert (code, err) == (0, "")
+    assert "(3 of 3; messages: 0 out" in out
+    assert "No trial has a score (all 3 that are finished were pruned)" in out
+    assert states() == {"pruned": 3}
+    assert "There is no score in study 'federation'" in said(invoke("--preview"))
+    code, out, _ = join("score", "--trials", "5")
+    assert code == 0
+    assert "trials 2 complete, 3 pruned" in out
+    assert states() == {"pruned": 3, "complete": 2}
+
+
 def test_what_is_no_number_is_a_failure() -> None:
     code, out, _ = join("nothing")
     assert code == 1
@@ -353,9 +396,34 @@ def test_a_federation_that_changed_leaves_the_study_as_it_is() -> None:
 def test_a_later_epoch_of_the_federation_is_the_same_one() -> None:
     join("score", "--trials", "1")
     FEDERATION.next_epoch(length_scale=0.7).save("federation.toml")
+    before = Path("site.db").read_bytes()
+    assert "epoch 1" in said(invoke("--preview"))
+    assert Path("site.db").read_bytes() == before
     assert join("score", "--trials", "2")[0] == 0
-    Federation(FEDERATION.space, features=20, length_scale=0.7).save("federation.toml")
+    FEDERATION.save("federation.toml")
+    assert "has gone on to epoch 1" in said(invoke("--objective", "train_here:score"))
+    FEDERATION.next_epoch(length_scale=0.6).save("federation.toml")
     assert "though the epoch is the same" in said(invoke("--preview"))
+    assert states() == {"complete": 2}
+
+
+def test_a_study_knows_its_federation_by_scalars_and_epoch() -> None:
+    first = FEDERATION.next_epoch(length_scale=0.7)
+    study = optuna.create_study(study_name="mine")
+    known = record.Identity(
+        name="site-a", entropy="1", federation=str(first.fingerprint), epoch=first.epoch
+    )
+    record.introduce(study, known)
+    joining.check(study, first)
+    joining.check(study, first.next_epoch(length_scale=0.5))
+    with pytest.raises(joining.JoinRefused, match="though the epoch is the same"):
+        joining.check(study, FEDERATION.next_epoch(length_scale=0.6))
+    gone_on = "study 'mine' has gone on to epoch 1 .* the file is of epoch 0: use the later file"
+    with pytest.raises(joining.JoinRefused, match=gone_on):
+        joining.check(study, FEDERATION)
+    other = Space({"x": Float(0, 2), "k": Categorical(["a", "b"])}, direction="minimize")
+    with pytest.raises(joining.JoinRefused, match="the parameters, their ranges or order"):
+        joining.check(study, Federation(other, features=20))
 
 
 def test_another_direction_or_another_name_is_refused() -> None:
@@ -459,7 +527,7 @@ def test_an_objective_is_called_with_what_the_federation_names() -> None:
 def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     result = invoke("--preview")
     assert (result.exit_code, Path("site.db").exists()) == (0, False)
-    assert "There is no finished trial of study 'federation' in sqlite:///site.db" in said(result)
+    assert "There is no score in study 'federation' in sqlite:///site.db" in said(result)
     join("score", "--trials", "2", "--name", "site-a", "--every", "3")
     assert sent() == []
     text = said(invoke("--preview"))
@@ -472,6 +540,27 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     assert "This very message was handed out before" in text
     [message] = FolderExchange("shared").fetch(FEDERATION)
     assert all(f"{omega:.4f}" in text for omega in message.omega)
+
+
+def test_preview_writes_nothing() -> None:
+    Path("site.db").touch()
+    assert invoke("--preview").exit_code == 0
+    assert Path("site.db").stat().st_size == 0
+    study = studies.create(STORAGE, "federation", "minimize", optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective.Objective(lambda x, k: x, FEDERATION.space, "x"), n_trials=2)
+    before = Path("site.db").read_bytes()
+    result = invoke("--preview")
+    assert result.exit_code == 0
+    assert "agent drawn when the study first asks" in said(result)
+    assert "trials 2 behind it" in said(result)
+    assert "agent-" not in said(result)
+    assert "agent site-a" in said(invoke("--preview", "--name", "site-a"))
+    assert Path("site.db").read_bytes() == before
+    assert {path.name for path in Path().iterdir()} == {
+        "federation.toml",
+        "site.db",
+        "train_here.py",
+    }
 
 
 def test_a_message_can_be_taken_back() -> None:
@@ -533,6 +622,38 @@ def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
     assert re.search(r"best 0\.\d+ in trial 0; trial 1 is running, from", text)
     assert "messages: 1 out, 0 in, 0 peers heard" in text
     assert "2 out, 0 in, 0 peers heard, in this run" in text
+
+
+def test_names_of_peers_do_not_move_the_cursor() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="minimize", study_name="mine\x1b[2J")
+    screen = io.StringIO()
+    watching = JoinScreen(Console(file=screen, width=100), a_site(study, lambda x, k: x), trials=1)
+    watching.introduce(MemoryExchange(), "sqlite:///a\nb.db")
+    evil = "one\x1b]0;title\x07\n"
+    for origin in (
+        record.Origin(source="peer", peer=evil),
+        record.Origin(source="pool", credit={evil: 1.0}),
+    ):
+        step = joining.Step(number=0, state=TrialState.COMPLETE, score=1.0, origin=origin)
+        watching.ended(step)
+        assert r"one\x1b]0;title\x07\n" in screen.getvalue().splitlines()[-1]
+    why = joining.Step(number=1, state=TrialState.FAIL, score=None, origin=None, why=evil)
+    watching.ended(why)
+    assert r"mine\x1b[2J" in screen.getvalue()
+    assert r"sqlite:///a\nb.db" in screen.getvalue()
+    assert "\x1b" not in screen.getvalue()
+
+
+def test_a_message_that_did_not_get_out_is_not_counted() -> None:
+    exchange, releases = MemoryExchange(), joining.CountedReleases()
+    newer, older = (fedbo.Agent(FEDERATION, name="site-a", seed=0) for _ in range(2))
+    for agent, scores in ((newer, 2), (older, 1)):
+        for i in range(scores):
+            agent.tell({"x": i / 10, "k": "a"}, float(i))
+    assert releases.publish(exchange, newer.message())
+    assert not releases.publish(exchange, older.message())
+    assert releases.sent == 1
 
 
 def test_a_program_that_ignores_ctrl_c_still_does() -> None:

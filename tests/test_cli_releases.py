@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,28 @@ def test_json_has_everything(log: Path) -> None:
     [release] = Releases().read()
     assert row["content"] == release.content
     assert json.loads(invoke("--json", "--show", "1").stdout) == [row]
+
+
+def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
+    Releases().publish(MemoryExchange(), message())
+    Releases().publish(MemoryExchange(), message("site-b"))
+    evil = r"a\u001b[2J" + "\x9b"  # as JSON has it, and what it leaves as it is
+    log.write_text(log.read_text().replace("site-a", evil).replace("memory", r"\u0007here"))
+    name = "a\x1b[2J\x9b"
+    for args in ([], ["--agent", "nobody"], ["--show", "1"], ["--json"], ["--agent", name]):
+        output = invoke(*args).output
+        assert not any(control in output for control in "\x07\x1b\x9b"), args
+    assert r"a\x1b[2J\x9b" in invoke("--agent", "nobody").output
+    assert json.loads(invoke("--json").stdout)[0]["agent"] == name
+    assert "\x1b" not in invoke("--log", "no\x1b[2J").output
+
+
+def test_a_message_of_an_older_version_says_so(log: Path) -> None:
+    Releases().publish(MemoryExchange(), message())
+    log.write_text(re.sub('"content":"....', '"content":"AAAA', log.read_text()))
+    result = invoke("--show", "1")
+    assert result.exit_code == 1
+    assert "Its content cannot be read: " in said(result)
 
 
 def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:

@@ -144,6 +144,10 @@ def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
         ({"sender": ""}, "sender is '', expected 1 to 64 bytes"),
         ({"sender": "ä" * 33}, "expected 1 to 64 bytes"),
         ({"sender": "\ud800"}, "surrogates not allowed"),
+        ({"sender": "a\nb"}, r"sender is 'a\\nb', expected characters that can be printed"),
+        ({"sender": "\x1b[31mred"}, r"sender is '\\x1b\[31mred', expected characters"),
+        ({"sender": "a\0b"}, r"sender is 'a\\x00b', expected characters"),
+        ({"sender": "a\u202eb"}, r"sender is 'a\\u202eb', expected characters"),  # to the left
         ({"sequence": -1}, "sequence is -1, expected 0 to 4294967295"),
         ({"epoch": 2**16}, "epoch is 65536, expected 0 to 65535"),
         ({"t_n": 2**31}, "t_n is 2147483648, expected 0 to 2147483647"),
@@ -216,6 +220,8 @@ def test_another_version_and_unknown_fields_are_refused() -> None:
             Message.decode(msgspec.msgpack.encode(wrong))
     with pytest.raises(MessageRefused, match="sequence is -1"):
         Message.decode(msgspec.msgpack.encode([*fields[:4], -1, *fields[5:]]))
+    with pytest.raises(MessageRefused, match=r"sender is 'a\\x1bb'"):
+        Message.decode(msgspec.msgpack.encode([*fields[:3], "a\x1bb", *fields[4:]]))
 
 
 def test_good_messages_pass() -> None:

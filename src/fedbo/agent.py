@@ -37,6 +37,7 @@ from fedbo.policy import FTS, PTS, Policy, Query, Target
 from fedbo.scalars import Scalars
 from fedbo.schedule import Power
 from fedbo.settings import PAPER, Settings
+from fedbo.space import Parameter, Part
 from fedbo.trial import Source, Trial
 
 Wire = Message | bytes | bytearray
@@ -52,7 +53,8 @@ class Agent:
     from ``seed``: the same seed and the same answers give the same queries. Leave it out where
     messages are to be private: who knows it knows the noise in them. ``initial`` are points to
     start with, all of them, instead of a design of ``settings.n_initial``; a policy may still
-    turn to the design later.
+    turn to the design later. ``within`` are narrower ranges than the federation's, by parameter:
+    this agent asks inside them only.
 
     >>> from fedbo import Agent, Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -72,6 +74,7 @@ class Agent:
         seed: int | None = None,
         settings: Settings | None = None,
         initial: Sequence[Mapping[str, Value]] | None = None,
+        within: Mapping[str, Parameter] | None = None,
     ) -> None:
         self.federation = federation
         self.policy = PTS() if policy is None else policy
@@ -81,6 +84,7 @@ class Agent:
         self.trials: list[Trial] = []
         space = federation.space
         self._given = None if initial is None else [space.encode(params) for params in initial]
+        self._part = Part(space, within) if within else None
         self._entropy = np.random.SeedSequence(None if seed is None else int(seed)).entropy
         self._rng = np.random.default_rng(self._entropy)
         self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
@@ -283,6 +287,7 @@ class Agent:
             points=[x.tolist() for x in self._points],
             order=self._order,
             given=None if self._given is None else [x.tolist() for x in self._given],
+            within={} if self._part is None else self._part.parameters,
             surrogate=self._surrogate.state,
             account=self.account,
             message=None if self._message is None else self._message.encode(),
@@ -308,6 +313,7 @@ class Agent:
             saved.policy if policy is None else policy,
             name=saved.name,
             settings=saved.settings,
+            within=saved.within,
         )
         agent._restore(saved)
         return agent
@@ -370,13 +376,15 @@ class Agent:
         )
         if have >= self.policy.starts(self.settings.n_initial, len(self.inbox)):
             return None
-        return self._design_point(max(asked, key or 0))
+        return self._design_point(asked if key is None else key)
 
     def _design_point(self, i: int) -> Array:
         """The i-th point of the design; on a discrete domain the next one that is not tried."""
         space, barred = self.federation.space, self._tried()
         while True:
             x = DESIGNS[self.settings.design](space, i, self._stream(_DESIGN))
+            if self._part is not None:
+                return self._part.spread(x)
             if (
                 barred is None
                 or space.points is None
@@ -390,7 +398,7 @@ class Agent:
         sources = [trial.source for trial in self.trials]
         if sources.count("initial") + sources.count("told") >= self.settings.n_initial:
             return None
-        return self._design_point(max(sources.count("initial"), key or 0))
+        return self._design_point(sources.count("initial") if key is None else key)
 
     def _target(self, t: int, rng: np.random.Generator, key: int | None) -> Target:
         space = self.federation.space
@@ -400,6 +408,7 @@ class Agent:
             X=self._at(self._order),
             y=self._standard(np.array(self._y)),
             open_points=self._open_points,
+            part=self._part,
             design=lambda: self._more_design(key),
             barred=self._tried(),
             surrogate=self._surrogate,
@@ -439,6 +448,7 @@ class Agent:
             params = self.federation.space.decode(x)
             if any(trial.params == params for trial in self.trials):
                 x = self.federation.space.sample(rng, 1)[0]
+                x = x if self._part is None else self._part.spread(x)
         return x
 
     def _new_trial(
@@ -577,8 +587,12 @@ def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | 
         raise TypeError(f"federation is {federation!r}, expected a fedbo.Federation")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
-    if not isinstance(name, str) or not 1 <= len(name.encode()) <= SENDER_BYTES:
-        raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
+    if (
+        not isinstance(name, str)
+        or not name.isprintable()
+        or not 1 <= len(name.encode()) <= SENDER_BYTES
+    ):
+        raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of printable UTF-8")
     if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
         raise ValueError(f"seed is {seed!r}, expected an int of 0 or more, or None")
     if federation.kind not in policy.kinds:

@@ -132,6 +132,11 @@ class Message(_Wire, frozen=True, kw_only=True):
             raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
         if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
             raise MessageRefused(f"sender is {self.sender!r}, expected 1 to 64 bytes of UTF-8")
+        if not self.sender.isprintable():  # it is shown on screens and in logs, by whoever hears it
+            raise MessageRefused(
+                f"sender is {self.sender!r}, expected characters that can be printed: no line "
+                "breaks, no control characters, and no blanks but the plain one"
+            )
         for name, limit in COUNTER_LIMITS.items():
             if not 0 <= getattr(self, name) <= limit:
                 raise MessageRefused(f"{name} is {getattr(self, name)}, expected 0 to {limit}")

@@ -15,6 +15,7 @@ from fedbo.files import FileRefused
 from fedbo.model.surrogate import SurrogateState
 from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy
 from fedbo.settings import Settings
+from fedbo.space import Categorical, Float, Int
 from fedbo.trial import Trial
 
 __all__ = ["FileRefused", "Saved", "plain", "read", "restored", "writable", "write"]
@@ -40,6 +41,7 @@ class Saved(msgspec.Struct, kw_only=True):
     account: Account
     message: bytes | None
     inbox: Any
+    within: dict[str, Float | Int | Categorical] = {}
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:

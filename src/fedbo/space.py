@@ -143,7 +143,8 @@ class Space:
 
     ``names`` and ``parameters`` are in order; ``sign`` is -1 where scores are minimised;
     ``dimensions`` is D; ``free`` (D,) tells the continuous dimensions; ``points`` (n, D) are the
-    listed points on the cube and ``listed`` their parameters, or both None. Whatever is wrong with
+    listed points on the cube and ``listed`` their parameters, or both None. ``box`` is None: see
+    `Part`. Whatever is wrong with
     a value is a ValueError that names the parameter.
 
     >>> space = Space({"C": Float(1e-4, 10, log=True), "depth": Int(1, 8)}, direction="minimize")
@@ -154,6 +155,8 @@ class Space:
     Traceback (most recent call last):
     ValueError: parameter 'depth' is 9, expected an int: 1, 2, ... 8
     """
+
+    box: tuple[Array, Array] | None = None
 
     def __init__(
         self,
@@ -224,6 +227,13 @@ class Space:
         """
         return next(_differences(self, other), None)
 
+    def place_of(self, name: str) -> slice:
+        """The dimensions of the cube that a parameter has; an error if there is none."""
+        for known, _, at in self._axes:
+            if known == name:
+                return at
+        raise ValueError(f"parameter {name!r} is not in the space, expected one of {self.names}")
+
     def encode(self, params: Mapping[str, Value]) -> Array:
         """The point x (D,) of the cube where ``params`` lie; on a listed domain, only if listed."""
         x = self._place(params)
@@ -282,6 +292,60 @@ class Space:
         if self.points is not None:
             return self.points[rng.integers(len(self.points), size=n)]
         return self.snap(rng.random((n, self.dimensions)))
+
+
+class Part:
+    """The part of a space that lies in narrower ranges: where to look for the next query.
+
+    ``parameters`` are the narrower ones, ``box`` the lower and upper corner of the part, (D,) each,
+    on the cube of the whole space, where its points keep their places.
+
+    >>> part = Part(Space({"C": Float(0, 1), "depth": Int(1, 8)}), {"C": Float(0.2, 0.4)})
+    >>> part.spread(np.array([0.5, 0.5])).round(4).tolist()
+    [0.3, 0.5625]
+    """
+
+    points = None
+
+    def __init__(self, space: Space, parameters: Mapping[str, Parameter]) -> None:
+        if space.points is not None:
+            raise ValueError("a space with listed points has no narrower ranges: list fewer points")
+        self.space, self.parameters = space, dict(parameters)
+        self.dimensions, self.free = space.dimensions, space.free
+        low, high = np.zeros(self.dimensions), np.ones(self.dimensions)
+        for name, given in self.parameters.items():
+            at = space.place_of(name)
+            low[at], high[at] = _ends(space, name, given)
+        self.box = low, high
+
+    def snap(self, X: NDArray[_Real]) -> NDArray[_Real]:
+        """The allowed points of the part that are nearest to X (n, D), in its precision."""
+        low, high = self.box
+        inside: NDArray[_Real] = np.clip(X, low.astype(X.dtype), high.astype(X.dtype))
+        return self.space.snap(inside)
+
+    def spread(self, x: Array) -> Array:
+        """The point (D,) of the part that lies in it as x lies in the cube, moved to an allowed."""
+        low, high = self.box
+        point: Array = self.snap((low + (high - low) * x)[None])[0]
+        return point
+
+
+def _ends(space: Space, name: str, given: Parameter) -> tuple[float, float]:
+    """Where the narrower range of a parameter begins and ends on the cube."""
+    whole = space.parameters.get(name)
+    alike = type(given) is type(whole) and not isinstance(given, Categorical)
+    if (
+        whole is None
+        or not alike
+        or any(getattr(given, field) != getattr(whole, field) for field in ("log", "step"))
+    ):
+        raise ValueError(f"parameter {name!r} is {given}, expected a narrower range of {whole}")
+    assert isinstance(given, Float | Int)
+    ends = [whole.axis().encode(value) for value in (given.low, given.high)]
+    if ends[0] is None or ends[1] is None:
+        raise ValueError(f"parameter {name!r} is {given}, which is not all inside {whole}")
+    return ends[0][0], ends[1][0]
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import random
 import resource
 import shutil
@@ -185,7 +187,7 @@ def test_names_of_files_are_plain_short_and_differ_in_more_than_capitals(tmp_pat
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(min_size=1, max_size=16), unique=True, max_size=5))
+@given(st.lists(st.text(min_size=1, max_size=16).filter(str.isprintable), unique=True, max_size=5))
 def test_any_names_at_all(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         exchange = FolderExchange(place)
@@ -348,7 +350,7 @@ def test_a_damaged_file_is_told_of_once_for_each_version(folder: Path, how: str)
             assert sequences(exchange) == {"good": 1}
         assert [str(path) in str(one.message) for one in caught] == [True]
         assert sequences(exchange) == {"good": 1}
-    exchange.publish(message(sequence=1))  # what is damaged is in nobody's way
+    assert exchange.publish(message(sequence=1)) is True  # what is damaged is in nobody's way
     assert sequences(exchange) == {"good": 1, "site-a": 1}
 
 
@@ -389,15 +391,95 @@ def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> Non
     assert sequences(exchange) == {"site-a": 1}
 
 
-def test_links_that_lead_back_and_links_that_lead_on(folder: Path, tmp_path: Path) -> None:
-    FolderExchange(tmp_path / "theirs").publish(message(sender="site-b"))
-    (folder / "theirs").symlink_to(tmp_path / "theirs")
-    for i in range(60):  # and not 60 times 60 times 60 times
-        (folder / f"{i}").symlink_to(folder)
+def test_links_to_folders_are_not_followed_and_links_to_files_are(
+    folder: Path, tmp_path: Path
+) -> None:
+    for sender in ("site-b", "site-c"):
+        FolderExchange(tmp_path / sender).publish(message(sender=sender))
+    (folder / "b").symlink_to(tmp_path / "site-b")
+    (folder / "c.fedbo").symlink_to(only_file(tmp_path / "site-c"))
+    (folder / "all").symlink_to("/")
     (home(folder) / "up").symlink_to("..")
-    start = time.process_time()
-    assert sequences(FolderExchange(folder)) == {"site-a": 1, "site-b": 1}
-    assert time.process_time() - start < 2
+    exchange = FolderExchange(folder)
+    assert sequences(exchange) == {"site-a": 1, "site-c": 1}
+    assert exchange.withdraw(OURS, "site-b") is False
+    assert exchange.withdraw(OURS, "site-c") is True  # the link
+    assert len(visible(tmp_path / "site-c")) == 1
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_nothing_is_written_through_a_link(tmp_path: Path, depth: int) -> None:
+    """Whoever may write into the folder could let us write where only we may."""
+    private, folder = tmp_path / "private", tmp_path / "exchange"
+    private.mkdir(mode=0o700)
+    link = [home(folder).parent, home(folder)][depth]
+    link.parent.mkdir(parents=True)
+    folder.chmod(0o777)
+    link.symlink_to(private)
+    exchange = FolderExchange(folder)
+    with pytest.raises(ExchangeError) as caught:
+        exchange.publish(message())
+    assert str(caught.value) == (
+        f"message 1 of 'site-a' was not put into {folder}: {link} is a link, and could lead "
+        "anywhere; put a folder there instead"
+    )
+    assert not [*private.iterdir()]
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert exchange.fetch(OURS) == []
+    link.unlink()
+    assert exchange.publish(message()) is True
+
+
+def test_of_many_damaged_files_some_are_named_and_the_rest_counted(folder: Path) -> None:
+    exchange = FolderExchange(folder)
+    for i in range(1005):
+        (folder / f"{i}.fedbo").write_bytes(b"x")
+        aged(folder / f"{i}.fedbo")
+    with pytest.warns(ExchangeWarning) as caught:
+        assert sequences(exchange) == {"site-a": 1}
+    said = [str(one.message) for one in caught]
+    assert len(said) == 6
+    assert all("was skipped: it does not hold" in one for one in said[:5])
+    assert said[5] == f"1,000 more files in {folder} were skipped"
+    assert sequences(exchange) == {"site-a": 1}  # of which nothing more is said
+    (folder / "new.fedbo").write_bytes(b"x")
+    with pytest.warns(ExchangeWarning, match=r"new\.fedbo was skipped"):
+        assert sequences(exchange) == {"site-a": 1}
+
+
+def test_names_of_files_do_not_reach_the_screen_as_they_are(folder: Path) -> None:
+    (folder / "\x1b[31mred\n.fedbo").write_bytes(b"x")
+    raw = msgspec.msgpack.decode(message().encode())
+    raw[6][0] = "\x1b[31m"
+    content = files.seal("fedbo message 1", msgspec.msgpack.encode(raw))
+    (folder / "kind.fedbo").write_bytes(content)
+    with pytest.warns(ExchangeWarning) as caught:
+        FolderExchange(folder).fetch(OURS)
+    said = sorted(str(one.message) for one in caught)
+    assert said[0].startswith(f"{folder}/\\x1b[31mred\\n.fedbo was skipped")
+    assert "kind.fedbo was skipped" in said[1] and r"'\x1b[31m'" in said[1]
+    assert all(one.isprintable() for one in said)
+
+
+def test_a_copy_can_be_made_while_the_drive_is_off(tmp_path: Path) -> None:
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    exchange = FolderExchange(drive / "exchange")
+    exchange.publish(message())
+    exchange.fetch(OURS)
+    taken_along = pickle.dumps(exchange)
+    drive.rename(tmp_path / "off")
+    copies = [copy.copy(exchange), copy.deepcopy(exchange), pickle.loads(taken_along)]
+    for one in copies:
+        with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+            one.fetch(OURS)
+    drive.mkdir()
+    for one in copies:
+        with pytest.raises(ExchangeError, match="was there and is gone"):
+            one.publish(message())
+    drive.rmdir()
+    (tmp_path / "off").rename(drive)
+    assert [one.fetch(OURS) for one in copies] == [[message()]] * 3
 
 
 def test_a_folder_in_place_of_the_message_is_an_error_that_says_so(folder: Path) -> None:

@@ -89,6 +89,24 @@ def test_else_it_lies_in_the_users_state_folder(
     assert Releases().path == tmp_path / expected / "releases.jsonl"
 
 
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_a_user_without_a_home_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str
+) -> None:
+    def homeless(_: type[Path]) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("FEDBO_STATE", "XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(homeless))
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(ExchangeError, match=r"set FEDBO_STATE to .* give releases=Releases\(FILE"):
+        Releases()
+    assert Releases(tmp_path / "x").path == tmp_path / "x"
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    assert Releases().path == tmp_path / "releases.jsonl"
+
+
 def test_it_is_made_with_the_first_message_and_for_its_user_alone(
     releases: Releases, exchange: MemoryExchange, path: Path
 ) -> None:
@@ -402,6 +420,14 @@ def test_threads_do_not_either(releases: Releases, exchange: MemoryExchange) -> 
     for thread in threads:
         thread.join()
     assert sorted(told(releases)) == sorted(("sent", s, i) for s in "abc" for i in range(20))
+
+
+def test_whoever_publishes_learns_who_is_heard(
+    releases: Releases, exchange: MemoryExchange
+) -> None:
+    answers = [releases.publish(exchange, message(sequence=n)) for n in (2, 2, 1, 3)]
+    assert answers == [True, True, False, True]
+    assert [sequence for *_, sequence in told(releases)] == [2, 1, 3]
 
 
 def test_it_can_be_taken_along(releases: Releases, exchange: MemoryExchange) -> None:

@@ -37,8 +37,9 @@ class Strangers(Exchange):
         self.asked = 0
         self.published: list[Message] = []
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         self.published.append(message)
+        return True
 
     def fetch(self, federation: Federation) -> list[Message]:
         self.asked += 1

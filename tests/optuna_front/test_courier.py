@@ -52,10 +52,10 @@ class Place(MemoryExchange):
         self.on_fetch: Callable[[], None] = lambda: None
         self.published: list[int] = []
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         self.on_publish()
-        super().publish(message)
         self.published.append(message.sequence)
+        return super().publish(message)
 
     def fetch(self, federation: Federation) -> list[Message]:
         self.on_fetch()
@@ -73,6 +73,19 @@ def message(n: int, name: str = "site") -> Message:
     return agent.message()
 
 
+def ready(n: int, name: str = "site") -> Callable[[], Message]:
+    """What a courier is given to send: here the message is made already."""
+    made = message(n, name)
+    return lambda: made
+
+
+def until(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5.0
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def study_at(place: Exchange, releases: Releases, n: int) -> optuna.Study:
     sampler = FederatedSampler(FEDERATION, place, seed=0, releases=releases)
     study = optuna.create_study(sampler=sampler)
@@ -84,7 +97,7 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(releases: Releases) -
     place = Place()
     place.publish(message(3, "peer"))
     courier = Courier(place, releases)
-    courier.send(message(2))
+    courier.send(ready(2))
     courier.fetch(FEDERATION)
     assert courier.flush(5.0)
     courier.wait_for_first(5.0)
@@ -98,11 +111,10 @@ def test_of_messages_that_wait_the_latest_is_sent(releases: Releases) -> None:
     place, gate = Place(), threading.Event()
     place.on_publish = lambda: gate.wait(5.0) and None
     courier = Courier(place, releases)
-    courier.send(message(1))
-    while not releases.path.exists():  # the first is on its way
-        time.sleep(0.01)
+    courier.send(ready(1))
+    until(releases.path.exists)  # the first is on its way
     for n in (2, 3, 4):
-        courier.send(message(n))
+        courier.send(ready(n))
     gate.set()
     assert courier.flush(5.0)
     assert place.published == [1, 4]
@@ -112,18 +124,201 @@ def test_what_could_not_be_sent_is_tried_again(releases: Releases) -> None:
     place = Place()
     place.on_publish = down
     courier = Courier(place, releases)
-    courier.send(message(1))
+    courier.send(ready(1))
     assert courier.flush(5.0)
     [complaint] = courier.complaints()
     assert "message was not published: the drive is not there; mount it. The study" in complaint
     place.on_publish = lambda: None
     courier.fetch(FEDERATION)  # the next errand, of whatever kind
-    deadline = time.monotonic() + 5.0
-    while not place.published and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: place.published)
     assert place.published == [1]
     assert len(releases.read()) == 1  # a retry is no other release
     assert courier.complaints() == []
+
+
+def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
+    releases: Releases,
+) -> None:
+    place, gate = Place(), threading.Event()
+    made: list[tuple[int, str]] = []
+
+    def make(n: int) -> Callable[[], Message]:
+        def slowly() -> Message:
+            made.append((n, threading.current_thread().name))
+            assert gate.wait(5.0)
+            return message(n)
+
+        return slowly
+
+    courier = Courier(place, releases)
+    start = time.monotonic()
+    courier.send(make(1))
+    until(lambda: made)
+    for n in (2, 3, 4):
+        courier.send(make(n))
+    assert not courier.flush(0.1)
+    assert time.monotonic() - start < 2.0
+    gate.set()
+    assert courier.flush(5.0)
+    assert made == [(1, "fedbo courier"), (4, "fedbo courier")]
+    assert place.published == [1, 4]
+
+
+def test_there_may_be_nothing_to_send(releases: Releases) -> None:
+    place = Place()
+    courier = Courier(place, releases)
+    courier.send(lambda: None)
+    assert courier.flush(5.0)
+    assert place.published == []
+    assert not releases.path.exists()
+    assert courier.complaints() == []
+
+
+def test_a_message_that_cannot_be_made_is_one_complaint(releases: Releases) -> None:
+    def fails() -> Message:
+        raise ValueError("the storage has no such study")
+
+    place = Place()
+    place.on_fetch = down
+    courier = Courier(place, releases)
+    for _ in range(2):
+        courier.send(fails)
+        assert courier.flush(5.0)
+    courier.send(ready(1))  # which works all the same
+    courier.fetch(FEDERATION)  # which does not, and is another matter
+    courier.wait_for_first(5.0)
+    first, second = courier.complaints()
+    assert first.startswith(
+        "This study's message was not made: ValueError: the storage has no such study. The study"
+    )
+    assert "the drive is not there; mount it" in second
+    assert place.published == [1]
+
+
+@pytest.mark.parametrize("makes", [lambda: None, lambda: 1 / 0])
+def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
+    releases: Releases, makes: Callable[[], None]
+) -> None:
+    place = Place()
+    place.on_publish = down
+    courier = Courier(place, releases)
+    courier.send(ready(1))
+    assert courier.flush(5.0)
+    place.on_publish = lambda: None
+    courier.send(makes)
+    assert courier.flush(5.0)
+    assert place.published == [1]
+    assert courier.flush(5.0)
+    assert place.published == [1]
+
+
+def test_what_could_not_be_sent_gives_way_to_what_is_newer(releases: Releases) -> None:
+    place = Place()
+    place.on_publish = down
+    courier = Courier(place, releases)
+    courier.send(ready(1))
+    assert courier.flush(5.0)
+    place.on_publish = lambda: None
+    courier.send(ready(2))
+    assert courier.flush(5.0)
+    assert place.published == [2]
+
+
+def send_one_by_one(courier: Courier, *sequences: int) -> list[str]:
+    for n in sequences:
+        courier.send(ready(n))
+        assert courier.flush(5.0)
+    return courier.complaints()
+
+
+def test_a_name_that_another_study_uses_is_told_of_once(releases: Releases) -> None:
+    place = Place()
+    MemoryExchange.publish(place, message(20))
+    courier = Courier(place, releases)
+    assert send_one_by_one(courier, 1, 2, 3, 4) == []
+    [complaint] = send_one_by_one(courier, 5)
+    assert complaint == (
+        "memory has later messages under the name 'site' than this study's, so another study, or "
+        "an earlier one, seems to use it. Peers hear that one and not this. Give this study "
+        "another name, or take the other's message back (fedbo join memory ... --withdraw); this "
+        "is said once"
+    )
+    assert send_one_by_one(courier, *range(6, 12)) == []
+    assert courier.flush(5.0)
+    assert len(place.published) == 11  # what is overtaken is not tried again
+
+
+def test_workers_of_one_study_may_overtake_one_another(releases: Releases) -> None:
+    place = Place()
+    courier = Courier(place, releases)
+    MemoryExchange.publish(place, message(5))
+    assert send_one_by_one(courier, 1, 2, 3, 4) == []
+    assert send_one_by_one(courier, 6) == []
+    MemoryExchange.publish(place, message(12))
+    assert send_one_by_one(courier, 7, 8, 9, 10) == []
+
+
+@pytest.mark.parametrize("errand", ["publish", "fetch"])
+def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch, errand: str
+) -> None:
+    monkeypatch.setattr("fedbo.optuna.courier._PATIENCE", 0.1)
+    place, gate = Place(), threading.Event()
+    setattr(place, f"on_{errand}", lambda: gate.wait(5.0))
+    courier = Courier(place, releases)
+    for n in (1, 2):
+        gate.clear()
+        courier.send(ready(n))
+        courier.fetch(FEDERATION)
+        said: list[str] = []
+        until(lambda said=said: said.extend(courier.complaints()) or said)  # type: ignore[misc]
+        [complaint] = said
+        assert complaint.startswith("memory has not answered for more than 0.1 seconds. The study")
+        time.sleep(0.15)
+        assert courier.complaints() == []
+        gate.set()
+        until(lambda: courier._under_way is None and courier._wanted is None)
+        assert courier.flush(5.0)
+    assert place.published == [1, 2]
+
+
+def test_an_error_is_no_answer(releases: Releases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of a drive which gives up after a minute, and again with every errand."""
+    monkeypatch.setattr("fedbo.optuna.courier._PATIENCE", 0.05)
+    place, gate = Place(), threading.Event()
+
+    def hang_and_fail() -> None:
+        gate.wait(5.0)
+        down()
+
+    place.on_publish = hang_and_fail
+    courier = Courier(place, releases)
+    said = []
+    for n in (1, 2, 3):
+        gate.clear()
+        courier.send(ready(n))
+        until(lambda: courier._under_way is not None)
+        time.sleep(0.1)
+        said += courier.complaints()
+        gate.set()
+        assert courier.flush(5.0)
+        said += courier.complaints()
+    assert len(said) == 2
+    assert "has not answered" in said[0]
+    assert "the drive is not there" in said[1]
+
+
+def test_to_make_a_message_may_take_long(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.optuna.courier._PATIENCE", 0.05)
+    gate = threading.Event()
+    courier = Courier(Place(), releases)
+    courier.send(lambda: gate.wait(5.0) and None)
+    assert not courier.flush(0.1)
+    assert courier.complaints() == []
+    gate.set()
+    assert courier.flush(5.0)
 
 
 def test_a_broken_exchange_costs_one_warning_and_no_trial(releases: Releases) -> None:
@@ -203,7 +398,7 @@ def test_the_thread_ends_when_there_is_nothing_to_do(
     place = Place()
     courier = Courier(place, releases)
     for n in (1, 2):
-        courier.send(message(n))
+        courier.send(ready(n))
         assert courier.flush(5.0)
         thread = courier._thread
         if thread is not None:
@@ -219,18 +414,18 @@ def test_a_forked_child_has_errands_of_its_own(releases: Releases, tmp_path: Pat
     place = courier.exchange
     publish = place.publish
 
-    def slowly(m: Message) -> None:
+    def slowly(m: Message) -> bool:
         gate.wait(5.0)
-        publish(m)
+        return publish(m)
 
     place.publish = slowly  # type: ignore[method-assign]
-    courier.send(message(1))
+    courier.send(ready(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer Pythons warn of forks in programs with threads
         child = os.fork()
     if not child:
         place.publish = publish  # type: ignore[method-assign]
-        courier.send(message(2, "child"))
+        courier.send(ready(2, "child"))
         os._exit(0 if courier.flush(5.0) else 1)
     assert os.waitpid(child, 0)[1] == 0
     gate.set()
@@ -248,7 +443,7 @@ SCRIPT = """
     class Slow(FolderExchange):
         def publish(self, message):
             time.sleep(float(sys.argv[3]))
-            super().publish(message)
+            return super().publish(message)
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = FederatedSampler(sys.argv[1], Slow(sys.argv[2]), name="site", seed=0)

@@ -250,6 +250,24 @@ def test_a_kind_that_differs_is_refused_in_the_same_words() -> None:
         study.optimize(lambda trial: trial.suggest_int("x", 0, 1), n_trials=1)
 
 
+def test_a_narrower_site_searches_its_own_range() -> None:
+    """Queries that were only clipped would pile up on its border."""
+    names = [f"x{i}" for i in range(3)]
+    federation = Federation(Space({n: Float(0, 1) for n in names}, direction="minimize"))
+
+    def objective(trial: optuna.Trial) -> float:
+        return sum((trial.suggest_float(n, 0.4, 0.6) - 0.47) ** 2 for n in names)
+
+    for seed in range(2):
+        study = study_of(FederatedSampler(federation, clip=True, seed=seed))
+        study.optimize(objective, n_trials=15)
+        study.sampler = FederatedSampler(federation, clip=True)  # next week
+        study.optimize(objective, n_trials=10)
+        values = [value for trial in study.trials[1:] for value in trial.params.values()]
+        assert sum(value in (0.4, 0.6) for value in values) < 0.4 * len(values)
+        assert study.best_value < 3 * 0.02**2
+
+
 def test_a_narrower_site_may_clip_what_is_asked_for() -> None:
     def narrow(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0.4, 0.6)
@@ -282,10 +300,47 @@ def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
 
 def test_a_parameter_that_is_never_suggested_is_named_once() -> None:
     study = study_of(FederatedSampler(FEDERATION, seed=0))
-    with pytest.warns(UserWarning, match="trial 0 .* no parameter 'rate'") as caught:
+    with pytest.warns(UserWarning, match="trial 0 did not suggest 'rate'") as caught:
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
     assert len(caught) == 1
-    assert len(study.trials) == 4 and not agent_of(study)._order
+    assert len(synced(study)._order) == 4
+
+
+def test_a_trial_counts_where_a_parameter_that_it_had_no_use_for_was_asked_for() -> None:
+    """Else the arm without it would stay unknown, and attractive."""
+    space = {"arm": Categorical(["a", "b"]), "x": Float(0, 1)}
+    federation = Federation(Space(space, direction="minimize"))
+    study = study_of(FederatedSampler(federation, seed=0))
+
+    def objective(trial: optuna.Trial) -> float:
+        if trial.suggest_categorical("arm", ["a", "b"]) == "b":
+            return 100.0
+        return trial.suggest_float("x", 0, 1)
+
+    with pytest.warns(UserWarning, match="did not suggest 'x'"):
+        study.optimize(objective, n_trials=25)
+    assert len(synced(study)._order) == 25
+    assert [trial.params["arm"] for trial in study.trials[10:]].count("b") <= 3
+
+
+def test_pruned_and_infinite_scores_are_the_same_in_a_rebuilt_agent() -> None:
+    """They depend on the scores before them, which are those that ended before."""
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    running = [study.ask() for _ in range(6)]
+    values = [bowl(trial) for trial in running]
+    running[0].report(9.0, 1)
+    study.tell(running[4], values[4])
+    study.tell(running[0], state=TrialState.PRUNED)
+    study.tell(running[3], float("inf"))
+    study.tell(running[2], values[2])
+    study.tell(running[1], state=TrialState.PRUNED)
+    study.optimize(bowl, n_trials=2)
+    again = optuna.load_study(study_name=study.study_name, storage=study._storage)
+    again.sampler = FederatedSampler(FEDERATION, seed=0)
+    live, rebuilt = synced(study), synced(again)
+    told = [sorted(map(repr, ((t.params, t.score) for t in a.trials))) for a in (live, rebuilt)]
+    assert told[0] == told[1]
+    assert live.message() == rebuilt.message()
 
 
 def test_trials_of_another_space_are_left_out_with_one_warning() -> None:
@@ -622,7 +677,7 @@ def test_two_workers_on_one_storage_know_of_each_other(tmp_path: Path) -> None:
 def test_a_worker_that_only_seemed_dead_makes_a_new_agent() -> None:
     study = study_of(FederatedSampler(FEDERATION, MemoryExchange(), seed=0))
     study.optimize(bowl, n_trials=4)
-    first, storage = agent_of(study), study._storage
+    storage = study._storage
 
     def fails(trial_id: int, state: TrialState, values: Any = None) -> bool:
         storage.set_trial_state_values = original  # type: ignore[method-assign]
@@ -635,8 +690,7 @@ def test_a_worker_that_only_seemed_dead_makes_a_new_agent() -> None:
     study.optimize(bowl, n_trials=1)
     study.optimize(bowl, n_trials=1)
     assert study.trials[4].state is TrialState.FAIL
-    assert agent_of(study) is not first
-    assert [trial.state for trial in agent_of(study).trials] == [
+    assert [trial.state for trial in synced(study).trials] == [
         *["complete"] * 4,
         "failed",
         "complete",
@@ -723,9 +777,9 @@ def test_of_two_agents_that_a_study_was_given_at_once_one_counts(tmp_path: Path)
         theirs = attributes[mine] | {"name": name, "entropy": "7"}
         study._storage.set_study_system_attr(study._study_id, record.AGENT + token, theirs)
     study.optimize(bowl, n_trials=2)
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
     assert agent_of(study).name == "a"
     assert len(synced(study)._order) == 3
-    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
     assert "a" in {message.sender for message in exchange.fetch(FEDERATION)}
 
 
@@ -857,12 +911,77 @@ def test_a_message_that_does_not_fit_is_left_out_with_a_warning() -> None:
     assert len(agent_of(study).inbox) == 1
 
 
+def test_workers_together_publish_every_fifth_score(tmp_path: Path) -> None:
+    """And not each of them as it counts."""
+    releases = Releases(tmp_path / "log.jsonl")
+    exchange, storage = MemoryExchange(), optuna.storages.InMemoryStorage()
+    optuna.create_study(study_name="s", storage=storage)
+    workers = [
+        optuna.load_study(
+            study_name="s",
+            storage=storage,
+            sampler=FederatedSampler(FEDERATION, exchange, every=5, releases=releases),
+        )
+        for _ in range(3)
+    ]
+    for i in range(21):
+        worker = workers[i % 3]
+        worker.optimize(bowl, n_trials=1)
+        assert worker.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert [release.sequence for release in releases.read()] == [5, 10, 15, 20]
+
+
+def test_no_message_knows_more_than_the_study() -> None:
+    """Optuna stores how a trial ended after it has told the sampler."""
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    study.optimize(bowl, n_trials=3)
+    study.sampler.flush()  # type: ignore[attr-defined]
+    storage = study._storage
+    original = storage.set_trial_state_values
+
+    def full(*_: Any, **__: Any) -> bool:
+        raise OSError("no space left")
+
+    trial = study.ask()
+    value = bowl(trial)
+    storage.set_trial_state_values = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space left"):
+        study.tell(trial, value)
+    storage.set_trial_state_values = original  # type: ignore[method-assign]
+    study.sampler.flush(0.3)  # type: ignore[attr-defined]
+    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
+    study.tell(3, state=TrialState.FAIL)
+    study.optimize(bowl, n_trials=1)
+    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [4]
+
+
+def test_sites_with_one_seed_and_other_names_draw_other_numbers() -> None:
+    first = []
+    for name in ("a", "b"):
+        study = study_of(FederatedSampler(FEDERATION, seed=0, name=name))
+        study.optimize(bowl, n_trials=1)
+        first.append(study.trials[0].params)
+    assert first[0] != first[1]
+
+
+def test_to_preview_a_study_changes_nothing() -> None:
+    study = optuna.create_study()
+    study.optimize(bowl, n_trials=3)
+    before = study._storage.get_study_system_attrs(study._study_id)
+    message = FederatedSampler(FEDERATION).preview(study)
+    assert message is not None and message.t_n == 3
+    assert study._storage.get_study_system_attrs(study._study_id) == before
+
+
 def test_scores_that_no_peer_would_take_are_not_published() -> None:
     exchange = MemoryExchange()
     settings = Settings(standardise=False)
     study = study_of(FederatedSampler(FEDERATION, exchange, settings=settings, seed=0))
-    with pytest.warns(ExchangeWarning, match="nothing was published: .* give it settings that st"):
+    with pytest.warns(ExchangeWarning, match="was not made: .* give it settings that st"):
         study.optimize(lambda trial: 1e9 * bowl(trial), n_trials=4)
+        study.sampler.flush()  # type: ignore[attr-defined]
     assert len(study.trials) == 4 and exchange.fetch(FEDERATION) == []
 
 

@@ -1,6 +1,7 @@
 """Processes that share a storage, and are killed; and one whose disk is full.
 
 Four processes on one SQLite storage; in each round two are killed at random moments, and replaced.
+Each looks after every trial whether its agent was told what the study has, all of it and once.
 ``python tests/optuna_front/test_workers.py 20`` runs so many rounds; pytest runs three.
 """
 
@@ -8,15 +9,20 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import Federation, Float, Space
 from fedbo.exchange import FolderExchange, Releases
@@ -30,10 +36,10 @@ PATIENCE = 120.0  # seconds, for the last trials
 # One worker
 
 
-def work(folder: Path, trials: int) -> None:
-    """Run trials until the study has as many, and note each that is done."""
+def work(folder: Path, trials: int, sampler: FederatedSampler | None = None) -> None:
+    """Run trials until the study has as many, and note each that is done, and any fault."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = sampler_of(folder)
+    sampler = sampler_of(folder) if sampler is None else sampler
     study = studies.create(storage_of(folder), "shared", "minimize", sampler)
     mine: list[int] = []
 
@@ -43,10 +49,42 @@ def work(folder: Path, trials: int) -> None:
         mine.append(trial.number)
         return (x - 0.3) ** 2 + (y - 0.6) ** 2
 
-    while finished(study) < trials:
+    while len(before := complete_in(study)) < trials:
         study.optimize(objective, n_trials=1)
-        with open(folder / "reported", "ab", buffering=0) as file:
-            file.write(b"%d\n" % mine[-1])
+        note(folder / "reported", f"{mine[-1]}")
+        for fault in faults(study, sampler, before):
+            note(folder / "faults", f"after trial {mine[-1]}: {fault}")
+    sampler.flush()
+
+
+def faults(
+    study: optuna.Study, sampler: FederatedSampler, before: Sequence[FrozenTrial]
+) -> list[str]:
+    """What the worker's agent was told otherwise than the study has it.
+
+    It may lack what others finished while it worked, but nothing that was there ``before``.
+    """
+    assert sampler.agent is not None
+    told = Counter(
+        (*trial.params.items(), trial.score)
+        for trial in sampler.agent.trials
+        if trial.state == "complete"
+    )
+    now, then = (
+        Counter((*trial.params.items(), trial.value) for trial in trials)
+        for trials in (complete_in(study), before)
+    )
+    too_many, lacking = told - now, then - told
+    return [
+        *([f"told twice, or never finished: {too_many}"] if too_many else []),
+        *([f"not told: {lacking}"] if lacking else []),
+    ]
+
+
+def note(file: Path, line: str) -> None:
+    """Add a line, in one go: several may do so at once."""
+    with open(file, "ab", buffering=0) as notes:
+        notes.write(f"{line}\n".encode())
 
 
 def save_federation(folder: Path) -> None:
@@ -63,8 +101,8 @@ def storage_of(folder: Path) -> str:
     return f"sqlite:///{folder / 'site.db'}"
 
 
-def finished(study: optuna.Study) -> int:
-    return len(study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]))
+def complete_in(study: optuna.Study) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
 
 
 # All of them
@@ -114,6 +152,8 @@ def reported(folder: Path) -> list[int]:
 
 def check(folder: Path, asked: int) -> None:
     """All that must hold in the end."""
+    noted = folder / "faults"
+    assert not noted.exists(), noted.read_text()
     sampler = sampler_of(folder)
     study = studies.existing(storage_of(folder), "shared", sampler)
     trials = study.get_trials(deepcopy=False)
@@ -130,7 +170,8 @@ def check(folder: Path, asked: int) -> None:
     assert agent is not None and message is not None and message.sequence == len(complete)
     told = [trial for trial in agent.trials if trial.state == "complete"]
     # none is told twice, and none is forgotten
-    assert [(t.params, t.score) for t in told] == [(t.params, t.value) for t in complete]
+    ended = sorted(complete, key=lambda trial: (trial.datetime_complete, trial.number))
+    assert [(t.params, t.score) for t in told] == [(t.params, t.value) for t in ended]
 
     identity = record.identity(study)
     assert identity is not None and agent.federation is not None
@@ -146,6 +187,43 @@ def check(folder: Path, asked: int) -> None:
 
 def test_workers_that_are_killed_lose_nothing_and_tell_nothing_twice(tmp_path: Path) -> None:
     rounds(tmp_path, 3)
+
+
+def killed_before_storing(folder: Path, trials: int) -> None:
+    """A worker that dies when its last score is known to all but the study."""
+    sampler, usual = sampler_of(folder), RDBStorage.set_trial_state_values
+
+    def store(self: RDBStorage, trial_id: int, state: TrialState, values: Any = None) -> bool:
+        if state is TrialState.COMPLETE and len(reported(folder)) == trials - 1:
+            sampler.flush(1.0)  # time enough for a message that should not have been sent
+            os.kill(os.getpid(), signal.SIGKILL)
+        return usual(self, trial_id, state, values)
+
+    RDBStorage.set_trial_state_values = store  # type: ignore[method-assign]
+    work(folder, trials, sampler)
+
+
+def test_no_message_has_a_score_that_the_study_never_got(tmp_path: Path) -> None:
+    save_federation(tmp_path)
+    killed = started(tmp_path, 3, "--killed-before-storing")
+    _, errors = killed.communicate(timeout=PATIENCE)
+    assert killed.returncode == -signal.SIGKILL, errors.decode()
+    study = studies.existing(storage_of(tmp_path), "shared")
+    states = [trial.state for trial in study.trials]
+    assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.RUNNING]
+
+    federation = Federation.load(tmp_path / "federation.toml")
+    exchange, releases = (
+        FolderExchange(tmp_path / "exchange"),
+        Releases(tmp_path / "releases.jsonl"),
+    )
+    assert all(message.t_n <= 2 for message in exchange.fetch(federation))
+    assert all(release.t_n <= 2 for release in releases.read())
+
+    work(tmp_path, 4)
+    [published] = exchange.fetch(federation)
+    assert published.t_n == published.sequence == 4
+    check(tmp_path, 4)
 
 
 def without_disk(folder: Path, trials: int) -> None:
@@ -174,6 +252,8 @@ def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         work(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--killed-before-storing":
+        killed_before_storing(Path(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1] == "--without-disk":
         without_disk(Path(sys.argv[2]), int(sys.argv[3]))
     else:

@@ -20,8 +20,17 @@ INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 
 def end(text: str) -> NoReturn:
     """End the program with a sentence that says why."""
-    typer.echo(text, err=True)
+    from fedbo import screen
+
+    typer.echo(screen.lines(text), err=True)
     raise typer.Exit(1)
+
+
+def refused(problem: str, hint: str) -> typer.BadParameter:
+    """What is wrong with an argument."""
+    from fedbo import screen
+
+    return typer.BadParameter(screen.lines(problem), param_hint=hint)
 
 
 @contextmanager
@@ -30,11 +39,13 @@ def warnings_as_lines() -> Iterator[None]:
 
     Those of the user's own libraries stay as they are.
     """
+    from fedbo import screen
+
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if category is UserWarning or category.__module__.startswith("fedbo."):
-            typer.echo(f"Warning: {message}", err=True)
+            typer.echo(f"Warning: {screen.lines(str(message))}", err=True)
         else:
             usual(message, category, *rest, **more)
 
@@ -68,17 +79,16 @@ def writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
         problem = f"{path} cannot be written: permission denied"
     else:
         return
-    raise typer.BadParameter(problem, param_hint=option)
+    raise refused(problem, option)
 
 
 def folder(option: str, path: Path) -> None:
     """Refuse, before any work is done, a folder that cannot be made or written to."""
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():
-        raise typer.BadParameter(f"{there} is a file, expected a folder", param_hint=option)
+        raise refused(f"{there} is a file, expected a folder", option)
     if not os.access(there, os.W_OK):
-        problem = f"{path} cannot be written: permission denied in {there}"
-        raise typer.BadParameter(problem, param_hint=option)
+        raise refused(f"{path} cannot be written: permission denied in {there}", option)
 
 
 def federation(option: str, path: Path) -> Federation:
@@ -89,6 +99,6 @@ def federation(option: str, path: Path) -> Federation:
         return Federation.load(path)
     except OSError as error:
         problem = f"{path} cannot be read ({error.strerror}): give a file of fedbo federation new"
-        raise typer.BadParameter(problem, param_hint=option) from None
+        raise refused(problem, option) from None
     except (ValueError, TypeError) as error:  # what is wrong in it
         end(str(error))

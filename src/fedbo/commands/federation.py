@@ -67,7 +67,7 @@ def new(
             f"{out} exists, and sites may rely on it: choose another name, or write over it with "
             "--force"
         )
-        raise typer.BadParameter(problem, param_hint="OUT")
+        raise checks.refused(problem, "OUT")
     from rich.console import Console
 
     from fedbo.commands import federation_screen
@@ -107,7 +107,7 @@ def _of_file(path: Path, direction: Direction | None) -> Space:
         return space_file.read(path, direction)
     except OSError as error:
         problem = f"{path} cannot be read ({error.strerror})"
-        raise typer.BadParameter(problem, param_hint="--from-space") from None
+        raise checks.refused(problem, "--from-space") from None
 
 
 def _of_study(storage: str, name: str) -> tuple[Space, list[str]]:

@@ -48,7 +48,10 @@ def next_steps(console: Console, path: Path, remarks: Sequence[str]) -> None:
     if remarks:
         screen.say(console, "\nLeft out; each site samples these by itself:", "yellow")
         for remark in remarks:
-            console.print(Padding(Text(f"• {remark}"), (0, 0, 0, 2)), width=screen.width(console))
+            console.print(
+                Padding(Text(f"• {screen.plain(remark)}"), (0, 0, 0, 2)),
+                width=screen.width(console),
+            )
         screen.say(
             console,
             "To share one of them, suggest it in every trial, with one range, or with one list of "
@@ -69,7 +72,7 @@ def _parameters(federation: Federation) -> Table:
     grid.add_column("dimensions", justify="right", no_wrap=True)
     for name, parameter in federation.space.parameters.items():
         cells = (name, *_described(parameter), str(parameter.axis().size))
-        grid.add_row(*map(Text, cells))
+        grid.add_row(*(Text(screen.plain(cell)) for cell in cells))
     return grid
 
 

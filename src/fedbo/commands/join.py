@@ -35,7 +35,12 @@ def join(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="How many finished trials the study is to have in all.", min=1)
+        int,
+        typer.Option(
+            help="How many finished trials the study is to have in all: complete or pruned, not "
+            "failed.",
+            min=1,
+        ),
     ] = 50,
     study: Annotated[
         str | None,
@@ -89,7 +94,7 @@ def join(
     try:
         place = exchange_at(exchange)
     except ExchangeError as error:
-        raise typer.BadParameter(str(error), param_hint="EXCHANGE") from None
+        raise checks.refused(str(error), "EXCHANGE") from None
     given = _Given(place, agreed, storage, study or federation.stem or "fedbo", name)
     try:
         with checks.warnings_as_lines():
@@ -164,25 +169,30 @@ def _preview(given: _Given, seed: int | None) -> None:
     from fedbo import screen
     from fedbo.commands import releases_screen
     from fedbo.exchange import Releases
-    from fedbo.optuna import join
+    from fedbo.optuna import join, record
 
     study, message = given.find(), None
     if study is not None:
         message = join.sampler(given.federation, None, name=given.name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
-    if message is None:
-        text = f"There is no finished trial of {given}, so there is nothing to hand out yet."
+    if study is None or message is None:
+        text = f"There is no score in {given}, so there is nothing to hand out yet."
         screen.say(console, text)
         return
     log = [one for one in Releases().read(message.sender) if one.to == to and one.action == "sent"]
-    before = any(one.message() == message for one in log)
-    screen.title(console, f"The message that would go to {to} now")
-    releases_screen.message(console, message)
-    remark = (
-        "This very message was handed out before: see fedbo releases."
-        if before
-        else "With the next finished trial it becomes another one."
-    )
+    is_out = any(one.message() == message for one in log)
+    has_asked = record.identity(study) is not None
+    about = {} if has_asked or given.name else {"agent": "drawn when the study first asks"}
+    screen.title(console, f"The message that would go to {screen.plain(to)} now")
+    releases_screen.message(console, message, about)
+    remark = "With the next finished trial it becomes another one."
+    if is_out:
+        remark = "This very message was handed out before: see fedbo releases."
+    elif not has_asked and seed is None:
+        remark = (
+            "The study has not asked for a trial in this federation yet: when it first does, the "
+            "noise is drawn anew, and the numbers become others."
+        )
     screen.say(console, f"\nNothing was sent. {remark}")
 
 

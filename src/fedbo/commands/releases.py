@@ -29,11 +29,12 @@ def releases(
     """List every message that was handed out: when, to where, how much; and show what was in it."""
     from rich.console import Console
 
+    from fedbo import screen
     from fedbo.commands import releases_screen
     from fedbo.exchange import ExchangeError, Releases
 
     if log is not None and not log.is_file():
-        raise typer.BadParameter(f"there is no file {log}", param_hint="--log")
+        raise checks.refused(f"there is no file {log}", "--log")
     book = Releases(log)
     try:
         with checks.warnings_as_lines():
@@ -47,11 +48,14 @@ def releases(
         chosen = wanted if show is None else {show: wanted[show]}
         typer.echo(releases_screen.as_json(chosen))
     elif show is not None:
-        releases_screen.content(Console(), show, wanted[show])
+        try:
+            releases_screen.content(Console(), show, wanted[show])
+        except ValueError as error:
+            checks.end(f"Its content cannot be read: {error}. --json has it as it was sent.")
     elif wanted:
         releases_screen.table(Console(), wanted, book.path)
     else:
-        typer.echo(_nothing(agent, {one.agent for one in every.values()}, book.path))
+        typer.echo(screen.plain(_nothing(agent, {one.agent for one in every.values()}, book.path)))
 
 
 def _no_such(number: int, wanted: Collection[int], agent: str | None, path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +40,8 @@ def table(console: Console, releases: Mapping[int, Release], path: Path) -> None
         sent = one.action == "sent"
         counts = (f"{one.t_n:,}", f"{one.numbers:,}", f"{one.nbytes:,}") if sent else ("", "", "")
         cells = (f"{number}", local(one.when), one.agent, one.to, one.federation[:8], *counts)
-        grid.add_row(*map(Text, cells), Text(one.action, style="" if sent else "yellow"))
+        texts = (Text(screen.plain(cell)) for cell in cells)
+        grid.add_row(*texts, Text(one.action, style="" if sent else "yellow"))
     console.print(grid)
     console.print()
     sent_ones = [one for one in releases.values() if one.action == "sent"]
@@ -47,7 +49,7 @@ def table(console: Console, releases: Mapping[int, Release], path: Path) -> None
     screen.say(
         console,
         f"{screen.count(len(sent_ones), 'message')} handed out, {screen.size(total)} in all; the "
-        f"log is {path}. fedbo releases --show N prints what was in one.",
+        f"log is {screen.plain(str(path))}. fedbo releases --show N prints what was in one.",
     )
 
 
@@ -65,8 +67,12 @@ def content(console: Console, number: int, release: Release) -> None:
 
 
 def message(console: Console, given: Message, about: Mapping[str, str] | None = None) -> None:
-    """Print a message whole: what its header says, and all its numbers in rows."""
-    rows = dict(about or {}) | header(given)
+    """Print a message whole: what its header says, and all its numbers in rows.
+
+    What is said ``about`` it comes first, and stands for what the header says of the same.
+    """
+    rows = dict(about or {})
+    rows |= {name: text for name, text in header(given).items() if name not in rows}
     console.print(Padding(screen.pairs(rows), (0, 0, 0, 2)))
     if given.kind == "weights":
         _vector(console, "omega, a draw of the weights of the features", given.omega)
@@ -99,7 +105,9 @@ def header(given: Message) -> dict[str, str]:
 def as_json(releases: Mapping[int, Release]) -> str:
     """The releases as a JSON list, each with its number."""
     rows = [{"number": number} | msgspec.to_builtins(one) for number, one in releases.items()]
-    return msgspec.json.format(msgspec.json.encode(rows)).decode()
+    text = msgspec.json.format(msgspec.json.encode(rows)).decode()
+    # JSON leaves these as they are, and a terminal may obey them.
+    return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def local(when: str) -> str:

@@ -41,11 +41,12 @@ class Exchange(ABC):
     address: str
 
     @abstractmethod
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         """Hand out the message, instead of its sender's earlier one for this federation and epoch.
 
         If one with the same sequence or a later one is there, that one stays and nothing happens:
-        workers that share an agent may overtake one another, and a retry changes nothing.
+        workers that share an agent may overtake one another, and a retry changes nothing. True if
+        this very message is now the one that is handed out, as after a retry; False if another is.
         """
 
     @abstractmethod
@@ -53,7 +54,8 @@ class Exchange(ABC):
         """The latest message of every sender for this federation and epoch, by senders' names.
 
         The caller's own is among them. What is damaged or does not fit is left out, with one
-        `ExchangeWarning` for as long as it stays the same; it is never an exception.
+        `ExchangeWarning` for as long as it stays the same; it is never an exception. Where there is
+        much of it, some is named and the rest counted.
         """
 
     @abstractmethod

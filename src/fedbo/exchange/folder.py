@@ -4,7 +4,7 @@
 behind a line that says what it is and a digest that shows damage. Names are for people: whoever
 reads goes by the content of every ``.fedbo`` file in the folder and up to three folders below, so
 that files may be copied in by hand, anywhere. Names that start with a dot are passed over: files on
-their way, and the attics of programs that synchronise.
+their way, and the attics of programs that synchronise. Links to folders are not followed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fedbo import files
@@ -38,6 +38,7 @@ from fedbo.message import Fingerprint, Message, MessageRefused
 SUFFIX = ".fedbo"
 DEPTH = 3  # of folders below that are looked into
 LARGEST = 64 * 2**20  # bytes of a file that is read: a belief of M = 5,700
+NAMED = 5  # files that are told of one by one in a fetch
 _TITLE = "fedbo message 1"
 _FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
 _ON_ITS_WAY = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` calls it
@@ -76,7 +77,8 @@ class FolderExchange(Exchange):
 
     Of two processes that publish for one sender at the same moment, the later sequence stays. On
     Windows and on drives without locks the earlier one may, until the next message is published.
-    An unchanged file is not read twice; its message is kept in memory.
+    An unchanged file is not read twice; its message is kept in memory. Whoever publishes looks only
+    at the file that the sender's messages go to, and not for later ones that were put elsewhere.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
@@ -86,6 +88,7 @@ class FolderExchange(Exchange):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     FolderExchange(folder).publish(agent.message())
     ...     FolderExchange(folder).fetch(federation)
+    True
     [Message(weights, sender='site-a', sequence=1, epoch=0, t_n=1, M=100, 442 bytes)]
     """
 
@@ -98,10 +101,11 @@ class FolderExchange(Exchange):
         self._lock = Lock()
         self._shelves: dict[tuple[bytes, int], _Shelf] = {}
 
-    def __reduce__(self) -> tuple[type[FolderExchange], tuple[str]]:
-        return FolderExchange, (self.address,)
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy reads for itself, and may be made while the drive is off.
+        return self.__dict__ | {"_shelves": {}}
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         what = f"message {message.sequence} of {message.sender!r} was not put into {self.address}"
         data = files.seal(_TITLE, message.encode())
         if len(data) > LARGEST:
@@ -113,15 +117,18 @@ class FolderExchange(Exchange):
         path = home / _name(message.sender)
         with self._lock:
             self._require_folder()
+            _require_no_link(what, home.parent, home)
             try:
                 _make_below(self.folder, home)
                 with alone(home):
-                    if not _has_as_new(path, message):
+                    there = _one_as_new(path, message)
+                    if there is None:
                         files.write(path, data)
                         _let_read(path)
             except OSError as error:
                 raise failed(what, error) from error
             _sweep(path)
+        return there is None or there.encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
         with self._lock:
@@ -130,10 +137,16 @@ class FolderExchange(Exchange):
             key = (bytes(federation.fingerprint), federation.epoch)
             shelf = self._shelves.setdefault(key, _Shelf())
             before, shelf.said = shelf.said, self._look(federation, shelf)
-            news = {path: what for path, what in shelf.said.items() if before.get(path) != what}
+            news = [
+                _printable(f"{path} was skipped: {what[1]}")
+                for path, what in shelf.said.items()
+                if before.get(path) != what
+            ]
             found = _latest(shelf)
-        for path, (_, fault) in news.items():
-            warnings.warn(f"{path} was skipped: {fault}", ExchangeWarning, stacklevel=2)
+        if len(news) > NAMED:
+            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
+        for sentence in news:
+            warnings.warn(sentence, ExchangeWarning, stacklevel=2)
         return found
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
@@ -205,7 +218,7 @@ class FolderExchange(Exchange):
         ``home`` must be readable if it is there; of other folders that are not, ``said`` tells.
         """
         vital = {self.address, str(home.parent), str(home)}
-        been: set[str] = set()  # a link may lead back
+        been: set[str] = set()  # Windows has junctions, which are no links and may lead back
         level = [self.address]
         for _ in range(DEPTH + 1):
             below = []
@@ -252,6 +265,15 @@ def _there(folder: Path) -> bool:
     return True
 
 
+def _require_no_link(what: str, *places: Path) -> None:
+    """Who may write into the root could make a link there that leads out of it."""
+    for place in places:
+        if os.path.islink(place):
+            raise ExchangeError(
+                f"{what}: {place} is a link, and could lead anywhere; put a folder there instead"
+            )
+
+
 def _make_below(root: Path, home: Path) -> None:
     """Make home and what is between; who may write into the root may write into them too."""
     if home.is_dir():
@@ -278,8 +300,8 @@ def _entries(folder: str) -> list[tuple[str, str, bool]]:
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_dir()
-    except OSError:  # a link that goes round in circles
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # it cannot be asked
         return False
 
 
@@ -362,17 +384,18 @@ def _order(message: Message) -> tuple[int, bytes]:
     return message.sequence, message.encode()  # all readers choose the same of two
 
 
-def _has_as_new(path: Path, message: Message) -> bool:
+def _one_as_new(path: Path, message: Message) -> Message | None:
+    """What is there of the same sender, if it is no older than the message."""
     try:
         there = _load(path)
     except (OSError, FileRefused, MessageRefused):
-        return False
+        return None
     same = (there.fingerprint, there.epoch, there.sender) == (
         message.fingerprint,
         message.epoch,
         message.sender,
     )
-    return same and there.sequence >= message.sequence
+    return there if same and there.sequence >= message.sequence else None
 
 
 def _let_read(path: Path) -> None:
@@ -392,6 +415,11 @@ def _is_of(path: str, federation: Federation, sender: str, *, by_name: bool) -> 
     except (OSError, FileRefused, MessageRefused):
         return by_name
     return message.sender == sender and same_federation(federation, message)
+
+
+def _printable(text: str) -> str:
+    """Anybody may have named the file: escapes must not reach a screen."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _unreadable(error: OSError) -> str:

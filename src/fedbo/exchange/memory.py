@@ -20,6 +20,7 @@ class MemoryExchange(Exchange):
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> exchange = MemoryExchange()
     >>> exchange.publish(agent.message())
+    True
     >>> [message.sender for message in exchange.fetch(federation)]
     ['site-a']
     >>> exchange.withdraw(federation, "site-a"), exchange.fetch(federation)
@@ -35,12 +36,13 @@ class MemoryExchange(Exchange):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
         with self._lock:
             held = self._held.setdefault((bytes(message.fingerprint), message.epoch), {})
             before = held.get(message.sender)
             if before is None or before.sequence < message.sequence:
                 held[message.sender] = message
+            return held[message.sender].encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
         with self._lock:

@@ -77,7 +77,7 @@ class Releases:
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     releases = Releases(f"{folder}/releases.jsonl")
-    ...     releases.publish(MemoryExchange(), agent.message())
+    ...     is_out = releases.publish(MemoryExchange(), agent.message())
     ...     [sent] = releases.read()
     >>> sent.agent, sent.to, sent.numbers, sent.message() == agent.message()
     ('site-a', 'memory', 100, True)
@@ -94,14 +94,17 @@ class Releases:
     def __repr__(self) -> str:
         return f"Releases({str(self.path)!r})"
 
-    def publish(self, exchange: Exchange, message: Message) -> None:
-        """Write the message down, then publish it; a retry is not written down twice."""
+    def publish(self, exchange: Exchange, message: Message) -> bool:
+        """Write the message down, then publish it; a retry is not written down twice.
+
+        True if the exchange now hands it out, as `Exchange.publish` says.
+        """
         try:
             self._append(_sent(message, exchange.address))
         except OSError as error:
             what = f"message {message.sequence} of {message.sender!r} was not sent, because it"
             raise self._failed(what, error) from error
-        exchange.publish(message)
+        return exchange.publish(message)
 
     def withdraw(self, exchange: Exchange, federation: Federation, sender: str) -> bool:
         """Withdraw the sender's messages for this federation, then write that down.
@@ -204,7 +207,7 @@ def _usual_path() -> Path:
     if named:
         return Path(named) / NAME
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "fedbo" / NAME
+        return _home() / "Library" / "Application Support" / "fedbo" / NAME
     variable, usual = (
         ("LOCALAPPDATA", Path("AppData", "Local"))
         if sys.platform == "win32"
@@ -212,7 +215,18 @@ def _usual_path() -> Path:
     )
     folder = Path(os.environ.get(variable, ""))
     # A relative XDG_STATE_HOME is to be ignored, says its specification.
-    return (folder if folder.is_absolute() else Path.home() / usual) / "fedbo" / NAME
+    return (folder if folder.is_absolute() else _home() / usual) / "fedbo" / NAME
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ExchangeError(
+            f"there is no place for the log of what leaves: {error} It is needed, because nothing "
+            f"leaves without a line in it; set {VARIABLE} to a folder, or give "
+            "releases=Releases(FILE)"
+        ) from None
 
 
 def _sent(message: Message, to: str) -> Release:

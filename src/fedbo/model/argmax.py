@@ -22,7 +22,7 @@ from fedbo.model.kernel import Array, single
 
 
 class Domain(Protocol):
-    """What `argmax` needs to know of a space."""
+    """What `argmax` needs to know of a space; ``box``: two corners, None if it is all the cube."""
 
     @property
     def dimensions(self) -> int: ...
@@ -30,6 +30,8 @@ class Domain(Protocol):
     def points(self) -> Array | None: ...
     @property
     def free(self) -> Mask: ...
+    @property
+    def box(self) -> tuple[Array, Array] | None: ...
     def snap(self, X: Array) -> Array: ...
 
 
@@ -57,14 +59,17 @@ def argmax(function: SampledFunction, domain: Domain, near: Array | None = None)
         return _row(domain.points, function(domain.points))
     size = _screening_size(function.length_scales)
     X = _screening_set(domain.dimensions, min(size, getattr(function, "screened", size)))
+    if domain.box is not None:
+        low, high = map(single, domain.box)
+        X = low + (high - low) * X
     if near is not None and len(near):
         X = np.concatenate([near.astype(np.float32), X])
     X = domain.snap(X)
     starts = domain.snap(X[_separated(X, function(X), function.length_scales)].astype(np.float64))
     fixed = ~domain.free
-    tops, values = _climb(function, starts, fixed)
+    tops, values = _climb(function, domain, starts)
     for _ in range(_ROUNDS if fixed.any() else 0):
-        more = _climb(function, _other_levels(function, domain, tops, values), fixed)
+        more = _climb(function, domain, _other_levels(function, domain, tops, values))
         tops, values = (np.concatenate(pair) for pair in zip((tops, values), more, strict=True))
     return _row(tops, values)
 
@@ -79,7 +84,7 @@ def argmax_direct(function: SampledFunction, domain: Domain, near: Array | None 
     def falls(x: Array) -> float:
         return -float(function(x[None])[0])
 
-    bounds = Bounds(np.zeros(domain.dimensions), np.ones(domain.dimensions))
+    bounds = Bounds(*_box(domain))
     result = direct(falls, bounds, maxfun=1000, maxiter=10_000)
     x: Array = domain.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
     return x
@@ -94,13 +99,18 @@ def _row(X: Array, values: Array) -> Array:
     return best
 
 
-def _climb(function: SampledFunction, starts: Array, fixed: Mask) -> tuple[Array, Array]:
+def _box(domain: Domain) -> tuple[Array, Array]:
+    return domain.box or (np.zeros(domain.dimensions), np.ones(domain.dimensions))
+
+
+def _climb(function: SampledFunction, domain: Domain, starts: Array) -> tuple[Array, Array]:
     """Where climbs from ``starts`` get to, and the values there; the best is a local maximum."""
+    low, high = _box(domain)
     return ascend(
         function.value_and_gradient,
         starts,
-        np.where(fixed, starts, 0.0),
-        np.where(fixed, starts, 1.0),
+        np.where(domain.free, low, starts),
+        np.where(domain.free, high, starts),
         scale=np.minimum(function.length_scales, 1.0),
         turns=30,
         gain=1e-5,
@@ -118,7 +128,7 @@ def _other_levels(function: SampledFunction, domain: Domain, tops: Array, values
     size = rng.choice([0.02, 0.05, 0.15, 0.5], (*shape[:2], 1))
     moves = size * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
     children = parents[:, None] + np.minimum(function.length_scales, 1.0) * moves
-    X = domain.snap(np.clip(children.reshape(-1, D), 0.0, 1.0))
+    X = domain.snap(np.clip(children.reshape(-1, D), *_box(domain)))
     X = X[np.argsort(-function(single(X)))]
     _, first = np.unique(X[:, fixed], axis=0, return_index=True)
     return X[np.sort(first)[:_LEVELS]]

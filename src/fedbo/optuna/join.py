@@ -96,13 +96,14 @@ class Interrupt:
 
 
 class CountedReleases(Releases):
-    """The log, and how many messages were sent through it since it was made."""
+    """The log, and how many messages it got to an exchange since it was made."""
 
     sent = 0
 
-    def publish(self, exchange: Exchange, message: Message) -> None:
-        super().publish(exchange, message)
-        self.sent += 1
+    def publish(self, exchange: Exchange, message: Message) -> bool:
+        is_out = super().publish(exchange, message)
+        self.sent += is_out
+        return is_out
 
 
 class Site:
@@ -129,12 +130,13 @@ class Site:
         return self.study.get_trials(deepcopy=False, states=states)
 
     @property
-    def complete(self) -> int:
-        return len(self.trials(TrialState.COMPLETE))
+    def finished(self) -> int:
+        """Trials that came to their end, by a score or by being pruned; not failed ones."""
+        return len(self.trials(TrialState.COMPLETE, TrialState.PRUNED))
 
     @property
     def best(self) -> FrozenTrial | None:
-        return self.study.best_trial if self.complete else None
+        return self.study.best_trial if self.trials(TrialState.COMPLETE) else None
 
     @property
     def received(self) -> int:
@@ -149,7 +151,7 @@ class Site:
         return 0 if agent is None else len(agent.inbox)
 
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
-        """Evaluate until the study has so many complete trials, or somebody wants it to stop."""
+        """Evaluate until the study has so many finished trials, or somebody wants it to stop."""
         self.objective.begun = lambda number: watcher.begun(number, self._origin(number))
         try:
             return self._until(trials, watcher, interrupt)
@@ -161,7 +163,7 @@ class Site:
 
     def _until(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
         failures = 0
-        while self.complete < trials:
+        while self.finished < trials:
             if interrupt.asked:
                 return "stopped"
             step = self._one()
@@ -253,7 +255,8 @@ def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -
 def check(study: optuna.Study, federation: Federation, name: str | None = None) -> None:
     """Raise `JoinRefused` if the study is not one of this federation, or its agent not this one.
 
-    A later epoch of the federation is the same one: only its scalars may differ.
+    A later epoch of the federation is the same one: only its scalars may differ. There is no way
+    back to an earlier one.
     """
     if len(study.directions) > 1:
         raise JoinRefused(
@@ -270,7 +273,12 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
     if known is None:
         return
     part = _difference(known, federation)
-    if part is not None:
+    if part in (None, "scalars") and federation.epoch < known.epoch:
+        raise JoinRefused(
+            f"study {study.study_name!r} has gone on to epoch {known.epoch} of its federation, and "
+            f"the file is of epoch {federation.epoch}: use the later file. The study is as it was"
+        )
+    if part is not None and not (part == "scalars" and federation.epoch > known.epoch):
         raise JoinRefused(
             f"study {study.study_name!r} began in federation {known.federation}, and the file now "
             f"is {federation.fingerprint}: {PARTS[part]}. The study is as it was. Go on with the "
@@ -289,5 +297,4 @@ def _difference(known: record.Identity, federation: Federation) -> str | None:
         began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
     except ValueError:
         return None  # not known
-    part = federation.fingerprint.difference(began)
-    return None if part == "scalars" and federation.epoch else part
+    return federation.fingerprint.difference(began)

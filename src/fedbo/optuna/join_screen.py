@@ -55,8 +55,8 @@ class JoinScreen:
 
     def _look(self) -> None:
         """See how the study stands; not more often than trials end, for it reads the storage."""
-        self._complete, self._best = self._site.complete, self._site.best
-        self._bar.update(self._task, completed=min(self._complete, self._trials))
+        self._finished, self._best = self._site.finished, self._site.best
+        self._bar.update(self._task, completed=min(self._finished, self._trials))
 
     # A watcher's two methods
 
@@ -71,14 +71,14 @@ class JoinScreen:
             self._last_failure = step.why
         line = _line(step)
         if not self._console.is_terminal:
-            line.append(f"  ({self._complete} of {self._trials}; {self._traffic()})")
+            line.append(f"  ({self._finished} of {self._trials}; {self._traffic()})")
         self._console.print(line, soft_wrap=True)
 
     # From the beginning to the end
 
     def run(self) -> Ending:
         """Run the site until it has its trials; what happened is on the screen."""
-        if self._complete < self._trials:
+        if self._finished < self._trials:
             with self._interrupt, self._live():
                 ending = self._site.run(self._trials, self, self._interrupt)
         else:
@@ -92,16 +92,16 @@ class JoinScreen:
         """Say what is about to run, and where everything is."""
         site = self._site
         begun = len(site.study.get_trials(deepcopy=False))
-        state = f"{self._complete} of {self._trials} trials are finished" if begun else "new"
+        state = f"{self._finished} of {self._trials} trials are finished" if begun else "new"
         who = "a name that is drawn now" if site.name is None else repr(site.name)
         made = ""
         if isinstance(place, FolderExchange) and not place.folder.exists():
             made = ", a folder that is made with the first of them"
         screen.say(
             self._console,
-            f"Study {site.study.study_name!r} in {storage} ({state}): {site.objective.name}, to "
-            f"{site.study.direction.name.lower()}. Peers know it by {who}; messages travel through "
-            f"{place.address}{made}.\n",
+            f"Study {site.study.study_name!r} in {screen.plain(storage)} ({state}): "
+            f"{site.objective.name}, to {site.study.direction.name.lower()}. Peers know it by "
+            f"{who}; messages travel through {screen.plain(place.address)}{made}.\n",
         )
 
     @contextmanager
@@ -139,7 +139,7 @@ class JoinScreen:
             os.write(2, f"{_ONCE}\n".encode())  # whatever was being printed when Ctrl-C came
 
     def _end(self, ending: Ending) -> None:
-        finished = f"{self._complete} of {self._trials} trials are finished"
+        finished = f"{self._finished} of {self._trials} trials are finished"
         if ending == "stopped":
             given_up = (
                 ""
@@ -162,7 +162,9 @@ def report(console: Console, site: Site) -> None:
     """Print the best trial, where the queries came from, and what was exchanged."""
     best = site.best
     if best is None:
-        screen.say(console, "No trial is finished, so there is nothing to report.")
+        pruned = len(site.trials(TrialState.PRUNED))
+        why = f"all {pruned} that are finished were pruned" if pruned else "none is finished"
+        screen.say(console, f"No trial has a score ({why}), so there is no best one to report.")
         return
     console.print()
     params = ", ".join(f"{name} = {_short(value)}" for name, value in best.params.items())
@@ -174,7 +176,7 @@ def report(console: Console, site: Site) -> None:
     }
     console.print(Padding(screen.pairs(rows), (0, 0, 1, 2)))
     console.print(Padding(_sources(site), (0, 0, 1, 2)))
-    name = shlex.quote(site.name or "")
+    name = screen.plain(shlex.quote(site.name or ""))
     screen.say(console, f"fedbo releases --agent {name} lists every message that it handed out.")
 
 
@@ -184,7 +186,7 @@ def _traffic(site: Site) -> str:
 
 
 def _counts(site: Site) -> str:
-    counts = [f"{site.complete} complete"]
+    counts = [f"{len(site.trials(TrialState.COMPLETE))} complete"]
     for state, word in {TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}.items():
         n = len(site.trials(state))
         counts += [f"{n} {word}"] if n else []
@@ -214,7 +216,7 @@ def _line(step: Step) -> Text:
     """What became of a trial, in one line."""
     line = Text(f"trial {step.number:>4}  ")
     if step.state == TrialState.FAIL:
-        return line.append("failed", style="red").append(f"  {step.why}")
+        return line.append("failed", style="red").append(f"  {screen.plain(step.why)}")
     if step.state == TrialState.PRUNED:
         line.append("pruned", style="yellow")
     else:
@@ -227,11 +229,11 @@ def _words(origin: record.Origin | None) -> str:
     if origin is None:
         return _SOURCES["told"]
     if origin.source == "peer" and origin.peer is not None:
-        return f"peer {origin.peer}"
+        return f"peer {screen.plain(origin.peer)}"
     ranked = sorted(origin.credit.items(), key=lambda pair: -pair[1])[:_PEERS]
     if origin.source != "pool" or not ranked:
         return _SOURCES[origin.source]
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in ranked)
+    shares = ", ".join(f"{screen.plain(name)} {share:.0%}" for name, share in ranked)
     return f"{_SOURCES['pool']} ({shares})"
 
 

@@ -1,15 +1,16 @@
 """An agent that knows what a study knows: every trial of it once, whoever ran it.
 
 A study is what lasts; the agent is made of it, again and again: by each worker, after a restart,
-when the space changes. So all that is told to the agent is a function of the study's trials, in the
-order of their numbers as far as that goes, and of nothing that a worker remembers.
+when the space changes. So all that is told to the agent is a function of the study's finished
+trials, in the order in which they ended, and of nothing that a worker remembers.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,7 +19,7 @@ from fedbo.axis import Value
 from fedbo.message import Message
 from fedbo.optuna import record
 from fedbo.optuna.distributions import Translation
-from fedbo.space import Space
+from fedbo.space import Parameter, Space
 from fedbo.trial import Trial
 
 
@@ -30,16 +31,21 @@ class Mirror:
     """The ``agent``, and which of the study's trials it has been told.
 
     ``words`` translates between the study's values and the federation's. ``scores`` is how many the
-    agent was told. ``useless`` is the first trial with a value that it could not be told, if any.
+    agent was told. ``within`` are the ranges that it keeps to. ``useless`` is the first trial with
+    a value that it could not be told, if any.
     """
 
-    def __init__(self, agent: Agent, words: Translation) -> None:
-        self.agent, self.words = agent, words
+    def __init__(
+        self, agent: Agent, words: Translation, within: Mapping[str, Parameter] | None = None
+    ) -> None:
+        self.agent, self.words, self.within = agent, words, dict(within or {})
         self.scores = 0
         self.useless: FrozenTrial | None = None
         self._open: dict[int, Trial] = {}  # the agent's, by the number of the study's
         self._settled: dict[int, TrialState] = {}
         self._values: list[float] = []  # of complete trials, finite ones
+        self._relative = False  # whether a score was told that depends on those before it
+        self._last = (datetime.min, -1)  # when the last one that was told ended
         self._heard: dict[str, int] = {}  # sequence of the last message, by sender
 
     def ask(self, number: int) -> record.Origin:
@@ -64,24 +70,28 @@ class Mirror:
         The trial that is ``asking`` is not one of those. `StudyChanged` if the study contradicts
         what was told: a worker that seemed dead was alive, or the study is another one.
         """
+        ended = []
         for trial in trials:
             told = self._settled.get(trial.number)
             if trial.state.is_finished():
                 if told is None:
-                    self.settle(trial, trial.state, trial.value)
+                    ended.append(trial)
                 elif told is not trial.state:
                     raise StudyChanged(f"trial {trial.number}: {told.name}, {trial.state.name}")
             elif told is None and trial.number not in self._open and trial.number != asking:
                 self._take_up(trial)
+        for trial in sorted(ended, key=_ended):
+            self._settle(trial)
 
-    def settle(self, trial: FrozenTrial, state: TrialState, value: float | None) -> None:
+    def _settle(self, trial: FrozenTrial) -> None:
         """Tell how a trial ended.
 
         Where it ran is what counts. If that is not where the agent wanted it, the place that was
         asked for is told as failed: nothing is known of it, and it was this query's turn.
         """
-        self._settled[trial.number] = state
-        score = self._score(state, value)
+        score = self._score(trial)
+        self._settled[trial.number] = trial.state
+        self._last = max(self._last, _ended(trial))
         origin = record.of(trial)
         asked = self._open.pop(trial.number, None)
         if asked is None and origin is not None:
@@ -148,30 +158,36 @@ class Mirror:
         self.scores += score is not None
 
     def _params(self, trial: FrozenTrial) -> dict[str, Value] | None:
-        """The trial's parameters in the federation's words, if it has them all."""
-        space = self.agent.federation.space
-        if fault(trial, space, self.words) is not None:
+        """Where the trial ran, in the federation's words; None if that is in another space."""
+        try:
+            return place(trial, self.agent.federation.space, self.words)
+        except ValueError:
             return None
-        return self.words.inward({name: trial.params[name] for name in space.names})
 
     def _same(self, asked: dict[str, Value], ran: dict[str, Value]) -> bool:
         encode = self.agent.federation.space.encode
         return bool((encode(asked) == encode(ran)).all())
 
-    def _score(self, state: TrialState, value: float | None) -> float | None:
+    def _score(self, trial: FrozenTrial) -> float | None:
         """What the agent is told of a trial; None if that is nothing.
 
         An infinite value is as good or as bad as the best or worst so far. A pruned trial is no
         better than half of the complete ones: it was stopped because it looked worse, and a region
         where all are pruned must not stay unknown, and thereby attractive.
         """
+        value = trial.value
         finite = value is not None and math.isfinite(value)
-        if state is TrialState.COMPLETE and value is not None:
+        complete = trial.state is TrialState.COMPLETE
+        relative = trial.state is TrialState.PRUNED or (complete and not finite)
+        if (relative or self._relative) and _ended(trial) < self._last:
+            raise StudyChanged(f"trial {trial.number} ended before one that was told")
+        self._relative |= relative
+        if complete and value is not None:
             if finite:
                 self._values.append(value)
                 return value
             return (max if value > 0 else min)(self._values, default=None)
-        if state is TrialState.PRUNED:
+        if trial.state is TrialState.PRUNED:
             known = [value] if finite and value is not None else []
             known += [statistics.median(self._values)] if self._values else []
             worse = min if self.agent.federation.space.sign > 0 else max
@@ -179,13 +195,22 @@ class Mirror:
         return None
 
 
-def fault(trial: FrozenTrial, space: Space, words: Translation) -> str | None:
-    """Why an agent in this space can make nothing of the trial; None if it can."""
-    missing = [name for name in space.names if name not in trial.params]
+def place(trial: FrozenTrial, space: Space, words: Translation) -> dict[str, Value]:
+    """Where a trial ran, in a federation's words; ValueError says why an agent cannot know.
+
+    A parameter that an objective has no use for in this trial is where it was asked for.
+    """
+    origin = record.of(trial)
+    params = {name: trial.params[name] for name in space.names if name in trial.params}
+    asked = {} if origin is None or not params else origin.params
+    params = asked | words.inward(params)
+    missing = [name for name in space.names if name not in params]
     if missing:
-        return f"it has no parameter {missing[0]!r}"
-    try:
-        space.encode(words.inward({name: trial.params[name] for name in space.names}))
-    except ValueError as error:
-        return str(error)
-    return None
+        raise ValueError(f"it has no parameter {missing[0]!r}")
+    params = {name: params[name] for name in space.names}
+    space.encode(params)
+    return params
+
+
+def _ended(trial: FrozenTrial) -> tuple[datetime, int]:
+    return trial.datetime_complete or datetime.min, trial.number

@@ -54,9 +54,13 @@ class Objective:
         try:
             result = self._function(trial) if self._takes_trial else self._function(**given)
             self.value = _number(result)
-        except BaseException as error:
+        except (Exception, KeyboardInterrupt) as error:
             self.error = error
             raise
+        except BaseException as error:  # SystemExit, say: Optuna would leave the trial running
+            ended = RuntimeError(f"the objective ended with {error!r}, expected a number")
+            self.error = ended.with_traceback(error.__traceback__)
+            raise self.error from error
         return self.value
 
 

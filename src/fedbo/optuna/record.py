@@ -41,12 +41,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The study's agent: its name among peers, and the secret that all its randomness comes from.
 
-    ``federation`` is the fingerprint of the federation it first worked in.
+    ``federation`` and ``epoch`` are the fingerprint and the epoch of the federation it works in, if
+    that is not made of the study itself.
     """
 
     name: str
     entropy: str  # hexadecimal
     federation: str = ""
+    epoch: int = 0
 
 
 def of(trial: FrozenTrial) -> Origin | None:
@@ -73,17 +75,36 @@ def write(study: optuna.Study, trial: FrozenTrial, origin: Origin) -> None:
 
 def identity(study: optuna.Study) -> Identity | None:
     """The study's agent, or None before its first query."""
-    attributes = study._storage.get_study_system_attrs(study._study_id)
-    found = sorted(key for key in attributes if key.startswith(AGENT))
-    return msgspec.convert(attributes[found[0]], Identity) if found else None
+    found = _found(study)
+    return None if found is None else found[1]
 
 
 def introduce(study: optuna.Study, identity_: Identity) -> Identity:
     """Give the study this agent, unless it has one; the one it has from now on."""
     known = identity(study)
     if known is None:
-        key, written = AGENT + secrets.token_hex(8), msgspec.to_builtins(identity_)
-        study._storage.set_study_system_attr(study._study_id, key, written)
+        _write(study, AGENT + secrets.token_hex(8), identity_)
         known = identity(study)
         assert known is not None
     return known
+
+
+def advance(study: optuna.Study, federation: str, epoch: int) -> Identity:
+    """The study's agent, which goes on in a later epoch of its federation."""
+    found = _found(study)
+    assert found is not None
+    key, known = found
+    later = msgspec.structs.replace(known, federation=federation, epoch=epoch)
+    _write(study, key, later)
+    return later
+
+
+def _found(study: optuna.Study) -> tuple[str, Identity] | None:
+    attributes = study._storage.get_study_system_attrs(study._study_id)
+    found = sorted(key for key in attributes if key.startswith(AGENT))
+    return (found[0], msgspec.convert(attributes[found[0]], Identity)) if found else None
+
+
+def _write(study: optuna.Study, key: str, identity_: Identity) -> None:
+    written: Any = msgspec.to_builtins(identity_)
+    study._storage.set_study_system_attr(study._study_id, key, written)

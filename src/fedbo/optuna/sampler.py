@@ -20,8 +20,10 @@ import hashlib
 import os
 import secrets
 import threading
+import time
 import warnings
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import optuna
@@ -36,15 +38,16 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.optuna import record
 from fedbo.optuna.courier import Courier
-from fedbo.optuna.distributions import Translation, difference, fitted
-from fedbo.optuna.mirror import Mirror, StudyChanged, fault
+from fedbo.optuna.distributions import Translation, difference, fitted, parameter_of
+from fedbo.optuna.mirror import Mirror, StudyChanged, place
 from fedbo.policy import PTS, Policy
 from fedbo.settings import Settings
-from fedbo.space import Direction, Float, Space
+from fedbo.space import Direction, Float, Parameter, Space
 
 SearchSpace = dict[str, BaseDistribution]
 
 _FIRST_NEWS = 0.5  # seconds that the first query waits for peers' messages, once
+_LOOKS, _PAUSE = 200, 0.01  # of the courier for a trial that is being stored; seconds between them
 
 
 class FederatedSampler(BaseSampler):
@@ -120,7 +123,8 @@ class FederatedSampler(BaseSampler):
         self._mirror: Mirror | None = None
         self._search_space: SearchSpace | None = None  # that the mirror's federation is made of
         self._values: dict[int, dict[str, Any]] = {}  # to be handed out in each running trial
-        self._counted: int | None = None  # scores when a message was last thought of
+        self._ended: set[int] = set()  # trials that this process ran and sent no message of
+        self._ranges: SearchSpace = {}  # in which this objective suggests the federation's
         self._waited = False
         self._said: set[str] = set()
 
@@ -147,7 +151,13 @@ class FederatedSampler(BaseSampler):
             space = None if self.federation is not None else self._common_space(study, cached=False)
             if self.federation is None and not space:
                 return None
-            mirror = self._followed(study, space)
+            self._belong_to(study)
+            known = self._identity or record.identity(study)
+            if known is not None and self._epoch <= known.epoch:
+                mirror = self._followed(study, space)
+            else:  # an agent for now: to look must not change the study
+                mirror = self._reflected(study, space, known or self._new_identity())
+                mirror.follow(study._get_trials(deepcopy=False, use_cache=False))
             return mirror.agent.message() if mirror.scores else None
 
     def flush(self, seconds: float = 5.0) -> None:
@@ -212,9 +222,10 @@ class FederatedSampler(BaseSampler):
             self._values.pop(trial.number, None)
             if state is TrialState.COMPLETE:
                 self._say_if_useless(trial)
-            if state in (TrialState.COMPLETE, TrialState.PRUNED):
-                self._publish(study, trial, state, values[0] if values else None)
             if self._courier is not None and self._mirror is not None:
+                if state in (TrialState.COMPLETE, TrialState.PRUNED):
+                    self._ended.add(trial.number)
+                    self._courier.send(lambda: self._due(study, trial))
                 self._courier.fetch(self._mirror.agent.federation)
         self._pass_on_complaints()
 
@@ -234,6 +245,7 @@ class FederatedSampler(BaseSampler):
             raise FederationMismatch(sentence)
         with self._lock:
             self._belong_to(study)
+            self._ranges[name] = distribution
             if trial.number not in self._values:
                 self._values[trial.number] = self._query(study, trial)
             return fitted(self._values[trial.number][name], distribution)
@@ -277,27 +289,41 @@ class FederatedSampler(BaseSampler):
 
     # A message
 
-    def _publish(
-        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, value: float | None
-    ) -> None:
-        """Tell the agent of this trial, and give its message to the courier if it is time to."""
-        if self._courier is None or (self.federation is None and self._search_space is None):
-            return
-        mirror = self._followed(study, self._search_space, trial.number)
-        before = mirror.scores if self._counted is None else self._counted
-        mirror.settle(trial, state, value)
-        self._counted = mirror.scores
-        if self._counted // self.every == before // self.every:
-            return
-        known = record.identity(study)
-        if known != self._identity:  # two workers gave the study an agent, and the other's counts
-            self._identity, self._mirror = known, None
-            mirror = self._followed(study, self._search_space, trial.number)
-            mirror.settle(trial, state, value)
-        try:
-            self._courier.send(mirror.agent.message())
-        except ValueError as error:
-            self._say("unfit", f"nothing was published: {error}", ExchangeWarning)
+    def _due(self, study: optuna.Study, trial: FrozenTrial) -> Message | None:
+        """The message to publish now that the trial has ended; None if it is not time for one.
+
+        The courier calls it, in his own thread: Optuna stores how a trial ended only after it has
+        told the sampler, and no message may know more than the study does.
+        """
+        for _ in range(_LOOKS):
+            if study._storage.get_trial(trial._trial_id).state.is_finished():
+                break
+            time.sleep(_PAUSE)
+        else:
+            return None
+        with self._lock:
+            if self._study != (study._storage, study._study_id):
+                return None  # another study has the sampler
+            trials = study._get_trials(deepcopy=False, use_cache=False)
+            if not self._completes(trials):
+                return None
+            known = record.identity(study)
+            if known != self._identity:  # two workers introduced an agent, and the other's counts
+                self._identity, self._mirror = known, None
+            mirror = self._followed(study, self._search_space)
+            return mirror.agent.message() if mirror.scores else None
+
+    def _completes(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Whether one of the trials that ended here is the last of ``every`` in the study.
+
+        All workers count alike, in the order in which trials ended; so one of them publishes.
+        """
+        scored = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+        scored.sort(key=lambda t: (t.datetime_complete or datetime.min, t.number))
+        last_ones = {t.number for t in scored[self.every - 1 :: self.every]}
+        due = not self._ended.isdisjoint(last_ones)
+        self._ended.clear()
+        return due
 
     # The agent
 
@@ -321,20 +347,49 @@ class FederatedSampler(BaseSampler):
         self._belong_to(study)
         trials = study._get_trials(deepcopy=False, use_cache=cached)
         mirror = self._mirror if search_space == self._search_space else None
+        if mirror is not None and self.clip and mirror.within != self._within(trials):
+            mirror = None
         if mirror is not None:
             try:
                 mirror.follow(trials, asking)
             except StudyChanged:
                 mirror = None
         if mirror is None:
-            mirror = self._reflected(study, search_space)
+            if self._identity is None:
+                self._identity = self._introduced(study)
+            within = self._within(trials)
+            mirror = self._reflected(study, search_space, self._identity, within)
             mirror.follow(trials, asking)
             self._mirror, self._search_space = mirror, search_space
         if mirror.useless is not None:
             self._say_if_useless(mirror.useless)
         return mirror
 
-    def _reflected(self, study: optuna.Study, search_space: SearchSpace | None) -> Mirror:
+    def _within(self, trials: Sequence[FrozenTrial]) -> dict[str, Parameter]:
+        """The ranges that are narrower than the federation's, as far as they are known.
+
+        They are what the objective suggested last: in this process, or in the study's last trial.
+        """
+        if self.federation is None or not self.clip:
+            return {}
+        space = self.federation.space
+        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
+        known = {name: given for name, given in last.items() if name in space.parameters}
+        narrower = {}
+        for name, given in (known | self._ranges).items():
+            clips = difference(name, given, space.parameters[name]) is not None
+            fits = difference(name, given, space.parameters[name], clip=True) is None
+            if clips and fits and not given.single():
+                narrower[name] = parameter_of(name, given)
+        return narrower
+
+    def _reflected(
+        self,
+        study: optuna.Study,
+        search_space: SearchSpace | None,
+        identity: record.Identity,
+        within: dict[str, Parameter] | None = None,
+    ) -> Mirror:
         """A new agent, in the federation that is given or in one made of the search space."""
         words = Translation(search_space or {})
         direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
@@ -348,47 +403,78 @@ class FederatedSampler(BaseSampler):
                 f"create the study with direction={federation.space.direction!r}, and turn the "
                 "sign of the objective if need be"
             )
-        if self._identity is None:
-            self._identity = self._introduced(study, federation)
         # One secret for all federations of a study; in each of them other noise.
-        secret = self._identity.entropy.encode() + federation.fingerprint
-        seed = int.from_bytes(hashlib.sha256(secret).digest()[:16])
-        name, settings = self._identity.name, self.settings
-        return Mirror(
-            Agent(federation, self.policy, name=name, seed=seed, settings=settings), words
+        secret = identity.entropy.encode() + federation.fingerprint
+        agent = Agent(
+            federation,
+            self.policy,
+            name=identity.name,
+            seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
+            settings=self.settings,
+            within=within,
         )
+        return Mirror(agent, words, within or {})
 
     def _kind(self) -> Kind:
         """What messages are of, in a federation that is made for the policy."""
         kinds: tuple[Kind, ...] = getattr(self.policy, "kinds", ("weights",))
         return kinds[0]
 
-    def _introduced(self, study: optuna.Study, federation: Federation) -> record.Identity:
-        """Who the study's agent is, from now on if not before."""
+    def _new_identity(self) -> record.Identity:
+        """Who a study's agent would be. With a seed and a name, its secret is made of both."""
         name = f"agent-{secrets.token_hex(4)}" if self.name is None else self.name
-        entropy = secrets.randbits(128) if self.seed is None else int(self.seed)
-        fingerprint = str(federation.fingerprint)
-        mine = record.Identity(name=name, entropy=f"{entropy:x}", federation=fingerprint)
-        known = record.introduce(study, mine)
+        entropy = secrets.token_hex(16)
+        if self.seed is not None:
+            entropy = hashlib.sha256(f"{int(self.seed)} {self.name or ''}".encode()).hexdigest()[
+                :32
+            ]
+        if self.federation is None:
+            return record.Identity(name=name, entropy=entropy)
+        fingerprint = str(self.federation.fingerprint)
+        return record.Identity(
+            name=name, entropy=entropy, federation=fingerprint, epoch=self._epoch
+        )
+
+    def _introduced(self, study: optuna.Study) -> record.Identity:
+        """Who the study's agent is, from now on if not before."""
+        known = record.introduce(study, self._new_identity())
         if self.name is not None and known.name != self.name:
             sentence = f"peers know this study as {known.name!r}, and {self.name!r} is not used"
             self._say("name", f"{sentence}: a study keeps its name", UserWarning)
+        if self.federation is not None and self._epoch > known.epoch:
+            known = record.advance(study, str(self.federation.fingerprint), self._epoch)
         return known
+
+    @property
+    def _epoch(self) -> int:
+        return 0 if self.federation is None else self.federation.epoch
 
     # What people should know
 
     def _say_if_useless(self, trial: FrozenTrial) -> None:
-        """That a trial has a value of which the agent can make nothing."""
+        """That a trial has a value of which the agent can make nothing, or not all."""
         if self.federation is None:
             return  # its space is what trials have in common: some differ, and that is as it is
-        problem = fault(trial, self.federation.space, Translation({}))
-        if problem is not None:
+        space = self.federation.space
+        try:
+            place(trial, space, Translation({}))
+        except ValueError as problem:
             self._say(
                 "useless",
                 f"trial {trial.number} has a value, but the federation cannot learn from it: "
                 f"{problem}. Suggest all the federation's parameters in every trial, or make a "
                 "federation of those that are suggested; the study's other trials like this one "
                 "are left out without a word",
+                UserWarning,
+            )
+            return
+        missing = [name for name in space.names if name not in trial.params]
+        if missing:
+            self._say(
+                "missing",
+                f"trial {trial.number} did not suggest {missing[0]!r}: its score counts where that "
+                "was asked for. Suggest all the federation's parameters, but for those that have "
+                "no part in a trial; this is said once",
                 UserWarning,
             )
 

@@ -10,6 +10,7 @@ import optuna
 from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage
+from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -43,8 +44,7 @@ def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> opt
 
 def find(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study | None:
     """The study of that name, or None; nothing is made."""
-    file = _file(storage)
-    if file is not None and not file.exists():
+    if not _is_made(storage):
         return None
     try:
         return optuna.load_study(study_name=name, storage=_opened(storage), sampler=sampler)
@@ -97,6 +97,23 @@ def _file(storage: str) -> Path | None:
     return Path(str(url.database)) if is_file else None
 
 
+def _is_made(storage: str) -> bool:
+    """Whether Optuna has made its tables there; also where that cannot be told."""
+    url, file = _url(storage), _file(storage)
+    if file is not None and not file.exists():
+        return False
+    try:
+        engine = create_engine(url)
+    except (ImportError, SQLAlchemyError):
+        return True  # to open it says what is wrong
+    try:
+        return inspect(engine).has_table("studies")
+    except SQLAlchemyError:
+        return True
+    finally:
+        engine.dispose()
+
+
 def _opened(storage: str) -> RDBStorage:
     """The storage, with heartbeats, and patience for other processes.
 
@@ -136,5 +153,5 @@ def _names(storage: str) -> str:
     file = _file(storage)
     if file is not None and not file.exists():
         return f": there is no file {file}"
-    names = optuna.get_all_study_names(_opened(storage))
+    names = optuna.get_all_study_names(_opened(storage)) if _is_made(storage) else []
     return f"; its studies are {', '.join(map(repr, names))}" if names else "; it has no study"

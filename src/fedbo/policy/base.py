@@ -32,7 +32,7 @@ from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
-from fedbo.space import Space
+from fedbo.space import Part, Space
 from fedbo.trial import Source
 
 Beta = float | tuple[float, ...]
@@ -80,6 +80,7 @@ class Policy(msgspec.Struct, frozen=True):
 class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
 
+    Of the ``space``, `argmax` looks in the ``part`` only, if there is one.
     ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised;
     ``open_points()`` (m, D) were asked for and have no score: they are being tried, or failed.
     ``design()`` is the next initial point, or None when there were enough of them.
@@ -96,6 +97,7 @@ class Target:
         X: Array,
         y: Array,
         open_points: Callable[[], Array],
+        part: Part | None = None,
         design: Callable[[], Array | None] = lambda: None,
         barred: Rows | None = None,
         surrogate: Surrogate,
@@ -110,6 +112,7 @@ class Target:
         self.y = y
         self.open_points = open_points
         self.design = design
+        self._domain = space if part is None else part
         self._barred = barred
         self.inbox = inbox
         self.features = features
@@ -157,7 +160,7 @@ class Target:
                 values[self._barred] = -np.inf
                 x: Array = self.space.points[int(np.argmax(values))]
                 return x
-            return self._maximiser(function, self.space, best)
+            return self._maximiser(function, self._domain, best)
 
     def elsewhere(self, x: Array) -> Array:
         """x, or the maximiser of an own draw if x is where a trial is open, or exactly was.
