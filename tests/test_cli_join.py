@@ -527,7 +527,7 @@ def test_an_objective_is_called_with_what_the_federation_names() -> None:
 def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     result = invoke("--preview")
     assert (result.exit_code, Path("site.db").exists()) == (0, False)
-    assert "There is no score in study 'federation' in sqlite:///site.db" in said(result)
+    assert "There is no study 'federation' in sqlite:///site.db" in said(result)
     join("score", "--trials", "2", "--name", "site-a", "--every", "3")
     assert sent() == []
     text = said(invoke("--preview"))

@@ -300,10 +300,14 @@ def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
 
 def test_a_parameter_that_is_never_suggested_is_named_once() -> None:
     study = study_of(FederatedSampler(FEDERATION, seed=0))
-    with pytest.warns(UserWarning, match="trial 0 did not suggest 'rate'") as caught:
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
+
+    def misspelt(trial: optuna.Trial) -> float:
+        return trial.suggest_float("x", 0, 1) + trial.suggest_float("Rate", 1e-3, 10, log=True)
+
+    with pytest.warns(UserWarning, match="trial 0 .* no parameter 'rate', but 'Rate'") as caught:
+        study.optimize(misspelt, n_trials=4)
     assert len(caught) == 1
-    assert len(synced(study)._order) == 4
+    assert len(study.trials) == 4 and not synced(study)._order
 
 
 def test_a_trial_counts_where_a_parameter_that_it_had_no_use_for_was_asked_for() -> None:
@@ -964,6 +968,33 @@ def test_sites_with_one_seed_and_other_names_draw_other_numbers() -> None:
         study.optimize(bowl, n_trials=1)
         first.append(study.trials[0].params)
     assert first[0] != first[1]
+
+
+def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:
+    exchange = MemoryExchange()
+    first = study_of(FederatedSampler(FEDERATION, exchange, name="site"))
+    first.optimize(bowl, n_trials=4)
+    first.sampler.flush()  # type: ignore[attr-defined]
+    again = study_of(FederatedSampler(FEDERATION, exchange, name="site"))
+    with pytest.warns(ExchangeWarning, match="'site' that this study did not make"):
+        again.optimize(bowl, n_trials=1)
+
+
+def test_a_study_can_take_its_message_back() -> None:
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange))
+    sampler = study.sampler
+    assert isinstance(sampler, FederatedSampler)
+    assert not sampler.withdraw(study)
+    study.optimize(bowl, n_trials=2)
+    assert sampler.withdraw(study)
+    assert exchange.fetch(FEDERATION) == [] and "2 trials" in repr(sampler)
+
+
+def test_the_agent_knows_the_last_trial() -> None:
+    study = study_of(FederatedSampler(FEDERATION, seed=0))
+    study.optimize(bowl, n_trials=5)
+    assert [trial.state for trial in agent_of(study).trials] == ["complete"] * 5
 
 
 def test_to_preview_a_study_changes_nothing() -> None:

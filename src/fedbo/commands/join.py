@@ -176,8 +176,8 @@ def _preview(given: _Given, seed: int | None) -> None:
         message = join.sampler(given.federation, None, name=given.name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
-        text = f"There is no score in {given}, so there is nothing to hand out yet."
-        screen.say(console, text)
+        lacks = "" if study is None else "score in "
+        screen.say(console, f"There is no {lacks}{given}, so there is nothing to hand out yet.")
         return
     log = [one for one in Releases().read(message.sender) if one.to == to and one.action == "sent"]
     is_out = any(one.message() == message for one in log)

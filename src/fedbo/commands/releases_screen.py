@@ -44,21 +44,27 @@ def table(console: Console, releases: Mapping[int, Release], path: Path) -> None
         grid.add_row(*texts, Text(one.action, style="" if sent else "yellow"))
     console.print(grid)
     console.print()
-    sent_ones = [one for one in releases.values() if one.action == "sent"]
-    total = sum(one.nbytes for one in sent_ones)
+    signs = [{"sent": 1, "undelivered": -1}.get(one.action, 0) for one in releases.values()]
+    total = sum(sign * one.nbytes for sign, one in zip(signs, releases.values(), strict=True))
     screen.say(
         console,
-        f"{screen.count(len(sent_ones), 'message')} handed out, {screen.size(total)} in all; the "
+        f"{screen.count(sum(signs), 'message')} handed out, {screen.size(total)} in all; the "
         f"log is {screen.plain(str(path))}. fedbo releases --show N prints what was in one.",
     )
+    if -1 in signs:
+        screen.say(
+            console,
+            "Undelivered ones were sent, and not taken: the place could not be reached, or had a "
+            "later message under this name.",
+        )
 
 
 def content(console: Console, number: int, release: Release) -> None:
     """Print the header and the numbers of one message."""
-    done = "handed out" if release.action == "sent" else "withdrawn"
+    done = "handed out" if release.action == "sent" else release.action
     screen.title(console, f"Number {number}, {done} {local(release.when)}")
     rows = {"to": release.to}
-    if release.action != "sent":
+    if release.action == "withdrawn":
         rows |= {"agent": release.agent, "federation": release.federation}
         console.print(Padding(screen.pairs(rows), (0, 0, 0, 2)))
         screen.say(console, "From then on its message was handed out no more; nothing left then.")

@@ -1,7 +1,7 @@
 """The log of what left: one line of JSON for each message that was handed out, and when, and where.
 
-A line is on the disk before its message is sent. If it cannot be written, nothing is sent; so the
-log may name a message that never arrived, but no message leaves without a line.
+A line is on the disk before its message is sent. If it cannot be written, nothing is sent; so no
+message leaves without a line. One that did not arrive has a second line that says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log: a message that was sent, or withdrawn.
+    """One line of the log: a message that was sent, but was not delivered, or was withdrawn.
 
     ``when`` is UTC as ISO 8601, ``to`` the address of the exchange, ``agent`` the sender,
     ``federation`` the fingerprint. ``numbers`` and ``nbytes`` say how much the message holds;
@@ -42,7 +42,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     when: str
-    action: Literal["sent", "withdrawn"]
+    action: Literal["sent", "undelivered", "withdrawn"]
     to: str
     agent: str
     federation: str
@@ -56,7 +56,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
     def message(self) -> Message:
         """The message that was sent."""
-        if self.action != "sent":
+        if not self.content:
             raise ValueError(
                 f"message {self.sequence} of {self.agent!r} was {self.action} at {self.when}; "
                 "its content is in the line that says when it was sent"
@@ -99,12 +99,21 @@ class Releases:
 
         True if the exchange now hands it out, as `Exchange.publish` says.
         """
+        line = _sent(message, exchange.address)
         try:
-            self._append(_sent(message, exchange.address))
+            is_new = self._append(line)
         except OSError as error:
             what = f"message {message.sequence} of {message.sender!r} was not sent, because it"
             raise self._failed(what, error) from error
-        return exchange.publish(message)
+        is_out = False
+        try:
+            is_out = exchange.publish(message)
+        finally:
+            if is_new and not is_out:
+                with contextlib.suppress(OSError):  # the line before says too much, not too little
+                    late = msgspec.structs.replace(line, when=_now(), action="undelivered")
+                    self._append(late)
+        return is_out
 
     def withdraw(self, exchange: Exchange, federation: Federation, sender: str) -> bool:
         """Withdraw the sender's messages for this federation, then write that down.
@@ -141,8 +150,8 @@ class Releases:
             raise failed(f"the log {self.path} cannot be read", error) from error
         yield from map(_parsed, data.split(b"\n"))
 
-    def _append(self, release: Release) -> None:
-        """Write the line, unless its message is out already; it is on the disk afterwards."""
+    def _append(self, release: Release) -> bool:
+        """Write the line, unless its message is out already; whether it was written."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with (
@@ -152,10 +161,11 @@ class Releases:
                 cut_short = self._catch_up(file)
                 out = self._out.get((release.to, release.agent), set())
                 if release.action == "sent" and _digest(release) in out:
-                    return
+                    return False
                 # What a crash cut short must not swallow this line too.
                 line = b"\n" * cut_short + msgspec.json.encode(release) + b"\n"
                 _write(file, line, undo=locked)
+                return True
 
     def _catch_up(self, file: io.FileIO) -> bool:
         """Read what was added since the last time; whether the last line has no end."""
@@ -173,6 +183,8 @@ class Releases:
                 out = self._out.setdefault((release.to, release.agent), set())
                 if release.action == "sent":
                     out.add(_digest(release))
+                elif release.action == "undelivered":
+                    out.discard(_digest(release))
                 else:
                     out.clear()
         return bool(last)

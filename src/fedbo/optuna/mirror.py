@@ -7,9 +7,10 @@ trials, in the order in which they ended, and of nothing that a worker remembers
 
 from __future__ import annotations
 
+import difflib
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from optuna.trial import FrozenTrial, TrialState
@@ -31,8 +32,8 @@ class Mirror:
     """The ``agent``, and which of the study's trials it has been told.
 
     ``words`` translates between the study's values and the federation's. ``scores`` is how many the
-    agent was told. ``within`` are the ranges that it keeps to. ``useless`` is the first trial with
-    a value that it could not be told, if any.
+    agent was told, ``names`` are the parameters that any trial has suggested, ``within`` the ranges
+    that the agent keeps to. ``useless`` is the first trial with a value that it could not be told.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Mirror:
         self._open: dict[int, Trial] = {}  # the agent's, by the number of the study's
         self._settled: dict[int, TrialState] = {}
         self._values: list[float] = []  # of complete trials, finite ones
+        self.names: set[str] = set()
         self._relative = False  # whether a score was told that depends on those before it
         self._last = (datetime.min, -1)  # when the last one that was told ended
         self._heard: dict[str, int] = {}  # sequence of the last message, by sender
@@ -70,8 +72,9 @@ class Mirror:
         The trial that is ``asking`` is not one of those. `StudyChanged` if the study contradicts
         what was told: a worker that seemed dead was alive, or the study is another one.
         """
-        ended = []
+        ended, names = [], set(self.names)
         for trial in trials:
+            names.update(trial.params)
             told = self._settled.get(trial.number)
             if trial.state.is_finished():
                 if told is None:
@@ -80,6 +83,9 @@ class Mirror:
                     raise StudyChanged(f"trial {trial.number}: {told.name}, {trial.state.name}")
             elif told is None and trial.number not in self._open and trial.number != asking:
                 self._take_up(trial)
+        if self.useless is not None and names > self.names:
+            raise StudyChanged("a parameter was suggested for the first time")
+        self.names = names
         for trial in sorted(ended, key=_ended):
             self._settle(trial)
 
@@ -160,7 +166,7 @@ class Mirror:
     def _params(self, trial: FrozenTrial) -> dict[str, Value] | None:
         """Where the trial ran, in the federation's words; None if that is in another space."""
         try:
-            return place(trial, self.agent.federation.space, self.words)
+            return place(trial, self.agent.federation.space, self.words, self.names)
         except ValueError:
             return None
 
@@ -195,18 +201,26 @@ class Mirror:
         return None
 
 
-def place(trial: FrozenTrial, space: Space, words: Translation) -> dict[str, Value]:
+def place(
+    trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
+) -> dict[str, Value]:
     """Where a trial ran, in a federation's words; ValueError says why an agent cannot know.
 
-    A parameter that an objective has no use for in this trial is where it was asked for.
+    A parameter that the objective had no use for in this trial, but has been ``suggested`` in
+    another, is where it was asked for.
     """
     origin = record.of(trial)
-    params = {name: trial.params[name] for name in space.names if name in trial.params}
-    asked = {} if origin is None or not params else origin.params
-    params = asked | words.inward(params)
+    asked = {} if origin is None else origin.params
+    params = {name: value for name, value in asked.items() if name in suggested}
+    params |= words.inward(
+        {name: trial.params[name] for name in space.names if name in trial.params}
+    )
     missing = [name for name in space.names if name not in params]
     if missing:
-        raise ValueError(f"it has no parameter {missing[0]!r}")
+        others = [name for name in trial.params if name not in space.names]
+        near = difflib.get_close_matches(missing[0].lower(), map(str.lower, others), 1)
+        hint = next((f", but {name!r}" for name in others if name.lower() in near), "")
+        raise ValueError(f"it has no parameter {missing[0]!r}{hint}")
     params = {name: params[name] for name in space.names}
     space.encode(params)
     return params

@@ -16,6 +16,7 @@ take a narrower range for the same, and speak for itself where kinds differ.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -28,7 +29,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
@@ -60,7 +61,7 @@ class FederatedSampler(BaseSampler):
 
     Whenever the number of scores reaches a multiple of ``every``, a message is published.
     ``clip`` accepts an objective whose range is inside the federation's, and clips what is asked
-    for to it. ``independent_sampler`` samples all other parameters, at random unless given.
+    for to it. ``independent_sampler`` samples all other parameters, Optuna's TPE unless given.
     ``releases`` is the log of what is handed out. ``seed`` and ``name`` are those of the study's
     agent (see `fedbo.Agent`) if it has none yet: both stay with the study, whoever works on it.
 
@@ -86,7 +87,7 @@ class FederatedSampler(BaseSampler):
         releases: Releases | None = None,
     ) -> None:
         if isinstance(federation, str | os.PathLike):
-            federation = Federation.load(federation)
+            federation = _loaded(federation)
         if isinstance(exchange, str | os.PathLike):
             exchange = exchange_at(exchange)
         if exchange is not None and not isinstance(exchange, Exchange):
@@ -103,7 +104,7 @@ class FederatedSampler(BaseSampler):
         self.policy = PTS() if policy is None else policy
         self.seed, self.name, self.settings = seed, name, settings
         self.every, self.clip = every, clip
-        self.independent_sampler = independent_sampler or _random(seed)
+        self.independent_sampler = independent_sampler or _usual_sampler(seed)
         if federation is None:
             federation = Federation({"x": Float(0, 1)}, kind=self._kind())
         # Wrong arguments are refused here, and not in the first trial.
@@ -126,6 +127,7 @@ class FederatedSampler(BaseSampler):
         self._ended: set[int] = set()  # trials that this process ran and sent no message of
         self._ranges: SearchSpace = {}  # in which this objective suggests the federation's
         self._waited = False
+        self._suggested: set[str] = set()  # parameters, in this process
         self._said: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -139,10 +141,21 @@ class FederatedSampler(BaseSampler):
         self._lock = threading.RLock()
         self._begin(None)
 
+    def __repr__(self) -> str:
+        place = "no exchange" if self.exchange is None else repr(self.exchange)
+        agent = "no query yet" if self._mirror is None else repr(self._mirror.agent)
+        return f"FederatedSampler({place}, {agent})"
+
     @property
     def agent(self) -> Agent | None:
-        """The study's agent as it stands, say for `explain`; None before the first query."""
-        return None if self._mirror is None else self._mirror.agent
+        """The study's agent, say for `explain`, told all that has finished; None before a query."""
+        with self._lock:
+            if self._mirror is None or self._study is None:
+                return None
+            storage, number = self._study
+            with contextlib.suppress(StudyChanged):  # then the next query makes it anew
+                self._mirror.follow(storage.get_all_trials(number, deepcopy=False))
+            return self._mirror.agent
 
     def preview(self, study: optuna.Study) -> Message | None:
         """The message as it would be published now, without publishing it; None before a score."""
@@ -159,6 +172,22 @@ class FederatedSampler(BaseSampler):
                 mirror = self._reflected(study, space, known or self._new_identity())
                 mirror.follow(study._get_trials(deepcopy=False, use_cache=False))
             return mirror.agent.message() if mirror.scores else None
+
+    def withdraw(self, study: optuna.Study) -> bool:
+        """Take the study's message back from the exchange; whether there was one.
+
+        Peers that have it may keep it. If the study goes on, it hands out another.
+        """
+        known = record.identity(study)
+        if known is None or self._courier is None:
+            return False
+        federation = self.federation
+        if federation is None:
+            federation = None if self._mirror is None else self._mirror.agent.federation
+        if federation is None:
+            return False
+        self.flush()
+        return self._courier.releases.withdraw(self._courier.exchange, federation, known.name)
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until messages that are on their way are sent, or could not be; no longer than this.
@@ -220,7 +249,9 @@ class FederatedSampler(BaseSampler):
         with self._lock:
             self._belong_to(study)
             self._values.pop(trial.number, None)
-            if state is TrialState.COMPLETE:
+            self._suggested.update(trial.params)
+            if state is TrialState.COMPLETE and self._mirror is not None:
+                self._suggested |= self._mirror.names
                 self._say_if_useless(trial)
             if self._courier is not None and self._mirror is not None:
                 if state in (TrialState.COMPLETE, TrialState.PRUNED):
@@ -284,8 +315,18 @@ class FederatedSampler(BaseSampler):
             self._waited = True
             self._courier.fetch(federation)
             self._courier.wait_for_first(_FIRST_NEWS)
-        for sentence in mirror.hear(self._courier.letters(federation)):
+        messages = self._courier.letters(federation)
+        for sentence in mirror.hear(messages):
             self._say("message", f"a message was left out: {sentence}", ExchangeWarning)
+        name = mirror.agent.name
+        if any(m.sender == name and m.sequence > mirror.scores for m in messages):
+            self._say(
+                "namesake",
+                f"{self.exchange} has a message of {name!r} that this study did not make: another "
+                "study has that name, or had it. Peers hear that one, and not this, until this one "
+                "has more scores: give it another name, or take the other's message back",
+                ExchangeWarning,
+            )
 
     # A message
 
@@ -400,8 +441,8 @@ class FederatedSampler(BaseSampler):
         elif federation.space.direction != direction:
             raise FederationMismatch(
                 f"the study is to {direction} and its federation to {federation.space.direction}: "
-                f"create the study with direction={federation.space.direction!r}, and turn the "
-                "sign of the objective if need be"
+                f"create a study with direction={federation.space.direction!r}, under another name "
+                "if this one is in a storage, and turn the sign of the objective if need be"
             )
         # One secret for all federations of a study; in each of them other noise.
         secret = identity.entropy.encode() + federation.fingerprint
@@ -457,14 +498,14 @@ class FederatedSampler(BaseSampler):
             return  # its space is what trials have in common: some differ, and that is as it is
         space = self.federation.space
         try:
-            place(trial, space, Translation({}))
+            place(trial, space, Translation({}), self._suggested)
         except ValueError as problem:
             self._say(
                 "useless",
                 f"trial {trial.number} has a value, but the federation cannot learn from it: "
-                f"{problem}. Suggest all the federation's parameters in every trial, or make a "
-                "federation of those that are suggested; the study's other trials like this one "
-                "are left out without a word",
+                f"{problem}. Suggest all the federation's parameters, or make a federation of "
+                "those that are suggested; the study's other trials like this one are left out "
+                "without a word",
                 UserWarning,
             )
             return
@@ -473,8 +514,7 @@ class FederatedSampler(BaseSampler):
             self._say(
                 "missing",
                 f"trial {trial.number} did not suggest {missing[0]!r}: its score counts where that "
-                "was asked for. Suggest all the federation's parameters, but for those that have "
-                "no part in a trial; this is said once",
+                "was asked for. That is right for a parameter that has no part in some trials",
                 UserWarning,
             )
 
@@ -489,12 +529,22 @@ class FederatedSampler(BaseSampler):
             warnings.warn(sentence, category, stacklevel=3)
 
 
-def _random(seed: int | None) -> BaseSampler:
-    return RandomSampler() if seed is None else _SeededRandomSampler(int(seed))
+def _loaded(path: str | os.PathLike[str]) -> Federation:
+    try:
+        return Federation.load(path)
+    except OSError as error:
+        raise type(error)(
+            f"the federation file {os.fspath(path)!r} cannot be read ({error.strerror}): give one "
+            "that fedbo federation new or Federation.save wrote"
+        ) from None
 
 
-class _SeededRandomSampler(RandomSampler):
-    """Random values that depend on the seed, the trial and the parameter alone.
+def _usual_sampler(seed: int | None) -> BaseSampler:
+    return TPESampler() if seed is None else _SeededSampler(int(seed))
+
+
+class _SeededSampler(TPESampler):
+    """Optuna's own, with randomness that depends on the seed, the trial and the parameter alone.
 
     So neither two workers with one seed nor one that is resumed suggest the same values again.
     """
@@ -514,5 +564,5 @@ class _SeededRandomSampler(RandomSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         key = hashlib.sha256(f"{self._seed} {trial.number} {param_name}".encode()).digest()
-        once = RandomSampler(seed=int.from_bytes(key[:4]))
+        once = TPESampler(seed=int.from_bytes(key[:4]))
         return once.sample_independent(study, trial, param_name, param_distribution)

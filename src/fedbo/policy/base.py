@@ -112,7 +112,7 @@ class Target:
         self.y = y
         self.open_points = open_points
         self.design = design
-        self._domain = space if part is None else part
+        self._part = part
         self._barred = barred
         self.inbox = inbox
         self.features = features
@@ -160,7 +160,7 @@ class Target:
                 values[self._barred] = -np.inf
                 x: Array = self.space.points[int(np.argmax(values))]
                 return x
-            return self._maximiser(function, self._domain, best)
+            return self._maximiser(function, self._part or self.space, best)
 
     def elsewhere(self, x: Array) -> Array:
         """x, or the maximiser of an own draw if x is where a trial is open, or exactly was.
