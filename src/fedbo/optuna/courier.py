@@ -50,8 +50,8 @@ class Courier:
         self._unsent: Message | None = None  # was tried, and is tried again with the next errand
         self._wanted: Federation | None = None
         self._sending = False
-        self._letters: list[Message] = []
-        self._letters_of: Federation | None = None
+        self._messages: list[Message] = []
+        self._messages_of: Federation | None = None
         self._fetched = False  # or tried to
         self._under_way: tuple[str, float] | None = None  # an errand at the place, since when
         self._unanswered: set[str] = set()  # errands that took too long, and the study was told
@@ -89,10 +89,10 @@ class Courier:
             self._wanted = federation
             self._wake()
 
-    def letters(self, federation: Federation) -> list[Message]:
+    def messages(self, federation: Federation) -> list[Message]:
         """The latest message of each peer, as far as it has been fetched."""
         with self._changed:
-            return self._letters if self._letters_of is federation else []
+            return self._messages if self._messages_of is federation else []
 
     def complaints(self) -> list[str]:
         """What went wrong since this was last called, each kind of it once."""
@@ -179,8 +179,8 @@ class Courier:
         with self._changed:
             self._fetched = True
             if worked:
-                self._letters_of = federation
-                self._letters = found
+                self._messages_of = federation
+                self._messages = found
             self._changed.notify_all()
 
     def _tried(self, errand: str, run: Callable[[], object]) -> bool:

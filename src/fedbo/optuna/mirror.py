@@ -114,9 +114,9 @@ class Mirror:
         elif score is not None and self.useless is None:
             self.useless = trial
 
-    def hear(self, letters: Iterable[Message]) -> list[str]:
+    def hear(self, messages: Iterable[Message]) -> list[str]:
         """Take what is new of peers' messages; why some were refused."""
-        new = [m for m in letters if m.sequence > self._heard.get(m.sender, -1)]
+        new = [m for m in messages if m.sequence > self._heard.get(m.sender, -1)]
         self._heard |= {message.sender: message.sequence for message in new}
         new = [message for message in new if message.sender != self.agent.name]
         if not new:

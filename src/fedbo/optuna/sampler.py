@@ -300,13 +300,13 @@ class FederatedSampler(BaseSampler):
         """What the agent asks for in this trial."""
         with self._lock:
             mirror = self._followed(study, search_space, trial.number, cached=True)
-            self._hear(mirror)
+            self._hear(study, mirror, trial.number)
             origin = mirror.ask(trial.number)
             record.write(study, trial, origin)
         self._pass_on_complaints()
         return mirror.words.outward(origin.params)
 
-    def _hear(self, mirror: Mirror) -> None:
+    def _hear(self, study: optuna.Study, mirror: Mirror, asking: int) -> None:
         """Receive what has arrived; the study's first query waits a moment for it."""
         if self._courier is None:
             return
@@ -315,11 +315,15 @@ class FederatedSampler(BaseSampler):
             self._waited = True
             self._courier.fetch(federation)
             self._courier.wait_for_first(_FIRST_NEWS)
-        messages = self._courier.letters(federation)
+        messages = self._courier.messages(federation)
         for sentence in mirror.hear(messages):
             self._say("message", f"a message was left out: {sentence}", ExchangeWarning)
         name = mirror.agent.name
-        if any(m.sender == name and m.sequence > mirror.scores for m in messages):
+        mine = max((m.sequence for m in messages if m.sender == name), default=0)
+        if mine > mirror.scores:  # another worker's, maybe, of a trial that has ended meanwhile
+            with contextlib.suppress(StudyChanged):
+                mirror.follow(study._get_trials(deepcopy=False, use_cache=False), asking)
+        if mine > mirror.scores:
             self._say(
                 "namesake",
                 f"{self.exchange} has a message of {name!r} that this study did not make: another "
