@@ -3,8 +3,9 @@
 The way of a trial. The objective suggests its first parameter, and the sampler brings its agent up
 to date with the study (`Mirror`): what has finished is told, what other workers run is pending.
 Messages of peers that have arrived meanwhile are received. The agent is asked, the trial remembers
-where its query came from (`record`), and the objective gets its values one by one. When it is done,
-the agent is told, and its message given to the `Courier`, who never keeps a trial waiting.
+where its query came from (`record`), and the objective gets its values one by one. When it is done
+and stored, the `Courier` has a message made of what the study then knows, and takes it to the
+exchange, in a thread of its own, so that no trial waits.
 
 All that must last is in the study. The agent is made of it again whenever need be.
 
