@@ -30,7 +30,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import BaseSampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
@@ -41,6 +41,7 @@ from fedbo.message import Kind, Message
 from fedbo.optuna import record
 from fedbo.optuna.courier import Courier
 from fedbo.optuna.distributions import Translation, difference, fitted, parameter_of
+from fedbo.optuna.independent import usual_sampler
 from fedbo.optuna.mirror import Mirror, StudyChanged, place
 from fedbo.policy import PTS, Policy
 from fedbo.settings import Settings
@@ -105,7 +106,7 @@ class FederatedSampler(BaseSampler):
         self.policy = PTS() if policy is None else policy
         self.seed, self.name, self.settings = seed, name, settings
         self.every, self.clip = every, clip
-        self.independent_sampler = independent_sampler or _usual_sampler(seed)
+        self.independent_sampler = independent_sampler or usual_sampler(seed)
         if federation is None:
             federation = Federation({"x": Float(0, 1)}, kind=self._kind())
         # Wrong arguments are refused here, and not in the first trial.
@@ -542,32 +543,3 @@ def _loaded(path: str | os.PathLike[str]) -> Federation:
             f"the federation file {os.fspath(path)!r} cannot be read ({error.strerror}): give one "
             "that fedbo federation new or Federation.save wrote"
         ) from None
-
-
-def _usual_sampler(seed: int | None) -> BaseSampler:
-    return TPESampler() if seed is None else _SeededSampler(int(seed))
-
-
-class _SeededSampler(TPESampler):
-    """Optuna's own, with randomness that depends on the seed, the trial and the parameter alone.
-
-    So neither two workers with one seed nor one that is resumed suggest the same values again.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._seed = seed
-
-    def reseed_rng(self) -> None:
-        pass
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        key = hashlib.sha256(f"{self._seed} {trial.number} {param_name}".encode()).digest()
-        once = TPESampler(seed=int.from_bytes(key[:4]))
-        return once.sample_independent(study, trial, param_name, param_distribution)
