@@ -34,7 +34,7 @@ def python(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
         env=os.environ | {"PYTHONPATH": source, "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
 
 

@@ -26,11 +26,14 @@ from fedbo.optuna import join as joining
 from fedbo.optuna import objective, record, studies
 from fedbo.optuna.join_screen import JoinScreen
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 FEDERATION = Federation(
     Space({"x": Float(0, 1), "k": Categorical(["a", "b"])}, direction="minimize"), features=20
 )
 STORAGE = "sqlite:///site.db"
 MODULE = """
+import os
 import sys
 import time
 from pathlib import Path
@@ -46,11 +49,19 @@ def slow(x, k):
     time.sleep(0.5)
     return score(x, k)
 
+def three(x, k):
+    with open("begun", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    until = time.monotonic() + 600
+    while len({*Path("begun").read_text().split()}) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    return score(x, k)
+
 def held(x, k):
     with open("begun", "a") as file:
         file.write("one\\n")
     first = Path("begun").read_text().count("one") == 1
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while not (first or Path("go").exists()) and time.monotonic() < until:
         time.sleep(0.02)
     return score(x, k)
@@ -139,7 +150,7 @@ def listen_to_ctrl_c() -> None:
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """As of `join`."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, flat(out), flat(err)
 
 
@@ -152,12 +163,16 @@ def said(result: Result) -> str:
     return flat(result.output)
 
 
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def wait_for_second_trial() -> None:
     """Until `held` is at it, and stays there."""
-    until = time.monotonic() + 30
-    while not Path("begun").exists() or Path("begun").read_text().count("one") < 2:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: Path("begun").exists() and Path("begun").read_text().count("one") == 2)
 
 
 def ctrl_c(process: subprocess.Popen[str]) -> str:
@@ -169,7 +184,7 @@ def ctrl_c(process: subprocess.Popen[str]) -> str:
 
 def states(name: str = "federation") -> dict[str, int]:
     """How many trials of the study are in each state."""
-    with sqlite3.connect("site.db") as database:
+    with sqlite3.connect("site.db", timeout=60) as database:
         query = (
             "select state, count(*) from trials join studies using (study_id) "
             "where study_name = ? group by state"
@@ -177,6 +192,14 @@ def states(name: str = "federation") -> dict[str, int]:
         found = dict(database.execute(query, [name]).fetchall())
     database.close()
     return {state.lower(): n for state, n in found.items()}
+
+
+def heartbeats() -> int:
+    """How many trials have one, in any study."""
+    with sqlite3.connect("site.db", timeout=60) as database:
+        [[found]] = database.execute("select count(*) from trial_heartbeats").fetchall()
+    database.close()
+    return int(found)
 
 
 def sent() -> list[tuple[str, int]]:
@@ -225,7 +248,8 @@ def test_enough_trials_are_enough() -> None:
 
 
 def test_several_processes_share_a_storage_that_is_new() -> None:
-    processes = [start("score", "--trials", "6") for _ in range(3)]
+    """None ends a trial before all have begun one, and each may have given the study an agent."""
+    processes = [start("three", "--trials", "6") for _ in range(3)]
     ends = [end(process) for process in processes]
     assert [code for code, _, _ in ends] == [0, 0, 0], ends
     assert [err for _, _, err in ends] == ["", "", ""]
@@ -265,6 +289,7 @@ def test_ctrl_c_twice_gives_the_running_trial_up() -> None:
 def test_a_killed_process_loses_no_more_than_its_trial() -> None:
     process = start("held", "--trials", "9")
     wait_for_second_trial()
+    wait_until(lambda: heartbeats() == 2)  # another thread writes them
     process.kill()
     assert end(process)[0] == -signal.SIGKILL
     assert states() == {"complete": 1, "running": 1}
@@ -609,14 +634,19 @@ def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, _environ={})
 
-    def slow(x: float, k: str) -> float:
-        time.sleep(0.6)  # two looks at it
+    def shown() -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", screen.getvalue())
+
+    def watched(x: float, k: str) -> float:
+        n = len(study.trials) - 1
+        wait_until(lambda: f"trial {n} is running, from" in shown())
+        wait_until(lambda: f"messages: {n} out" in shown())
         return x
 
-    watching = JoinScreen(console, a_site(study, slow), trials=2)
+    watching = JoinScreen(console, a_site(study, watched), trials=2)
     watching.introduce(MemoryExchange(), STORAGE)
     assert watching.run() == "done"
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", screen.getvalue())
+    text = shown()
     assert re.search(r"trials  ━+.* 0/2 ", text)
     assert "best none yet; trial 0 is running, from an initial point" in text
     assert re.search(r"best 0\.\d+ in trial 0; trial 1 is running, from", text)

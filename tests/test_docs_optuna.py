@@ -64,7 +64,7 @@ class Folder:
         )
 
     def finish(self, process: subprocess.Popen[str]) -> str:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0, f"{process.args}\n{out}\n{err}"
         return out
 

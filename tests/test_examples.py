@@ -27,7 +27,7 @@ def test_runs_and_prints(example: Path, tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(Path(fedbo.__file__).parents[1])},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -10,14 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fedbo import space as space_module
 from fedbo.space import Categorical, Float, Int, Parameter, Space
-
-settings.register_profile("patient", deadline=None)  # a busy machine is no failure
-settings.load_profile("patient")
 
 UNIT = st.floats(0.0, 1.0)
 BOUND = st.one_of(

@@ -123,8 +123,17 @@ def sequences(exchange: Exchange, federation: Federation = OURS) -> dict[str, in
 
 
 def child(program: str, *args: object, **given: Any) -> subprocess.Popen[str]:
-    """A process that runs this program, and knows what is in this file and in `fedbo.exchange`."""
-    start = "import sys\nfrom contracts.exchange import *\nfrom fedbo.exchange import *\n"
+    """A process that runs this program, and knows what is in this file and in `fedbo.exchange`.
+
+    On a busy machine another one may hold a lock for longer than it would be waited for.
+    """
+    start = (
+        "import sys\n"
+        "from contracts.exchange import *\n"
+        "from fedbo.exchange import *\n"
+        "from fedbo.exchange import locks\n"
+        "locks._WAIT = 60.0\n"
+    )
     tests, source = Path(__file__).parents[1], Path(fedbo.__file__).parents[1]
     return subprocess.Popen(
         [sys.executable, "-c", start + program, *map(str, args)],
@@ -149,7 +158,7 @@ def together(processes: list[subprocess.Popen[str]]) -> None:
 
 def ended(process: subprocess.Popen[str]) -> str:
     """What the process printed, when it has ended well."""
-    said, complaint = process.communicate(timeout=60)
+    said, complaint = process.communicate(timeout=300)
     assert process.returncode == 0, complaint
     return said
 

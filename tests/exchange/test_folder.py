@@ -41,6 +41,7 @@ from fedbo.exchange import (
     exchange_at,
 )
 from fedbo.exchange.folder import LARGEST
+from fedbo.exchange.locks import alone
 
 NOBODY = 65534
 
@@ -583,7 +584,7 @@ def test_a_file_that_changes_is_read_again(folder: Path) -> None:
 
 def test_a_young_file_may_change_within_a_tick_of_the_clock(folder: Path) -> None:
     """In place, as long as before, at the same time to the nanosecond."""
-    path, exchange = only_file(folder), FolderExchange(folder)
+    path, exchange = aged(only_file(folder), -600.0), FolderExchange(folder)  # and stays young
     assert exchange.fetch(OURS) == [message()]
     before = path.stat()
     path.write_bytes(files.seal("fedbo message 1", message(sequence=2).encode()))
@@ -606,33 +607,42 @@ def test_one_exchange_serves_many_federations(tmp_path: Path) -> None:
 
 
 WRITER = """
-exchange = FolderExchange(sys.argv[1])
-first, last, step = map(int, sys.argv[3:])
+exchange, enough = FolderExchange(sys.argv[1]), Path(sys.argv[2])
+sequence, step = map(int, sys.argv[4:])
 print("ready", flush=True)
 sys.stdin.readline()
-for sequence in range(first, last + 1, step):
-    exchange.publish(message(sender=sys.argv[2], sequence=sequence))
+while not enough.exists():
+    sequence += step
+    exchange.publish(message(sender=sys.argv[3], sequence=sequence))
+print(sequence)
 """
 
 
-def test_processes_write_and_read_at_once(folder: Path) -> None:
+def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
     """Two senders of their own and one that two processes share; nothing torn, nothing lost."""
-    last = 60
-    writers = [child(WRITER, folder, f"own-{i}", 1, last, 1) for i in range(2)]
-    writers += [child(WRITER, folder, "shared", first, last, 2) for first in (1, 2)]
+    senders, enough = ("own-0", "own-1", "shared", "shared"), tmp_path / "enough"
+    writers = [
+        child(WRITER, folder, enough, sender, first, 1 + (sender == "shared"))
+        for first, sender in zip((0, 0, -1, 0), senders, strict=True)
+    ]
     together(writers)
     exchange = FolderExchange(folder)
     seen: dict[str, int] = {}
     reads = 0
-    while any(writer.poll() is None for writer in writers):
+    while reads < 20 or any(seen.get(sender, 0) < 60 for sender in senders):
+        assert all(writer.poll() is None for writer in writers)
         found = sequences(exchange)  # a warning would be an error
         assert found.keys() >= seen.keys()
         assert all(found[sender] >= sequence for sender, sequence in seen.items())
         seen, reads = found, reads + 1
-    assert reads > 5
-    for writer in writers:
-        ended(writer)
-    assert sequences(exchange) == {"site-a": 1, "own-0": last, "own-1": last, "shared": last}
+    enough.touch()
+    own_0, own_1, *shared = [int(ended(writer)) for writer in writers]
+    assert sequences(exchange) == {
+        "site-a": 1,
+        "own-0": own_0,
+        "own-1": own_1,
+        "shared": max(shared),
+    }
     assert len(visible(folder)) == 4
 
 
@@ -649,12 +659,12 @@ def test_a_lock_that_nobody_releases_does_not_stop_others(folder: Path) -> None:
     exchange = FolderExchange(folder)
     start = time.monotonic()
     exchange.publish(message(sequence=2))
-    assert 1 < time.monotonic() - start < 30
+    assert 1 < time.monotonic() - start < 60
     holder.kill()
     holder.communicate()
-    start = time.monotonic()
+    with alone(home(folder)) as locked:
+        assert locked
     exchange.publish(message(sequence=3))
-    assert time.monotonic() - start < 1
     assert sequences(exchange) == {"site-a": 3}
 
 
@@ -674,7 +684,7 @@ held.wait()
 pid = os.fork()
 if not pid:
     os._exit(0 if exchange.fetch(OURS) == [message()] else 1)
-for _ in range(200):
+for _ in range(1200):
     ended, status = os.waitpid(pid, os.WNOHANG)
     if ended:
         break
@@ -756,7 +766,7 @@ def test_what_a_writer_left_that_died_midway_is_ignored_and_removed_later(tmp_pa
     exchange = FolderExchange(tmp_path)
     exchange.publish(message(federation))
     writer = without_room(tmp_path, killed=True)
-    writer.communicate(timeout=60)
+    writer.communicate(timeout=300)
     assert writer.returncode == -signal.SIGXFSZ
     [left] = home(tmp_path, federation).glob(".*")
     assert 0 < left.stat().st_size <= 1000
@@ -791,7 +801,9 @@ def test_files_that_come_and_go_while_they_are_read(folder: Path) -> None:
     assert sequences(exchange) == {"site-a": 1}
 
 
-def test_the_cache_holds_at_a_thousand_peers(tmp_path: Path) -> None:
+def test_the_cache_holds_at_a_thousand_peers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is unchanged costs a look at each file: far less than reading all of them."""
     exchange = FolderExchange(tmp_path)
     for i in range(1000):
@@ -801,9 +813,8 @@ def test_the_cache_holds_at_a_thousand_peers(tmp_path: Path) -> None:
         path.write_bytes(files.seal("fedbo message 1", one.encode()))
         aged(path)
     first = exchange.fetch(OURS)
-    start = time.process_time()
+    monkeypatch.setattr("fedbo.exchange.folder._load", None)  # no file is read
     again = exchange.fetch(OURS)
-    assert time.process_time() - start < 0.5
     assert len(again) == 1000
     assert all(a is b for a, b in zip(first, again, strict=True))
     next(home(tmp_path).iterdir()).unlink()

@@ -18,7 +18,7 @@ def reproduce(*args: str, out: Path, check: bool = True) -> subprocess.Completed
     command = [sys.executable, "-m", "fedbo", "reproduce", *args, "--out", str(out)]
     environment = {**os.environ, "COLUMNS": "200", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
-        command, capture_output=True, text=True, check=check, env=environment, timeout=600
+        command, capture_output=True, text=True, check=check, env=environment, timeout=1800
     )
 
 

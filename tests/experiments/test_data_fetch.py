@@ -34,6 +34,7 @@ class Site(BaseHTTPRequestHandler):
     """Answers by path; what it was asked is in ``asked``."""
 
     asked: ClassVar[list[str]] = []
+    closing: ClassVar[threading.Event] = threading.Event()
 
     def do_GET(self) -> None:
         self.asked.append(f"{self.path} {self.headers['User-Agent']}")
@@ -54,7 +55,7 @@ class Site(BaseHTTPRequestHandler):
             if self.path == "/slow":
                 self.wfile.write(CONTENT[:300_000])
                 self.wfile.flush()
-                time.sleep(5)
+                self.closing.wait(600)  # no more comes, and it does not end
             else:
                 self.wfile.write(CONTENT)
 
@@ -69,6 +70,7 @@ def site() -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
+    Site.closing.set()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -80,10 +82,12 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def nobody_listens() -> str:
+@pytest.fixture
+def nobody_listens() -> Iterator[str]:
+    """An address that is taken meanwhile, so that nobody else comes to listen there."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}/data"
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/data"
 
 
 def good(path: Path) -> None:
@@ -137,10 +141,10 @@ def test_a_failed_download_leaves_nothing(
 
 
 def test_nobody_listens_or_answers(
-    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: str, nobody_listens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(FetchFailed, match=r"cannot be reached: .*refused"):
-        download(nobody_listens(), tmp_path / "file.bin", good, silent)
+        download(nobody_listens, tmp_path / "file.bin", good, silent)
     monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
     with pytest.raises(FetchFailed, match="broke: TimeoutError"):
         download(site + "/slow", tmp_path / "file.bin", good, silent)
@@ -224,9 +228,9 @@ def test_fetch_fills_the_named_folder_or_the_cache(
 
 @pytest.mark.parametrize("path", ["/gone", "/truncated", "/nobody"])
 def test_fetch_says_plainly_what_went_wrong(
-    path: str, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, site: str, nobody_listens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = nobody_listens() if path == "/nobody" else site + path
+    address = nobody_listens if path == "/nobody" else site + path
     offer(monkeypatch, address)
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
     assert result.exit_code == 1
@@ -291,12 +295,12 @@ def test_ctrl_c_ends_the_program_with_a_sentence(site: str, tmp_path: Path) -> N
         text=True,
         preexec_fn=listen_to_ctrl_c,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not any(path.stat().st_size for path in tmp_path.iterdir()):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=300)
     assert process.returncode == 130
     assert complaint == "Stopped: nothing of it was kept.\n"
     assert os.listdir(tmp_path) == []

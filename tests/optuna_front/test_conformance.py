@@ -19,6 +19,8 @@ from fedbo import Agent, Federation, Message
 from fedbo.exchange import Exchange, FolderExchange, Releases
 from fedbo.optuna import FederatedSampler
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
@@ -96,7 +98,7 @@ class TestThroughAFolder(BasicSamplerTestCase):
             study.optimize(objective, n_trials=4)
             assert isinstance(study.sampler, FederatedSampler)
             agents.append(study.sampler.agent)
-            study.sampler._courier.flush(5.0)
+            assert study.sampler._courier is not None and study.sampler._courier.flush(60.0)
         assert [len(agent.inbox) for agent in agents if agent is not None] == [0, 1, 2]
 
 
@@ -108,5 +110,5 @@ def test_the_suite_really_has_peers(tmp_path: Path) -> None:
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=10)
     sources = {t.system_attrs.get("fedbo:query", {}).get("source") for t in study.trials}
-    assert "pool" in sources and strangers.asked and sampler._courier.flush(5.0)
+    assert "pool" in sources and strangers.asked and sampler._courier.flush(60.0)
     assert strangers.published[-1].sequence == 10

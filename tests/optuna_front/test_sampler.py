@@ -25,11 +25,14 @@ from fedbo import (
     FederationMismatch,
     Float,
     Int,
+    Message,
     Settings,
     Space,
 )
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange, Releases
 from fedbo.optuna import FederatedSampler, record
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 FEDERATION = Federation(
     Space({"x": Float(0, 1), "rate": Float(1e-3, 10, log=True)}, direction="minimize"), features=30
@@ -647,7 +650,7 @@ def test_threads_share_one_exchange() -> None:
     exchange = MemoryExchange()
     study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
     study.optimize(bowl, n_trials=12, n_jobs=3)
-    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     [message] = exchange.fetch(FEDERATION)
     assert message.sequence == 12
     assert len(synced(study)._order) == 12
@@ -749,6 +752,7 @@ def test_an_agent_rebuilt_from_the_study_knows_what_the_first_one_knew(tmp_path:
     study = study_of(FederatedSampler(FEDERATION, exchange), storage=sqlite(tmp_path))
     study.enqueue_trial({"x": 0.5})
     study.optimize(objective, n_trials=13, catch=(RuntimeError,))
+    study.sampler.flush()  # type: ignore[attr-defined]
     first = synced(study)
     message = first.message()
     study.sampler = FederatedSampler(FEDERATION, exchange)
@@ -781,7 +785,7 @@ def test_of_two_agents_that_a_study_was_given_at_once_one_counts(tmp_path: Path)
         theirs = attributes[mine] | {"name": name, "entropy": "7"}
         study._storage.set_study_system_attr(study._study_id, record.AGENT + token, theirs)
     study.optimize(bowl, n_trials=2)
-    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert agent_of(study).name == "a"
     assert len(synced(study)._order) == 3
     assert "a" in {message.sender for message in exchange.fetch(FEDERATION)}
@@ -813,7 +817,7 @@ def site(exchange: Any, name: str, n: int, top: float = 0.3, **options: Any) -> 
     sampler = FederatedSampler(FEDERATION, exchange, name=name, seed=len(name), **options)
     study = study_of(sampler)
     study.optimize(lambda trial: bowl(trial) + 0 * top, n_trials=n)
-    assert sampler._courier is not None and sampler._courier.flush(5.0)
+    assert sampler._courier is not None and sampler._courier.flush(60.0)
     return study
 
 
@@ -847,7 +851,7 @@ def test_a_message_is_published_whenever_so_many_scores_have_come(every: int) ->
     study = study_of(FederatedSampler(FEDERATION, exchange, every=every, seed=0))
     for _ in range(7):
         study.optimize(bowl, n_trials=1)
-        assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
         sequences.append([message.sequence for message in exchange.fetch(FEDERATION)])
     assert sequences == [[n - n % every] if n >= every else [] for n in range(1, 8)]
 
@@ -857,7 +861,7 @@ def test_workers_that_run_a_trial_each_publish_too() -> None:
     for _ in range(4):
         study.sampler = FederatedSampler(FEDERATION, exchange, every=2)
         study.optimize(bowl, n_trials=1)
-        assert study.sampler._courier.flush(5.0)
+        assert study.sampler._courier.flush(60.0)
     [message] = exchange.fetch(FEDERATION)
     assert message.sequence == 4
 
@@ -875,7 +879,7 @@ def test_pruned_and_failed_trials_in_messages() -> None:
 
     study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
     study.optimize(objective, n_trials=6, catch=(RuntimeError,))
-    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     [message] = exchange.fetch(FEDERATION)
     assert message.t_n == 5
 
@@ -931,7 +935,7 @@ def test_workers_together_publish_every_fifth_score(tmp_path: Path) -> None:
     for i in range(21):
         worker = workers[i % 3]
         worker.optimize(bowl, n_trials=1)
-        assert worker.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        assert worker.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert [release.sequence for release in releases.read()] == [5, 10, 15, 20]
 
 
@@ -957,7 +961,7 @@ def test_no_message_knows_more_than_the_study() -> None:
     assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
     study.tell(3, state=TrialState.FAIL)
     study.optimize(bowl, n_trials=1)
-    assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert [message.t_n for message in exchange.fetch(FEDERATION)] == [4]
 
 
@@ -1021,15 +1025,15 @@ def test_sites_without_a_federation_meet_if_their_spaces_are_the_same() -> None:
     studies = [study_of(FederatedSampler(exchange=exchange, seed=i)) for i in range(2)]
     for study in studies:
         study.optimize(bowl, n_trials=6)
-        assert study.sampler._courier.flush(5.0)  # type: ignore[attr-defined]
+        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert len(agent_of(studies[1]).inbox) == 1
     assert "pool" in sources(studies[1])
 
 
 def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}  # those of other tests may end meanwhile
     study_of(FederatedSampler(FEDERATION)).optimize(bowl, n_trials=3)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
 
 
 def test_an_int_parameter_of_the_study_is_told_as_one() -> None:
@@ -1039,3 +1043,69 @@ def test_an_int_parameter_of_the_study_is_told_as_one() -> None:
     study.add_trial(old)
     study.optimize(lambda trial: trial.suggest_int("n", 1, 9), n_trials=3)
     assert all(type(trial.params["n"]) is int for trial in agent_of(study).trials)
+
+
+def test_a_trial_that_ends_while_a_message_is_made_is_in_the_next() -> None:
+    """The first message is made when the second trial has ended, and is not yet stored."""
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    storage, go, out = study._storage, threading.Event(), threading.Event()
+    get, store, publish = storage.get_trial, storage.set_trial_state_values, exchange.publish
+
+    def get_later(trial_id: int) -> Any:
+        if threading.current_thread().name == "fedbo courier":
+            assert go.wait(60.0)
+        return get(trial_id)
+
+    def store_later(trial_id: int, state: TrialState, values: Any = None) -> bool:
+        if state.is_finished() and study.trials[-1].number == 1:
+            go.set()
+            assert out.wait(60.0)
+        return store(trial_id, state, values)
+
+    def published(message: Message) -> bool:
+        done = publish(message)
+        out.set()
+        return done
+
+    storage.get_trial = get_later  # type: ignore[method-assign]
+    storage.set_trial_state_values = store_later  # type: ignore[method-assign]
+    exchange.publish = published  # type: ignore[method-assign]
+    study.optimize(bowl, n_trials=2)
+    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
+
+
+def test_of_trials_that_end_at_once_none_is_left_out() -> None:
+    """The message of the second is asked for before the first is stored, and instead of its own."""
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
+    first, second = study.ask(), study.ask()
+    values = {trial.number: bowl(trial) for trial in (first, second)}
+    storage, store = study._storage, study._storage.set_trial_state_values
+    busy, free, ended, go = (threading.Event() for _ in range(4))
+
+    def store_later(trial_id: int, state: TrialState, values: Any = None) -> bool:
+        if trial_id == first._trial_id:
+            ended.set()
+            assert go.wait(60.0)
+        return store(trial_id, state, values)
+
+    def hold() -> None:
+        busy.set()
+        assert free.wait(60.0)
+
+    storage.set_trial_state_values = store_later  # type: ignore[method-assign]
+    courier = study.sampler._courier  # type: ignore[attr-defined]
+    courier.send(hold)
+    assert busy.wait(60.0)
+    other = threading.Thread(target=study.tell, args=(first, values[first.number]))
+    other.start()
+    assert ended.wait(60.0)
+    study.tell(second, values[second.number])
+    free.set()
+    courier.flush(0.3)  # time enough for a message without the first
+    go.set()
+    other.join()
+    assert courier.flush(60.0)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]

@@ -28,16 +28,23 @@ from fedbo import Federation, Float, Space
 from fedbo.exchange import FolderExchange, Releases
 from fedbo.optuna import FederatedSampler, record, studies
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 WORKERS = 4
 TRIALS = 12  # for each round
-PATIENCE = 120.0  # seconds, for the last trials
+PATIENCE = 600.0  # seconds, for the last trials
 
 
 # One worker
 
 
-def work(folder: Path, trials: int, sampler: FederatedSampler | None = None) -> None:
-    """Run trials until the study has as many, and note each that is done, and any fault."""
+def work(
+    folder: Path, trials: int, sampler: FederatedSampler | None = None, workers: int = 1
+) -> None:
+    """Run trials until the study has as many, and note each that is done, and any fault.
+
+    None ends before so many workers have begun, each of whom may have given the study an agent.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = sampler_of(folder) if sampler is None else sampler
     study = studies.create(storage_of(folder), "shared", "minimize", sampler)
@@ -45,6 +52,9 @@ def work(folder: Path, trials: int, sampler: FederatedSampler | None = None) -> 
 
     def objective(trial: optuna.Trial) -> float:
         x, y = trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1)
+        note(folder / "begun", f"{os.getpid()}")
+        while len({*(folder / "begun").read_text().split()}) < workers:
+            time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))
         mine.append(trial.number)
         return (x - 0.3) ** 2 + (y - 0.6) ** 2
@@ -54,7 +64,7 @@ def work(folder: Path, trials: int, sampler: FederatedSampler | None = None) -> 
         note(folder / "reported", f"{mine[-1]}")
         for fault in faults(study, sampler, before):
             note(folder / "faults", f"after trial {mine[-1]}: {fault}")
-    sampler.flush()
+    sampler.flush(PATIENCE)
 
 
 def faults(
@@ -251,7 +261,7 @@ def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
-        work(Path(sys.argv[2]), int(sys.argv[3]))
+        work(Path(sys.argv[2]), int(sys.argv[3]), workers=WORKERS)
     elif sys.argv[1] == "--killed-before-storing":
         killed_before_storing(Path(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1] == "--without-disk":

@@ -24,7 +24,7 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -126,7 +126,7 @@ class FederatedSampler(BaseSampler):
         self._mirror: Mirror | None = None
         self._search_space: SearchSpace | None = None  # that the mirror's federation is made of
         self._values: dict[int, dict[str, Any]] = {}  # to be handed out in each running trial
-        self._ended: set[int] = set()  # trials that this process ran and sent no message of
+        self._ended: dict[int, int] = {}  # ids of trials that ran here, and no message was sent of
         self._ranges: SearchSpace = {}  # in which this objective suggests the federation's
         self._waited = False
         self._suggested: set[str] = set()  # parameters, in this process
@@ -257,8 +257,8 @@ class FederatedSampler(BaseSampler):
                 self._say_if_useless(trial)
             if self._courier is not None and self._mirror is not None:
                 if state in (TrialState.COMPLETE, TrialState.PRUNED):
-                    self._ended.add(trial.number)
-                    self._courier.send(lambda: self._due(study, trial))
+                    self._ended[trial.number] = trial._trial_id
+                    self._courier.send(lambda: self._due(study))
                 self._courier.fetch(self._mirror.agent.federation)
         self._pass_on_complaints()
 
@@ -336,23 +336,25 @@ class FederatedSampler(BaseSampler):
 
     # A message
 
-    def _due(self, study: optuna.Study, trial: FrozenTrial) -> Message | None:
-        """The message to publish now that the trial has ended; None if it is not time for one.
+    def _due(self, study: optuna.Study) -> Message | None:
+        """The message to publish now that trials have ended; None if it is not time for one.
 
         The courier calls it, in his own thread: Optuna stores how a trial ended only after it has
-        told the sampler, and no message may know more than the study does.
+        told the sampler, and no message may know more than the study does. In threads several end
+        at once, and only the last has an errand; so all of them are waited for. One that ends
+        meanwhile has an errand of its own.
         """
+        with self._lock:
+            ended = self._ended.copy() if self._belongs_to(study) else {}
         for _ in range(_LOOKS):
-            if study._storage.get_trial(trial._trial_id).state.is_finished():
+            if all(study._storage.get_trial(i).state.is_finished() for i in ended.values()):
                 break
             time.sleep(_PAUSE)
-        else:
-            return None
         with self._lock:
-            if self._study != (study._storage, study._study_id):
+            if not self._belongs_to(study):
                 return None  # another study has the sampler
             trials = study._get_trials(deepcopy=False, use_cache=False)
-            if not self._completes(trials):
+            if not self._completes(trials, ended):
                 return None
             known = record.identity(study)
             if known != self._identity:  # two workers introduced an agent, and the other's counts
@@ -360,24 +362,29 @@ class FederatedSampler(BaseSampler):
             mirror = self._followed(study, self._search_space)
             return mirror.agent.message() if mirror.scores else None
 
-    def _completes(self, trials: Sequence[FrozenTrial]) -> bool:
+    def _completes(self, trials: Sequence[FrozenTrial], ended: Collection[int]) -> bool:
         """Whether one of the trials that ended here is the last of ``every`` in the study.
 
         All workers count alike, in the order in which trials ended; so one of them publishes.
+        A trial that is not stored yet counts the next time.
         """
         scored = [t for t in trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
         scored.sort(key=lambda t: (t.datetime_complete or datetime.min, t.number))
         last_ones = {t.number for t in scored[self.every - 1 :: self.every]}
-        due = not self._ended.isdisjoint(last_ones)
-        self._ended.clear()
-        return due
+        for trial in trials:
+            if trial.number in ended and trial.state.is_finished():
+                self._ended.pop(trial.number, None)
+        return not last_ones.isdisjoint(ended)
 
     # The agent
 
     def _belong_to(self, study: optuna.Study) -> None:
-        storage, number = self._study or (None, None)
-        if storage is not study._storage or number != study._study_id:
+        if not self._belongs_to(study):
             self._begin(study)
+
+    def _belongs_to(self, study: optuna.Study) -> bool:
+        storage, number = self._study or (None, None)
+        return storage is study._storage and number == study._study_id
 
     def _followed(
         self,
