@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.schedule import Constant, Custom, Power, Schedule, Steps, schedule_from
+from fedbo.schedule import Constant, Custom, Gradual, Power, Schedule, Steps, schedule_from
 
 probabilities = st.floats(0, 1, exclude_min=True)
 
@@ -36,6 +36,32 @@ def test_power_rises_within_bounds(exponent: float, start: int) -> None:
 def test_power_refuses_other_exponents(exponent: Any) -> None:
     with pytest.raises(ValueError, match=f"exponent is {exponent!r}, expected a number above 0"):
         Power(exponent)
+
+
+def test_gradual_starts_low_and_ends_as_the_root_of_t() -> None:
+    gradual = Gradual(16)
+    assert gradual(1) == pytest.approx(1 - 4 / math.sqrt(17))  # 1 + 1/16 = 17/16
+    assert gradual(48) == pytest.approx(0.5)  # 1 + 3 = 4
+    assert gradual(128) == pytest.approx(1 - 1 / 3)  # 1 + 8 = 9
+    assert Gradual(0.5)(4) == pytest.approx(1 - 1 / 3)
+    assert Gradual(1)(3) == Gradual(2)(6) == 0.5  # t in units of half
+    # 1 - p_t is, for large t, that of Power(0.5) times the root of half
+    assert (1 - gradual(10**8)) / (1 - Power(0.5)(10**8)) == pytest.approx(4, rel=1e-4)
+
+
+@given(half=st.floats(1e-3, 1e6), start=st.integers(1, 10**6))
+def test_gradual_rises_within_bounds_towards_1(half: float, start: int) -> None:
+    values = [Gradual(half)(t) for t in range(start, start + 20)]
+    assert all(0 < p < 1 for p in values)
+    assert all(p < q for p, q in pairwise(values))
+    assert Gradual(half)(10**15) > 0.9999
+    assert Gradual(half)(start) > Gradual(2 * half)(start)
+
+
+@pytest.mark.parametrize("half", [0, -1.0, math.nan, math.inf, -math.inf, "16", None, True])
+def test_gradual_refuses_other_halves(half: Any) -> None:
+    with pytest.raises(ValueError, match=f"half is {half!r}, expected a number above 0"):
+        Gradual(half)
 
 
 @given(probabilities, st.integers(1, 10**9))
@@ -75,7 +101,8 @@ def test_steps_need_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "schedule", [Power(2.0), Constant(0.5), Steps((0.5, 1.0)), Custom(lambda t: 0.5)]
+    "schedule",
+    [Power(2.0), Gradual(16), Constant(0.5), Steps((0.5, 1.0)), Custom(lambda t: 0.5)],
 )
 def test_queries_are_counted_from_1_in_whole_numbers(schedule: Schedule) -> None:
     assert schedule(np.int64(1)) == schedule(1)  # type: ignore[arg-type]
@@ -88,23 +115,28 @@ def test_queries_are_counted_from_1_in_whole_numbers(schedule: Schedule) -> None
 
 
 def test_schedule_from_takes_what_a_person_writes() -> None:
-    power = Power(2.0)
+    power, gradual = Power(2.0), Gradual(16)
     assert schedule_from(power) is power
+    assert schedule_from(gradual) is gradual
     assert schedule_from(1) == Constant(1.0)
     assert schedule_from(np.float64(0.5)) == Constant(0.5)
     assert schedule_from([0.5, 1]) == schedule_from(np.array([0.5, 1.0])) == Steps((0.5, 1.0))
     assert isinstance(schedule_from(lambda t: t / (t + 1)), Custom)
     for value in ("0.5", b"x", None, {0.5}, True):
-        with pytest.raises(ValueError, match="expected a Power, Constant or Steps"):
+        with pytest.raises(ValueError, match="expected a Power, Gradual, Constant or Steps"):
             schedule_from(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("schedule", [Power(0.5), Constant(0.9), Steps((0.5, 0.75))])
-def test_all_but_custom_go_through_a_file(schedule: Power | Constant | Steps) -> None:
+@pytest.mark.parametrize(
+    "schedule", [Power(0.5), Gradual(16), Gradual(0.25), Constant(0.9), Steps((0.5, 0.75))]
+)
+def test_all_but_custom_go_through_a_file(schedule: Power | Gradual | Constant | Steps) -> None:
     data = msgspec.to_builtins(schedule)
     assert data["type"] == type(schedule).__name__.lower()
-    assert msgspec.convert(data, Power | Constant | Steps) == schedule
+    assert msgspec.convert(data, Power | Gradual | Constant | Steps) == schedule
     with pytest.raises(TypeError, match="function"):
         msgspec.json.encode(Custom(lambda t: 0.5))
     with pytest.raises(msgspec.ValidationError, match="p_1 is 2"):
-        msgspec.convert({"type": "constant", "p": 2}, Power | Constant | Steps)
+        msgspec.convert({"type": "constant", "p": 2}, Power | Gradual | Constant | Steps)
+    with pytest.raises(msgspec.ValidationError, match="half is -1"):
+        msgspec.convert({"type": "gradual", "half": -1}, Power | Gradual | Constant | Steps)

@@ -11,7 +11,7 @@ from fedbo.inbox import Inbox
 from fedbo.message import Message, MessageRefused
 from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.scalars import Scalars
-from fedbo.schedule import Constant, Power, Steps
+from fedbo.schedule import Constant, Gradual, Power, Steps
 from fedbo.settings import Settings
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
@@ -33,6 +33,7 @@ __all__ = [
     "FederationMismatch",
     "FileRefused",
     "Float",
+    "Gradual",
     "Inbox",
     "Int",
     "Message",

@@ -41,6 +41,23 @@ class Power(msgspec.Struct, frozen=True, tag="power", tag_field="type"):
         return 1.0 - math.pow(max(_counted(t), 2), -self.exponent)
 
 
+class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
+    """p_t = 1 - (1 + t / half)^-1/2: near 0 for t well below ``half``, then as `Power` (0.5).
+
+    >>> [round(Gradual(16)(t), 3) for t in (1, 16, 48, 1600)]
+    [0.03, 0.293, 0.5, 0.9]
+    """
+
+    half: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.half) and 0 < self.half < math.inf):
+            raise ValueError(f"Gradual's half is {self.half!r}, expected a number above 0")
+
+    def __call__(self, t: int) -> float:
+        return 1.0 - 1.0 / math.sqrt(1.0 + _counted(t) / self.half)
+
+
 class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="type"):
     """The same p_t in every query; 1 means never to use a message.
 
@@ -96,7 +113,7 @@ class Custom(msgspec.Struct, frozen=True, tag="custom", tag_field="type"):
         return float(values[-1])
 
 
-Schedule = Power | Constant | Steps | Custom
+Schedule = Power | Gradual | Constant | Steps | Custom
 
 
 def schedule_from(
@@ -109,7 +126,7 @@ def schedule_from(
     >>> schedule_from([0.5, 1])
     Steps(values=(0.5, 1.0))
     """
-    if isinstance(value, Power | Constant | Steps | Custom):
+    if isinstance(value, Schedule):
         return value
     if _is_number(value):
         return Constant(float(value))  # type: ignore[arg-type]
@@ -118,7 +135,7 @@ def schedule_from(
     if callable(value):
         return Custom(value)
     raise ValueError(
-        f"schedule is {value!r}, expected a Power, Constant or Steps, a number p, "
+        f"schedule is {value!r}, expected a Power, Gradual, Constant or Steps, a number p, "
         "a sequence of p_t, or a function of t"
     )
 

@@ -1,4 +1,4 @@
-"""Pooled Thompson sampling: U against plain loops, the guard's shares, and what peers are worth."""
+"""Pooled Thompson sampling: when it turns to the pool, what peers are worth, and what they cost."""
 
 from __future__ import annotations
 
@@ -11,250 +11,13 @@ import pytest
 
 import fedbo
 from fedbo import PTS, TS, Agent, Federation, Float, Settings, Space
-from fedbo.inbox import Inbox
-from fedbo.model.argmax import argmax
-from fedbo.model.features import Features
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
-from fedbo.policy import Target, base, pts
-from fedbo.policy.agreement import START, Agreement
-from fedbo.policy.pts import Pool
-from fedbo.schedule import Constant, Power
+from fedbo.model.function import SampledFunction
+from fedbo.policy import Query, Target, base, pts
+from fedbo.policy.pool import Pool
+from fedbo.schedule import Gradual, Power
 
 M = 30
 LINE = {"x": Float(0, 1)}
-
-
-def held(omegas: np.ndarray) -> Inbox:
-    """An inbox with these weights (N, M), of peer-0, peer-1, …"""
-    inbox = Inbox(omegas.shape[1])
-    inbox.extend([f"peer-{i}" for i in range(len(omegas))], omegas, t_n=20, sequence=1)
-    return inbox
-
-
-def problem(
-    seed: int = 0,
-    *,
-    N: int = 6,
-    n: int = 5,
-    D: int = 2,
-    waiting: int = 2,
-    space: Space | None = None,
-    **given: Any,
-) -> Target:
-    """A target with n scores, a few open points, and N peers of which half are like it."""
-    rng = np.random.default_rng([seed, 5])
-    features = Features(D, M, length_scales=0.4, seed=seed)
-    base = rng.standard_normal(M)
-    omegas = np.where(np.arange(N)[:, None] % 2, base, 0.0) + rng.standard_normal((N, M))
-    X, waits = (
-        rng.random((size, D)) if space is None else space.sample(rng, size) for size in (n, waiting)
-    )
-    return Target(
-        t=n,
-        space=Space({f"x{i}": Float(0, 1) for i in range(D)}) if space is None else space,
-        X=X,
-        y=standardised(features.function(base)(X)),
-        open_points=lambda: waits,
-        surrogate=Surrogate(SurrogateSettings(), D),
-        inbox=held(omegas),
-        features=features,
-        maximiser=argmax,
-        rng=np.random.default_rng([seed, 6]),
-        **given,
-    )
-
-
-def plain_loop(target: Target, X: np.ndarray) -> np.ndarray:
-    """U by a loop over points and peers, the weights those of `Agreement`."""
-    omegas = target.inbox.omegas(np.arange(len(target.inbox))).astype(np.float64)
-    omegas /= target.features.deviation(omegas)[:, None]
-    peers = [target.features.function(omega) for omega in omegas]
-    visited = [*target.X, *target.open_points()]
-    F = np.array([[g(x[None])[0] for g in peers] for x in target.X]).reshape(-1, len(peers))
-    weights = Agreement(target.y, F).weights
-    values = np.zeros(len(X))
-    for i, x in enumerate(X):
-        for g, weight in zip(peers, weights, strict=True):
-            if weight > pts._FAINT * weights.max():
-                b = max((g(v[None])[0] for v in visited), default=0.0)
-                values[i] += weight * max(0.0, g(x[None])[0] - b)
-    return values
-
-
-# U
-
-
-@pytest.mark.parametrize("n, waiting", [(0, 0), (0, 2), (1, 0), (2, 1), (9, 3)])
-@pytest.mark.parametrize("D", [1, 3])
-def test_the_pooled_improvement_is_what_it_says(D: int, n: int, waiting: int) -> None:
-    for seed in range(3):
-        target = problem(seed, n=n, D=D, waiting=waiting)
-        X = np.random.default_rng(seed).random((60, D))
-        pool, expected = Pool(target), plain_loop(target, X)
-        assert expected.max() > 0.0
-        np.testing.assert_allclose(pool(X), expected, atol=1e-10)
-        np.testing.assert_allclose(pool.value_and_gradient(X)[0], expected, atol=1e-10)
-        np.testing.assert_allclose(pool(X.astype(np.float32)), expected, atol=1e-4)
-        np.testing.assert_allclose([pool.gains(x).sum() for x in X], expected, atol=1e-10)
-
-
-def test_peers_that_agree_too_little_do_not_count() -> None:
-    """Among many scores the weights of the worst are below a part of the best one's."""
-    target = problem(1, n=60, N=8, D=1)
-    target.inbox = held(
-        np.concatenate([target.inbox.omegas(np.arange(8)), -target.inbox.omegas(np.arange(8))])
-    )
-    pool = Pool(target)
-    assert 0 < len(pool.rows) == len(pool.weights) < 16
-    X = np.random.default_rng(0).random((40, 1))
-    np.testing.assert_allclose(pool(X), plain_loop(target, X), atol=1e-10)
-
-
-@pytest.mark.parametrize("D", [1, 2, 5])
-def test_its_gradient_away_from_kinks(D: int) -> None:
-    step, checked = 1e-6, 0
-    for seed in range(4):
-        target = problem(seed, D=D)
-        pool = Pool(target)
-        X = 0.01 + 0.98 * np.random.default_rng(seed).random((200, D))
-        omegas, b, _ = pool._double
-        smooth = np.abs(target.features(X) @ omegas.T - b).min(axis=1) > 1e-3
-        X = X[smooth & (pool(X) > 0.0)]
-        slopes = [(pool(X + e) - pool(X - e)) / (2 * step) for e in np.eye(D) * step]
-        np.testing.assert_allclose(
-            pool.value_and_gradient(X)[1], np.stack(slopes, axis=1), atol=1e-6, rtol=1e-5
-        )
-        checked += len(X)
-    assert checked > 50
-
-
-def test_where_the_target_has_been_there_is_nothing_to_gain() -> None:
-    target = problem(3)
-    pool = Pool(target)
-    np.testing.assert_allclose(pool(target.X), 0.0, atol=1e-12)
-    np.testing.assert_allclose(pool(target.open_points()), 0.0, atol=1e-12)
-
-
-def grid(size: int) -> Space:
-    points = [
-        {"x0": i / (size - 1), "x1": j / (size - 1)} for i in range(size) for j in range(size)
-    ]
-    return Space({"x0": Float(0, 1), "x1": Float(0, 1)}, points=points)
-
-
-def test_its_maximum_on_a_table() -> None:
-    """Found among all points; among the others where some are barred."""
-    space = grid(9)
-    for seed in range(5):
-        target = problem(seed, space=space)
-        values = plain_loop(target, space.points)
-        best = np.argsort(-values)
-        assert target.argmax(Pool(target)).tolist() == space.points[best[0]].tolist()
-        barred = problem(seed, space=space, barred=np.sort(best[:4]))
-        assert barred.argmax(Pool(barred)).tolist() == space.points[best[4]].tolist()
-
-
-def test_its_maximum_in_a_box() -> None:
-    fine = np.linspace(0, 1, 2001)[:, None]
-    for seed in range(5):
-        target = problem(seed, D=1)
-        pool = Pool(target)
-        assert pool(target.argmax(pool)[None])[0] >= pool(fine).max() - 1e-4
-
-
-def test_a_peers_scale_does_not_matter() -> None:
-    """Nobody gains a larger part by larger numbers, or hides behind small ones."""
-    target = problem(2, N=3, D=1)
-    pool = Pool(target)
-    omegas, b, w = pool._double
-    x = np.array([0.37])
-    doubled = problem(2, N=3, D=1)
-    factors = np.array([[1.0], [1e3], [1e-3]])
-    doubled.inbox = held(target.inbox.omegas(np.arange(3)) * factors)
-    np.testing.assert_allclose(Pool(doubled).gains(x), pool.gains(x), atol=1e-5)
-    np.testing.assert_allclose(Pool(doubled).weights, w)
-    assert Pool(doubled).trust == pytest.approx(pool.trust, rel=1e-5)
-    assert len(b) == len(omegas) == 3
-
-
-# The cap on work
-
-
-@pytest.mark.parametrize("N", [pts._MOST - 1, pts._MOST, pts._MOST + 1, 5000, 20_000])
-def test_only_so_many_peers_are_looked_at(N: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more, an even spread: work does not grow with the inbox."""
-    target = problem(0, N=10, D=1)
-    target.inbox = held(np.random.default_rng(0).standard_normal((N, M), dtype=np.float32))
-    looked: list[np.ndarray] = []
-    real = Inbox.omegas
-
-    def omegas(inbox: Inbox, rows: np.ndarray) -> np.ndarray:
-        looked.append(rows)
-        return real(inbox, rows)
-
-    def whole(inbox: Inbox, *_: Any) -> None:
-        raise AssertionError("looked at all messages")
-
-    monkeypatch.setattr(Inbox, "omegas", omegas)
-    monkeypatch.setattr(Inbox, "matrix", property(whole))
-    monkeypatch.setattr(Inbox, "state", whole)
-    pool = Pool(target)
-    rows = np.concatenate(looked)
-    assert len(rows) == len({*rows.tolist()}) == min(N, pts._MOST)
-    assert (rows.min(), rows.max()) == (0, N - 1)
-    assert np.diff(np.sort(rows)).max() <= N / pts._MOST + 2
-    assert {*pool.rows.tolist()} <= {*rows.tolist()}
-    assert pool._double[0].shape == (len(pool.rows), M)
-
-
-# The guard
-
-
-class Evidence:
-    """A pool of which only the evidence matters."""
-
-    def __init__(self, trust: float, visited: int = 9) -> None:
-        self.trust = trust
-        self.visited = visited
-
-
-def test_the_share_of_the_peers_at_its_ends() -> None:
-    e = pts._EARNED
-    for t in (1, 2, 7, 100):
-        q = 1.0 - Power(0.5)(t)
-        assert PTS().share(t, Evidence(0.0)) == 0.0
-        assert PTS().share(t, Evidence(1.0)) == pytest.approx(q + (1 - q) * e)
-        assert PTS(schedule=Constant(1.0)).share(t, Evidence(1.0)) == pytest.approx(e)
-        assert PTS(schedule=Constant(1.0)).share(t, Evidence(START)) == 0.0
-        assert PTS().share(t, Evidence(START)) == pytest.approx(START * q)
-        assert PTS(schedule=1e-9).share(t, Evidence(1.0)) == pytest.approx(1.0)
-    assert PTS().share(10**6, Evidence(1.0)) == pytest.approx(e, abs=1e-3)
-
-
-def test_the_share_falls_with_time_and_rises_with_trust() -> None:
-    shares = np.array(
-        [[PTS().share(t, Evidence(g)) for g in np.linspace(0, 1, 11)] for t in range(2, 40)]
-    )
-    assert (np.diff(shares[:, 1:], axis=0) < 0).all()
-    assert (np.diff(shares, axis=1) > 0).all()
-    assert 0.0 <= shares.min() <= shares.max() <= 1.0
-
-
-@pytest.mark.parametrize("scores", [0, 1])
-def test_the_first_query_is_the_peers_whatever_the_schedule(scores: int) -> None:
-    assert PTS(schedule=1.0).share(1, Evidence(0.2, scores)) == 1.0
-    assert PTS(schedule=1.0).share(1, Evidence(0.0, 2)) == 0.0
-
-
-def test_settings_are_checked() -> None:
-    assert PTS() == PTS(schedule=Power(0.5), beta=1)
-    with pytest.raises(ValueError, match="beta is -1"):
-        PTS(beta=-1)
-    with pytest.raises(ValueError):
-        PTS(schedule=2.0)
-
-
-# Agents
 
 
 def truth(x: float) -> float:
@@ -286,10 +49,6 @@ def run(agent: Agent, n: int) -> Agent:
     return agent
 
 
-def regret(agent: Agent) -> float:
-    return truth(0.7) - agent.best.score
-
-
 @pytest.fixture(scope="module")
 def good() -> list[fedbo.Message]:
     return mail(federation(), [1.0] * 8)
@@ -300,10 +59,41 @@ def hostile() -> list[fedbo.Message]:
     return mail(federation(), [-1.0] * 8)
 
 
+@pytest.fixture(scope="module")
+def noisy() -> list[fedbo.Message]:
+    return mail(federation(), [0.0] * 8)
+
+
 def agent_with(messages: Sequence[fedbo.Message], seed: int = 0, **given: Any) -> Agent:
     agent = Agent(federation(), given.pop("policy", PTS()), name="me", seed=seed, **given)
     assert agent.receive(messages) == len(messages)
     return agent
+
+
+class Shown(TS, frozen=True, kw_only=True):
+    """Thompson sampling that starts as PTS does, and shows what it was shown."""
+
+    seen: Any  # a list of targets; msgspec knows no type for these
+
+    def starts(self, n_initial: int, messages: int) -> int:
+        return PTS().starts(n_initial, messages)
+
+    def query(self, target: Target) -> Query:
+        self.seen.append(target)
+        return super().query(target)
+
+
+def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0) -> Target:
+    """What the policy of an agent with n scores and one open trial is shown."""
+    policy = Shown(seen=[])
+    run(agent_with(messages, seed, policy=policy), n).ask()
+    return policy.seen[-1]
+
+
+ALWAYS = PTS(schedule=1e-12)  # the pool, in all queries
+
+
+# Settings
 
 
 def test_it_is_the_default() -> None:
@@ -311,14 +101,84 @@ def test_it_is_the_default() -> None:
     assert Agent.paper(Federation.paper(LINE)).policy == fedbo.FTS(schedule=Power(2))
 
 
+def test_settings_are_checked() -> None:
+    assert PTS() == PTS(schedule=Gradual(16), beta=1)
+    with pytest.raises(ValueError, match="beta is -1"):
+        PTS(beta=-1)
+    with pytest.raises(ValueError, match="p_1 is 2"):
+        PTS(schedule=2.0)
+
+
+def test_settings_without_initial_points(good: list) -> None:
+    agent = run(agent_with(good, settings=Settings(n_initial=0)), 3)
+    assert agent.trials[0].source == "pool"
+    assert "initial" not in {trial.source for trial in agent.trials}
+
+
+# Whether it is the pool's query
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
+    """What was to be maximised, in order; nothing is."""
+    functions: list[SampledFunction] = []
+
+    def record(target: Target, function: SampledFunction) -> np.ndarray:
+        functions.append(function)
+        return np.array([0.123])
+
+    monkeypatch.setattr(Target, "argmax", record)
+    return functions
+
+
+@pytest.mark.parametrize("t", [1, 48, 128])
 @pytest.mark.parametrize("kind", ["good", "hostile"])
-def test_the_first_query_after_one_initial_point_is_the_peers(
-    kind: str, request: pytest.FixtureRequest
+def test_the_share_of_own_draws_is_p_t(
+    kind: str, t: int, asked: list, request: pytest.FixtureRequest
 ) -> None:
-    for seed in range(6):
-        agent = run(agent_with(request.getfixturevalue(kind), seed), 2)
-        assert [trial.source for trial in agent.trials] == ["initial", "pool"]
-        assert [trial.t for trial in agent.trials] == [None, 1]
+    """Whatever the peers say: 400 queries, four standard deviations."""
+    target = target_of(request.getfixturevalue(kind), 1)
+    target.t, p = t, Gradual(16)(t)
+    asked.clear()
+    for _ in range(400):
+        PTS().query(target)
+    pooled = sum(isinstance(function, Pool) for function in asked)
+    assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
+
+
+def test_with_p_t_of_1_the_pool_is_never_asked(good: list, asked: list) -> None:
+    agent = run(agent_with(good, policy=PTS(schedule=1.0)), 12)
+    assert len(asked) == 11
+    assert not any(isinstance(function, Pool) for function in asked)
+    assert {trial.source for trial in agent.trials} == {"initial", "own"}
+    assert not any(trial.credit for trial in agent.trials)
+
+
+def test_with_p_t_near_0_it_always_is(hostile: list, asked: list) -> None:
+    agent = run(agent_with(hostile, policy=ALWAYS), 12)
+    initial = [trial for trial in agent.trials if trial.source == "initial"]
+    assert len(asked) == 12 - len(initial) >= 9
+    assert all(isinstance(function, Pool) for function in asked)
+
+
+def test_with_many_scores_no_pool_is_built(good: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    class Counted(Pool):
+        def __init__(self, target: Target) -> None:
+            built.append(len(target.X))
+            super().__init__(target)
+
+    monkeypatch.setattr(pts, "Pool", Counted)
+    monkeypatch.setattr(pts, "_LAST", 5)
+    agent = run(agent_with(good, policy=ALWAYS), 10)
+    assert built == [1, 2, 3, 4, 5]
+    assert [trial.source for trial in agent.trials[6:]] == ["own"] * 4
+    assert not any(trial.credit for trial in agent.trials[6:])
+
+
+def test_200_scores_are_the_last_with_a_pool() -> None:
+    assert pts._LAST == 200
 
 
 def test_without_messages_it_is_thompson_sampling() -> None:
@@ -339,36 +199,63 @@ def test_messages_that_come_late_are_used() -> None:
     assert "pool" in {trial.source for trial in run(agent, 6).trials}
 
 
-def test_peers_that_nothing_is_known_of_do_not_get_all_parallel_workers() -> None:
-    """The first query is theirs; the next ones have the share that trust gives them."""
+def test_the_query_is_where_the_pool_is_largest(good: list) -> None:
+    """By a fine grid, to a thousandth of the improvement."""
+    fine = np.linspace(0, 1, 2001)[:, None]
+    for n in (1, 4, 8):
+        target = target_of(good, n)
+        pool = Pool(target)
+        assert pool(ALWAYS.query(target).x[None])[0] > pool(fine).max() - 1e-3
+
+
+# The first queries
+
+
+def test_the_first_query_after_one_initial_point_listens_to_peers(good: list) -> None:
+    """It is near their peak at 0.7, and in most of 24 runs theirs by name."""
+    agents = [run(agent_with(good, seed, policy=ALWAYS), 2) for seed in range(24)]
+    for agent in agents:
+        assert [trial.t for trial in agent.trials] == [None, 1]
+        assert agent.trials[0].source == "initial"
+    pooled = [agent.trials[1] for agent in agents if agent.trials[1].source == "pool"]
+    assert len(pooled) > 12
+    assert np.mean([abs(trial.params["x"] - 0.7) < 0.1 for trial in pooled]) > 0.9
+
+
+@pytest.mark.parametrize("started, least", [(0, 1e-3), (1, 1e-3), (4, 1e-6)])
+def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
+    started: int, least: float, good: list
+) -> None:
+    """At first not even near; after a few scores near what is the best, but not at it.
+
+    Own draws may be largest at the same corner twice.
+    """
+    for messages in (good, good[:4] + mail(federation(), [-1.0] * 4, name="other")):
+        for seed in range(4):
+            agent = run(agent_with(messages, seed), started)
+            asked = [*agent.trials, *(agent.ask() for _ in range(8))]
+            points = [trial.params["x"] for trial in asked]
+            pooled = [i for i, trial in enumerate(asked) if i and trial.source == "pool"]
+            assert pooled
+            for i in pooled:
+                assert min(abs(points[i] - x) for x in points[:i]) > least
+
+
+def test_parallel_asks_go_all_over_where_nothing_is_known() -> None:
+    """12 asks after one trial, 50 peers that know nothing: no gap of half the line is left."""
     agent = Agent(federation(), PTS(), name="me", seed=0)
     noise = np.random.default_rng(0).standard_normal((50, M))
     agent.inbox.extend([f"peer-{i}" for i in range(50)], noise, t_n=20, sequence=1)
     run(agent, 1)
-    sources = [agent.ask().source for _ in range(12)]
-    assert sources[0] == "pool"
-    assert sources.count("pool") < 12
+    points = np.sort([0.0, *(agent.ask().params["x"] for _ in range(12)), 1.0])
+    assert np.diff(points).max() < 0.5
 
 
-def test_parallel_asks_of_the_peers_are_never_where_one_was_before(good: list) -> None:
-    """Own draws may be largest at the same corner twice; the pool never is."""
-    for messages in (good, good[:4] + mail(federation(), [-1.0] * 4, name="other")):
-        for started in (0, 1, 4):
-            agent = run(agent_with(messages), started)
-            asked = [*agent.trials, *(agent.ask() for _ in range(8))]
-            points = [trial.params["x"] for trial in asked]
-            pooled = [i for i, trial in enumerate(asked) if trial.source == "pool"]
-            assert pooled
-            for i in pooled:
-                assert min(abs(points[i] - x) for x in points[:i]) > 1e-6
-
-
-def test_parallel_asks_on_a_table_are_all_different(good: list) -> None:
+def test_parallel_asks_on_a_table_are_all_different() -> None:
     space = Space(LINE, points=[{"x": i / 40} for i in range(41)])
-    where = federation()
     listed = Federation(space, features=M, seed=7, length_scale=0.15)
     for factors in ([1.0] * 4, [-1.0] * 4):
-        senders = mail(where, factors)
+        senders = mail(federation(), factors)
         agent = Agent(listed, PTS(), name="me", seed=0)
         agent.inbox.extend(
             [m.sender for m in senders], [m.omega for m in senders], t_n=15, sequence=1
@@ -377,23 +264,10 @@ def test_parallel_asks_on_a_table_are_all_different(good: list) -> None:
         assert len({*asked}) == 12
 
 
-def test_two_asks_in_a_row_leave_the_first_peak_to_the_first(good: list) -> None:
-    """b_n counts open points: what is being tried has no improvement left in it."""
-    agent = run(agent_with(good), 1)
-    first, second = agent.ask(), agent.ask()
-    assert first.source == "pool"
-    assert abs(first.params["x"] - 0.7) < 0.1
-    assert abs(second.params["x"] - first.params["x"]) > 1e-3
-    values = [agent.federation.features.function(m.omega.astype(float)) for m in good]
-    at = [[g(np.array([[t.params["x"]]]))[0] for g in values] for t in (first, second)]
-    if second.source == "pool":  # for a peer that thinks it better than the first
-        assert (np.array(at[1]) > np.array(at[0])).any()
-
-
 def test_a_failed_trial_is_not_asked_for_again(good: list) -> None:
     agent = run(agent_with(good), 1)
-    points = [agent.tell(agent.ask(), None).params["x"] for _ in range(5)]
-    assert len({*points}) == 5
+    points = np.array([agent.tell(agent.ask(), None).params["x"] for _ in range(5)])
+    assert np.abs(points[:, None] - points)[~np.eye(5, dtype=bool)].min() > 1e-3
 
 
 def test_the_design_is_completed_where_peers_are_not_trusted(hostile: list) -> None:
@@ -414,76 +288,116 @@ def test_the_design_is_not_completed_where_they_are(good: list) -> None:
         assert sources.count("pool") >= 2
 
 
+# What peers are worth, and what they cost
+
+
+def regrets(policy: PTS | TS, messages: Sequence[fedbo.Message], n: int, runs: int) -> np.ndarray:
+    """(runs, n) regret of each run after each trial."""
+    found = []
+    for seed in range(runs):
+        agent = run(agent_with(messages, seed, policy=policy), n)
+        scores = [trial.score for trial in agent.trials]
+        found.append(truth(0.7) - np.maximum.accumulate(np.array(scores, dtype=np.float64)))
+    return np.array(found)
+
+
+def error(values: np.ndarray) -> float:
+    """The standard error of their mean."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+@pytest.fixture(scope="module")
+def alone() -> np.ndarray:
+    return regrets(TS(), [], 12, 32)
+
+
+def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
+    """5 evaluations after the usual 3 first ones: a tenth of solo's regret at most, paired."""
+    helped = regrets(PTS(), good, 8, 24)[:, -1]
+    assert helped.mean() < 0.1 * alone[:24, 7].mean()
+    saved = alone[:24, 7] - helped
+    assert saved.mean() > 2 * error(saved)
+
+
+def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
+    """After 6 trials a fifth of solo's regret at most, paired."""
+    helped = regrets(PTS(), mail(federation(), [1.0, -1.0] * 4), 6, 24)[:, -1]
+    assert helped.mean() < 0.2 * alone[:24, 5].mean()
+    saved = alone[:24, 5] - helped
+    assert saved.mean() > 2 * error(saved)
+
+
 def test_hostile_peers_are_hardly_heard(hostile: list) -> None:
-    """Of 15 trials at most 2.5 are theirs on average, and of the last 8 hardly any."""
+    """Of 15 trials at most 2 are theirs on average, and from the fourth on none of a hundred."""
     runs = [[t.source for t in run(agent_with(hostile, seed), 15).trials] for seed in range(16)]
     pooled = np.array([[source == "pool" for source in sources] for sources in runs])
-    assert pooled.sum(axis=1).mean() < 2.5
-    assert pooled[:, 7:].mean() < 0.06
+    assert pooled.sum(axis=1).mean() < 2.0
+    assert pooled[:, 3:].mean() < 0.01
 
 
-def test_good_peers_save_trials(good: list) -> None:
-    """5 evaluations after the usual 3 first ones: half of solo's regret at most, paired."""
-    regrets = np.array(
-        [
-            [regret(run(agent_with(good, seed, policy=policy), 8)) for policy in (PTS(), TS())]
-            for seed in range(24)
-        ]
-    )
-    helped, alone = regrets.T
-    assert helped.mean() < 0.5 * alone.mean()
-    difference = alone - helped
-    assert difference.mean() > 2 * difference.std(ddof=1) / np.sqrt(len(difference))
+@pytest.mark.parametrize("kind", ["hostile", "noisy"])
+def test_bad_peers_cost_little(
+    kind: str, alone: np.ndarray, request: pytest.FixtureRequest
+) -> None:
+    """The regret that they add, paired, 32 runs, with two standard errors on top of it.
 
-
-def test_half_of_the_peers_may_be_hostile() -> None:
-    where = federation()
-    messages = mail(where, [1.0, -1.0] * 4)
-    regrets = np.array(
-        [
-            [regret(run(agent_with(messages, seed, policy=policy), 9)) for policy in (PTS(), TS())]
-            for seed in range(20)
-        ]
-    )
-    helped, alone = regrets.mean(axis=0)
-    assert helped < alone
+    Scores go from 0 to 1: after 8 trials it is below 0.15, after 12 below 0.05.
+    """
+    lost = regrets(PTS(), request.getfixturevalue(kind), 12, 32) - alone
+    for n, most in ((8, 0.15), (12, 0.05)):
+        assert lost[:, n - 1].mean() + 2 * error(lost[:, n - 1]) < most
 
 
 # Credit
 
 
-def test_credit_is_the_share_in_the_improvement() -> None:
-    target = problem(4, N=30, n=1, waiting=0)
-    query = PTS().query(target)
+def test_credit_is_the_share_in_the_praise() -> None:
+    messages = mail(federation(), [1.0, 0.0, -1.0] * 4)
+    target = target_of(messages, 3)
+    query, pool = ALWAYS.query(target), Pool(target)
     assert query.source == "pool"
-    pool = Pool(target)
-    gains = dict(zip(pool.rows.tolist(), pool.gains(query.x), strict=True))
-    total = sum(gains.values())
-    expected = {
-        f"peer-{row}": gains[row] / total
-        for row in sorted(gains, key=lambda row: -gains[row])[: base._NAMED]
-    }
-    assert query.credit == pytest.approx(expected)
-    assert len(query.credit) <= base._NAMED
+    praise = pool.praise(query.x)
+    shares = {target.inbox.sender(k): praise[k] / praise.sum() for k in range(12) if praise[k] > 0}
+    most = sorted(shares, key=lambda name: -shares[name])[: base._NAMED]
+    assert query.credit == pytest.approx({name: shares[name] for name in most})
+    assert [*query.credit] == most
     assert sum(query.credit.values()) <= 1.0 + 1e-9
-    shares = [*query.credit.values()]
-    assert shares == sorted(shares, reverse=True)
 
 
-def test_one_peer_has_all_the_credit() -> None:
-    target = problem(4, N=1, n=1)
-    assert PTS().query(target).credit == {"peer-0": pytest.approx(1.0)}
+def test_weights_are_how_far_each_peer_is_trusted() -> None:
+    """The most trusted ones only, of own queries as well; together no more than Q."""
+    messages = mail(federation(), [1.0, -1.0] * 6)
+    target = target_of(messages, 5)
+    pool = Pool(target)
+    for policy in (ALWAYS, PTS(schedule=1.0)):
+        weights = policy.query(target).weights
+        named = sorted(range(12), key=lambda k: -pool.weights[k])[: base._NAMED]
+        assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.weights[k] for k in named})
+        assert sum(weights.values()) <= pool.trust + 1e-9
+    assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right
 
 
-def test_who_gains_nothing_has_no_credit(good: list) -> None:
+def test_one_peer_has_all_the_credit(good: list) -> None:
+    query = ALWAYS.query(target_of(good[:1], 1, seed=1))
+    assert query.source == "pool"
+    assert query.credit == {"peer-0": pytest.approx(1.0)}
+
+
+def test_who_praises_nothing_has_no_credit(good: list) -> None:
     """Peers that know nothing say 0 everywhere."""
-    target = problem(0, N=4, n=1, waiting=0)
-    omegas = target.inbox.omegas(np.arange(4))
-    omegas[1:] = 0.0
-    target.inbox = held(omegas)
-    assert PTS().query(target).credit.keys() == {"peer-0"}
-    target.inbox = held(np.zeros((4, M)))
-    query = PTS().query(target)
+    target = target_of(good[:2], 1, seed=1)
+    target.inbox.extend(["peer-1"], np.zeros((1, M)), t_n=20, sequence=20)
+    assert ALWAYS.query(target).credit == {"peer-0": pytest.approx(1.0)}
+    target.inbox.extend(["peer-0"], np.zeros((1, M)), t_n=20, sequence=20)
+    query = ALWAYS.query(target)
+    assert (query.source, query.credit) == ("own", {})
+
+
+def test_what_is_the_models_own_has_no_credit(hostile: list) -> None:
+    """The pool's query, but its own belief's: nobody is named."""
+    target = target_of(hostile, 8)
+    target.design = lambda: None  # which would come first
+    query = ALWAYS.query(target)
     assert (query.source, query.credit) == ("own", {})
 
 
@@ -491,6 +405,8 @@ def test_credit_survives_a_file_and_a_careless_user(good: list, tmp_path: Path) 
     agent = run(agent_with(good), 6)
     credits = [dict(trial.credit) for trial in agent.trials]
     assert any(credits)
+    assert all(sum(credit.values()) <= 1.0 + 1e-9 for credit in credits)
+    assert [bool(credit) for credit in credits] == [t.source == "pool" for t in agent.trials]
     assert {name for credit in credits for name in credit} <= {m.sender for m in good}
     agent.save(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent")
@@ -517,16 +433,13 @@ def test_it_goes_on_after_a_file(policy: PTS, good: list, tmp_path: Path) -> Non
     assert again.trials == agent.trials
 
 
-def test_the_design_goes_on_after_a_file(hostile: list, tmp_path: Path) -> None:
-    """How much of it was asked for is nowhere but in the trials."""
-    straight, agent = run(agent_with(hostile, 1), 10), agent_with(hostile, 1)
+@pytest.mark.parametrize("kind", ["good", "hostile"])
+def test_a_file_after_each_trial_changes_nothing(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    messages = request.getfixturevalue(kind)
+    straight, agent = run(agent_with(messages, 1), 10), agent_with(messages, 1)
     for _ in range(10):
         agent.save(tmp_path / "agent")
         agent = run(Agent.load(tmp_path / "agent"), 1)
     assert agent.trials == straight.trials
-
-
-def test_settings_without_initial_points(good: list) -> None:
-    agent = run(agent_with(good, settings=Settings(n_initial=0)), 3)
-    assert agent.trials[0].source == "pool"
-    assert "initial" not in {trial.source for trial in agent.trials}

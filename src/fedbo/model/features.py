@@ -80,14 +80,24 @@ class Features:
         deviation: Array = np.sqrt(np.maximum(((omegas @ self._spread) * omegas).sum(axis=1), 0.0))
         return deviation
 
-    @cached_property
+    @property
+    def mean(self) -> Array:
+        """(M,) mean of φ(x), x uniform on the cube."""
+        return self._moments[0]
+
+    @property
     def _spread(self) -> Array:
         """(M, M) covariance of φ(x), x uniform on the cube."""
+        return self._moments[1]
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
         from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
 
         Phi = self(Sobol(len(self.length_scales), rng=0).random(1024))
-        Phi -= Phi.mean(axis=0)
-        return Phi.T @ Phi / len(Phi)
+        mean: Array = Phi.mean(axis=0)
+        Phi -= mean
+        return mean, Phi.T @ Phi / len(Phi)
 
     def tangent(self, X: Array) -> Tangent:
         """φ at the rows of X, with its derivative there."""

@@ -1,0 +1,660 @@
+"""The mixture of GPs learnt from peers: against plain linear algebra, SciPy and scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
+
+from fedbo.inbox import Inbox
+from fedbo.model.argmax import argmax
+from fedbo.model.features import Features
+from fedbo.model.fit import Fit
+from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
+from fedbo.policy import Target
+from fedbo.policy import pool as module
+from fedbo.policy.agreement import agreement
+from fedbo.policy.pool import Model, Pool
+from fedbo.space import Float, Space
+
+Peers = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+
+M = 30
+MODELS = [(0.0, 1.0), *module._MODELS]
+PRIOR = [0.5, *[0.5 / len(module._MODELS)] * len(module._MODELS)]
+
+
+def held(omegas: np.ndarray) -> Inbox:
+    """An inbox with these weights (N, M), of peer-0, peer-1, …"""
+    inbox = Inbox(omegas.shape[1])
+    inbox.extend([f"peer-{i}" for i in range(len(omegas))], omegas, t_n=20, sequence=1)
+    return inbox
+
+
+def problem(
+    seed: int = 0,
+    *,
+    N: int = 6,
+    n: int = 5,
+    D: int = 2,
+    waiting: int = 2,
+    error: float = 0.0,
+    kernel: str = "matern52",
+    peers: Peers | None = None,
+    space: Space | None = None,
+    **given: Any,
+) -> Target:
+    """A target with n scores, a few open points, and N peers of which half are like it.
+
+    ``error`` is the standard deviation of noise in the scores.
+    """
+    rng = np.random.default_rng([seed, 5])
+    features = Features(D, M, length_scales=0.4, seed=seed)
+    base = rng.standard_normal(M)
+    omegas = np.where(np.arange(N)[:, None] % 2, base, 0.0) + rng.standard_normal((N, M))
+    X, waits = (
+        rng.random((size, D)) if space is None else space.sample(rng, size) for size in (n, waiting)
+    )
+    scores = features.function(base)(X) + error * rng.standard_normal(n)
+    return Target(
+        t=n,
+        space=Space({f"x{i}": Float(0, 1) for i in range(D)}) if space is None else space,
+        X=X,
+        y=standardised(scores),
+        open_points=lambda: waits,
+        surrogate=Surrogate(SurrogateSettings(fit=Fit(kernel=kernel)), D),
+        inbox=held(omegas if peers is None else peers(rng, base)),
+        features=features,
+        maximiser=argmax,
+        rng=np.random.default_rng([seed, 6]),
+        **given,
+    )
+
+
+def other_mail(target: Target, omegas: np.ndarray) -> Target:
+    """The same target with these messages."""
+    target.inbox = held(omegas)
+    return target
+
+
+class Prior:
+    """What a model says before any score, from the definition: mean and covariance."""
+
+    def __init__(self, target: Target, a: float, r: float) -> None:
+        self.a, self.r, self.features = a, r, target.features
+        hyper = target.belief.hyper
+        self.noise, self.signal = hyper.noise_variance, hyper.signal_variance
+        scales = np.array(hyper.length_scales)
+        self.kernel = RBF(scales) if hyper.kernel == "se" else Matern(scales, nu=2.5)
+        omegas = target.inbox.omegas(np.arange(len(target.inbox))).astype(np.float64)
+        omegas /= np.maximum(self.features.deviation(omegas), 1e-6)[:, None]
+        w = agreement(target.y, self.features(target.X) @ omegas.T)
+        self.nu = sum(w_n * omega for w_n, omega in zip(w, omegas, strict=True))
+        self.S = 0.25 * np.outer(self.nu, self.nu)
+        for w_n, omega in zip(w, omegas, strict=True):
+            self.S += w_n * np.outer(omega - self.nu, omega - self.nu)
+
+    def phi(self, X: np.ndarray) -> np.ndarray:
+        return self.features(X) - self.features.mean
+
+    def mean(self, X: np.ndarray) -> np.ndarray:
+        return self.a * self.phi(X) @ self.nu
+
+    def covariance(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        shared = self.a**2 * self.phi(X) @ self.S @ self.phi(Z).T
+        return shared + self.r * self.signal * self.kernel(X, Z) + 4.0
+
+    def posterior(
+        self, X: np.ndarray, y: np.ndarray, Z: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance at the rows of Z, given scores y at those of X, by solving."""
+        variance = np.diag(self.covariance(Z, Z))
+        if not len(X):
+            return self.mean(Z), variance
+        K = self.covariance(X, X) + self.noise * np.eye(len(X))
+        k = self.covariance(X, Z)
+        solved = np.linalg.solve(K, np.column_stack([y - self.mean(X), k]))
+        return self.mean(Z) + k.T @ solved[:, 0], variance - (k * solved[:, 1:]).sum(axis=0)
+
+    def log_evidence(self, X: np.ndarray, y: np.ndarray) -> float:
+        if not len(y):
+            return 0.0
+        K = self.covariance(X, X) + self.noise * np.eye(len(X))
+        return float(multivariate_normal(self.mean(X), K).logpdf(y))
+
+
+class Expected(NamedTuple):
+    """What a model should say at points, and of the best trial."""
+
+    mu: np.ndarray
+    var: np.ndarray
+    best: float
+
+
+def expected(target: Target, a: float, r: float, Z: np.ndarray) -> Expected:
+    """Open points are told what the model expects there, as if it had been observed."""
+    prior, X, y, waits = Prior(target, a, r), target.X, target.y, target.open_points()
+    if len(waits):
+        y = np.concatenate([y, prior.posterior(X, y, waits)[0]])
+        X = np.concatenate([X, waits])
+    best = float(prior.posterior(X, y, X)[0].max()) if len(X) else 0.0
+    return Expected(*prior.posterior(X, y, Z), best)
+
+
+def probabilities(target: Target) -> np.ndarray:
+    """Of all five models, given the scores."""
+    logs = [Prior(target, a, r).log_evidence(target.X, target.y) for a, r in MODELS]
+    q = np.array(PRIOR) * np.exp(np.array(logs) - max(logs))
+    return q / q.sum()
+
+
+def mixture(target: Target, Z: np.ndarray) -> np.ndarray:
+    """Expected improvement (n,) over the models that are not faint, by the textbook's formula."""
+    q = probabilities(target)
+    q[q < 0.05 * q.max()] = 0.0
+    total = np.zeros(len(Z))
+    for (a, r), weight in zip(MODELS, q / q.sum(), strict=True):
+        mu, var, best = expected(target, a, r, Z)
+        s = np.sqrt(np.maximum(var, 1e-10))
+        z = (mu - best) / s
+        total += weight * s * (norm.pdf(z) + z * norm.cdf(z))
+    return total
+
+
+@pytest.fixture
+def all_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is too faint to be kept."""
+    monkeypatch.setattr(module, "_FAINT", 0.0)
+
+
+SIZES = [(0, 0), (0, 2), (1, 0), (2, 1), (9, 0), (9, 3)]
+
+
+# One model
+
+
+def at(target: Target, model: Model, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance that a model's alpha and L stand for, with the oracle's covariances."""
+    prior = Prior(target, model.a, model.r)
+    visited = np.concatenate([target.X, target.open_points()])
+    k = prior.covariance(visited, Z)
+    V = np.linalg.solve(model.L, k) if len(visited) else k
+    variance = np.diag(prior.covariance(Z, Z)) - (V * V).sum(axis=0)
+    return prior.mean(Z) + k.T @ model.alpha, variance
+
+
+@pytest.mark.usefixtures("all_models")
+@pytest.mark.parametrize("n, waiting", SIZES)
+@pytest.mark.parametrize("D, kernel", [(1, "matern52"), (3, "se")])
+def test_each_model_is_a_gp(D: int, kernel: str, n: int, waiting: int) -> None:
+    """Its posterior and its evidence are those of explicit covariance matrices."""
+    for seed in range(2):
+        target = problem(seed, n=n, D=D, waiting=waiting, kernel=kernel)
+        Z = np.random.default_rng(seed).random((20, D))
+        models = Pool(target).models
+        assert [(model.a, model.r) for model in models] == MODELS
+        for model in models:
+            mu, var, best = expected(target, model.a, model.r, Z)
+            found = at(target, model, Z)
+            np.testing.assert_allclose(found[0], mu, atol=1e-7)
+            np.testing.assert_allclose(found[1], var, atol=1e-7)
+            assert model.best == pytest.approx(best, abs=1e-7)
+            evidence = Prior(target, model.a, model.r).log_evidence(target.X, target.y)
+            left_out = 0.5 * n * np.log(2 * np.pi)
+            assert model.log_evidence - left_out == pytest.approx(evidence, abs=1e-6)
+
+
+class AsSklearn(Kernel):
+    """The covariance of a model as one of scikit-learn's kernels."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.prior = prior
+
+    def __call__(
+        self, X: np.ndarray, Y: np.ndarray | None = None, eval_gradient: bool = False
+    ) -> np.ndarray:
+        return self.prior.covariance(X, X if Y is None else Y)
+
+    def diag(self, X: np.ndarray) -> np.ndarray:
+        return np.diag(self(X))
+
+    def is_stationary(self) -> bool:
+        return False
+
+
+@pytest.mark.usefixtures("all_models")
+@pytest.mark.parametrize("D", [1, 4])
+def test_each_model_is_scikit_learns(D: int) -> None:
+    target = problem(7, n=8, D=D, waiting=0)
+    Z = np.random.default_rng(0).random((25, D))
+    for model in Pool(target).models:
+        prior = Prior(target, model.a, model.r)
+        gp = GaussianProcessRegressor(AsSklearn(prior), alpha=prior.noise, optimizer=None)
+        gp.fit(target.X, target.y - prior.mean(target.X))
+        mu, s = gp.predict(Z, return_std=True)
+        found = at(target, model, Z)
+        np.testing.assert_allclose(found[0], mu + prior.mean(Z), atol=1e-7)
+        np.testing.assert_allclose(found[1], s**2, atol=1e-7)
+        evidence = model.log_evidence - 4.0 * np.log(2 * np.pi)
+        assert evidence == pytest.approx(gp.log_marginal_likelihood_value_, abs=1e-6)
+
+
+@pytest.mark.usefixtures("all_models")
+def test_evidence_is_how_well_each_score_was_foretold_from_those_before() -> None:
+    """The sum of log densities, one score ahead; the weights of the peers stay as they are now."""
+    for seed in range(3):
+        target = problem(seed, n=10, waiting=2)
+        for model in Pool(target).models:
+            prior, total = Prior(target, model.a, model.r), 0.0
+            for i in range(10):
+                X, y = target.X[:i], target.y[:i]
+                mu, var = prior.posterior(X, y, target.X[i : i + 1])
+                total += float(norm(mu[0], np.sqrt(var[0] + prior.noise)).logpdf(target.y[i]))
+            left_out = 5.0 * np.log(2 * np.pi)
+            assert model.log_evidence - left_out == pytest.approx(total, abs=1e-6)
+
+
+@pytest.mark.parametrize("n, waiting", SIZES)
+def test_how_probable_models_are(n: int, waiting: int) -> None:
+    """By Bayes' rule: the own model has half of all before the scores; faint ones are dropped."""
+    for seed in range(4):
+        target = problem(seed, n=n, waiting=waiting)
+        pool, q = Pool(target), probabilities(target)
+        assert pool.trust == pytest.approx(1.0 - q[0], abs=1e-7)
+        kept = [j for j in range(len(q)) if q[j] >= 0.05 * q.max()]
+        assert [(model.a, model.r) for model in pool.models] == [MODELS[j] for j in kept]
+        np.testing.assert_allclose(pool.q, q[kept] / q[kept].sum(), atol=1e-7)
+        if n == 0:
+            assert pool.trust == pytest.approx(0.5)
+
+
+# Expected improvement
+
+
+@pytest.mark.parametrize("n, waiting", SIZES)
+@pytest.mark.parametrize("D, kernel", [(1, "se"), (2, "matern52"), (5, "matern52")])
+def test_it_is_the_log_of_the_expected_improvement(
+    D: int, kernel: str, n: int, waiting: int
+) -> None:
+    for seed in range(2):
+        target = problem(seed, n=n, D=D, waiting=waiting, kernel=kernel, error=0.3)
+        X = np.random.default_rng(seed).random((60, D))
+        pool, plain = Pool(target), mixture(target, X)
+        near = plain > 1e-8  # the textbook's formula has no digits beyond
+        assert near.sum() > 10
+        np.testing.assert_allclose(np.exp(pool(X[near])), plain[near], rtol=1e-4)
+        np.testing.assert_allclose(pool.value_and_gradient(X)[0], pool(X), rtol=1e-6, atol=1e-6)
+        assert np.isfinite(pool(X)).all()
+
+
+def test_it_is_the_mean_improvement_of_draws() -> None:
+    """400,000 draws of a model and of its value at 8 points: within four standard errors."""
+    target, rng = problem(1, n=4, waiting=1), np.random.default_rng(0)
+    X, q, size = rng.random((60, 2)), probabilities(target), 400_000
+    X = X[np.argsort(-mixture(target, X))[:8]]
+    assert q.min() > 0.05 * q.max()  # all count
+    said = [expected(target, a, r, X) for a, r in MODELS]
+    j = rng.choice(len(MODELS), size, p=q)
+    best = np.array([model.best for model in said])[j]
+    for i, value in enumerate(np.exp(Pool(target)(X))):
+        mu = np.array([model.mu[i] for model in said])[j]
+        s = np.sqrt([model.var[i] for model in said])[j]
+        gains = np.maximum(mu + s * rng.standard_normal(size) - best, 0.0)
+        assert abs(gains.mean() - value) < 4 * gains.std() / np.sqrt(size)
+
+
+@pytest.mark.parametrize("n, waiting", [(0, 2), (1, 0), (6, 0), (6, 3), (25, 2)])
+@pytest.mark.parametrize("D", [1, 2, 5])
+def test_its_gradient(D: int, n: int, waiting: int) -> None:
+    """Against central differences, to a thousandth of its length, down to EI = exp(−100)."""
+    step = 1e-6
+    for seed, kernel in enumerate(("se", "matern52")):
+        target = problem(seed, n=n, D=D, waiting=waiting, kernel=kernel, error=0.3)
+        pool = Pool(target)
+        X = 0.01 + 0.98 * np.random.default_rng(seed).random((80, D))
+        X = X[pool(X) > -100.0]
+        assert len(X) > 30
+        slopes = [(pool(X + e) - pool(X - e)) / (2 * step) for e in np.eye(D) * step]
+        error = np.abs(pool.value_and_gradient(X)[1] - np.stack(slopes, axis=1)).max(axis=1)
+        assert (error < 1e-3 * (1.0 + np.abs(slopes).max(axis=0))).all()
+
+
+def test_points_in_float32_are_told_nearly_the_same() -> None:
+    """To a hundredth, where the improvement is a thousandth of the largest or more."""
+    for seed in range(4):
+        pool = Pool(problem(seed, n=12))
+        X = np.random.default_rng(seed).random((1500, 2))  # several blocks
+        rough, exact = pool(X.astype(np.float32)), pool(X)
+        near = exact > exact.max() - 7.0
+        assert near.sum() > 20
+        np.testing.assert_allclose(rough[near], exact[near], atol=1e-2)
+
+
+def test_many_points_are_as_one_by_one() -> None:
+    pool, X = Pool(problem(1)), np.random.default_rng(0).random((1030, 2))
+    values = pool(X)
+    picked = [0, 1, 511, 512, 513, 1029]
+    np.testing.assert_allclose([pool(X[[i]])[0] for i in picked], values[picked], rtol=1e-9)
+    assert pool(X[:0]).shape == (0,)
+
+
+# Open points
+
+
+@pytest.mark.usefixtures("all_models")
+def test_open_points_change_no_mean_and_no_evidence() -> None:
+    """They come out as each model expects: it learns nothing but that it will know there."""
+    for seed in range(3):
+        target, without = problem(seed, n=6, waiting=3), problem(seed, n=6, waiting=0)
+        Z = np.random.default_rng(seed).random((40, 2))
+        one, other = Pool(target), Pool(without)
+        assert one.trust == pytest.approx(other.trust, abs=1e-9)
+        np.testing.assert_allclose(one.q, other.q, atol=1e-9)
+        np.testing.assert_array_equal(one.weights, other.weights)
+        for model, before in zip(one.models, other.models, strict=True):
+            assert model.log_evidence == pytest.approx(before.log_evidence, abs=1e-8)
+            mu, var = at(target, model, Z)
+            mu_before, var_before = at(without, before, Z)
+            np.testing.assert_allclose(mu, mu_before, atol=1e-7)
+            assert (var <= var_before + 1e-9).all()
+            assert model.best >= before.best - 1e-9
+            there = at(target, model, target.open_points())[1]
+            assert (there <= Prior(target, model.a, model.r).noise + 1e-9).all()
+
+
+def test_where_a_trial_is_open_there_is_less_to_gain() -> None:
+    for seed in range(5):
+        target = problem(seed, n=6, waiting=0)
+        best = target.argmax(Pool(target))[None]
+        again = problem(seed, n=6, waiting=0)
+        again.open_points = lambda best=best: best
+        assert Pool(again)(best)[0] < Pool(target)(best)[0] - 0.5
+        assert np.abs(again.argmax(Pool(again)) - best).max() > 1e-3
+
+
+# Messages
+
+
+def test_a_peers_scale_does_not_matter() -> None:
+    """Nobody gains a larger part by larger numbers, or hides behind small ones."""
+    X = np.random.default_rng(0).random((50, 2))
+    for n in (0, 1, 7):
+        target = problem(2, N=3, n=n)
+        omegas, pool = target.inbox.omegas(np.arange(3)), Pool(target)
+        for factors in ([1.0, 1e3, 1e-3], [1e3] * 3, [1e-3] * 3):
+            other = Pool(other_mail(problem(2, N=3, n=n), omegas * np.array(factors)[:, None]))
+            np.testing.assert_allclose(other.weights, pool.weights)
+            assert other.trust == pytest.approx(pool.trust, rel=1e-4)
+            np.testing.assert_allclose(other(X), pool(X), atol=1e-3)
+            np.testing.assert_allclose(other.praise(X[0]), pool.praise(X[0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("N", [module._MOST - 1, module._MOST, module._MOST + 1, 5000, 20_000])
+def test_only_so_many_peers_are_looked_at(N: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more, an even spread: work does not grow with the inbox."""
+    target = problem(0, N=10, D=1)
+    target.inbox = held(np.random.default_rng(0).standard_normal((N, M), dtype=np.float32))
+    looked: list[np.ndarray] = []
+    real = Inbox.omegas
+
+    def omegas(inbox: Inbox, rows: np.ndarray) -> np.ndarray:
+        looked.append(rows)
+        return real(inbox, rows)
+
+    def whole(inbox: Inbox, *_: Any) -> None:
+        raise AssertionError("looked at all messages")
+
+    monkeypatch.setattr(Inbox, "omegas", omegas)
+    monkeypatch.setattr(Inbox, "matrix", property(whole))
+    monkeypatch.setattr(Inbox, "state", whole)
+    pool = Pool(target)
+    rows = np.concatenate(looked)
+    assert len(rows) == len({*rows.tolist()}) == min(N, module._MOST)
+    assert (rows.min(), rows.max()) == (0, N - 1)
+    assert np.diff(np.sort(rows)).max() <= N / module._MOST + 2
+    np.testing.assert_array_equal(pool.rows, rows)
+    assert pool.weights.shape == pool.praise(np.array([0.5])).shape == (len(rows),)
+
+
+def test_nothing_that_is_given_is_changed() -> None:
+    target = problem(3)
+    X, y, waits = target.X.copy(), target.y.copy(), target.open_points().copy()
+    omegas, Z = target.inbox.omegas(np.arange(6)).copy(), np.full((3, 2), 0.3)
+    pool = Pool(target)
+    pool(Z), pool.value_and_gradient(Z), pool.part(Z[0]), pool.praise(Z[0])
+    for now, before in (
+        (target.X, X),
+        (target.y, y),
+        (target.open_points(), waits),
+        (target.inbox.omegas(np.arange(6)), omegas),
+        (Z, np.full((3, 2), 0.3)),
+    ):
+        np.testing.assert_array_equal(now, before)
+    np.testing.assert_array_equal(pool(Z), pool(Z))
+
+
+# Its maximum
+
+
+def grid(size: int) -> Space:
+    points = [
+        {"x0": i / (size - 1), "x1": j / (size - 1)} for i in range(size) for j in range(size)
+    ]
+    return Space({"x0": Float(0, 1), "x1": Float(0, 1)}, points=points)
+
+
+def test_its_maximum_on_a_table() -> None:
+    """Found among all points; among the others where some are barred."""
+    space = grid(9)
+    for seed in range(4):
+        target = problem(seed, space=space)
+        best = np.argsort(-mixture(target, space.points))
+        assert target.argmax(Pool(target)).tolist() == space.points[best[0]].tolist()
+        barred = problem(seed, space=space, barred=np.sort(best[:4]))
+        assert barred.argmax(Pool(barred)).tolist() == space.points[best[4]].tolist()
+
+
+def test_its_maximum_in_a_box() -> None:
+    """No point of a fine grid is better by more than a thousandth."""
+    fine = np.linspace(0, 1, 2001)[:, None]
+    for seed in range(8):
+        for n in (0, 1, 5, 12):
+            target = problem(seed, D=1, n=n)
+            pool = Pool(target)
+            assert pool(target.argmax(pool)[None])[0] >= pool(fine).max() - 1e-3
+
+
+# Whose query it is
+
+
+def like(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
+    """Peers that are like the target, but for a tenth."""
+    return base + 0.1 * rng.standard_normal((10, M))
+
+
+def negated(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
+    """Peers to whom all that is good is bad."""
+    return -like(rng, base)
+
+
+def noise(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
+    """Peers that have as much to do with the target as with each other."""
+    return rng.standard_normal((10, M))
+
+
+def flat(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
+    """Peers that know nothing."""
+    return np.zeros((10, M))
+
+
+def trusts(peers: Peers, n: int) -> np.ndarray:
+    """Q after n scores, for 20 targets."""
+    return np.array([Pool(problem(seed, n=n, waiting=0, peers=peers)).trust for seed in range(20)])
+
+
+def test_peers_that_are_like_the_target_gain_trust() -> None:
+    """Half at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
+    np.testing.assert_allclose(trusts(like, 0), 0.5)
+    means = [trusts(like, n).mean() for n in (2, 4, 8)]
+    assert means == sorted(means)
+    assert means[1] > 0.8
+    assert means[2] > 0.97
+    assert trusts(like, 12).min() > 0.95
+
+
+def test_negated_peers_lose_it_at_once() -> None:
+    """Two scores are enough to take most of it, four to leave a tenth to each of 20 targets."""
+    assert trusts(negated, 2).mean() < 0.15
+    assert trusts(negated, 4).max() < 0.1
+
+
+def test_flat_peers_lose_it_too() -> None:
+    """They leave nothing but models of less variance than the own one has."""
+    assert trusts(flat, 4).max() < 0.25
+    assert trusts(flat, 20).max() < 0.05
+
+
+def unrelated(seed: int, n: int) -> Target:
+    """A bowl, and ten peers of short waves."""
+    rng = np.random.default_rng([seed, 8])
+    features = Features(2, 90, length_scales=0.1, seed=seed)
+    target = problem(seed, n=n, waiting=0)
+    target.features = features
+    target.y = standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1))
+    return other_mail(target, rng.standard_normal((10, 90)))
+
+
+def test_noise_of_another_kind_loses_it() -> None:
+    """Nearly all after 8 scores, all after 12, for each of 20 targets."""
+    assert np.mean([Pool(unrelated(seed, 8)).trust for seed in range(20)]) < 0.1
+    assert max(Pool(unrelated(seed, 12)).trust for seed in range(20)) < 0.1
+
+
+@pytest.mark.usefixtures("all_models")
+@pytest.mark.parametrize(
+    "peers, n, most",
+    [(like, 8, 0.5), *[(peers, n, 1.1) for peers in (negated, noise, flat) for n in (4, 12)]],
+)
+def test_what_peers_say_makes_predictions_better_and_hardly_worse(
+    peers: Peers, n: int, most: float
+) -> None:
+    """The squared error of the mixture, as a part of that of the own model, over 20 targets.
+
+    Noise that is as smooth as the target may be trusted, and what is always the contrary be taken
+    upside down: neither does harm.
+    """
+    Z, listening, alone = np.random.default_rng(0).random((200, 2)), 0.0, 0.0
+    for seed in range(20):
+        target = problem(seed, n=n, waiting=0, peers=peers)
+        truth = target.features.function(np.random.default_rng([seed, 5]).standard_normal(M))
+        scores = truth(target.X)
+        target.y = (scores - scores.mean()) / scores.std()
+        pool = Pool(target)
+        means = [at(target, model, Z)[0] for model in pool.models]
+        error = (truth(Z) - scores.mean()) / scores.std() - [pool.q @ np.array(means), means[0]]
+        listening += (error[0] ** 2).mean()
+        alone += (error[1] ** 2).mean()
+    assert listening < most * alone
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_the_part_of_models_that_listen(n: int) -> None:
+    """By the textbook's formula: that of the own model is the rest."""
+    for seed in range(3):
+        target = problem(seed, n=n, error=0.3)
+        pool, X = Pool(target), np.random.default_rng(seed).random((20, 2))
+        q = probabilities(target)
+        q[q < 0.05 * q.max()] = 0.0
+        mu, var, best = expected(target, 0.0, 1.0, X)
+        z = (mu - best) / np.sqrt(var)
+        own = q[0] / q.sum() * np.sqrt(var) * (norm.pdf(z) + z * norm.cdf(z))
+        whole = mixture(target, X)
+        near = whole > 1e-6
+        assert near.sum() > 5
+        parts = np.array([pool.part(x) for x in X])
+        np.testing.assert_allclose(parts[near], 1.0 - own[near] / whole[near], atol=1e-4)
+        assert ((parts >= 0.0) & (parts <= 1.0 + 1e-12)).all()
+
+
+def test_there_is_no_part_of_models_that_are_left_out() -> None:
+    for peers, n, part in ((like, 20, 1.0), (flat, 20, 0.0)):
+        pool = Pool(problem(0, n=n, peers=peers))
+        assert pool.part(np.array([0.3, 0.6])) == pytest.approx(part)
+
+
+@pytest.mark.parametrize("n", [0, 1, 6])
+def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
+    """By a loop over peers; before any score, how much better than 0."""
+    target = problem(5, N=8, n=n)
+    pool = Pool(target)
+    omegas = target.inbox.omegas(np.arange(8)).astype(np.float64)
+    best = target.X[int(np.argmax(target.y))] if n else None
+    for x in np.random.default_rng(0).random((10, 2)):
+        praise = []
+        for omega, weight in zip(omegas, pool.weights, strict=True):
+            g = target.features.function(omega / target.features.deviation(omega[None])[0])
+            than = 0.0 if best is None else g(best[None])[0]
+            praise.append(weight * max(0.0, g(x[None])[0] - than))
+        np.testing.assert_allclose(pool.praise(x), praise, atol=1e-9)
+    if best is not None:
+        np.testing.assert_allclose(pool.praise(best), 0.0, atol=1e-12)
+
+
+def test_flat_messages_do_no_harm() -> None:
+    """All are finite, nobody is praised; beside others they are only less to listen to."""
+    X = np.random.default_rng(0).random((50, 2))
+    for n in (0, 1, 6):
+        target = problem(1, n=n, peers=flat)
+        pool = Pool(target)
+        assert np.isfinite(pool(X)).all()
+        assert np.isfinite(pool.value_and_gradient(X)[1]).all()
+        assert not pool.praise(X[0]).any()
+        assert np.exp(pool(X)) == pytest.approx(mixture(target, X), rel=1e-3, abs=1e-8)
+        target = problem(1, n=n, peers=lambda *given: np.append(like(*given), flat(*given), axis=0))
+        pool = Pool(target)
+        assert np.exp(pool(X)) == pytest.approx(mixture(target, X), rel=1e-3, abs=1e-8)
+        assert not pool.praise(X[0])[10:].any()
+
+
+# Little, and much, to go by
+
+
+def test_no_scores_at_all() -> None:
+    """Its maximum is where peers praise on average, or may; the trust in them is that of before."""
+    for waiting in (0, 3):
+        target = problem(0, n=0, waiting=waiting, peers=like)
+        pool = Pool(target)
+        x = target.argmax(pool)
+        assert pool.trust == pytest.approx(0.5)
+        np.testing.assert_allclose(pool.weights, 0.1)
+        assert pool.part(x) > 0.5
+        assert pool.praise(x).all()
+        X = np.random.default_rng(0).random((500, 2))
+        said = Prior(target, 1.0, 0.1).mean(np.concatenate([x[None], X]))
+        if not waiting:
+            assert (said[0] > said[1:]).mean() > 0.9
+
+
+def test_the_same_point_many_times() -> None:
+    """Trials and open ones at one place: covariances that are all but singular."""
+    target = problem(0, n=12, error=1.0)
+    target.X = np.full((12, 2), 0.4)
+    target.open_points = lambda: np.full((3, 2), 0.4)
+    X = np.random.default_rng(0).random((50, 2))
+    pool = Pool(target)
+    assert np.isfinite(pool(X)).all()
+    assert np.isfinite(pool.value_and_gradient(np.append(X, target.X[:1], axis=0))[1]).all()
+
+
+def test_constant_scores() -> None:
+    target = problem(0, n=6)
+    target.y = np.zeros(6)
+    pool = Pool(target)
+    np.testing.assert_allclose(pool.weights, 1 / 6)
+    assert np.isfinite(pool(np.random.default_rng(0).random((50, 2)))).all()
+    assert 0.0 <= pool.trust <= 1.0
