@@ -44,24 +44,24 @@ def test_gradual_starts_low_and_ends_as_the_root_of_t() -> None:
     assert gradual(48) == pytest.approx(0.5)  # 1 + 3 = 4
     assert gradual(128) == pytest.approx(1 - 1 / 3)  # 1 + 8 = 9
     assert Gradual(0.5)(4) == pytest.approx(1 - 1 / 3)
-    assert Gradual(1)(3) == Gradual(2)(6) == 0.5  # t in units of half
-    # 1 - p_t is, for large t, that of Power(0.5) times the root of half
+    assert Gradual(1)(3) == Gradual(2)(6) == 0.5  # t in units of scale
+    # 1 - p_t is, for large t, that of Power(0.5) times the root of scale
     assert (1 - gradual(10**8)) / (1 - Power(0.5)(10**8)) == pytest.approx(4, rel=1e-4)
 
 
-@given(half=st.floats(1e-3, 1e6), start=st.integers(1, 10**6))
-def test_gradual_rises_within_bounds_towards_1(half: float, start: int) -> None:
-    values = [Gradual(half)(t) for t in range(start, start + 20)]
+@given(scale=st.floats(1e-3, 1e6), start=st.integers(1, 10**6))
+def test_gradual_rises_within_bounds_towards_1(scale: float, start: int) -> None:
+    values = [Gradual(scale)(t) for t in range(start, start + 20)]
     assert all(0 < p < 1 for p in values)
     assert all(p < q for p, q in pairwise(values))
-    assert Gradual(half)(10**15) > 0.9999
-    assert Gradual(half)(start) > Gradual(2 * half)(start)
+    assert Gradual(scale)(10**15) > 0.9999
+    assert Gradual(scale)(start) > Gradual(2 * scale)(start)
 
 
-@pytest.mark.parametrize("half", [0, -1.0, math.nan, math.inf, -math.inf, "16", None, True])
-def test_gradual_refuses_other_halves(half: Any) -> None:
-    with pytest.raises(ValueError, match=f"half is {half!r}, expected a number above 0"):
-        Gradual(half)
+@pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf, -math.inf, "16", None, True])
+def test_gradual_refuses_other_scales(scale: Any) -> None:
+    with pytest.raises(ValueError, match=f"scale is {scale!r}, expected a number above 0"):
+        Gradual(scale)
 
 
 @given(probabilities, st.integers(1, 10**9))
@@ -138,5 +138,5 @@ def test_all_but_custom_go_through_a_file(schedule: Power | Gradual | Constant |
         msgspec.json.encode(Custom(lambda t: 0.5))
     with pytest.raises(msgspec.ValidationError, match="p_1 is 2"):
         msgspec.convert({"type": "constant", "p": 2}, Power | Gradual | Constant | Steps)
-    with pytest.raises(msgspec.ValidationError, match="half is -1"):
-        msgspec.convert({"type": "gradual", "half": -1}, Power | Gradual | Constant | Steps)
+    with pytest.raises(msgspec.ValidationError, match="scale is -1"):
+        msgspec.convert({"type": "gradual", "scale": -1}, Power | Gradual | Constant | Steps)

@@ -42,20 +42,23 @@ class Power(msgspec.Struct, frozen=True, tag="power", tag_field="type"):
 
 
 class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
-    """p_t = 1 - (1 + t / half)^-1/2: near 0 for t well below ``half``, then as `Power` (0.5).
+    """p_t = 1 - (1 + t / scale)^-1/2: near 0 for t well below ``scale``, then 1 - √(scale / t).
 
     >>> [round(Gradual(16)(t), 3) for t in (1, 16, 48, 1600)]
     [0.03, 0.293, 0.5, 0.9]
     """
 
-    half: float
+    scale: float
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.half) and 0 < self.half < math.inf):
-            raise ValueError(f"Gradual's half is {self.half!r}, expected a number above 0")
+        if not (_is_number(self.scale) and 0 < self.scale < math.inf and self(1) > 0):
+            raise ValueError(
+                f"Gradual's scale is {self.scale!r}, expected a number above 0 that makes "
+                "p_1 = 1 - (1 + 1 / scale)^-1/2 more than 0; take 16 if unsure"
+            )
 
     def __call__(self, t: int) -> float:
-        return 1.0 - 1.0 / math.sqrt(1.0 + _counted(t) / self.half)
+        return 1.0 - 1.0 / math.sqrt(1.0 + _counted(t) / self.scale)
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="type"):

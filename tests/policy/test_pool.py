@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
 
+from fedbo import Agent, Federation
 from fedbo.inbox import Inbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
@@ -92,7 +93,8 @@ class Prior:
         scales = np.array(hyper.length_scales)
         self.kernel = RBF(scales) if hyper.kernel == "se" else Matern(scales, nu=2.5)
         omegas = target.inbox.omegas(np.arange(len(target.inbox))).astype(np.float64)
-        omegas /= np.maximum(self.features.deviation(omegas), 1e-6)[:, None]
+        loudest = np.linalg.norm(omegas, axis=1) / (3.0 * np.sqrt(M))
+        omegas /= np.maximum(np.maximum(self.features.deviation(omegas), loudest), 1e-6)[:, None]
         w = agreement(target.y, self.features(target.X) @ omegas.T)
         self.nu = sum(w_n * omega for w_n, omega in zip(w, omegas, strict=True))
         self.S = 0.25 * np.outer(self.nu, self.nu)
@@ -658,3 +660,50 @@ def test_constant_scores() -> None:
     np.testing.assert_allclose(pool.weights, 1 / 6)
     assert np.isfinite(pool(np.random.default_rng(0).random((50, 2)))).all()
     assert 0.0 <= pool.trust <= 1.0
+
+
+# Messages that are made to mislead
+
+
+def spike(features: Features, x: np.ndarray) -> np.ndarray:
+    """Weights of a function that is large at x and almost 0 elsewhere."""
+    C = features._spread + 1e-9 * np.eye(features.M)
+    omega = np.linalg.solve(C, (features(x[None]) - features.mean)[0])
+    return np.asarray(1e3 * omega / np.linalg.norm(omega))
+
+
+@pytest.mark.parametrize("D", [1, 2, 4])
+def test_a_spike_is_no_larger_than_other_messages_may_be(D: int) -> None:
+    """Its norm is at most 3 √M; that of others is what gives them a deviation of 1."""
+    features = Features(D, 100, length_scales=0.3 * np.sqrt(D), seed=1)
+    at = features(np.random.default_rng(D).random((20, 15, D)).reshape(-1, D))
+    y = np.random.default_rng(D).standard_normal((20, 15))
+    honest = np.einsum("ij,ijk->ik", y, at.reshape(20, 15, 100))  # sums of kernels
+    scaled = module._of_one_size(
+        np.concatenate([honest, spike(features, np.ones(D))[None]]), features
+    )
+    np.testing.assert_allclose(features.deviation(scaled[:20]), 1.0)
+    assert np.linalg.norm(scaled[-1]) == pytest.approx(3.0 * np.sqrt(100))
+    assert features.deviation(scaled[-1:])[0] < 1.0
+
+
+def test_weights_of_no_function_break_nothing() -> None:
+    """Large weights in directions that the features hardly have, beside eight honest peers."""
+    federation = Federation({"x": Float(0, 1)})
+    features = federation.features
+    silent = np.linalg.eigh(features._spread)[1][:, :5].T * 1e6
+    honest = np.random.default_rng(0).standard_normal((8, features.M))
+    for bad in (silent, np.array([spike(features, np.ones(1))] * 5), 0.0 * silent):
+        agent = Agent(federation, name="me", seed=0)
+        omegas = np.concatenate([honest, bad])
+        agent.inbox.extend([f"peer-{i}" for i in range(13)], omegas, t_n=20, sequence=1)
+        for _ in range(12):
+            trial = agent.ask()
+            agent.tell(trial, -((trial.params["x"] - 0.3) ** 2))
+        assert agent.best.score > -0.01
+
+
+def test_many_failed_trials_do_not_make_a_query_slow() -> None:
+    """Only the latest are in the way."""
+    target = problem(0, n=6, waiting=300)
+    assert len(Pool(target).models[0].alpha) == 6 + module._OPEN

@@ -4,7 +4,7 @@
 symbol   meaning                                                                 shape
 =======  ======================================================================  =========
 omegas   ω_n of each peer, so scaled that g_n = φᵀω_n has a standard deviation   (K, M)
-         of 1 over the cube
+         of 1 over the cube, or less if it is nothing but a spike
 w        P_N, learned: how well peer n orders the target's scores                (K,)
 φ        features less their mean over the cube: a function's zero says nothing  (M,)
 nu       Σ w_n ω_n, so that φᵀν is what peers say on average                     (M,)
@@ -21,9 +21,10 @@ Q        that of all models with a > 0: the trust in the peers                  
 Each model says f(x) = a φ(x)ᵀω + δ(x) + constant, with ω ~ N(ν, S) and δ ~ GP(0, r k): the target's
 function is one more like those of the peers, but for what is its own. One model, a = 0 and r = 1,
 does not listen to them at all. Given scores each is a GP, its evidence the product of how well it
-foretold each score from those before; w, which is learnt from the same scores, moves slowly enough
-not to spoil that. So peers that foretell nothing, or the contrary, lose all influence after a few
-scores, and what is left is the agent's own belief.
+foretold each score from those before. That flatters the peers a little, for w is learnt from the
+same scores: by 1 to 3 nats after 30 of them, with peers that know nothing. Such peers lose their
+influence after some scores, and what is left is the agent's own belief; those that foretell the
+contrary lose it at once, and may later be taken upside down.
 
 `Pool` is the expected improvement over these models. What is being tried counts as if it had come
 out as each model expects.
@@ -36,6 +37,7 @@ import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
 from fedbo.model.factor import cholesky
+from fedbo.model.features import Features
 from fedbo.model.kernel import Array, kernel_named, single, squared_distances
 from fedbo.policy.agreement import agreement
 from fedbo.policy.base import Target
@@ -49,6 +51,8 @@ from fedbo.policy.improvement import (
 
 _MOST = 1024  # peers that are compared; of more, an even spread
 _FLAT = 1e-6  # standard deviation over the cube: a function that says nothing
+_LOUD = 3.0  # ‖ω‖ over √M standard deviations, at most; of honest messages 0.4 to 1.6 were seen
+_OPEN = 100  # trials that are being tried, or failed, the latest: more would make a query slow
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
 _MODELS = ((0.5, 0.1), (0.5, 0.5), (1.0, 0.1), (1.0, 0.5))  # a, r; the own model has half of all
@@ -83,8 +87,9 @@ class Pool:
         self.features = target.features
         N = len(target.inbox)
         self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)
-        self._omegas = target.inbox.omegas(self.rows).astype(np.float64)
-        self._omegas /= np.maximum(self.features.deviation(self._omegas), _FLAT)[:, None]
+        self._omegas = _of_one_size(
+            target.inbox.omegas(self.rows).astype(np.float64), self.features
+        )
         F = self.features(target.X) @ self._omegas.T
         self.weights = agreement(target.y, F)
         self._at_best = F[np.argmax(target.y)] if len(F) else np.zeros(len(self._omegas))
@@ -96,7 +101,7 @@ class Pool:
         self._kernel = kernel_named(self._hyper.kernel)
         self._own_scales = np.asarray(self._hyper.length_scales)
         self.length_scales = np.minimum(self.features.length_scales, self._own_scales)
-        self._visited = np.concatenate([target.X, target.open_points()])
+        self._visited = np.concatenate([target.X, target.open_points()[-_OPEN:]])
         self._fit(target.y)
         self._double = self.features.mean, self._nu, self._S, self._S_Phi
         self._single = tuple(map(single, self._double))
@@ -217,6 +222,18 @@ class Pool:
         at_x = self._omegas @ self.features(x[None])[0]
         praise: Array = self.weights * np.maximum(at_x - self._at_best, 0.0)
         return praise
+
+
+def _of_one_size(omegas: Array, features: Features) -> Array:
+    """The weights (K, M) of the same functions, with a standard deviation of 1 over the cube.
+
+    Large weights can make a function that is almost 0 but for a spike. No score would refute it,
+    and its peak would be all that counts; so weights have a largest size as well.
+    """
+    norm = np.sqrt(np.einsum("ij,ij->i", omegas, omegas))
+    size = np.maximum(features.deviation(omegas), norm / (_LOUD * np.sqrt(features.M)))
+    scaled: Array = omegas / np.maximum(size, _FLAT)[:, None]
+    return scaled
 
 
 def _log_mean(values: Array, q: Array) -> tuple[Array, Array]:

@@ -17,12 +17,11 @@ The guard: p_t → 1, so that in the end only own draws count, as in the paper. 
 more than its evidence: from the first scores on Q, and with it all that peers can do to a query, is
 how well they foretold what came. Where Q is near 0 the pool is the agent's own belief, and while it
 is below 1/2 the initial points that were left out come first.
-A message counts for its shape, not for its size, so that nobody can shout.
+A message counts for its shape, not for its size.
 """
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
@@ -38,7 +37,8 @@ class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling.
 
     ``schedule`` is p_t, the share of own draws. With messages at hand the agent starts with one
-    initial point, without them as others do, and is Thompson sampling.
+    initial point. Without them, and from 200 scores on, it is Thompson sampling. It weighs peers by
+    itself: `weight` is not used.
 
     >>> PTS(schedule=0.9).schedule
     Constant(p=0.9)
@@ -57,20 +57,22 @@ class PTS(Policy, frozen=True, tag="pts"):
         return min(n_initial, 1) if messages else n_initial
 
     def query(self, target: Target) -> Query:
-        r = target.rng.random()
+        own = target.rng.random() < self.schedule(target.t)
         if not len(target.inbox) or len(target.X) > _LAST:
+            return self._own(target)
+        x_initial = target.design() if len(target.X) > 1 else None
+        if own and x_initial is None:
             return self._own(target)
         pool = Pool(target)
         weights = target.named(pool.rows, pool.trust * pool.weights)
-        if len(target.X) > 1 and pool.trust < _TRUSTED:
-            x_initial = target.design()
-            if x_initial is not None:
-                return Query(x_initial, source="initial", weights=weights)
-        if r < self.schedule(target.t):
-            return msgspec.structs.replace(self._own(target), weights=weights)
-        x = target.argmax(pool)
+        if x_initial is not None and pool.trust < _TRUSTED:
+            return Query(x_initial, source="initial", weights=weights)
+        if own:
+            return self._own(target)
+        best = target.argmax(pool)
+        x = target.elsewhere(best)
         praise = pool.praise(x)
-        if pool.part(x) < 0.5 or not praise.any():
+        if x is not best or pool.part(x) < 0.5 or not praise.any():
             return Query(x, weights=weights)
         credit = target.named(pool.rows, praise / praise.sum())
         return Query(x, source="pool", credit=credit, weights=weights)
