@@ -1049,13 +1049,20 @@ def test_a_trial_that_ends_while_a_message_is_made_is_in_the_next() -> None:
     """The first message is made when the second trial has ended, and is not yet stored."""
     exchange = MemoryExchange()
     study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
-    storage, go, out = study._storage, threading.Event(), threading.Event()
+    storage = study._storage
+    begun, go, out = (threading.Event() for _ in range(3))
     get, store, publish = storage.get_trial, storage.set_trial_state_values, exchange.publish
 
     def get_later(trial_id: int) -> Any:
         if threading.current_thread().name == "fedbo courier":
+            begun.set()
             assert go.wait(60.0)
         return get(trial_id)
+
+    def second_waits(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        assert trial.number == 0 or begun.wait(60.0)  # the first message is being made
+        return value
 
     def store_later(trial_id: int, state: TrialState, values: Any = None) -> bool:
         if state.is_finished() and study.trials[-1].number == 1:
@@ -1071,7 +1078,7 @@ def test_a_trial_that_ends_while_a_message_is_made_is_in_the_next() -> None:
     storage.get_trial = get_later  # type: ignore[method-assign]
     storage.set_trial_state_values = store_later  # type: ignore[method-assign]
     exchange.publish = published  # type: ignore[method-assign]
-    study.optimize(bowl, n_trials=2)
+    study.optimize(second_waits, n_trials=2)
     assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
 
