@@ -37,7 +37,7 @@ class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling.
 
     ``schedule`` is p_t, the share of own draws. With messages at hand the agent starts with one
-    initial point. Without them, and from 200 scores on, it is Thompson sampling. It weighs peers by
+    initial point. Without them, and beyond 200 scores, it is Thompson sampling. It weighs peers by
     itself: `weight` is not used.
 
     >>> PTS(schedule=0.9).schedule
