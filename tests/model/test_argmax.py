@@ -281,6 +281,55 @@ def test_no_near():
     np.testing.assert_array_equal(argmax(f, cube(2), np.empty((0, 2))), argmax(f, cube(2)))
 
 
+# Points that are taken
+
+
+class Hills:
+    """Three hills, the one at 0.2 the highest, then that at 0.8."""
+
+    length_scales = np.array([0.1])
+    tops, heights = np.array([0.2, 0.5, 0.8]), np.array([1.0, 0.6, 0.8])
+
+    def __call__(self, X):
+        return self.value_and_gradient(X)[0]
+
+    def value_and_gradient(self, X):
+        gaps = X - self.tops.astype(X.dtype)
+        each = self.heights.astype(X.dtype) * np.exp(-0.5 * (gaps / 0.05) ** 2)
+        return each.sum(axis=1), -(each * gaps / 0.05**2).sum(axis=1)[:, None]
+
+
+def around(*places):
+    return lambda X: (np.abs(X - np.array(places)) < 0.01).any(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [([], 0.2), ([0.2], 0.8), ([0.8], 0.2), ([0.2, 0.8], 0.5), ([0.2, 0.5, 0.8], None)],
+)
+def test_where_the_best_is_taken_the_next_best_is_the_answer(taken, expected):
+    x = argmax(Hills(), cube(1), None, around(*taken))[0]
+    if expected is not None:
+        assert x == pytest.approx(
+            expected, abs=5e-3
+        )  # others than the best are not climbed to the end
+    else:
+        assert 0 <= x <= 1
+
+
+def test_where_all_is_taken_the_best_is_the_answer():
+    for maximiser in MAXIMISERS.values():
+        x = maximiser(Hills(), cube(1), None, lambda X: np.ones(len(X), dtype=bool))
+        assert x[0] == pytest.approx(0.2, abs=1e-2)
+
+
+@pytest.mark.parametrize("maximiser", MAXIMISERS.values(), ids=MAXIMISERS.keys())
+def test_taken_points_of_a_list(maximiser):
+    space = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.2, 0.5, 0.78)])
+    assert maximiser(Hills(), space, None, around(0.2))[0] == pytest.approx(0.78)
+    assert maximiser(Hills(), space, None, around(0.2, 0.5, 0.78))[0] == pytest.approx(0.2)
+
+
 # Functions that say little
 
 

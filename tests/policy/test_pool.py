@@ -27,7 +27,7 @@ Peers = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 M = 30
 MODELS = [(0.0, 1.0), *module._MODELS]
-PRIOR = [0.5, *[0.5 / len(module._MODELS)] * len(module._MODELS)]
+PRIOR = [1 / 3, *[2 / 3 / len(module._MODELS)] * len(module._MODELS)]
 
 
 def held(omegas: np.ndarray) -> Inbox:
@@ -158,7 +158,7 @@ def probabilities(target: Target) -> np.ndarray:
 def mixture(target: Target, Z: np.ndarray) -> np.ndarray:
     """Expected improvement (n,) over the models that are not faint, by the textbook's formula."""
     q = probabilities(target)
-    q[q < 0.05 * q.max()] = 0.0
+    q[q < module._FAINT * q.max()] = 0.0
     total = np.zeros(len(Z))
     for (a, r), weight in zip(MODELS, q / q.sum(), strict=True):
         mu, var, best = expected(target, a, r, Z)
@@ -263,16 +263,16 @@ def test_evidence_is_how_well_each_score_was_foretold_from_those_before() -> Non
 
 @pytest.mark.parametrize("n, waiting", SIZES)
 def test_how_probable_models_are(n: int, waiting: int) -> None:
-    """By Bayes' rule: the own model has half of all before the scores; faint ones are dropped."""
+    """By Bayes' rule: the own model has a third before the scores; faint ones are dropped."""
     for seed in range(4):
         target = problem(seed, n=n, waiting=waiting)
         pool, q = Pool(target), probabilities(target)
         assert pool.trust == pytest.approx(1.0 - q[0], abs=1e-7)
-        kept = [j for j in range(len(q)) if q[j] >= 0.05 * q.max()]
+        kept = [j for j in range(len(q)) if q[j] >= module._FAINT * q.max()]
         assert [(model.a, model.r) for model in pool.models] == [MODELS[j] for j in kept]
         np.testing.assert_allclose(pool.q, q[kept] / q[kept].sum(), atol=1e-7)
         if n == 0:
-            assert pool.trust == pytest.approx(0.5)
+            assert pool.trust == pytest.approx(2 / 3)
 
 
 # Expected improvement
@@ -299,7 +299,7 @@ def test_it_is_the_mean_improvement_of_draws() -> None:
     target, rng = problem(1, n=4, waiting=1), np.random.default_rng(0)
     X, q, size = rng.random((60, 2)), probabilities(target), 400_000
     X = X[np.argsort(-mixture(target, X))[:8]]
-    assert q.min() > 0.05 * q.max()  # all count
+    assert q.min() > module._FAINT * q.max()  # all count
     said = [expected(target, a, r, X) for a, r in MODELS]
     j = rng.choice(len(MODELS), size, p=q)
     best = np.array([model.best for model in said])[j]
@@ -500,8 +500,8 @@ def trusts(peers: Peers, n: int) -> np.ndarray:
 
 
 def test_peers_that_are_like_the_target_gain_trust() -> None:
-    """Half at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
-    np.testing.assert_allclose(trusts(like, 0), 0.5)
+    """Two thirds at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
+    np.testing.assert_allclose(trusts(like, 0), 2 / 3)
     means = [trusts(like, n).mean() for n in (2, 4, 8)]
     assert means == sorted(means)
     assert means[1] > 0.8
@@ -510,15 +510,15 @@ def test_peers_that_are_like_the_target_gain_trust() -> None:
 
 
 def test_negated_peers_lose_it_at_once() -> None:
-    """Two scores are enough to take most of it, four to leave a tenth to each of 20 targets."""
+    """Two scores are enough to take most of it, four to leave a seventh to each of 20 targets."""
     assert trusts(negated, 2).mean() < 0.15
-    assert trusts(negated, 4).max() < 0.1
+    assert trusts(negated, 4).max() < 1 / 7
 
 
 def test_flat_peers_lose_it_too() -> None:
     """They leave nothing but models of less variance than the own one has."""
-    assert trusts(flat, 4).max() < 0.25
-    assert trusts(flat, 20).max() < 0.05
+    assert trusts(flat, 4).max() < 0.35
+    assert trusts(flat, 20).max() < 0.1
 
 
 def unrelated(seed: int, n: int) -> Target:
@@ -532,8 +532,8 @@ def unrelated(seed: int, n: int) -> Target:
 
 
 def test_noise_of_another_kind_loses_it() -> None:
-    """Nearly all after 8 scores, all after 12, for each of 20 targets."""
-    assert np.mean([Pool(unrelated(seed, 8)).trust for seed in range(20)]) < 0.1
+    """Most after 8 scores, nearly all after 12, for each of 20 targets."""
+    assert np.mean([Pool(unrelated(seed, 8)).trust for seed in range(20)]) < 0.2
     assert max(Pool(unrelated(seed, 12)).trust for seed in range(20)) < 0.1
 
 
@@ -571,7 +571,7 @@ def test_the_part_of_models_that_listen(n: int) -> None:
         target = problem(seed, n=n, error=0.3)
         pool, X = Pool(target), np.random.default_rng(seed).random((20, 2))
         q = probabilities(target)
-        q[q < 0.05 * q.max()] = 0.0
+        q[q < module._FAINT * q.max()] = 0.0
         mu, var, best = expected(target, 0.0, 1.0, X)
         z = (mu - best) / np.sqrt(var)
         own = q[0] / q.sum() * np.sqrt(var) * (norm.pdf(z) + z * norm.cdf(z))
@@ -632,7 +632,7 @@ def test_no_scores_at_all() -> None:
         target = problem(0, n=0, waiting=waiting, peers=like)
         pool = Pool(target)
         x = target.argmax(pool)
-        assert pool.trust == pytest.approx(0.5)
+        assert pool.trust == pytest.approx(2 / 3)
         np.testing.assert_allclose(pool.weights, 0.1)
         assert pool.part(x) > 0.5
         assert pool.praise(x).all()

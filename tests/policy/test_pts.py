@@ -102,7 +102,7 @@ def test_it_is_the_default() -> None:
 
 
 def test_settings_are_checked() -> None:
-    assert PTS() == PTS(schedule=Gradual(16), beta=1)
+    assert PTS() == PTS(schedule=Gradual(32), beta=1)
     with pytest.raises(ValueError, match="beta is -1"):
         PTS(beta=-1)
     with pytest.raises(ValueError, match="p_1 is 2"):
@@ -123,7 +123,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
     """What was to be maximised, in order; the answer is always another point."""
     functions: list[SampledFunction] = []
 
-    def record(target: Target, function: SampledFunction) -> np.ndarray:
+    def record(target: Target, function: SampledFunction, taken: object = None) -> np.ndarray:
         functions.append(function)
         return np.array([(0.123 + 0.618 * len(functions)) % 1.0])
 
@@ -138,7 +138,7 @@ def test_the_share_of_own_draws_is_p_t(
 ) -> None:
     """Whatever the peers say: 400 queries, four standard deviations."""
     target = target_of(request.getfixturevalue(kind), 1)
-    target.t, p = t, Gradual(16)(t)
+    target.t, p = t, Gradual(32)(t)
     asked.clear()
     for _ in range(400):
         PTS().query(target)

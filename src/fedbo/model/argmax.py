@@ -35,18 +35,38 @@ class Domain(Protocol):
     def snap(self, X: Array) -> Array: ...
 
 
-Maximiser = Callable[[SampledFunction, Domain, Array | None], Array]
+Taken = Callable[[Array], Mask]
+
+
+class Maximiser(Protocol):
+    """What finds the largest value of a function: `argmax` or `argmax_direct`."""
+
+    def __call__(
+        self,
+        function: SampledFunction,
+        domain: Domain,
+        near: Array | None = None,
+        taken: Taken | None = None,
+    ) -> Array: ...
+
 
 _STARTS = 20
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # where some dimensions have levels
 _FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points are screened
 
 
-def argmax(function: SampledFunction, domain: Domain, near: Array | None = None) -> Array:
+def argmax(
+    function: SampledFunction,
+    domain: Domain,
+    near: Array | None = None,
+    taken: Taken | None = None,
+) -> Array:
     """The point x (D,) of the domain where ``function`` is largest.
 
     ``near`` (n, D) are points worth a look besides the screened ones, such as an agent's best
-    trials: a posterior that has narrowed down to them is easy to miss.
+    trials: a posterior that has narrowed down to them is easy to miss. ``taken`` says which points
+    (n, D) should not be the answer: it is then the next best place that a climb led to, and one of
+    those only if no climb led elsewhere.
 
     >>> from fedbo.model.features import Features
     >>> from fedbo.space import Float, Space
@@ -56,7 +76,7 @@ def argmax(function: SampledFunction, domain: Domain, near: Array | None = None)
     True
     """
     if domain.points is not None:
-        return _row(domain.points, function(domain.points))
+        return _row(domain.points, function(domain.points), taken)
     size = _screening_size(function.length_scales)
     X = _screening_set(domain.dimensions, min(size, getattr(function, "screened", size)))
     if domain.box is not None:
@@ -71,15 +91,23 @@ def argmax(function: SampledFunction, domain: Domain, near: Array | None = None)
     for _ in range(_ROUNDS if fixed.any() else 0):
         more = _climb(function, domain, _other_levels(function, domain, tops, values))
         tops, values = (np.concatenate(pair) for pair in zip((tops, values), more, strict=True))
-    return _row(tops, values)
+    return _row(tops, values, taken)
 
 
-def argmax_direct(function: SampledFunction, domain: Domain, near: Array | None = None) -> Array:
-    """The same by DIRECT (`scipy.optimize.direct`, 1,000 evaluations), as in the paper."""
+def argmax_direct(
+    function: SampledFunction,
+    domain: Domain,
+    near: Array | None = None,
+    taken: Taken | None = None,
+) -> Array:
+    """The same by DIRECT (`scipy.optimize.direct`, 1,000 evaluations), as in the paper.
+
+    In a box it has one answer and no next best: ``taken`` changes nothing there.
+    """
     from scipy.optimize import Bounds, direct
 
     if domain.points is not None:
-        return argmax(function, domain)
+        return argmax(function, domain, near, taken)
 
     def falls(x: Array) -> float:
         return -float(function(x[None])[0])
@@ -93,8 +121,10 @@ def argmax_direct(function: SampledFunction, domain: Domain, near: Array | None 
 MAXIMISERS: dict[str, Maximiser] = {"refine": argmax, "direct": argmax_direct}
 
 
-def _row(X: Array, values: Array) -> Array:
-    """The row of X with the largest value."""
+def _row(X: Array, values: Array, taken: Taken | None) -> Array:
+    """The row of X with the largest value, of those that are not taken, if there are any."""
+    if taken is not None and not (barred := taken(X)).all():
+        values = np.where(barred, -np.inf, values)
     best: Array = X[int(np.argmax(values))]
     return best
 

@@ -7,11 +7,12 @@ y       scores that the target observed                                         
 F       values of K peers' functions at its points                               (t, K)
 τ       Kendall's τ of each peer with the scores: 1 if all pairs have the same   (K,)
         order, −1 if all have the other one; pairs of equal scores do not count
-w       weights of the peers: w_n ∝ exp(κ (t − 1) τ_n)                           (K,)
+z       1.5 √(t − 1) τ: how many deviations of chance τ is, about                (K,)
+w       weights of the peers: w_n ∝ exp(z_n)                                     (K,)
 ======  =======================================================================  =========
 
 The order of scores is what counts: they have another scale than a peer's, and a long tail.
-With few scores exp(κ (t − 1) τ) is flat, so that no peer is believed, or dropped, by chance.
+With few scores all z are small, so that no peer is believed, or dropped, by chance.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from fedbo.model.kernel import Array
 
-_SHARPNESS = 0.25  # κ
+_SHARPNESS = 1.5  # by chance τ has a deviation of about 1 / (1.5 √(t − 1))
 _MOST = 100  # scores that are compared: more cost much and say little
 _BLOCK = 50_000  # pairs of all peers at a time: they stay in the cache
 
@@ -43,7 +44,7 @@ def agreement(y: Array, F: Array) -> Array:
         order = np.sign(y[new, None] - y[old]) * np.tri(len(y[new]), len(y[old]), i - 1)
         agree += order.ravel() @ np.sign(F[new, None] - F[old]).reshape(-1, K)
         pairs += np.abs(order).sum()
-    log_w = _SHARPNESS * max(t - 1, 0) * agree / max(pairs, 1.0)
+    log_w = _SHARPNESS * np.sqrt(max(t - 1, 0)) * agree / max(pairs, 1.0)
     w: Array = np.exp(log_w - log_w.max())
     w /= w.sum()
     return w

@@ -26,10 +26,11 @@ import numpy as np
 from fedbo.beliefs import BeliefInbox
 from fedbo.inbox import Inbox
 from fedbo.message import Kind
-from fedbo.model.argmax import Maximiser
+from fedbo.model.argmax import Maximiser, Taken
+from fedbo.model.ascend import Mask
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, squared_distances
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
 from fedbo.space import Part, Space
@@ -39,7 +40,7 @@ Beta = float | tuple[float, ...]
 
 _NAMED = 8  # peers that a trial names
 _SAME = 0.05  # length scales: an open trial that is closer than this is the same
-_AGAIN = 0.001  # length scales: a told one that is closer than this is the same
+_AGAIN = 0.01  # length scales: a told one that is closer than this is the same
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -151,8 +152,8 @@ class Target:
         most = np.argsort(-shares)[:_NAMED]
         return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 
-    def argmax(self, function: SampledFunction) -> Array:
-        """The point of the space where the function is largest."""
+    def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
+        """The point of the space where the function is largest, if possible of those not taken."""
         best = self.X[np.argsort(-self.y)[:5]]
         with self._timed("maximise"):
             if self._barred is not None and self.space.points is not None:
@@ -160,20 +161,23 @@ class Target:
                 values[self._barred] = -np.inf
                 x: Array = self.space.points[int(np.argmax(values))]
                 return x
-            return self._maximiser(function, self._part or self.space, best)
+            return self._maximiser(function, self._part or self.space, best, taken)
+
+    def taken(self, X: Array) -> Mask:
+        """(n,) whether a row of X is where a trial is open, or exactly was."""
+        scales = np.asarray(self.belief.hyper.length_scales)
+        near = np.zeros(len(X), dtype=bool)
+        for points, gap in ((self.open_points(), _SAME), (self.X, _AGAIN)):
+            near |= (squared_distances(X, points, scales) < gap**2).any(axis=1)
+        return near
 
     def elsewhere(self, x: Array) -> Array:
-        """x, or the maximiser of an own draw if x is where a trial is open, or exactly was.
+        """x, or the maximiser of an own draw if x is taken.
 
         For policies that would answer the same until something changes: they would send all
         parallel workers to one point, and never leave one that fails or that others praise.
         """
-        scales = np.asarray(self.belief.hyper.length_scales)
-        for points, near in ((self.open_points(), _SAME), (self.X, _AGAIN)):
-            gaps = (points - x) / scales
-            if len(gaps) and (gaps * gaps).sum(axis=1).min() < near**2:
-                return self.argmax(self.own_draw())
-        return x
+        return self.argmax(self.own_draw()) if self.taken(x[None])[0] else x
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ that `Pool` expects is largest, otherwise where an own draw is.
 The guard: p_t → 1, so that in the end only own draws count, as in the paper. And the pool is no
 more than its evidence: from the first scores on Q, and with it all that peers can do to a query, is
 how well they foretold what came. Where Q is near 0 the pool is the agent's own belief, and while it
-is below 1/2 the initial points that were left out come first.
+is below 0.3 the initial points that were left out come first.
 A message counts for its shape, not for its size.
 """
 
@@ -29,7 +29,7 @@ from fedbo.policy.pool import Pool
 from fedbo.schedule import Gradual, Schedule, schedule_from
 
 _LAST = 200  # scores: with more of them the target knows better, and a pool would be slow
-_TRUSTED = 0.5  # Q from which the agent needs no more initial points
+_TRUSTED = 0.3  # Q from which the agent needs no more initial points
 _DRAWS = 2  # own draws at most, to find a point where no trial is open
 
 
@@ -46,7 +46,7 @@ class PTS(Policy, frozen=True, tag="pts"):
     (3, 1)
     """
 
-    schedule: Schedule = Gradual(16)
+    schedule: Schedule = Gradual(32)
     beta: Beta = 1.0
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class PTS(Policy, frozen=True, tag="pts"):
             return Query(x_initial, source="initial", weights=weights)
         if own:
             return self._own(target)
-        best = target.argmax(pool)
+        best = target.argmax(pool, target.taken)
         x = target.elsewhere(best)
         praise = pool.praise(x)
         if x is not best or pool.part(x) < 0.5 or not praise.any():
