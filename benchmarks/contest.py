@@ -256,7 +256,7 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
                 (ground, name, target, seed, options.evaluations, options.cache, version),
                 1,
             )
-            for seed in seeds[: outside.SEEDS]
+            for seed in seeds[: options.outside_seeds]
             for target in tasks
         ]
         for target, found in work(name, few, options.jobs):
@@ -396,6 +396,13 @@ def arguments(description: str) -> argparse.ArgumentParser:
 def policy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policies", metavar="A,B,...", help="all unless told")
     parser.add_argument("--no-outside", action="store_true", help="without Optuna's samplers")
+    parser.add_argument(
+        "--outside-seeds",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="of Optuna's samplers, which are slow: 3 unless told",
+    )
 
 
 def _writable(text: str) -> Path:

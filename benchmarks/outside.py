@@ -16,7 +16,6 @@ import numpy as np
 
 Array = np.ndarray
 SAMPLERS = ("Optuna TPE", "Optuna GP")
-SEEDS = 3  # of the slow ones
 MISSING = (
     "Optuna is not installed; run in the environment that `make bench` builds (.venv-bench), "
     "or leave its samplers out with --no-outside"
