@@ -54,7 +54,7 @@ class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
         if not (_is_number(self.scale) and 0 < self.scale < math.inf and self(1) > 0):
             raise ValueError(
                 f"Gradual's scale is {self.scale!r}, expected a number above 0 that makes "
-                "p_1 = 1 - (1 + 1 / scale)^-1/2 more than 0; take 16 if unsure"
+                "p_1 = 1 - (1 + 1 / scale)^-1/2 more than 0; take 32 if unsure"
             )
 
     def __call__(self, t: int) -> float:

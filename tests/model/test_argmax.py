@@ -305,16 +305,17 @@ def around(*places):
 
 @pytest.mark.parametrize(
     ("taken", "expected"),
-    [([], 0.2), ([0.2], 0.8), ([0.8], 0.2), ([0.2, 0.8], 0.5), ([0.2, 0.5, 0.8], None)],
+    [([], 0.2), ([0.2], 0.8), ([0.8], 0.2), ([0.2, 0.8], 0.5)],
 )
 def test_where_the_best_is_taken_the_next_best_is_the_answer(taken, expected):
+    """Others than the best are not climbed to the end."""
     x = argmax(Hills(), cube(1), None, around(*taken))[0]
-    if expected is not None:
-        assert x == pytest.approx(
-            expected, abs=5e-3
-        )  # others than the best are not climbed to the end
-    else:
-        assert 0 <= x <= 1
+    assert x == pytest.approx(expected, abs=5e-3)
+
+
+def test_where_every_top_is_taken_it_is_somewhere_on_a_slope():
+    taken = around(0.2, 0.5, 0.8)
+    assert not taken(argmax(Hills(), cube(1), None, taken)[None])[0]
 
 
 def test_where_all_is_taken_the_best_is_the_answer():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -377,12 +378,30 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
 
 
 def test_where_it_was_before_it_does_not_go_again(good: list) -> None:
-    """At the best trial an improvement is expected, where there is noise; a draw goes elsewhere."""
+    """At the best trial an improvement is expected, where there is noise; another place is next."""
     for seed in range(4):
         points = np.sort(
             [t.params["x"] for t in run(agent_with(good, seed, policy=ALWAYS), 20).trials]
         )
         assert (np.diff(points) > 1e-6).sum() >= 16
+
+
+def test_where_the_best_place_was_tried_the_next_best_is_queried(good: list) -> None:
+    """It is still the pool's query: an own draw would have another source."""
+    for seed in range(4):
+        target = target_of(good, 6, seed=seed)
+        target.design = lambda: None
+        pool = Pool(target)
+        best = float(target.argmax(pool)[0])
+        taken = partial(around, best)
+        target.taken = taken  # type: ignore[method-assign]
+        query = ALWAYS.query(target)
+        assert not taken(query.x[None])[0]
+        np.testing.assert_array_equal(query.x, target.argmax(pool, taken))
+
+
+def around(place: float, X: np.ndarray) -> np.ndarray:
+    return np.abs(X[:, 0] - place) < 0.02
 
 
 def test_one_peer_has_all_the_credit(good: list) -> None:

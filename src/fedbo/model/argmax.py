@@ -52,7 +52,7 @@ class Maximiser(Protocol):
 
 _STARTS = 20
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # where some dimensions have levels
-_FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points are screened
+_FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points, unless the function wants fewer
 
 
 def argmax(
@@ -65,8 +65,8 @@ def argmax(
 
     ``near`` (n, D) are points worth a look besides the screened ones, such as an agent's best
     trials: a posterior that has narrowed down to them is easy to miss. ``taken`` says which points
-    (n, D) should not be the answer: it is then the next best place that a climb led to, and one of
-    those only if no climb led elsewhere.
+    (n, D) should not be the answer: it is then the best other place that a climb led to, however
+    low that is, and one of those only if no climb led elsewhere.
 
     >>> from fedbo.model.features import Features
     >>> from fedbo.space import Float, Space

@@ -40,7 +40,7 @@ Beta = float | tuple[float, ...]
 
 _NAMED = 8  # peers that a trial names
 _SAME = 0.05  # length scales: an open trial that is closer than this is the same
-_AGAIN = 0.01  # length scales: a told one that is closer than this is the same
+_AGAIN = 0.001  # length scales: a told one that is closer than this is the same
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -157,15 +157,23 @@ class Target:
         best = self.X[np.argsort(-self.y)[:5]]
         with self._timed("maximise"):
             if self._barred is not None and self.space.points is not None:
-                values = np.array(function(self.space.points), dtype=np.float64)
-                values[self._barred] = -np.inf
-                x: Array = self.space.points[int(np.argmax(values))]
-                return x
+                return self._allowed(np.asarray(function(self.space.points)), taken)
             return self._maximiser(function, self._part or self.space, best, taken)
 
+    def _allowed(self, values: Array, taken: Taken | None) -> Array:
+        """The listed point with the largest value that is not barred, if possible not taken."""
+        points = self.space.points
+        assert points is not None
+        out = np.zeros(len(points), dtype=bool)
+        out[self._barred] = True
+        if taken is not None and not (either := out | taken(points)).all():
+            out = either
+        x: Array = points[int(np.argmax(np.where(out, -np.inf, values)))]
+        return x
+
     def taken(self, X: Array) -> Mask:
-        """(n,) whether a row of X is where a trial is open, or exactly was."""
-        scales = np.asarray(self.belief.hyper.length_scales)
+        """(n,) whether a row of X is where a trial is open, or as good as exactly was."""
+        scales = np.minimum(self.belief.hyper.length_scales, 1.0)
         near = np.zeros(len(X), dtype=bool)
         for points, gap in ((self.open_points(), _SAME), (self.X, _AGAIN)):
             near |= (squared_distances(X, points, scales) < gap**2).any(axis=1)
