@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -17,3 +25,29 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedbo.optuna.sampler._FIRST_NEWS", 60.0)
     monkeypatch.setattr("fedbo.optuna.sampler._LOOKS", 6000)
     monkeypatch.setattr(FederatedSampler.flush, "__defaults__", (60.0,))
+
+
+@pytest.fixture
+def plain_user() -> Iterator[Path]:
+    """A folder of a user whom permissions bind; root becomes one for as long as a test takes."""
+    place = Path(tempfile.mkdtemp())
+    root = os.geteuid() == 0
+    if root:
+        os.chown(place, NOBODY, NOBODY)
+        try:
+            os.seteuid(NOBODY)
+            os.listdir(place)
+        except OSError as error:
+            os.seteuid(0)
+            shutil.rmtree(place)
+            pytest.skip(f"permissions do not bind root, and it cannot become nobody: {error}")
+    try:
+        yield place
+    finally:
+        if root:
+            os.seteuid(0)
+        place.chmod(0o700)
+        for path, folders, _ in os.walk(place):
+            for name in folders:
+                os.chmod(os.path.join(path, name), 0o700)
+        shutil.rmtree(place)

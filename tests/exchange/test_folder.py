@@ -13,7 +13,6 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -43,8 +42,6 @@ from fedbo.exchange import (
 from fedbo.exchange.folder import LARGEST
 from fedbo.exchange.locks import alone
 
-NOBODY = 65534
-
 
 class TestFolderExchange(ExchangeContract):
     @pytest.fixture
@@ -67,32 +64,6 @@ def folder(tmp_path: Path) -> Path:
     """A folder with the message of site-a in it."""
     FolderExchange(tmp_path / "exchange").publish(message())
     return tmp_path / "exchange"
-
-
-@pytest.fixture
-def plain_user() -> Iterator[Path]:
-    """A folder of a user whom permissions bind; root becomes one for as long as a test takes."""
-    place = Path(tempfile.mkdtemp())
-    root = os.geteuid() == 0
-    if root:
-        os.chown(place, NOBODY, NOBODY)
-        try:
-            os.seteuid(NOBODY)
-            os.listdir(place)
-        except OSError as error:
-            os.seteuid(0)
-            shutil.rmtree(place)
-            pytest.skip(f"permissions do not bind root, and it cannot become nobody: {error}")
-    try:
-        yield place
-    finally:
-        if root:
-            os.seteuid(0)
-        place.chmod(0o700)
-        for path, folders, _ in os.walk(place):
-            for name in folders:
-                os.chmod(os.path.join(path, name), 0o700)
-        shutil.rmtree(place)
 
 
 def home(folder: Path, federation: Federation = OURS) -> Path:
