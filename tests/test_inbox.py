@@ -268,6 +268,17 @@ def test_a_restored_inbox_has_the_same_rows_and_the_same_draws() -> None:
         Inbox.restore({**inbox.state(), "used": np.zeros(3, dtype=bool)})
 
 
+def test_the_matrix_comes_in_read_only_pieces() -> None:
+    inbox = filled(ROWS + 3)
+    pieces = list(inbox.matrix)
+    assert [piece.shape for piece in pieces] == [(ROWS, 2), (3, 2)]
+    np.testing.assert_array_equal(np.concatenate(pieces), inbox.state()["omega"])
+    with pytest.raises(ValueError, match="read-only"):
+        pieces[0][0, 0] = 1.0
+    assert inbox.put(message("peer-0", 2))  # the inbox itself can still write
+    assert not list(Inbox(2).matrix)
+
+
 def test_the_weights_of_some_rows() -> None:
     """In the order asked for, twice if asked twice, from pieces far apart; a copy."""
     inbox = filled(2 * ROWS + 3)
@@ -276,7 +287,7 @@ def test_the_weights_of_some_rows() -> None:
         assert (found.shape, found.dtype) == ((len(rows), 2), np.float32)
         for row, omega in list(zip(rows, found, strict=True))[:50]:
             assert omega.tolist() == inbox.omega(row).tolist()
-    np.testing.assert_array_equal(found, inbox.state()["omega"])
+    np.testing.assert_array_equal(found, np.concatenate(list(inbox.matrix)))
     found[:] = 0.0
     assert inbox.omega(1).any()
 

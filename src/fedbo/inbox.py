@@ -12,7 +12,7 @@ P_N      distribution from which a peer is drawn (Algorithm 1, line 6): proporti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -67,6 +67,14 @@ class Inbox:
         """Memory of all columns, their spare room included."""
         chunks = sum(chunk.nbytes for chunk in self._chunks)
         return chunks + self._sums.nodes.nbytes + self._index.nbytes
+
+    @property
+    def matrix(self) -> Iterator[NDArray[np.float32]]:
+        """All weights in order of rows, as read-only pieces of shape (rows, M)."""
+        for c, chunk in enumerate(self._chunks):
+            piece = chunk.omega[: self._count - c * ROWS]
+            piece.flags.writeable = False
+            yield piece
 
     def omega(self, row: int) -> NDArray[np.float64]:
         """(M,) the weights in this row, a copy."""
