@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fedbo import FTS, TS, Agent, Categorical, Federation, FederationMismatch, Float, Int, Space
+from fedbo.agent.settings import PAPER, Settings
 from fedbo.policy import Policy, Query, Target
-from fedbo.schedule import Power
-from fedbo.settings import PAPER, Settings
+from fedbo.policy.schedule import Power
 from fedbo.simulate import Party, messages, simulate
 from fedbo.table import Table
 

@@ -5,18 +5,18 @@ Many parties, each tuning its own black box, help one another without showing an
 
 from fedbo import theory
 from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
+from fedbo.agent.trial import Trial
 from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
-from fedbo.inbox import Inbox
 from fedbo.message import Message, MessageRefused
+from fedbo.message.inbox import Inbox
 from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy, Query, Target
-from fedbo.scalars import Scalars
-from fedbo.schedule import Constant, Gradual, Power, Steps
-from fedbo.settings import Settings
+from fedbo.policy.schedule import Constant, Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
-from fedbo.trial import Trial
 
 __version__ = "0.1.0"
 

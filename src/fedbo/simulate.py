@@ -31,16 +31,16 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fedbo.account import Cost
 from fedbo.agent import Agent
-from fedbo.axis import Value
+from fedbo.agent.account import Cost
+from fedbo.agent.trial import Trial
 from fedbo.federation import FederationMismatch
 from fedbo.message import Message
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Regression, posteriors
 from fedbo.model.threads import one_thread
+from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
-from fedbo.trial import Trial
 
 TRAFFIC = ("parameters_received", "parameters_sent", "bytes_received", "bytes_sent")
 _FAILURES = 100  # after so many failed initial points an agent's iterations start regardless

@@ -48,10 +48,10 @@ from contracts.parties import (
     run,
 )
 from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query, Settings, Space
+from fedbo.agent.settings import PAPER
+from fedbo.agent.trial import Source, Trial
 from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
-from fedbo.settings import PAPER
-from fedbo.trial import Source, Trial
 
 ROUNDS = 8  # trials of a short run: at most three initial points, then queries
 # About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedbo.beliefs import BeliefInbox
 from fedbo.message import Fingerprint, Message
+from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit

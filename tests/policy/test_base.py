@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.inbox import Inbox
+from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.gp import Hyper

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import chisquare
 
 import fedbo
-from fedbo.inbox import Inbox
+from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import FTS, TS, Target
-from fedbo.schedule import Constant, Power
+from fedbo.policy.schedule import Constant, Power
 
 N, T, RUNS = 12, 10, 10_000
 FEATURES = Features(1, 4, seed=1)

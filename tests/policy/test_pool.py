@@ -12,7 +12,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
 
 from fedbo import Agent, Federation
-from fedbo.inbox import Inbox
+from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit

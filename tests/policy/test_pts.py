@@ -15,7 +15,7 @@ from fedbo import PTS, TS, Agent, Federation, Float, Settings, Space
 from fedbo.model.function import SampledFunction
 from fedbo.policy import Query, Target, base, pts
 from fedbo.policy.pool import Pool
-from fedbo.schedule import Gradual, Power
+from fedbo.policy.schedule import Gradual, Power
 
 M = 30
 LINE = {"x": Float(0, 1)}

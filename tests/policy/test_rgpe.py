@@ -9,8 +9,8 @@ import pytest
 from policy.ensembles import inbox, message, problem, slopes, target
 from scipy.stats import norm
 
-from fedbo.beliefs import BeliefInbox
-from fedbo.inbox import Inbox
+from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
 from fedbo.policy import RGPE, Target

@@ -3,8 +3,8 @@
 from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning
 from fedbo.exchange.folder import FolderExchange
+from fedbo.exchange.ledger import Release, Releases
 from fedbo.exchange.memory import MemoryExchange
-from fedbo.exchange.releases import Release, Releases
 
 __all__ = [
     "Exchange",

@@ -19,8 +19,8 @@ from optuna.distributions import (
 )
 from optuna.trial import BaseTrial
 
-from fedbo.axis import Value, plain
 from fedbo.space import Categorical, Float, Int, Parameter
+from fedbo.space.axis import Value, plain
 
 HERE, THERE = "in the objective", "in the federation"
 

@@ -21,8 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange import Exchange, Releases
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.fingerprint import PARTS, Fingerprint
 from fedbo.message import Kind, Message
+from fedbo.message.fingerprint import PARTS, Fingerprint
 from fedbo.optuna import record, studies
 from fedbo.optuna.objective import Objective, last_line
 from fedbo.optuna.sampler import FederatedSampler

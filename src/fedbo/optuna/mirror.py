@@ -16,12 +16,12 @@ from datetime import datetime
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
-from fedbo.axis import Value
+from fedbo.agent.trial import Trial
 from fedbo.message import Message
 from fedbo.optuna import record
 from fedbo.optuna.distributions import Translation
 from fedbo.space import Parameter, Space
-from fedbo.trial import Trial
+from fedbo.space.axis import Value
 
 
 class StudyChanged(Exception):

@@ -16,8 +16,8 @@ import msgspec
 import optuna
 from optuna.trial import FrozenTrial
 
-from fedbo.axis import Value
-from fedbo.trial import Source
+from fedbo.policy.base import Source
+from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"
 AGENT = "fedbo:agent:"

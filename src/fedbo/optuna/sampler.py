@@ -35,6 +35,7 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, Releases, exchange_at
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
@@ -44,7 +45,6 @@ from fedbo.optuna.distributions import Translation, difference, fitted, paramete
 from fedbo.optuna.independent import usual_sampler
 from fedbo.optuna.mirror import Mirror, StudyChanged, place
 from fedbo.policy import PTS, Policy
-from fedbo.settings import Settings
 from fedbo.space import Direction, Float, Parameter, Space
 
 SearchSpace = dict[str, BaseDistribution]

@@ -18,14 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 import numpy as np
 
-from fedbo.beliefs import BeliefInbox
-from fedbo.inbox import Inbox
 from fedbo.message import Kind
+from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import Maximiser, Taken
 from fedbo.model.ascend import Mask
 from fedbo.model.features import Features
@@ -34,9 +34,9 @@ from fedbo.model.kernel import Array, squared_distances
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
 from fedbo.space import Part, Space
-from fedbo.trial import Source
 
 Beta = float | tuple[float, ...]
+Source = Literal["initial", "own", "peer", "pool", "told"]
 
 _NAMED = 8  # peers that a trial names
 _SAME = 0.05  # length scales: an open trial that is closer than this is the same

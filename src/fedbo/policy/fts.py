@@ -17,9 +17,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
-from fedbo.inbox import WEIGHT_LIMIT
+from fedbo.message.inbox import WEIGHT_LIMIT
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
-from fedbo.schedule import Power, Schedule, schedule_from
+from fedbo.policy.schedule import Power, Schedule, schedule_from
 
 
 class FTS(Policy, frozen=True, tag="fts"):

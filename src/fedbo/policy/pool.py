@@ -41,13 +41,7 @@ from fedbo.model.features import Features
 from fedbo.model.kernel import Array, kernel_named, single, squared_distances
 from fedbo.policy.agreement import agreement
 from fedbo.policy.base import Target
-from fedbo.policy.improvement import (
-    LEAST_VARIANCE,
-    deviation,
-    in_blocks,
-    log_ei,
-    log_ei_and_slopes,
-)
+from fedbo.policy.improvement import LEAST_VARIANCE, deviation, in_blocks, log_ei, log_ei_and_slopes
 
 _MOST = 1024  # peers that are compared; of more, an even spread
 _SCREENED = 512  # 32 times as many found 5 % more in 4 and 7 of 100 queries of D = 4 and 6

@@ -32,8 +32,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbo.beliefs import BeliefInbox
 from fedbo.message import Kind
+from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array, single

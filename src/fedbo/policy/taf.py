@@ -31,8 +31,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from fedbo.beliefs import Single
 from fedbo.message import Kind
+from fedbo.message.beliefs import Single
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array

@@ -1,1 +1,0 @@
-"""Experiments: data that ships with scikit-learn, and whole federations run on it."""

@@ -1,0 +1,150 @@
+"""An explanation as a picture: the agent's way and its way alone; what each peer contributed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbo.insight.explain import SOURCES, Explanation
+from fedbo.insight.style import COLOURS
+from fedbo.table import Table
+
+_LOOKS = {  # marker and colour of each source
+    "initial": ("s", "#888888"),
+    "own": ("o", COLOURS[0]),
+    "peer": ("^", COLOURS[1]),
+    "pool": ("D", COLOURS[4]),
+    "told": ("X", "black"),
+}
+_ALONE = COLOURS[5]
+_PEERS = 10  # bars
+_LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.4}
+_LONGEST_NAME = 24
+
+
+def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
+    """Write the picture to a file, whose ending says in which format."""
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(5, 3))
+    _draw_way(left, explanation)
+    _draw_peers(right, explanation.peers)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), **_LEGEND)
+    figure.savefig(path, dpi=150)
+    return figure
+
+
+def _draw_way(axes: Axes, explanation: Explanation) -> None:
+    """Best so far, each query at its score, and the band of solo agents."""
+    queries = explanation.queries.where(state="complete")
+    trial = np.arange(1, len(queries) + 1)
+    if explanation.saved is not None:
+        solo = explanation.saved.curves
+        axes.fill_between(
+            solo["trial"],
+            solo["low"],
+            solo["high"],
+            step="post",
+            color=_ALONE,
+            alpha=0.3,
+            linewidth=0,
+            label="alone, replayed: 90 %",
+        )
+        axes.step(
+            solo["trial"], solo["alone"], "--", where="post", color=_ALONE, label="its median"
+        )
+    axes.step(trial, queries["best"], where="post", color="black", label="best so far")
+    low, high = _window(queries, explanation)
+    outside = 0
+    for source in SOURCES:
+        mine = queries["source"] == source
+        if mine.any():
+            marker, colour = _LOOKS[source]
+            scores = queries["score"][mine]
+            inside = (scores >= low) & (scores <= high)
+            outside += int((~inside).sum())
+            axes.scatter(
+                trial[mine][inside],
+                scores[inside],
+                s=26,
+                color=colour,
+                marker=marker,
+                label=f"{source} ({mine.sum()})",
+                zorder=3,
+            )
+            axes.scatter(
+                trial[mine][~inside],
+                np.clip(scores[~inside], low, high),
+                s=26,
+                facecolors="none",
+                edgecolors=colour,
+                marker=marker,
+                clip_on=False,
+                zorder=3,
+            )
+    axes.set_ylim(low, high)
+    axes.set_xlim(0.4, len(queries) + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    hollow = f"; {outside} far off, hollow at the edge" if outside else ""
+    failed = len(explanation.queries) - len(queries)
+    axes.set(xlabel=f"trial{' with a score' if failed else ''}", ylabel=f"score{hollow}")
+    axes.set_title(_title(explanation), loc="left", fontsize="medium")
+
+
+def _window(queries: Table, explanation: Explanation) -> tuple[float, float]:
+    """Scores that are shown in their place: all best ones, all solo agents', most of the rest."""
+    scores, best = queries["score"], queries["best"]
+    parts = [best, np.quantile(scores, [0.0, 0.75] if best[-1] < best[0] else [0.25, 1.0])]
+    if explanation.saved is not None:
+        parts += [explanation.saved.curves[name] for name in ("low", "high")]
+    values = np.concatenate(parts)
+    low, high = float(values.min()), float(values.max())
+    margin = 0.06 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def _title(explanation: Explanation) -> str:
+    saved = explanation.saved
+    if saved is None:
+        return f"Agent {_short(explanation.agent)}"
+    return f"Agent {_short(explanation.agent)}: {str(saved).split('.')[0].lower()}"
+
+
+def _draw_peers(axes: Axes, peers: Table) -> None:
+    """What each peer's queries gained on the best score before, divided by credit."""
+    axes.set_title("What each peer's queries gained", loc="left", fontsize="medium")
+    if not len(peers):
+        axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
+        return
+    shown = min(len(peers), _PEERS)
+    rest = len(peers) - shown
+    names = [_short(name) for name in peers["peer"][:shown].tolist()]
+    gained, shares = peers["gained"][:shown].tolist(), peers["share"][:shown].tolist()
+    if rest:
+        names.append(f"{rest} others")
+        gained.append(float(peers["gained"][shown:].sum()))
+        shares.append(float(peers["share"][shown:].sum()))
+    rows = np.arange(len(names))
+    axes.barh(rows, gained, 0.7, color=COLOURS[1])
+    for row, gain, share in zip(rows, gained, shares, strict=True):
+        text = f"{share:.3g} quer{'y' if share == 1 else 'ies'}"
+        axes.annotate(
+            text, (gain, row), (4, 0), textcoords="offset points", va="center", fontsize="small"
+        )
+    axes.set_yticks(rows, names)
+    axes.set_ylim(max(len(names), 4) - 0.4, -0.6)  # the first on top, few bars not too thick
+    axes.set_xlim(0.0, 1.3 * max(gained) or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel("gain of the best score")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

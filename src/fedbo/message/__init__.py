@@ -1,0 +1,26 @@
+"""What leaves an agent: the message, its fingerprint, and the inbox that holds peers' messages."""
+
+from fedbo.message.fingerprint import PARTS, Fingerprint
+from fedbo.message.message import (
+    COUNTER_LIMITS,
+    SENDER_BYTES,
+    Belief,
+    Header,
+    Kind,
+    Message,
+    MessageRefused,
+    Weights,
+)
+
+__all__ = [
+    "COUNTER_LIMITS",
+    "PARTS",
+    "SENDER_BYTES",
+    "Belief",
+    "Fingerprint",
+    "Header",
+    "Kind",
+    "Message",
+    "MessageRefused",
+    "Weights",
+]

@@ -1,0 +1,1 @@
+"""The commands of this package: `fedbo demo`, `fedbo reproduce` and `fedbo data`."""

@@ -1,0 +1,56 @@
+"""``fedbo demo``: a whole federation on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.cli import checks
+from fedbo_paper.cli import extras
+
+
+def demo(
+    agents: Annotated[int, typer.Option(help="How many agents, from 2 to 24.")] = 10,
+    trials: Annotated[
+        int, typer.Option(help="Trials of each agent, the 3 initial points included.")
+    ] = 25,
+    repeats: Annotated[
+        int, typer.Option(help="How often all of it is run, for standard errors.")
+    ] = 10,
+    seed: Annotated[
+        int, typer.Option(help="Decides everything random: the same seed, the same outcome.")
+    ] = 0,
+    jobs: Annotated[int, typer.Option(help="How many processes work at once.", min=1)] = 2,
+    out: Annotated[Path, typer.Option(help="The picture: .png, .pdf or .svg.")] = Path(
+        "fedbo-demo.png"
+    ),
+    csv: Annotated[Path | None, typer.Option(help="Write every trial to this file.")] = None,
+) -> None:
+    """Run a whole federation on this machine: its agents alone, and together."""
+    extras.require()
+    checks.writable("--out", out, checks.PICTURES)
+    if csv is not None:
+        checks.writable("--csv", csv)
+    from rich.console import Console
+
+    from fedbo_paper.demo import figure as demo_figure
+    from fedbo_paper.demo import screen as demo_screen
+    from fedbo_paper.demo.demo import Demo
+
+    try:
+        wanted = Demo(agents=agents, trials=trials, repeats=repeats, seed=seed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    console = Console()
+    outcome = demo_screen.run(console, wanted, jobs)
+    if outcome.repeats:
+        demo_screen.report(console, outcome)
+        demo_figure.draw(outcome, out)
+        typer.echo(f"The picture is in {out}.")
+        if csv is not None:
+            outcome.table.to_csv(csv)
+            typer.echo(f"Every trial is in {csv}.")
+    if outcome.repeats < wanted.repeats:
+        raise typer.Exit(checks.INTERRUPTED)

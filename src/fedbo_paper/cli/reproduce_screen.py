@@ -1,0 +1,95 @@
+"""Reproducing in a terminal: how far it is while it runs, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from fedbo_paper.experiments import runner
+from fedbo_paper.experiments.claims import Finding
+from fedbo_paper.experiments.reproduce import Outcome, left_out, reproduce
+from fedbo_paper.experiments.spec import PRESETS, Selection
+from fedbo_paper.harness import workers
+from fedbo_paper.report.contents import selected
+
+_COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+
+
+def run(
+    console: Console, selections: Sequence[Selection], out: Path, data: Path | None, jobs: int
+) -> Outcome | None:
+    """Run with progress; None if Ctrl-C ended it, which loses no finished job."""
+    for why in left_out(selections, data).values():
+        console.print(Text(f"Left out: {why}", style="yellow"))
+    try:
+        with _watching(console) as progress:
+            return reproduce(selections, out, data=data, jobs=jobs, progress=progress)
+    except KeyboardInterrupt:
+        workers.stop()
+        console.print("Stopped. What is finished is kept: the same command goes on from here.")
+        return None
+
+
+@contextmanager
+def _watching(console: Console) -> Iterator[runner.Progress]:
+    """A bar for each stage."""
+    bars = Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(bar_width=36),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("passed,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+    )
+    stages: dict[str, TaskID] = {}
+
+    def show(stage: str, done: int, of: int) -> None:
+        if of and stage not in stages:
+            stages[stage] = bars.add_task(stage, total=of, completed=done)
+        elif of:
+            bars.update(stages[stage], completed=done)
+
+    with bars:
+        yield show
+
+
+def report(console: Console, outcome: Outcome, selections: Sequence[Selection]) -> None:
+    """Verdicts on what was asked for, and where everything is."""
+    findings = [finding for finding in outcome.findings if selected(finding, selections)]
+    if findings:
+        console.print(_verdicts(findings))
+    console.print(
+        f"{len(outcome.runs):,} trials, digest {outcome.digest} (without the seconds, the same for "
+        "the same command)."
+    )
+    console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
+
+
+def _verdicts(findings: Sequence[Finding]) -> Table:
+    """Our own verdicts; effects and intervals are in the report."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in ("figure", "data", "preset", "verdict", "claim"):
+        table.add_column(name, no_wrap=name != "claim")
+    for finding in findings:
+        if finding.preset in PRESETS:
+            verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+            about = (finding.figure, finding.experiment, finding.preset)
+            table.add_row(*about, verdict, finding.claim)
+    return table

@@ -1,0 +1,341 @@
+"""GLEAM (Rahman et al. 2015): is a person eating, by the sensors of the Google Glass they wear.
+
+38 people, two hours each. The archive has one folder for each, named by four digits. In it are two
+CSV files, told apart by their columns, among photos, notes and what macOS leaves behind, all passed
+over::
+
+    Unix Time, Sensor, Value1, Value2, Value3     a reading; time in ms
+    unix time, Activity                           by turns start and end of an activity
+
+What the paper leaves open is decided here:
+
+- **Windows** lie one after the other from a recording's first reading, `WINDOW` seconds each: two
+  hours have 1,920 of them, and the paper counts 1,930 a person on average. With a reading every 200
+  to 400 ms a window has 9 to 18 of each sensor.
+- **Features** are mean, variance and kurtosis (see `windows`) of 19 channels: three values of six
+  sensors and the light's one. First the means of all channels, in the order of `CHANNELS`, then
+  the variances, then the kurtoses.
+- **Windows with gaps**: one is left out if any of the six sensors has fewer than `FEWEST` readings
+  in it, since a kurtosis of fewer says nothing. Light is different: Android reports it when it
+  changes, so in a window without a reading it has the last value, variance 0 and kurtosis 0.
+- **Labels**: 1 if the window's middle lies in an interval of `eat`, else 0.
+
+The first reading takes a second or so a person and is kept as ``.npz``, one for each window length.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+import tarfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial, reduce
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.files import FileRefused
+from fedbo_paper.data.places import Arrays, find, kept, read_arrays
+from fedbo_paper.data.samples import Samples, by_owner
+from fedbo_paper.data.windows import Floats, Windows, carried, moments
+
+ADDRESS = "http://www.skleinberg.org/data/GLEAM.tar.gz"
+MD5 = "10ad34716546e44c5078d392f25031e1"
+ARCHIVE = "GLEAM.tar.gz"
+
+PEOPLE = 38
+WINDOW = 3.75  # seconds
+CACHE = "gleam-1-{}s.npz"  # by window; 1: the features as they are defined above
+NAMES = (CACHE.format(WINDOW), ARCHIVE, "GLEAM")
+FEWEST = 4  # readings of each of the six sensors in a window
+
+# A sensor is known by a part of its name, however that is spelt. In the order of the channels.
+_SENSORS = {
+    "gyroscope": "gyro",
+    "accelerometer": "^(?!.*linear).*accel",
+    "magnetic field": "magnet",
+    "rotation vector": "rotation",
+    "linear acceleration": "linear",
+    "gravity": "gravity",
+}
+_LIGHT = "light"
+CHANNELS = (*(f"{sensor} {axis}" for sensor in _SENSORS for axis in "xyz"), _LIGHT)
+FEATURES = tuple(f"{what} {of}" for what in ("mean", "variance", "kurtosis") for of in CHANNELS)
+
+_READING = ("unixtime", "sensor", "value1", "value2", "value3")
+_ANNOTATION = ("unixtime", "activity")
+_EATING = "eat"
+_UNNAMED = ("w", "")  # strays where an activity's name should be
+_WIDTH = 32  # bytes of a cell: more than any number needs
+_MOST_UNREADABLE = 0.05  # of a file's readings; more, and it is not what it should be
+
+Row = tuple[float, str]
+
+
+def load(folder: Path | None = None, *, window: float = WINDOW) -> tuple[Samples, ...]:
+    """The samples of each person; `MissingData` if there are none, `FileRefused` if bad.
+
+    ``window`` is in seconds.
+    """
+    if not 0.5 <= window <= 600:
+        raise ValueError(f"window is {window}, expected 0.5 to 600 seconds")
+    cache = CACHE.format(float(window))
+    advice = ", or run on made-up data with --stand-in"
+    path = find("gleam", (cache, *NAMES[1:]), folder, advice)
+    if path.name == cache:
+        arrays = _checked(read_arrays(path), path)
+    else:
+        arrays = kept(cache, path, lambda: _checked(_read(path, window), path))
+    return by_owner(arrays["X"], arrays["y"], arrays["person"])
+
+
+def verify(path: Path) -> None:
+    """Refuse a download that is not the known file."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if found != MD5:
+        raise FileRefused(f"its MD5 is {found}, expected {MD5}")
+
+
+def _checked(arrays: Arrays, path: Path) -> Arrays:
+    missing = {"X", "y", "person"} - set(arrays)
+    if missing:
+        raise FileRefused(f"{path} has no {' and no '.join(sorted(missing))}: delete it")
+    X, person = arrays["X"], np.unique(arrays["person"])
+    if len(person) != PEOPLE or X.shape[1:] != (len(FEATURES),):
+        raise FileRefused(
+            f"{path} has {len(person)} people and {X.shape[1:]} features, "
+            f"expected {PEOPLE} and {len(FEATURES)}"
+        )
+    return arrays
+
+
+def _read(path: Path, window: float) -> Arrays:
+    """Windows and labels of everyone, person after person: X, y and person."""
+    recordings: dict[str, list[tuple[Floats, Floats]]] = defaultdict(list)
+    annotations: dict[str, list[Row]] = defaultdict(list)
+    for person, name, data in _tables(path):
+        what = f"{name} in {path}"
+        text = data.decode("ascii", "ignore").replace("\r\n", "\n").replace("\r", "\n")
+        columns = _columns(text)
+        if set(_READING) <= set(columns):
+            recordings[person].append(_windows(_readings(text, columns, what), window * 1e3, what))
+        elif set(_ANNOTATION) <= set(columns):
+            annotations[person] += _annotation(text, columns)
+    for person in sorted(recordings.keys() ^ annotations.keys()):
+        lacks = "annotation" if person in recordings else "sensor"
+        raise FileRefused(f"{path}: person {person} has no {lacks} CSV file, expected both kinds")
+    X, y, owner = [], [], []
+    for person in sorted(recordings):
+        middle, features = (
+            np.concatenate(parts) for parts in zip(*recordings[person], strict=True)
+        )
+        middle, once = np.unique(middle, return_index=True)  # a file may have a copy beside it
+        X.append(features[once])
+        y.append(_inside(middle, eating(annotations[person])).astype(np.uint8))
+        owner.append(np.full(len(middle), int(person), dtype=np.int16))
+    if not X:
+        raise FileRefused(f"{path} has no folders named by four digits, expected {PEOPLE}")
+    return {"X": np.concatenate(X), "y": np.concatenate(y), "person": np.concatenate(owner)}
+
+
+def _tables(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Every CSV file of every person: the person's four digits, the file's name, its content.
+
+    An archive is read from front to back and never extracted.
+    """
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            name = file.relative_to(path).as_posix()
+            if (person := _person(name)) and file.is_file():
+                yield person, name, file.read_bytes()
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if (person := _person(member.name)) and member.isfile():
+                    content = archive.extractfile(member)
+                    assert content is not None  # as it is a file
+                    yield person, member.name, content.read()
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise FileRefused(
+            f"{path} is damaged, or no tar archive: {error}; fetch it again"
+        ) from None
+
+
+def _person(name: str) -> str | None:
+    """Whose file it is by its path, None for what is passed over."""
+    *parents, last = PurePosixPath(name).parts
+    if not last.lower().endswith(".csv") or any(part[0] == "." for part in (*parents, last)):
+        return None
+    digits = [part for part in parents if re.fullmatch("[0-9]{4}", part)]
+    return digits[-1] if digits and "__MACOSX" not in parents else None
+
+
+def _columns(text: str) -> list[str]:
+    """A table's columns, without what spelling varies in."""
+    header = next(csv.reader([text.partition("\n")[0]]), [])
+    return [re.sub("[^a-z0-9]", "", column.lower()) for column in header]
+
+
+def _readings(text: str, columns: list[str], what: str) -> NDArray[np.bytes_]:
+    """The cells of all readings, (r, 5): time, sensor and three values."""
+    wanted = [columns.index(column) for column in _READING]
+    body = text.partition("\n")[2]
+    if not body.strip():
+        raise FileRefused(f"{what} has no readings, only columns")
+    try:
+        return np.loadtxt(
+            io.StringIO(body),
+            delimiter=",",
+            dtype=f"S{_WIDTH}",
+            comments=None,
+            quotechar='"',
+            usecols=wanted,
+            ndmin=2,
+        )
+    except ValueError:  # some line has too few cells: slower, but nothing is lost
+        width = max(wanted) + 1
+        rows = [(row + [""] * width)[:width] for row in csv.reader(io.StringIO(body))]
+        return np.array(rows, dtype=f"S{_WIDTH}")[:, wanted]
+
+
+def _windows(cells: NDArray[np.bytes_], length: float, what: str) -> tuple[Floats, Floats]:
+    """Middles (m,) and features (m, 57) of the windows of this length, in ms, of a recording."""
+    names, index = np.unique(cells[:, 1], return_inverse=True)
+    readings: dict[str, Floats] = {}
+    for sensor, pattern in (*_SENSORS.items(), (_LIGHT, _LIGHT)):
+        known = np.array([bool(re.search(pattern, name.decode().lower())) for name in names])
+        used = [0, 2] if sensor == _LIGHT else [0, 2, 3, 4]
+        readings[sensor] = _numbers(cells[known[index]][:, used], f"{sensor} in {what}")
+    start = min(r[0, 0] for r in readings.values())
+    sensors = {
+        sensor: moments(np.floor((r[:, 0] - start) / length).astype(np.int64), r[:, 1:])
+        for sensor, r in readings.items()
+    }
+    light = sensors.pop(_LIGHT)
+    enough: list[NDArray[np.int64]] = [s.w[s.counts >= FEWEST] for s in sensors.values()]
+    w = reduce(partial(np.intersect1d, assume_unique=True), enough)
+    of_light, there = carried(light, w)
+    w = w[there]
+    if not len(w):
+        raise FileRefused(f"{what} has no window of {length / 1e3:g} s with enough readings")
+    features = np.concatenate([*(_of(s, w) for s in sensors.values()), of_light[there]], axis=2)
+    return start + (w + 0.5) * length, features.reshape(len(w), len(FEATURES))
+
+
+def _of(sensor: Windows, w: NDArray[np.int64]) -> Floats:
+    return sensor.moments[np.searchsorted(sensor.w, w)]
+
+
+def _numbers(cells: NDArray[np.bytes_], what: str) -> Floats:
+    """Cells as numbers, in the order of their first column, rows that are not numbers left out."""
+    try:
+        numbers = cells.astype(np.float64)
+    except ValueError:
+        numbers = np.array([_number(cell) for cell in cells.ravel()]).reshape(cells.shape)
+    good = np.logical_and.reduce(np.isfinite(numbers), axis=1)
+    if not good.any() or np.mean(~good) > _MOST_UNREADABLE:
+        raise FileRefused(
+            f"{what}: {len(good)} readings, of which {np.count_nonzero(~good)} are not numbers, "
+            f"expected some, and at most {_MOST_UNREADABLE:.0%} of them unreadable"
+        )
+    numbers = numbers[good]
+    return numbers[np.argsort(numbers[:, 0], kind="stable")]
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return np.nan
+
+
+def _annotation(text: str, columns: list[str]) -> list[Row]:
+    time, activity = (columns.index(column) for column in _ANNOTATION)
+    return [
+        (at, row[activity].strip().lower())
+        for row in csv.reader(io.StringIO(text.partition("\n")[2]))
+        if len(row) > max(time, activity) and np.isfinite(at := _number(row[time]))
+    ]
+
+
+def eating(rows: list[Row]) -> Floats:
+    """Starts and ends, (e, 2), of the intervals of eating among annotation rows (time, activity).
+
+    Rows are by turns start and end. Were one missing, counting would take every later meal for a
+    pause; so neighbours are paired by their names, such that the fewest rows are left over. A stray
+    in place of a name goes with any.
+
+    >>> eating([(0, "walk"), (5, "walk"), (6, "eat"), (9, "w"), (9, "talk"), (12, "talk")]).tolist()
+    [[6.0, 9.0]]
+    >>> eating([(0, "walk"), (6, "eat"), (9, "eat")]).tolist()
+    [[6.0, 9.0]]
+    """
+    rows = sorted(dict.fromkeys(rows), key=lambda row: row[0])
+    names = [None if name in _UNNAMED else name for _, name in rows]
+    # cost[i]: of the best pairing of the rows from i on; 1 a row left over, less a stray's use
+    cost = [0.0] * (len(rows) + 2)
+    for i in reversed(range(len(rows))):
+        cost[i] = min(1.0 + cost[i + 1], _pairing(names[i : i + 2]) + cost[i + 2])
+    intervals = []
+    i = 0
+    while i < len(rows):
+        paired = _pairing(names[i : i + 2]) + cost[i + 2] <= 1.0 + cost[i + 1]
+        if paired and _EATING in names[i : i + 2]:
+            intervals.append((rows[i][0], rows[i + 1][0]))
+        i += 2 if paired else 1
+    return np.array(intervals, dtype=np.float64).reshape(-1, 2)
+
+
+def _pairing(names: list[str | None]) -> float:
+    """What it costs to take two rows for start and end of one activity."""
+    if len(names) < 2:
+        return np.inf
+    if None in names:
+        return 0.25
+    return 0.0 if names[0] == names[1] else np.inf
+
+
+def _inside(at: Floats, intervals: Floats) -> NDArray[np.bool_]:
+    """Whether times lie in one of the intervals, which are ascending and do not overlap."""
+    if not len(intervals):
+        return np.zeros(len(at), dtype=np.bool_)
+    i = np.searchsorted(intervals[:, 0], at, side="right") - 1
+    inside: NDArray[np.bool_] = (i >= 0) & (at < intervals[i, 1])
+    return inside
+
+
+def stand_in(seed: int = 0) -> tuple[Samples, ...]:
+    """Made-up samples of GLEAM's shape: **not GLEAM**, only something in its stead.
+
+    38 people with 242 to 3,416 rows, 1,930 on average, and 57 features. Rows are normal; those of
+    eating, a tenth to three tenths of a person's, are shifted along a direction that is partly
+    everyone's and partly the person's own. Each person has their own averages and spreads too. The
+    two kinds overlap: even the best classifier errs in a few per cent of rows. Nothing measured on
+    these says anything about people, only that the machinery runs.
+
+    >>> people = stand_in()
+    >>> len(people), people[0].X.shape[1], min(map(len, people)), max(map(len, people))
+    (38, 57, 242, 3416)
+    """
+    rng = np.random.default_rng(seed)
+    d = len(FEATURES)
+    sizes = np.rint(242 + (3416 - 242) * np.linspace(0, 1, PEOPLE) ** 0.88).astype(np.int64)
+    common = rng.standard_normal(d)
+    scale = rng.lognormal(0.0, 1.0, d)  # channels have units of their own
+    people = []
+    for size in rng.permutation(sizes):
+        direction = common + rng.uniform(0.3, 1.0) * rng.standard_normal(d)
+        direction *= rng.uniform(2.6, 3.6) / np.linalg.norm(direction)
+        y = rng.permutation(np.arange(size) < rng.uniform(0.1, 0.3) * size).astype(np.int64)
+        Z = rng.standard_normal((size, d)) + y[:, None] * direction
+        personal = rng.standard_normal(d), rng.lognormal(0.0, 0.3, d)
+        people.append(Samples(X=scale * (personal[0] + personal[1] * Z), y=y))
+    return tuple(people)

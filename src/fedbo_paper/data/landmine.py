@@ -1,0 +1,89 @@
+"""29 landmine fields (Xue et al. 2007): does a place hold a landmine, by 9 features of its radar.
+
+The file holds two MATLAB cell arrays of 29: ``feature`` (n, 9) and ``label`` (n, 1), 0 or 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.files import FileRefused
+from fedbo_paper.data.places import find
+from fedbo_paper.data.samples import Samples
+
+ADDRESS = "http://www.ee.duke.edu/~lcarin/LandmineData.zip"
+ARCHIVE = "LandmineData.zip"
+MATLAB = "LandmineData.mat"
+NAMES = (MATLAB, ARCHIVE)
+SHA256 = "2163ab20a80e33a8b65593c48cf283c540599dcb291105e63fa4af2ce24c2bea"  # of the .mat
+
+FIELDS, FEATURES = 29, 9
+SIZES = 445, 690  # the smallest field's samples, and the largest's
+
+
+def load(folder: Path | None = None) -> tuple[Samples, ...]:
+    """The samples of each field; `MissingData` if there is no such file, `FileRefused` if bad."""
+    path = find("landmine", NAMES, folder)
+    return _fields(_matlab(path), path)
+
+
+def verify(path: Path) -> None:
+    """Refuse a download that is not the known file."""
+    found = hashlib.sha256(_matlab(path)).hexdigest()
+    if found != SHA256:
+        raise FileRefused(f"its {MATLAB} has the SHA-256 {found}, expected {SHA256}")
+
+
+def _matlab(path: Path) -> bytes:
+    """The ``.mat`` file's content, straight from the archive if it is in one."""
+    if path.suffix != ".zip":
+        return path.read_bytes()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if PurePosixPath(name).name == MATLAB:
+                    return archive.read(name)
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise FileRefused(f"{path.name} is damaged, or no zip file: {error}") from None
+    raise FileRefused(f"{path.name} holds no {MATLAB}, expected the archive of {ADDRESS}")
+
+
+def _fields(data: bytes, path: Path) -> tuple[Samples, ...]:
+    from scipy.io import loadmat
+
+    file: Any = io.BytesIO(data)  # which loadmat takes, though its stubs do not say so
+    try:
+        content = loadmat(file)
+        features, labels = content["feature"].ravel(), content["label"].ravel()
+    except Exception as error:  # scipy raises what it likes on what is no MATLAB file
+        raise FileRefused(
+            f"{path} is no MATLAB file with 'feature' and 'label': {error}; get it again"
+        ) from None
+    if not len(features) == len(labels) == FIELDS:
+        raise FileRefused(
+            f"{path} has {len(features)} fields and {len(labels)} fields' labels, expected {FIELDS}"
+        )
+    return tuple(
+        _field(X, y, f"field {n} of {path}")
+        for n, (X, y) in enumerate(zip(features, labels, strict=True))
+    )
+
+
+def _field(X: NDArray[Any], y: NDArray[Any], what: str) -> Samples:
+    smallest, largest = SIZES
+    if X.shape[1:] != (FEATURES,) or not smallest <= len(X) <= largest or y.size != len(X):
+        raise FileRefused(
+            f"{what} has features {X.shape} and labels {y.shape}, expected (n, {FEATURES}) and "
+            f"(n, 1) with n from {smallest} to {largest}"
+        )
+    if not np.isin(y, (0, 1)).all():
+        raise FileRefused(f"{what} has the labels {np.unique(y).tolist()}, expected 0 and 1")
+    return Samples(X=X.astype(np.float64), y=y.ravel().astype(np.int64))

@@ -1,0 +1,209 @@
+"""The landmine runs that the paper's authors published, and how far ours are from them.
+
+Their logs, gathered in ``landmine_published.json`` in the data folder, have the best AUC after each
+iteration of 13 methods on fields 0-5, five runs each, and the three initial points of each field
+and run, the same for every method. Ours start from the same points, so the two are compared run by
+run: a *pair* is a field and a run, and our seeds are averaged within it before anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo import files
+from fedbo.space.axis import Value
+from fedbo.table import Cell, Table
+from fedbo_paper.data import look
+from fedbo_paper.experiments.results import LABELS, MEASURED
+
+NAME = "landmine_published.json"
+#: Iterations at which the two are compared.
+CHECKPOINTS = (10, 20, 30, 50)
+
+_C, _GAMMA = (1e-4, 10.0), (1e-2, 10.0)  # their box, searched linearly
+_PEERS, _OBSERVED, _POWER = 28, 50, 2.0
+_NEAR = 2.0  # standard errors within which a difference counts as met
+_COMPARED = ("iteration", "ours", "published", "difference", "standard_error", "pairs", "seeds")
+
+Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Point = tuple[Unit, Unit, Unit]  # x1 and x2 on the unit square, and the AUC there
+Points = Annotated[tuple[Point, ...], msgspec.Meta(min_length=1)]
+CurveName = Annotated[str, msgspec.Meta(pattern="^(TS|(FTS|RGPE|TAF)-M[1-9][0-9]*)$")]
+Floats = NDArray[np.float64]
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """One method: mean best AUC after 0, 1, … iterations, with standard errors over all runs.
+
+    ``seconds`` is what an iteration took on the authors' machine; ``runs[field][run]`` is the best
+    AUC of one run after 0, 1, … iterations.
+    """
+
+    mean: tuple[Unit, ...]
+    se: tuple[float, ...]
+    seconds: float
+    runs: dict[int, dict[int, tuple[Unit, ...]]]
+
+    def __post_init__(self) -> None:
+        lengths = {len(run) for runs in self.runs.values() for run in runs.values()}
+        if {len(self.mean), len(self.se), *lengths} != {len(self.mean)} or not self.mean:
+            raise ValueError(
+                f"mean has {len(self.mean)} numbers, se {len(self.se)} and runs {sorted(lengths)}; "
+                "expected as many in each, one for each iteration from 0"
+            )
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """The authors' runs. ``curves`` are named "TS", "FTS-M100", "RGPE-M50", …
+
+    >>> curve = Curve(mean=(0.6, 0.7), se=(0.0, 0.0), seconds=1.2, runs={0: {0: (0.6, 0.7)}})
+    >>> known = Published(curves={"TS": curve}, inits={0: {0: ((0.0, 0.5, 0.6),)}})
+    >>> known.has(0, 0), known.initial(0, 0)
+    (True, [{'C': 0.0001, 'gamma': 5.005}])
+    """
+
+    curves: dict[CurveName, Curve]
+    inits: dict[int, dict[int, Points]]
+
+    @classmethod
+    def load(cls, folder: Path | None = None) -> Published | None:
+        """What the file in the data folder says, or None if there is no such file."""
+        path = look([NAME], folder)
+        if path is None:
+            return None
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise files.FileRefused(
+                f"{path} does not hold the published landmine runs: {error}; put a whole copy "
+                "there, or move it away to go without the comparison"
+            ) from None
+
+    def has(self, field: int, run: int) -> bool:
+        """Whether the initial points of this run are known."""
+        return run in self.inits.get(field, {})
+
+    def initial(self, field: int, run: int) -> list[dict[str, Value]]:
+        """The initial points of a run, in the parameters' own units."""
+        if not self.has(field, run):
+            known = ", ".join(f"field {f}: {sorted(runs)}" for f, runs in self.inits.items())
+            raise KeyError(
+                f"there are no published initial points of field {field}, run {run}, only {known}"
+            )
+        points = self.inits[field][run]
+        return [{"C": _linear(x1, _C), "gamma": _linear(x2, _GAMMA)} for x1, x2, _ in points]
+
+    def curve(self, method: str, M: int) -> Curve | None:
+        """The curve of a method with so many features; `TS` has none."""
+        return self.curves.get(method if method == "TS" else f"{method}-M{M}")
+
+    def table(self) -> Table:
+        """The runs in the columns of ours, as the preset "published" of the experiment "landmine".
+
+        What the logs do not say of each run is NaN or empty; seconds they have as a mean only.
+        """
+        rows = [
+            _row(name, curve, field, run, iteration)
+            for name, curve in self.curves.items()
+            for field, runs in curve.runs.items()
+            for run in runs
+            for iteration in range(len(curve.mean))
+        ]
+        return Table.of_rows((*LABELS, *MEASURED), rows)
+
+
+def compare(runs: Table, published: Published) -> Table:
+    """Ours beside theirs at some iterations: mean best AUC, and their paired difference.
+
+    ``met`` says that it is within two standard errors of 0. Fewer than two pairs have no standard
+    error, and no row.
+    """
+    ours = runs.where(experiment="published", preset="paper")
+    rows = [
+        [method, *row] for method, M in _arms(ours) for row in _rows(ours, published, method, M)
+    ]
+    return Table.of_rows(["method", *_COMPARED, "met"], rows)
+
+
+def compare_fields(runs: Table, published: Published) -> Table:
+    """The same for each field: what agrees on average may differ field by field, both ways."""
+    ours = runs.where(experiment="published", preset="paper")
+    rows = [
+        [method, field, *row]
+        for method, M in _arms(ours)
+        for field in np.unique(ours["target"]).tolist()
+        for row in _rows(ours.where(target=field), published, method, M)
+    ]
+    return Table.of_rows(["method", "field", *_COMPARED, "met"], rows)
+
+
+def _arms(runs: Table) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(zip(runs["method"].tolist(), runs["M"].tolist(), strict=True)))
+
+
+def _rows(runs: Table, published: Published, method: str, M: int) -> list[list[Cell]]:
+    """One arm of ours beside theirs, a row for each checkpoint that both reached."""
+    curve = published.curve(method, M)
+    if curve is None:
+        return []
+    arm = runs.where(method=method, M=M)
+    rows: list[list[Cell]] = []
+    for iteration in CHECKPOINTS:
+        ours, theirs, seeds = _pairs(arm.where(iteration=iteration), curve, iteration)
+        if len(ours) < 2:
+            continue
+        differences = ours - theirs
+        difference = float(differences.mean())
+        error = float(differences.std(ddof=1) / math.sqrt(len(differences)))
+        means = (float(ours.mean()), float(theirs.mean()), difference, error)
+        rows.append([iteration, *means, len(ours), seeds, abs(difference) <= _NEAR * error])
+    return rows
+
+
+def _pairs(runs: Table, curve: Curve, iteration: int) -> tuple[Floats, Floats, int]:
+    """The best of each pair, ours (a mean over seeds) and theirs, and the fewest seeds of any."""
+    best: dict[tuple[int, int], list[float]] = {}
+    columns = (runs[name].tolist() for name in ("target", "repeat", "best"))
+    for field, run, value in zip(*columns, strict=True):
+        theirs = curve.runs.get(field, {}).get(run)
+        if theirs is not None and iteration < len(theirs):
+            best.setdefault((field, run), []).append(value)
+    return (
+        np.array([np.mean(values) for values in best.values()]),
+        np.array([curve.runs[field][run][iteration] for field, run in best]),
+        min(map(len, best.values()), default=0),
+    )
+
+
+def _row(name: str, curve: Curve, field: int, run: int, iteration: int) -> list[Cell]:
+    method, _, length = name.partition("-M")
+    alone, M = method == "TS", int(length or 0)
+    cells: dict[str, Cell] = {
+        "experiment": "landmine",
+        "preset": "published",
+        "method": method,
+        "M": M,
+        "N": 0 if alone else _PEERS,
+        "t_n": 0 if alone else _OBSERVED,
+        "power": _POWER if method == "FTS" else math.nan,
+        "every": 0,
+        "target": field,
+        "repeat": run,
+        "seed": 0,
+        "iteration": iteration,
+        "source": "",
+        "peer": "",
+        "best": curve.runs[field][run][iteration],
+    }
+    return [cells.get(column, math.nan) for column in (*LABELS, *MEASURED)]
+
+
+def _linear(x: float, box: tuple[float, float]) -> float:
+    low, high = box
+    return low + x * (high - low)

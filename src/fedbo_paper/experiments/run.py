@@ -1,0 +1,219 @@
+"""One job: a target's run beside its peers, what an agent did alone, or what messages are worth.
+
+The target is run by `fedbo.simulate`. Peers are agents that were told their own trials; where
+messages are sent before every iteration they replay what they did alone, one trial an iteration.
+All randomness comes from the job itself, so that it has the same outcome wherever it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
+from fedbo.federation import Federation
+from fedbo.message import Kind
+from fedbo.model.kernel import Array
+from fedbo.model.threads import one_thread
+from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
+from fedbo.policy.schedule import Power
+from fedbo.simulate import Party, messages, simulate
+from fedbo.space.axis import Value
+from fedbo.table import Table
+from fedbo_paper.experiments import diagnostics
+from fedbo_paper.experiments.presets import federation, settings
+from fedbo_paper.experiments.spec import Arm, Diagnosis, History, Job, Run, kind_of, seed_of
+from fedbo_paper.problems.problems import Objective, Tasks
+from fedbo_paper.problems.synthetic import SyntheticTasks
+
+Trials = Sequence[tuple[dict[str, Value], float]]
+
+_KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief+incumbent"}
+_FUNCTIONS = 1_000_000  # of a seed, so that each seed has functions of its own
+
+
+def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table:
+    """Do a job. On real data runs and diagnoses need what each agent of the problem did alone."""
+    tasks = job.problem.open(folder)
+    with one_thread():
+        if isinstance(job, History):
+            return _alone(job, tasks)
+        if isinstance(job, Diagnosis):
+            return _worth(job, tasks, alone)
+        return _run(job, tasks, alone)
+
+
+def _alone(job: History, tasks: Tasks) -> Table:
+    """Thompson sampling of one agent, from its own initial points."""
+    agent = Agent(
+        federation(tasks, job.preset, 1, 0),
+        TS(),
+        name=_name(job.agent),
+        seed=seed_of(kind_of(job.problem), "alone", job.seed, job.agent),
+        settings=settings(tasks, job.preset, job.maximiser),
+        initial=[dict(point) for point in job.initial],
+    )
+    noise = seed_of(kind_of(job.problem), "noise alone", job.seed, job.agent)
+    objective = tasks.objective(job.agent, noise)
+    return simulate([Party(agent=agent, objective=objective)], job.iterations, every=None)
+
+
+def _worth(job: Diagnosis, tasks: Tasks, alone: Sequence[Table]) -> Table:
+    own = settings(tasks, job.preset, job.maximiser)
+    return diagnostics.worth(
+        tasks,
+        [_known(table, job.t_n, own)[0] for table in alone],
+        job.preset,
+        job.M,
+        targets=range(job.targets),
+        peers=job.peers,
+        seed=job.seed,
+    )
+
+
+def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
+    arm = job.arm
+    shared = federation(
+        tasks,
+        job.preset,
+        max(arm.M, 1),
+        _seed(job, "features"),
+        _KINDS.get(arm.method, "weights"),
+    )
+    objective = _Clocked(tasks.objective(_task(job, tasks), _seed(job, "noise")))
+    target = Agent(
+        shared,
+        _policy(arm),
+        name="target",
+        seed=_seed(job, "target"),
+        settings=settings(tasks, job.preset, job.maximiser),
+        initial=[dict(point) for point in job.initial],
+    )
+    party = Party(
+        agent=target,
+        objective=objective,
+        truth=objective.truth,
+        optimum=objective.optimum,
+    )
+    peers = [] if arm.method == "TS" else _peers(job, tasks, shared, alone)
+    messages([peer.agent for peer in peers])  # made now: they are not the target's work
+    objective.start()
+    table = simulate([party, *peers], job.iterations, every=arm.every)
+    return _timed(table.where(agent="target"), objective, alone=not arm.every)
+
+
+class _Clocked:
+    """The target's objective, and when each evaluation started and ended, in CPU seconds."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self.truth = objective.truth
+        self.optimum = objective.optimum
+        self.times: list[float] = []
+
+    def start(self) -> None:
+        self.times.append(time.process_time())
+
+    def __call__(self, params: dict[str, Value]) -> float:
+        self.times.append(time.process_time())
+        score = self.objective(params)
+        self.times.append(time.process_time())
+        return score
+
+
+def _timed(table: Table, clock: _Clocked, alone: bool) -> Table:
+    """The table with CPU seconds; those of the target only if nobody else worked meanwhile."""
+    spans = np.diff(clock.times)
+    seconds = spans[0::2] if alone else np.full(len(table), math.nan)
+    columns = {name: table[name] for name in table.columns}
+    return Table(columns | {"seconds_evaluation": spans[1::2], "seconds": seconds})
+
+
+def _peers(job: Run, tasks: Tasks, shared: Federation, alone: Sequence[Table]) -> list[Party]:
+    """Everyone but the target, with what they know when the target starts."""
+    own = settings(tasks, job.preset, job.maximiser)
+    if isinstance(tasks, SyntheticTasks):
+        return [_peer(job, n, shared, own, _observed(job, tasks, n)) for n in range(job.arm.N)]
+    others = [n for n in range(tasks.agents) if n != job.target]
+    parties = []
+    for i in range(job.arm.N):
+        again, n = divmod(i, len(others))
+        known, later = _known(alone[others[n]], job.arm.t_n, own)
+        name = others[n] + again * tasks.agents
+        parties.append(_peer(job, name, shared, own, known, later if job.arm.every else ()))
+    return parties
+
+
+def _peer(
+    job: Run,
+    n: int,
+    shared: Federation,
+    own: Settings,
+    known: Trials,
+    later: Trials = (),
+) -> Party:
+    """A peer that knows some trials, and will do the later ones while the target runs."""
+    agent = Agent(
+        shared,
+        _Replay(tuple(shared.space.encode(params) for params, _ in later)) if later else TS(),
+        name=_name(n),
+        seed=_seed(job, "peer", n),
+        settings=msgspec.structs.replace(own, repeats="allow"),
+        initial=[],
+    )
+    for params, score in known:
+        agent.tell(params, score)
+    scores = iter([score for _, score in later])
+    return Party(agent=agent, objective=(lambda params: next(scores)) if later else None)
+
+
+class _Replay(Policy, frozen=True):
+    """Queries that were made before, one after the other."""
+
+    points: tuple[Array, ...]
+
+    def query(self, target: Target) -> Query:
+        return Query(self.points[target.t - 1])
+
+
+def _observed(job: Run, tasks: SyntheticTasks, n: int) -> Trials:
+    seed = _seed(job, "observed", n)
+    return tasks.observed(_task(job, tasks), n, job.arm.t_n, job.arm.d_n or 0.0, seed)
+
+
+def _task(job: Run, tasks: Tasks) -> int:
+    """Which of the tasks the target has: a field, a person, or one of the seed's functions."""
+    return job.target + _FUNCTIONS * job.seed * isinstance(tasks, SyntheticTasks)
+
+
+def _known(alone: Table, t_n: int, own: Settings) -> tuple[Trials, Trials]:
+    """What an agent's first message draws on when it has made t_n queries, and the later ones."""
+    columns = [name for name in alone.columns if name.startswith("param_")]
+    names = [name.removeprefix("param_") for name in columns]
+    values = zip(*(alone[name].tolist() for name in columns), strict=True)
+    points = [dict(zip(names, each, strict=True)) for each in values]
+    trials = list(zip(points, alone["score"].tolist(), strict=True))
+    initial = int(np.count_nonzero(alone["iteration"] == 0))
+    first = 0 if own.tell_initial else initial
+    return trials[first : initial + t_n], trials[initial + t_n :]
+
+
+def _policy(arm: Arm) -> Policy:
+    if arm.power is not None:
+        return FTS(schedule=Power(arm.power))
+    return {"TS": TS(), "RGPE": RGPE(), "TAF": TAF()}[arm.method]
+
+
+def _seed(job: Run, purpose: str, *parts: int) -> int:
+    """The same for every arm, so that methods are paired."""
+    return seed_of(kind_of(job.problem), purpose, job.seed, job.target, job.repeat, *parts)
+
+
+def _name(n: int) -> str:
+    return f"agent-{n}"

@@ -1,0 +1,174 @@
+"""The runs of an experiment as arrays, and pairs of runs that start from the same points.
+
+A *side* is the runs of one method in some setting. Two sides are paired by target, repeat and seed:
+such runs start from the same points.
+
+=====  ========================================================================================
+T      last iteration; a run that did not get there is left out
+unit   a target with a repeat and a seed
+=====  ========================================================================================
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.table import Cell, Table
+from fedbo_paper.experiments.results import ARM
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+UNIT = ("target", "repeat", "seed")
+
+
+class Runs:
+    """The complete runs of one experiment with one preset: arrays with a row for each run."""
+
+    def __init__(self, experiment: str, preset: str, table: Table) -> None:
+        self.experiment = experiment
+        self.preset = preset
+        self._table = table
+        codes = [np.unique(table[name], return_inverse=True)[1] for name in (*ARM, *UNIT)]
+        _, first, run = np.unique(
+            np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        self._at = (run.reshape(-1), table["iteration"].astype(np.intp))
+        self.T = int(self._at[1].max())
+        done = np.zeros((len(first), self.T + 1), dtype=np.bool_)
+        done[self._at] = True
+        self._complete: NDArray[np.bool_] = np.all(done[:, 1:], axis=1)
+        self._first = first[self._complete]
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def label(self, name: str) -> NDArray[Any]:
+        """A column that says what a run is: (runs,)."""
+        labels: NDArray[Any] = self._table[name][self._first]
+        return labels
+
+    def curve(self, name: str) -> Floats:
+        """A column after each iteration, from the initial points on: (runs, T + 1)."""
+        curves = np.full((len(self._complete), self.T + 1), np.nan)
+        curves[self._at] = self._table[name]  # of the initial points the last one stays
+        complete: Floats = curves[self._complete]
+        return complete
+
+    @cached_property
+    def units(self) -> NDArray[np.intp]:
+        """Which runs start from the same points: (runs,)."""
+        columns = np.stack([self.label(name) for name in UNIT], axis=1)
+        return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def clusters(self) -> NDArray[Any]:
+        """The unit of analysis of each run: (runs,)."""
+        return self.label("target") if self.experiment == "synthetic" else self.units
+
+    @cached_property
+    def best(self) -> Floats:
+        return self.curve("best")
+
+    @cached_property
+    def clock(self) -> Floats:
+        """CPU seconds from the initial points to the end of each iteration: (runs, T + 1)."""
+        seconds = self.curve("seconds")
+        seconds[:, 0] = 0.0
+        clock: Floats = np.cumsum(seconds, axis=1)
+        return clock
+
+    @cached_property
+    def sent(self) -> Floats:
+        """How many numbers each peer has sent in all: (runs,)."""
+        received = self.curve("parameters_received")[:, -1]
+        sent: Floats = received / np.maximum(self.label("N"), 1)
+        return sent
+
+    def arms(self) -> list[tuple[list[Cell], Rows]]:
+        """The arms of the experiment, each with its runs."""
+        labels = [self.label(name) for name in ARM]
+        codes = np.stack([np.unique(one, return_inverse=True)[1] for one in labels], axis=1)
+        _, first, arm = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        of = arm.reshape(-1)
+        return [
+            ([one[i].item() for one in labels], np.flatnonzero(of == a))
+            for a, i in enumerate(first)
+        ]
+
+
+def groups_of(runs: Table) -> list[Runs]:
+    names = dict.fromkeys(zip(runs["experiment"].tolist(), runs["preset"].tolist(), strict=True))
+    groups = [Runs(e, p, runs.where(experiment=e, preset=p)) for e, p in names]
+    return [group for group in groups if group.T and len(group)]
+
+
+class Side(msgspec.Struct, frozen=True):
+    """Which runs one side of a claim is about; what is None may have any value.
+
+    >>> Side("FTS", M=100, every=1).name
+    'FTS (M = 100) with growing t_n'
+    """
+
+    method: str
+    M: int | None = None
+    t_n: int | None = None
+    d_n: float | None = None
+    power: float | None = None
+    every: int | None = 0
+    fewest: int = 0  # of features
+
+    def of(self, runs: Runs) -> Rows:
+        """The side's runs."""
+        wanted = [(name, getattr(self, name)) for name in self.__struct_fields__[:-1]]
+        keep = [runs.label(name) == value for name, value in wanted if value is not None]
+        return np.flatnonzero(np.logical_and.reduce([runs.label("M") >= self.fewest, *keep]))
+
+    @property
+    def name(self) -> str:
+        shown = (("M", self.M), ("t_n", self.t_n), ("power", self.power))
+        details = [f"{what} = {value:g}" for what, value in shown if value is not None]
+        settings = f" ({', '.join(details)})" if details else ""
+        return self.method + settings + (" with growing t_n" if self.every else "")
+
+    @property
+    def has_one_m(self) -> bool:
+        return self.M is not None or self.method == "TS"
+
+
+class Pairs(NamedTuple):
+    """Runs of two sides that start from the same points, row by row, and their M."""
+
+    ours: Rows
+    theirs: Rows
+    features: NDArray[np.int64]
+
+    def only(self, keep: NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.ours[keep], self.theirs[keep], self.features[keep])
+
+
+def pairs_of(runs: Runs, ours: Side, theirs: Side) -> Pairs:
+    """All pairs of the two sides, at each M that both have."""
+    a, b, M = ours.of(runs), theirs.of(runs), runs.label("M")
+    found = []
+    for m in np.unique(np.concatenate([M[side] for side in (a, b)])):
+        of_a = a if ours.has_one_m else a[M[a] == m]
+        of_b = b if theirs.has_one_m else b[M[b] == m]
+        for side, rows in ((ours, of_a), (theirs, of_b)):
+            if len(np.unique(runs.units[rows])) < len(rows):
+                raise ValueError(
+                    f"{runs.experiment}, preset {runs.preset}: {side.name} has two runs of the "
+                    "same target, repeat and seed; expected one: name what tells them apart"
+                )
+        _, i, j = np.intersect1d(runs.units[of_a], runs.units[of_b], return_indices=True)
+        found.append(Pairs(of_a[i], of_b[j], np.full(len(i), m)))
+        if ours.has_one_m and theirs.has_one_m:
+            break
+    if not found:
+        return Pairs(*np.zeros((3, 0), dtype=np.intp))
+    return Pairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))

@@ -1,0 +1,1 @@
+"""What experiments and contests share: tasks, runs, intervals and stored results."""

@@ -1,0 +1,123 @@
+"""Handwritten digits in the hands of many agents, each of which tunes an SVM to its own.
+
+scikit-learn's 1,797 images are dealt out unevenly: the largest agent has eight times as many as the
+smallest, and each has its favourite digits. An agent trains on one half of its images and scores
+on the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.space import Float, Space
+from fedbo.space.axis import Value
+
+#: What an agent tunes: the SVM's penalty, and the width of its kernel.
+SPACE = Space({"C": Float(1e-3, 1e3, log=True), "gamma": Float(1e-5, 1e1, log=True)})
+
+IMAGES = 1797
+MOST = 24  # agents; the smallest of 24 has 24 images
+_CLASSES = 10
+_SPREAD = 8.0  # the largest agent's images, as a multiple of the smallest's
+_FEWEST_CLASSES = 3
+_MIX = 0.7  # Dirichlet parameter of an agent's taste for digits: below 1, few are favourites
+
+
+class Images:
+    """One agent's images, and the score of params on them: the validation accuracy of an SVM.
+
+    The same params always have the same score, and are computed once.
+
+    >>> first, *others = deal(10, seed=0)
+    >>> 0.5 < first({"C": 10.0, "gamma": 0.03}) <= 1.0
+    True
+    """
+
+    def __init__(self, pixels: NDArray[np.float64], digits: NDArray[np.int64]) -> None:
+        self.pixels = pixels
+        self.digits = digits
+        order = np.argsort(digits, kind="stable")
+        self.halves = order[::2], order[1::2]  # every digit in both, to train and to validate
+        self._scores: dict[tuple[Value, Value], float] = {}
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many there are of each digit: (10,)."""
+        return np.bincount(self.digits, minlength=_CLASSES)
+
+    def __call__(self, params: dict[str, Value]) -> float:
+        key = params["C"], params["gamma"]
+        if key not in self._scores:
+            self._scores[key] = self._accuracy(*key)
+        return self._scores[key]
+
+    def _accuracy(self, C: Value, gamma: Value) -> float:
+        from sklearn.svm import SVC
+
+        train, validate = self.halves
+        svm = SVC(kernel="rbf", C=C, gamma=gamma).fit(self.pixels[train], self.digits[train])
+        return float(np.mean(svm.predict(self.pixels[validate]) == self.digits[validate]))
+
+
+def deal(agents: int, seed: int) -> list[Images]:
+    """All images, dealt out to so many agents; the seed decides who gets what.
+
+    >>> hands = deal(10, seed=0)
+    >>> sum(map(len, hands)), min(map(len, hands)), max(map(len, hands))
+    (1797, 51, 412)
+    """
+    if not 1 <= agents <= MOST:
+        raise ValueError(f"agents is {agents}, expected 1 to {MOST}: there are {IMAGES} images")
+    X, digits = _images()
+    rng = np.random.default_rng(seed)
+    sizes = rng.permutation(_sizes(agents))
+    owner = _owners(sizes, digits, rng)
+    return [Images(X[owner == n], digits[owner == n]) for n in range(agents)]
+
+
+@lru_cache(maxsize=1)
+def _images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Pixels (1797, 64) from 0 to 1, and the digits (1797,)."""
+    from sklearn.datasets import load_digits
+
+    X, digits = load_digits(return_X_y=True)
+    return X / 16.0, digits
+
+
+def _sizes(agents: int) -> NDArray[np.int64]:
+    """How many images each gets: from the smallest up by equal factors, all of them together."""
+    weights = np.geomspace(1.0, _SPREAD, agents)
+    edges = np.rint(np.cumsum(weights) / weights.sum() * IMAGES).astype(np.int64)
+    sizes: NDArray[np.int64] = np.diff(edges, prepend=0)
+    return sizes
+
+
+def _owners(
+    sizes: NDArray[np.int64], digits: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Whose each image is: (1797,)."""
+    while True:
+        owner = np.full(len(digits), -1)
+        for n, size in enumerate(sizes):
+            owner[_hand(size, np.flatnonzero(owner < 0), digits, rng)] = n
+        if all(len(np.unique(digits[owner == n])) >= _FEWEST_CLASSES for n in range(len(sizes))):
+            return owner
+
+
+def _hand(
+    size: int,
+    left: NDArray[np.int64],
+    digits: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """So many of the images that are left, by a taste for digits of its own."""
+    taste = rng.dirichlet(np.full(_CLASSES, _MIX))
+    # The keys of Efraimidis and Spirakis: the largest are a weighted draw without replacement.
+    keys = np.log(rng.random(len(left))) / np.maximum(taste[digits[left]], 1e-12)
+    return left[np.argsort(-keys)[:size]]

@@ -1,0 +1,197 @@
+"""The paper's problems, as an experiment's file names them, and what they are made of.
+
+A `Problem` is a few words in a file: ``type = "landmine"``, ``scoring = "probability"``. To *open*
+it reads its data and gives `Tasks`: the space that all its agents search, and for each agent an
+`Objective`, the score of params. A process reads the data of a problem once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+import msgspec
+
+from fedbo.space import Float, Int, Space
+from fedbo.space.axis import Value
+from fedbo_paper.data import gleam, har, landmine
+from fedbo_paper.problems import logistic, svm
+from fedbo_paper.problems.synthetic import Synthetic
+
+#: How a range is searched: evenly, as in the paper, or on log scales where it spans magnitudes.
+Box = Literal["linear", "log"]
+
+#: What orders the places of a landmine field: see `svm`.
+Scoring = Literal["decision", "probability"]
+
+GLASS_VALIDATE = 100  # samples of each person (appendix D)
+
+
+class Objective(Protocol):
+    """The score of params.
+
+    ``truth`` is the score without its noise, or None if nobody can tell, or there is no noise;
+    ``optimum`` is the best score without noise, or None if it is not known.
+    """
+
+    @property
+    def truth(self) -> Callable[[dict[str, Value]], float] | None: ...
+
+    @property
+    def optimum(self) -> float | None: ...
+
+    def __call__(self, params: dict[str, Value], /) -> float: ...
+
+
+class Tasks(Protocol):
+    """What agents 0, 1, … have to do, all in one space.
+
+    ``seed`` is for the noise in scores: with the same seed, the same params in the same order have
+    the same scores. What has no noise does not look at it.
+    """
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def agents(self) -> int: ...
+
+    def objective(self, agent: int, seed: int, /) -> Objective: ...
+
+
+class _Problem(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True
+):
+    box: Box = "linear"
+
+    def __post_init__(self) -> None:
+        _one_of("box", self.box, Box)
+
+
+class Landmine(_Problem, frozen=True, kw_only=True, tag="landmine"):
+    """29 fields tune the C and γ of an SVM; the score is the AUC, which is maximised.
+
+    >>> Landmine(scoring="accuracy")
+    Traceback (most recent call last):
+    ValueError: scoring is 'accuracy', expected 'decision' or 'probability'
+    """
+
+    scoring: Scoring = "decision"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_of("scoring", self.scoring, Scoring)
+
+    def open(self, folder: Path | None = None) -> Tasks:
+        """The tasks; `data.MissingData` if the data set is not there."""
+        return _landmine(self, folder)
+
+
+class _Activities(_Problem, frozen=True, kw_only=True):
+    epochs: int = logistic.EPOCHS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.epochs, int) or self.epochs < 1:
+            raise ValueError(f"epochs is {self.epochs!r}, expected a whole number, 1 or more")
+
+
+class Har(_Activities, frozen=True, kw_only=True, tag="har"):
+    """30 people with mobile phones tune a logistic regression that tells 6 activities.
+
+    The score is the validation error, which is minimised. One half validates; the paper does not
+    say which, so it is one that has equal shares of each activity.
+
+    >>> Har(epochs=0)
+    Traceback (most recent call last):
+    ValueError: epochs is 0, expected a whole number, 1 or more
+    """
+
+    def open(self, folder: Path | None = None) -> Tasks:
+        """The tasks; `data.MissingData` if the data set is not there."""
+        return _har(self, folder)
+
+
+class Glass(_Activities, frozen=True, kw_only=True, tag="glass"):
+    """38 people with Google glasses tune a logistic regression that tells whether they eat.
+
+    The score is the validation error on 100 random samples, which is minimised. ``window`` is the
+    length in seconds of what becomes one sample; ``stand_in`` takes made-up samples of the same
+    shape instead (whatever the window): nothing measured on them says anything about people.
+
+    >>> tasks = Glass(stand_in=True).open()
+    >>> tasks.agents, tasks.space.names
+    (38, ('batch_size', 'l2', 'learning_rate'))
+    """
+
+    window: float = gleam.WINDOW
+    stand_in: bool = False
+
+    def open(self, folder: Path | None = None) -> Tasks:
+        """The tasks; `data.MissingData` if the data set is not there, nor a stand-in wanted."""
+        return _glass(self, folder)
+
+
+Problem = Synthetic | Landmine | Glass | Har
+
+
+class _Agents:
+    """Tasks, from what makes each agent's objective of a seed."""
+
+    def __init__(self, space: Space, objectives: Sequence[Callable[[int], Objective]]) -> None:
+        self.space = space
+        self.agents = len(objectives)
+        self._objectives = objectives
+
+    def objective(self, agent: int, seed: int, /) -> Objective:
+        if not 0 <= agent < self.agents:
+            raise ValueError(f"agent is {agent}, expected 0 to {self.agents - 1}")
+        return self._objectives[agent](seed)
+
+
+@cache
+def _landmine(problem: Landmine, folder: Path | None) -> Tasks:
+    log = problem.box == "log"
+    space = Space({"C": Float(1e-4, 10, log=log), "gamma": Float(0.01, 10, log=log)})
+    fields = [svm.Field(samples) for samples in landmine.load(folder)]
+    if problem.scoring == "probability":
+        return _Agents(space, [partial(svm.ByProbability, field) for field in fields])
+    return _Agents(space, [_without_noise(svm.ByDecision(field)) for field in fields])
+
+
+@cache
+def _har(problem: Har, folder: Path | None) -> Tasks:
+    return _activities(problem, map(logistic.halves, har.load(folder)))
+
+
+@cache
+def _glass(problem: Glass, folder: Path | None) -> Tasks:
+    people = gleam.stand_in() if problem.stand_in else gleam.load(folder, window=problem.window)
+    return _activities(problem, (logistic.hold_out(person, GLASS_VALIDATE) for person in people))
+
+
+def _activities(problem: Har | Glass, splits: Iterable[logistic.Split]) -> Tasks:
+    log = problem.box == "log"
+    space = Space(
+        {
+            "batch_size": Int(20, 60),
+            "l2": Float(1e-6, 1, log=log),
+            "learning_rate": Float(0.01, 0.1, log=log),
+        },
+        direction="minimize",
+    )
+    people = (logistic.Regression(split, problem.epochs) for split in splits)
+    return _Agents(space, [_without_noise(person) for person in people])
+
+
+def _without_noise(objective: Objective) -> Callable[[int], Objective]:
+    """The same for every seed."""
+    return lambda seed: objective
+
+
+def _one_of(what: str, value: object, options: Any) -> None:
+    if value not in get_args(options):
+        expected = " or ".join(map(repr, get_args(options)))
+        raise ValueError(f"{what} is {value!r}, expected {expected}")

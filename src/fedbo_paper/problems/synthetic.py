@@ -1,0 +1,202 @@
+"""Section 5.1's functions and peers (appendix D), and what its agents know of them.
+
+=======  ===========================================================================  ==========
+symbol   meaning                                                                      shape
+=======  ===========================================================================  ==========
+f        target's objective: a GP draw on equidistant points, scaled into [0, 1]      (size,)
+g_n      peer n's objective: f + d_n or f − d_n, by the toss of a coin at each point  (size,)
+t_n      observations of each peer, at random points
+σ²       ``noise_variance`` of every observation, a peer's or the target's
+=======  ===========================================================================  ==========
+
+A function depends on its index only, a peer's coins on the function and n, and observations on a
+seed besides. The first 40 of 100 observations are those of t_n = 40, and d_n changes neither coins
+nor noise: so runs that differ in t_n, d_n or M only are paired.
+
+The paper leaves open what its agents know of f. Preset ``"paper"`` is the plainest reading: the
+kernel that f was drawn from (SE, signal variance 1) and σ² are known, as in the theory; nothing is
+fitted; scores are neither centred nor scaled; f_t is an exact draw on the points. The same first
+author's public code for synthetic games (R2-B2, 2020), with functions made the same way, does just
+that: true length scale, raw scores, GPy's default signal variance of 1. Preset ``"default"`` is
+fedbo's: hyper-parameters fitted to standardised scores; only the features' length scale is f's.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.agent.settings import Settings
+from fedbo.federation import Federation
+from fedbo.model.fit import Fit, LogNormal, Priors
+from fedbo.model.surrogate import SurrogateSettings
+from fedbo.space import Float, Space
+from fedbo.space.axis import Value
+
+Array = NDArray[np.float64]
+Preset = Literal["paper", "default"]
+Params = dict[str, Value]
+
+AGENTS = 50  # N
+
+_FUNCTION, _COINS, _OBSERVATIONS, _NOISE = range(4)  # streams of random numbers
+_LONGEST = 0.15  # beyond, the ends of [0, 1] are no longer strangers to each other: see _amplitudes
+_NEVER = 2**31  # observations until hyper-parameters are fitted
+
+
+class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synthetic"):
+    """Functions drawn from a GP with an SE kernel, and peers that have almost the same.
+
+    >>> tasks = Synthetic().open()
+    >>> objective = tasks.objective(target=0, seed=0)
+    >>> best = max(tasks.points, key=objective.truth)
+    >>> objective.truth(best), objective.optimum
+    (1.0, 1.0)
+    >>> len(tasks.observed(target=0, n=7, t_n=40, d_n=0.02, seed=0))
+    40
+    """
+
+    size: int = 1000
+    length_scale: float = 0.03
+    noise_variance: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise ValueError(f"size is {self.size}, expected 2 points or more")
+        if not 0.0 < self.length_scale <= _LONGEST:
+            raise ValueError(
+                f"length_scale is {self.length_scale}, expected more than 0, up to {_LONGEST}"
+            )
+        if not 0.0 < self.noise_variance < np.inf:
+            raise ValueError(f"noise_variance is {self.noise_variance}, expected more than 0")
+
+    def open(self, folder: Path | None = None) -> SyntheticTasks:
+        """The tasks; ``folder``, where other problems have their data, is not looked at."""
+        return SyntheticTasks(self)
+
+
+class SyntheticTasks:
+    """Every function by its index, with N peers each, on one discrete space."""
+
+    agents = AGENTS
+
+    def __init__(self, problem: Synthetic) -> None:
+        self.problem = problem
+        self.points: list[Params] = [{"x": x} for x in np.linspace(0, 1, problem.size).tolist()]
+        self.space = Space({"x": Float(0, 1)}, points=self.points)
+        self._functions: dict[int, Array] = {}  # the last one asked for
+
+    def function(self, target: int) -> Array:
+        """f of this index at all points, scaled into [0, 1]; read-only."""
+        if target not in self._functions:  # all N peers of a run ask for the same
+            f = self.unscaled(target)
+            f -= f.min()
+            f /= f.max()
+            f.setflags(write=False)
+            self._functions = {target: f}
+        return self._functions[target]
+
+    def unscaled(self, target: int) -> Array:
+        """f as it is drawn from the GP."""
+        rng = np.random.default_rng([_FUNCTION, target])
+        real, imaginary = rng.standard_normal((2, len(self._amplitudes)))
+        waves = np.fft.fft(self._amplitudes * (real + 1j * imaginary))
+        return np.ascontiguousarray(waves.real[: self.problem.size])
+
+    @cached_property
+    def _amplitudes(self) -> Array:
+        """Of the waves whose sum is a draw: roots of the kernel's spectrum on a circle, (2·size,).
+
+        The circle is twice as long as [0, 1], so the kernel between two points is the same the
+        short way round as on the line; this needs no factor of a large matrix, and is exact as long
+        as the kernel has died out at the far side of the circle.
+        """
+        steps = np.arange(2 * self.problem.size)
+        gaps = np.minimum(steps, len(steps) - steps) / (self.problem.size - 1)
+        kernel = np.exp(-0.5 * (gaps / self.problem.length_scale) ** 2)
+        spectrum = np.maximum(np.fft.fft(kernel).real, 0.0)
+        return np.sqrt(spectrum / len(steps))
+
+    def peer_function(self, target: int, n: int, d_n: float) -> Array:
+        """g_n at all points."""
+        coins = np.random.default_rng([_COINS, target, n]).integers(2, size=self.problem.size)
+        return self.function(target) + np.where(coins == 1, d_n, -d_n)
+
+    def objective(self, target: int, seed: int) -> Objective:
+        """The target's black box: f of this index, with noise from ``seed``."""
+        rng = np.random.default_rng([_NOISE, target, seed])
+        return Objective(self.function(target), self.problem.noise_variance, rng)
+
+    def observed(
+        self, target: int, n: int, t_n: int, d_n: float, seed: int
+    ) -> list[tuple[Params, float]]:
+        """What peer n has observed: g_n with noise, at t_n different random points."""
+        if not 0 <= t_n <= self.problem.size:
+            raise ValueError(
+                f"t_n is {t_n}, expected 0 to {self.problem.size}: points are observed once"
+            )
+        rng = np.random.default_rng([_OBSERVATIONS, target, n, seed])
+        rows = rng.permutation(self.problem.size)[:t_n]
+        noise = np.sqrt(self.problem.noise_variance) * rng.standard_normal(t_n)
+        scores = self.peer_function(target, n, d_n)[rows] + noise
+        return [(self.points[i], y) for i, y in zip(rows.tolist(), scores.tolist(), strict=True)]
+
+    def federation(self, preset: Preset, M: int, seed: int) -> Federation:
+        """Agents that share M features, drawn from ``seed``.
+
+        One draw of few features can be lucky, so draw them anew for each run that is averaged over;
+        with the same seed the first 25 of 100 features are those of M = 25.
+
+        >>> Synthetic().open().federation("paper", M=50, seed=0).noise_variance
+        0.01
+        """
+        length_scale = self.problem.length_scale
+        ours = Federation(self.space, features=M, seed=seed, length_scale=length_scale)
+        if preset == "default":
+            return ours
+        noise = self.problem.noise_variance
+        return Federation(
+            self.space, features=M, seed=seed, length_scale=length_scale, noise_variance=noise
+        )
+
+    def settings(self, preset: Preset) -> Settings:
+        """What the target, and every peer, makes of its scores: see the head of this module.
+
+        >>> Synthetic().open().settings("paper").standardise
+        False
+        """
+        if preset == "default":
+            return Settings(n_initial=1, design="random")
+        known = Priors(
+            length_scale=LogNormal(self.problem.length_scale, 1.0),
+            signal_variance=LogNormal(1.0, 1.0),
+            noise_variance=LogNormal(self.problem.noise_variance, 1.0),
+        )
+        surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=known), refit_every=_NEVER)
+        return Settings(n_initial=1, design="random", surrogate=surrogate, standardise=False)
+
+
+class Objective:
+    """f with noise; ``truth`` is f without. Each call takes the next number of the noise."""
+
+    optimum = 1.0
+
+    def __init__(self, f: Array, noise_variance: float, rng: np.random.Generator) -> None:
+        self.f = f
+        self._scale = float(np.sqrt(noise_variance))
+        self._rng = rng
+
+    def truth(self, params: Params) -> float:
+        """f at the point nearest to ``params``."""
+        x = params["x"]
+        if not isinstance(x, int | float) or not 0 <= x <= 1:
+            raise ValueError(f"x is {x!r}, expected a number from 0 to 1")
+        return float(self.f[round(x * (len(self.f) - 1))])
+
+    def __call__(self, params: Params) -> float:
+        return self.truth(params) + self._scale * float(self._rng.standard_normal())

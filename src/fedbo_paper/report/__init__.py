@@ -1,0 +1,1 @@
+"""What the report of the paper's experiments says and shows."""

@@ -1,0 +1,140 @@
+"""How the paper's figures look: colours and lines of the methods, and how they are put on axes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from fedbo.insight.style import COLOURS
+from fedbo_paper.harness.averages import mean_and_error
+from fedbo_paper.report.curves import Floats
+
+METHODS = ("TS", "FTS", "RGPE", "TAF")
+COLOUR = dict(zip(METHODS, COLOURS, strict=False))
+STYLE: dict[str, Any] = dict(zip(METHODS, ("--", "-", "-.", (0, (1, 1.2))), strict=True))
+MARKER = dict(zip(METHODS, ("", "o", "s", "^"), strict=True))
+GREY = "#707070"
+INK = "#333333"
+WIDTH = 11.0  # inches
+RC: dict[Any, Any] = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "font.size": 9,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "svg.hashsalt": "fedbo",  # with no date either, the same runs give the same file
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+}
+
+
+def name(axes: Axes, title: str, x: str, y: str) -> None:
+    """Title and labels."""
+    axes.set(title=title, xlabel=x, ylabel=y)
+    if x == "iteration":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+
+
+def has_data(figure: Figure) -> bool:
+    """Whether anything is drawn on it."""
+    return any(axes.has_data() for axes in figure.axes)
+
+
+def say_not_run(axes: Axes) -> None:
+    """For a panel without data."""
+    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, color=GREY, ha="center", va="center")
+    axes.tick_params(which="both", length=0, labelbottom=False, labelleft=False)
+    for spine in axes.spines.values():
+        spine.set_color("#BBBBBB")
+
+
+def band(axes: Axes, curves: Floats, label: str, colour: str, style: Any) -> None:
+    """Mean and standard error of curves (R, T + 1)."""
+    mean, error = mean_and_error(curves)
+    line(axes, np.arange(len(mean)), mean, error, label, colour, style)
+
+
+def line(
+    axes: Axes, x: NDArray[Any], mean: Floats, error: Floats, label: str, colour: str, style: Any
+) -> None:
+    """A curve in its standard errors; without any where there is one run only."""
+    error = np.nan_to_num(error)
+    axes.plot(x, mean, linestyle=style, color=colour, label=label, linewidth=1.6)
+    axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
+
+
+def dots(axes: Axes, points: Floats, method: str, muted: bool = False) -> None:
+    """Points (x, mean, error) of a method, joined by a line; muted ones are hollow and pale."""
+    x, mean, error = points.T
+    colour = shade(COLOUR[method], 0.5) if muted else COLOUR[method]
+    axes.errorbar(
+        *(x, mean, np.nan_to_num(error)),
+        color=colour,
+        marker=MARKER[method],
+        markersize=4 if muted else 5,
+        markerfacecolor="white" if muted else colour,
+        linestyle=":" if muted else STYLE[method],
+        linewidth=1.0 if muted else 1.5,
+        capsize=2,
+        elinewidth=0.9,
+        zorder=2 if muted else 3,
+    )
+
+
+def level(axes: Axes, mean: float, error: float, method: str) -> None:
+    """A mean that does not depend on x, in its standard error."""
+    half = float(np.nan_to_num(error))
+    axes.axhline(mean, color=COLOUR[method], linestyle=STYLE[method], zorder=1)
+    axes.axhspan(mean - half, mean + half, color=COLOUR[method], alpha=0.12, linewidth=0)
+
+
+def tag(axes: Axes, text: str, x: float, y: float) -> None:
+    """A few small words above a point."""
+    offset: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5, "color": GREY}
+    axes.annotate(text, (x, y), (0, 3), **offset)
+
+
+def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, with plain numbers on it; call this when all data are drawn."""
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 40 * low else (1.0,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def methods_legend(figure: Figure, published: bool = False) -> None:
+    """One legend above all panels: what a colour means is the same in all of them."""
+    if not has_data(figure):
+        return
+    handles = [
+        Line2D([], [], color=COLOUR[m], linestyle=STYLE[m], marker=MARKER[m], markersize=5, label=m)
+        for m in METHODS
+    ]
+    if published:
+        look: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "markersize": 4}
+        handles.append(Line2D([], [], color="#999999", linestyle=":", label="published", **look))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+
+
+def shade(colour: str, towards: float) -> str:
+    """The colour nearer to white (1) or to black (−1).
+
+    >>> shade("#000000", 1.0), shade("#FFFFFF", -0.5)
+    ('#ffffff', '#808080')
+    """
+    end = np.ones(3) if towards > 0 else np.zeros(3)
+    r, g, b = (1 - abs(towards)) * np.array(to_rgb(colour)) + abs(towards) * end
+    return to_hex((float(r), float(g), float(b)))

@@ -1,0 +1,270 @@
+"""`fedbo federation`: the file that sites pass on, made and explained."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import create_trial
+from typer.testing import CliRunner, Result
+
+from fedbo import Categorical, Federation, Float, Int, Space
+from fedbo.cli import app as cli
+from fedbo.cli import space_file
+
+SPACE = Space(
+    {
+        "C": Float(1e-4, 10, log=True),
+        "depth": Int(1, 8),
+        "kernel": Categorical(["rbf", "linear"]),
+    },
+    direction="minimize",
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def invoke(*args: str) -> Result:
+    wide = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(cli.app, ["federation", *args], env=wide)
+
+
+def said(result: Result) -> str:
+    """All of it, wherever lines break and whatever is drawn around them."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def new(*args: str) -> Federation:
+    result = invoke("new", *args)
+    assert result.exit_code == 0, result.output
+    return Federation.load("federation.toml")
+
+
+# From a space
+
+
+def test_the_example_in_the_help_is_one() -> None:
+    text = invoke("new", "--help").stdout
+    assert all(line.strip() in text for line in space_file.EXAMPLE.strip().splitlines())
+    Path("space.toml").write_text(space_file.EXAMPLE)
+    assert new("--from-space", "space.toml").space == SPACE
+
+
+def test_a_new_federation_has_what_was_asked_for() -> None:
+    Path("space.toml").write_text(space_file.EXAMPLE)
+    made = new("--from-space", "space.toml", "--features", "40", "--seed", "3", "--kind", "belief")
+    assert made == Federation(SPACE, features=40, seed=3, kind="belief")
+
+
+def test_new_says_what_show_says_and_what_to_do_next() -> None:
+    Path("space.toml").write_text(space_file.EXAMPLE)
+    made, shown = invoke("new", "--from-space", "space.toml"), invoke("show")
+    assert made.stdout.startswith(shown.stdout)
+    assert "Give every site this very file" in said(made)
+
+
+def test_the_space_of_a_federation_file_will_do() -> None:
+    whole = Federation(SPACE).to_toml()
+    Path("space.toml").write_text(whole[whole.index("[space]") :])
+    assert new("--from-space", "space.toml").space == SPACE
+    Path("whole.toml").write_text(whole)
+    result = invoke("new", "x.toml", "--from-space", "whole.toml")
+    assert result.exit_code == 1
+    assert "'features' stands beside [space]" in said(result)
+
+
+def test_a_parameter_may_be_called_space() -> None:
+    Path("space.toml").write_text('space = { type = "int", low = 0, high = 3 }')
+    made = new("--from-space", "space.toml", "--direction", "minimize")
+    assert made.space == Space({"space": Int(0, 3)}, direction="minimize")
+
+
+def test_a_file_that_exists_stays_unless_forced() -> None:
+    Path("space.toml").write_text(space_file.EXAMPLE)
+    Path("federation.toml").write_text("precious")
+    result = invoke("new", "--from-space", "space.toml")
+    assert result.exit_code == 2
+    assert "federation.toml exists" in said(result)
+    assert Path("federation.toml").read_text() == "precious"
+    assert new("--from-space", "space.toml", "--force").space == SPACE
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "complaint"),
+    [
+        ("C = 1", [], "space.toml: 'C' is 1, expected a table with the type of a parameter"),
+        ("", [], "space.toml: no parameter in it"),
+        ("C = ", [], "space.toml: Invalid value"),
+        ('C = { type = "float", low = 1 }', [], "parameter 'C': Object missing required field"),
+        ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
+        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "TOML cannot hold"),
+        (
+            space_file.EXAMPLE,
+            ["--direction", "maximize"],
+            "direction is 'minimize' in it, and --direction is 'maximize'",
+        ),
+        (space_file.EXAMPLE, ["--from-study", "sqlite:///a.db", "s"], "give one of them"),
+        (space_file.EXAMPLE, ["--features", "0"], "--features"),
+    ],
+)
+def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complaint: str) -> None:
+    Path("space.toml").write_text(text)
+    result = invoke("new", "--from-space", "space.toml", *args)
+    assert result.exit_code in (1, 2)
+    assert complaint in said(result)
+    assert not Path("federation.toml").exists()
+
+
+def test_one_of_two_sources_is_needed() -> None:
+    assert "give one of them" in said(invoke("new"))
+    assert "nowhere.toml cannot be read" in said(invoke("new", "--from-space", "nowhere.toml"))
+    result = invoke("new", "--from-study", "sqlite:///a.db", "s", "--direction", "minimize")
+    assert "a study has its own" in said(result)
+
+
+# From a study
+
+
+def study(name: str = "mine", direction: str = "minimize") -> optuna.Study:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    made = optuna.create_study(storage="sqlite:///a.db", study_name=name, direction=direction)
+    optuna.logging.set_verbosity(before)
+    return made
+
+
+def test_a_federation_of_a_study_has_its_space_and_direction() -> None:
+    floats = optuna.distributions.FloatDistribution
+    ranges: dict[str, optuna.distributions.BaseDistribution] = {
+        "depth": optuna.distributions.IntDistribution(1, 8),
+        "C": floats(1e-4, 10, log=True),
+        "kernel": optuna.distributions.CategoricalDistribution(["rbf", "linear"]),
+    }
+    one = {"depth": 3, "C": 0.1, "kernel": "rbf"}
+    study().add_trial(create_trial(value=1.0, params=one, distributions=ranges))
+    result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
+    assert result.exit_code == 0, result.output
+    assert Federation.load("federation.toml").space == SPACE
+    assert "Left out" not in result.stdout
+
+
+def test_parameters_that_sites_cannot_share_are_named() -> None:
+    mine = study()
+    for i in range(3):
+        params = {"x": 0.5, "moving": 0.5, "depth": None, "only": 1.0}
+        params |= {"some": 0.5} if i == 2 else {}
+        floats = optuna.distributions.FloatDistribution
+        ranges: dict[str, optuna.distributions.BaseDistribution] = {
+            "x": floats(0, 1),
+            "moving": floats(0, 1 + i),
+            "depth": optuna.distributions.CategoricalDistribution([None, 3]),
+            "only": floats(1, 1),
+            "some": floats(0, 1),
+        }
+        ranges = {name: ranges[name] for name in params}
+        mine.add_trial(create_trial(value=1.0, params=params, distributions=ranges))
+    result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
+    assert [*Federation.load("federation.toml").space.names] == ["x"]
+    text = said(result)
+    assert "'moving' has no fixed range: float 0.0 to 1.0 in one trial and float 0.0 to" in text
+    assert "'some' is in 1 of 3 finished trials only" in text
+    assert "'depth'" in text
+    assert "choice None is not a str, a finite number or a bool" in text
+    assert "'only' has one value only" in text
+    assert "To share one of them, suggest it in every trial" in text
+
+
+def test_a_study_without_a_space_is_refused() -> None:
+    study("empty")
+    optuna.create_study(storage="sqlite:///a.db", study_name="two", directions=["minimize"] * 2)
+    study("bare").add_trial(create_trial(value=1.0))
+    for name, complaint in {
+        "empty": "study 'empty' has no finished trial",
+        "two": "study 'two' has 2 objectives",
+        "bare": "study 'bare' has no parameter that sites can share",
+        "emty": "there is no study 'emty' in sqlite:///a.db; its studies are",
+    }.items():
+        result = invoke("new", "--from-study", "sqlite:///a.db", name)
+        assert result.exit_code == 1
+        assert complaint in said(result)
+    assert not Path("federation.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("storage", "complaint"),
+    [
+        ("sqlite:///none.db", "there is no file none.db"),
+        ("site.db", "expected an address such as sqlite:///site.db"),
+        ("sqlite:///text.db", "sqlite:///text.db cannot be opened: file is not a database"),
+        ("sqlite://", "which is gone when the process ends"),
+        ("nosuch://me:secret@server/x", "nosuch://me:***@server/x cannot be opened"),
+    ],
+)
+def test_a_storage_that_cannot_be_read_is_said_without_a_traceback(
+    storage: str, complaint: str
+) -> None:
+    Path("text.db").write_text("this is no database, " * 100)
+    result = invoke("new", "--from-study", storage, "mine")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert complaint in said(result)
+    assert {path.name for path in Path().iterdir()} == {"text.db"}
+
+
+def test_without_optuna_a_study_is_out_of_reach_and_a_file_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
+    assert result.exit_code == 1
+    assert "pip install 'fedbo[optuna]'" in said(result)
+    Path("space.toml").write_text(space_file.EXAMPLE)
+    assert new("--from-space", "space.toml").space == SPACE
+
+
+# What a file says
+
+
+def test_show_explains_a_federation() -> None:
+    ours = Federation(SPACE, features=100, seed=7, epoch=2, length_scale=(0.1, 0.2, 0.3))
+    ours.save("federation.toml")
+    result = invoke("show", "federation.toml")
+    assert result.exit_code == 0
+    text = said(result)
+    for part in (
+        "Scores are minimised (minimize) over 3 parameters, 3 dimensions",
+        "C float 0.0001 to 10 log 1",
+        "depth int 1 to 8 linear, steps of 1 1",
+        "kernel categorical 'rbf', 'linear' one or the other 1",
+        "features 100, kernel se, seed 7",
+        "length scale 0.1, 0.2, 0.3 on the cube",
+        "weights: 100 numbers, about 450 bytes, each time",
+        "epoch 2",
+        str(ours.fingerprint),
+        "It hands out no trial",
+    ):
+        assert part in text, part
+    assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_show_counts_what_a_belief_hands_out() -> None:
+    points = [{"x": 0.0}, {"x": 0.5}, {"x": 1.0}]
+    space = Space({"x": Float(0, 1)}, points=points)
+    Federation(space, features=100, kind="belief+incumbent").save("f.toml")
+    text = said(invoke("show", "f.toml"))
+    assert "belief+incumbent: 5,151 numbers, about 20.7 kB, each time" in text
+    assert "only 3 points listed in the file may be tried" in text
+    assert "its best standardised score" in text
+
+
+def test_show_says_what_is_wrong_with_a_file() -> None:
+    assert "nowhere.toml cannot be read" in said(invoke("show", "nowhere.toml"))
+    Path("federation.toml").write_text("features = 0\n[space.parameters]\n")
+    result = invoke("show")
+    assert result.exit_code == 1
+    assert "federation.toml: parameters is empty" in said(result)

@@ -1,0 +1,698 @@
+"""`fedbo join`: as a person runs it, stops it, and runs it again."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState, create_trial
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import fedbo
+from fedbo import Categorical, Federation, Float, Int, Space
+from fedbo.cli import app as cli
+from fedbo.cli.join_screen import JoinScreen
+from fedbo.exchange import FolderExchange, MemoryExchange, Releases
+from fedbo.optuna import join as joining
+from fedbo.optuna import objective, record, studies
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+FEDERATION = Federation(
+    Space({"x": Float(0, 1), "k": Categorical(["a", "b"])}, direction="minimize"), features=20
+)
+STORAGE = "sqlite:///site.db"
+MODULE = """
+import os
+import sys
+import time
+from pathlib import Path
+
+import optuna
+
+constant = 3
+
+def score(x, k):
+    return (x - 0.3) ** 2 + (k == "b")
+
+def slow(x, k):
+    time.sleep(0.5)
+    return score(x, k)
+
+def three(x, k):
+    with open("begun", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    until = time.monotonic() + 600
+    while len({*Path("begun").read_text().split()}) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    return score(x, k)
+
+def held(x, k):
+    with open("begun", "a") as file:
+        file.write("one\\n")
+    first = Path("begun").read_text().count("one") == 1
+    until = time.monotonic() + 600
+    while not (first or Path("go").exists()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return score(x, k)
+
+def sometimes(x, k):
+    if Path("working").exists():
+        return score(x, k)
+    raise RuntimeError(f"no data\\nin {Path().absolute()}")
+
+def nothing(x, k):
+    return None
+
+def leaves(x, k):
+    sys.exit(0)
+
+def leaves_once(x, k):
+    if not Path("left").exists():
+        Path("left").touch()
+        raise SystemExit
+    return score(x, k)
+
+def pruned(trial):
+    trial.suggest_float("x", 0, 1)
+    trial.suggest_categorical("k", ["a", "b"])
+    raise optuna.TrialPruned
+
+def takes_trial(trial, extra=1):
+    return trial.suggest_float("x", 0, 1) + trial.suggest_float("own", 0, 1) + (
+        trial.suggest_categorical("k", ["a", "b"]) == "b"
+    )
+
+def narrower(trial):
+    trial.suggest_categorical("k", ["a", "b"])
+    return trial.suggest_float("x", 0.2, 0.4)
+
+def two(x, y, *, z=1):
+    return 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def _a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with a federation and an objective, and a log of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    verbosity = optuna.logging.get_verbosity()
+    FEDERATION.save("federation.toml")
+    Path("train_here.py").write_text(MODULE)
+    yield
+    optuna.logging.set_verbosity(verbosity)
+    sys.modules.pop("train_here", None)
+
+
+def invoke(*args: str, storage: str = STORAGE) -> Result:
+    """In this process, which saves seconds."""
+    wide = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+    command = ["join", "shared", "--storage", storage, *args]
+    return CliRunner().invoke(cli.app, command, env=wide)
+
+
+def join(function: str, *args: str, storage: str = STORAGE) -> tuple[int, str, str]:
+    """Its exit code, what it said, and what it said of problems; in this process."""
+    result = invoke("--objective", f"train_here:{function}", *args, storage=storage)
+    return result.exit_code, flat(result.stdout), flat(result.stderr)
+
+
+def start(function: str, *args: str) -> subprocess.Popen[str]:
+    """In a process of its own."""
+    source = str(Path(fedbo.__file__).parents[1])
+    command = [sys.executable, "-m", "fedbo", "join", "shared", "--storage", STORAGE]
+    return subprocess.Popen(
+        [*command, "--objective", f"train_here:{function}", *args],
+        env=os.environ | {"PYTHONPATH": source, "COLUMNS": "100", "OPENBLAS_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_ctrl_c,
+    )
+
+
+def listen_to_ctrl_c() -> None:
+    """What runs in the background of a shell is told to ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """As of `join`."""
+    out, err = process.communicate(timeout=300)
+    return process.returncode, flat(out), flat(err)
+
+
+def flat(text: str) -> str:
+    """Wherever lines break, and whatever is drawn around them."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def said(result: Result) -> str:
+    return flat(result.output)
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_for_second_trial() -> None:
+    """Until `held` is at it, and stays there."""
+    wait_until(lambda: Path("begun").exists() and Path("begun").read_text().count("one") == 2)
+
+
+def ctrl_c(process: subprocess.Popen[str]) -> str:
+    """What it says to that at once."""
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def states(name: str = "federation") -> dict[str, int]:
+    """How many trials of the study are in each state."""
+    with sqlite3.connect("site.db", timeout=60) as database:
+        query = (
+            "select state, count(*) from trials join studies using (study_id) "
+            "where study_name = ? group by state"
+        )
+        found = dict(database.execute(query, [name]).fetchall())
+    database.close()
+    return {state.lower(): n for state, n in found.items()}
+
+
+def heartbeats() -> int:
+    """How many trials have one, in any study."""
+    with sqlite3.connect("site.db", timeout=60) as database:
+        [[found]] = database.execute("select count(*) from trial_heartbeats").fetchall()
+    database.close()
+    return int(found)
+
+
+def sent() -> list[tuple[str, int]]:
+    """The agent of each message in the log, and how many trials are behind it."""
+    return [(one.agent, one.t_n) for one in Releases().read() if one.action == "sent"]
+
+
+# Trials
+
+
+def test_two_sites_help_one_another_and_go_on_where_they_were() -> None:
+    code, out, err = end(start("score", "--trials", "4", "--name", "site-a"))
+    assert (code, err) == (0, "")
+    assert "Study 'federation' in sqlite:///site.db (new): train_here:score, to minimize" in out
+    assert "'site-a'; messages travel through" in out
+    assert "a folder that is made with the first of them" in out
+    assert "(4 of 4; messages: " in out
+    assert "trials 4 complete" in out
+    assert "out, 0 in, 0 peers heard, in this run" in out
+    assert sent()[-1] == ("site-a", 4)
+    code, out, err = join("slow", "--trials", "2", storage="sqlite:///b.db")
+    assert (code, err) == (0, "")
+    assert "1 in, 1 peer heard, in this run" in out
+    code, out, err = join("slow", "--trials", "6", "--every", "2")
+    assert (code, err) == (0, "")
+    assert "(4 of 6 trials are finished)" in out
+    assert "Peers know it by 'site-a'" in out
+    assert "messages 1 out, 1 in, 1 peer heard" in out
+    assert sent()[-1] == ("site-a", 6)
+    assert states() == {"complete": 6}
+    assert "fedbo releases --agent site-a lists every message" in out
+
+
+def test_enough_trials_are_enough() -> None:
+    study = studies.create(STORAGE, "federation", "minimize")
+    space = {"x": 0.5, "k": "a"}
+    ranges: dict[str, optuna.distributions.BaseDistribution] = {
+        "x": optuna.distributions.FloatDistribution(0, 1),
+        "k": optuna.distributions.CategoricalDistribution(["a", "b"]),
+    }
+    study.add_trial(create_trial(value=1.0, params=space, distributions=ranges))
+    result = invoke("--objective", "train_here:score", "--trials", "1")
+    assert result.exit_code == 0, result.output
+    assert "best 1 in trial 0, from given, not asked for" in said(result)
+    assert states() == {"complete": 1}
+
+
+def test_several_processes_share_a_storage_that_is_new() -> None:
+    """None ends a trial before all have begun one, and each may have given the study an agent."""
+    processes = [start("three", "--trials", "6") for _ in range(3)]
+    ends = [end(process) for process in processes]
+    assert [code for code, _, _ in ends] == [0, 0, 0], ends
+    assert [err for _, _, err in ends] == ["", "", ""]
+    assert 6 <= states()["complete"] <= 6 + 2
+    assert len({agent for agent, _ in sent()}) == 1
+
+
+# Ctrl-C, and worse
+
+
+def test_ctrl_c_lets_the_running_trial_finish() -> None:
+    process = start("held", "--trials", "9")
+    wait_for_second_trial()
+    said_at_once = ctrl_c(process)
+    assert said_at_once == "Ctrl-C: stops when this trial is finished; once more gives it up.\n"
+    Path("go").touch()
+    code, out, err = end(process)
+    assert (code, err) == (130, "")
+    assert "Stopped: 2 of 9 trials are finished. The same command goes on from here." in out
+    assert states() == {"complete": 2}
+    assert sent()[-1][1] == 2
+    assert join("score", "--trials", "3")[0] == 0
+    assert states() == {"complete": 3}
+
+
+def test_ctrl_c_twice_gives_the_running_trial_up() -> None:
+    process = start("held", "--trials", "9")
+    wait_for_second_trial()
+    ctrl_c(process)
+    process.send_signal(signal.SIGINT)
+    code, out, err = end(process)
+    assert (code, err) == (130, "")
+    assert "1 of 9 trials are finished. Trial 1 was given up: it is marked failed." in out
+    assert states() == {"complete": 1, "fail": 1}
+
+
+def test_a_killed_process_loses_no_more_than_its_trial() -> None:
+    process = start("held", "--trials", "9")
+    wait_for_second_trial()
+    wait_until(lambda: heartbeats() == 2)  # another thread writes them
+    process.kill()
+    assert end(process)[0] == -signal.SIGKILL
+    assert states() == {"complete": 1, "running": 1}
+    with sqlite3.connect("site.db") as database:  # as if that were long ago
+        database.execute("update trial_heartbeats set heartbeat = '2020-01-01 00:00:00'")
+    database.close()
+    code, out, err = end(start("score", "--trials", "3"))
+    assert (code, err) == (0, "")
+    assert "(1 of 3 trials are finished)" in out
+    assert states() == {"complete": 3, "fail": 1}
+
+
+def test_a_score_is_kept_though_its_trial_was_taken_for_dead() -> None:
+    study = studies.create(STORAGE, "federation", "minimize")
+    other = optuna.load_study(study_name="federation", storage=STORAGE)
+
+    def outlived(x: float, k: str) -> float:
+        number = len(other.trials) - 1
+        if number == 1:
+            other._storage.set_trial_state_values(other.trials[number]._trial_id, TrialState.FAIL)
+        return x
+
+    site = a_site(study, outlived)
+    watcher = Steps()
+    assert site.run(3, watcher, joining.Interrupt(lambda: None)) == "done"
+    assert states() == {"complete": 3, "fail": 1}
+    assert [step.number for step in watcher.steps] == [0, 2, 3]
+    assert study.trials[2].params == study.trials[1].params
+
+
+# Failures
+
+
+def test_three_failures_in_a_row_end_it() -> None:
+    code, out, err = join("sometimes", "--trials", "9")
+    assert (code, err) == (1, "")
+    assert out.count("failed RuntimeError: no data (train_here.py, line ") == 3
+    assert "3 trials in a row failed, the last with RuntimeError: no data" in out
+    assert states() == {"fail": 3}
+    assert sent() == []
+    Path("working").touch()
+    assert join("sometimes", "--trials", "1")[0] == 0
+    assert states() == {"fail": 3, "complete": 1}
+
+
+def test_an_objective_that_ends_the_program_is_a_failure() -> None:
+    code, out, err = join("leaves", "--trials", "9")
+    assert (code, err) == (1, "")
+    assert out.count("failed RuntimeError: the objective ended with SystemExit(0), expected a") == 3
+    assert "3 trials in a row failed" in out
+    assert "(train_here.py, line " in out
+    assert states() == {"fail": 3}
+    code, out, _ = join("leaves_once", "--trials", "2")
+    assert code == 0
+    assert "the objective ended with SystemExit()" in out
+    assert states() == {"fail": 4, "complete": 2}
+
+
+def test_pruned_trials_are_finished_ones() -> None:
+    code, out, err = join("pruned", "--trials", "3")
+    assert (code, err) == (0, "")
+    assert "(3 of 3; messages: 0 out" in out
+    assert "No trial has a score (all 3 that are finished were pruned)" in out
+    assert states() == {"pruned": 3}
+    assert "There is no score in study 'federation'" in said(invoke("--preview"))
+    code, out, _ = join("score", "--trials", "5")
+    assert code == 0
+    assert "trials 2 complete, 3 pruned" in out
+    assert states() == {"pruned": 3, "complete": 2}
+
+
+def test_what_is_no_number_is_a_failure() -> None:
+    code, out, _ = join("nothing")
+    assert code == 1
+    assert "TypeError: the objective returned None, expected a number" in out
+
+
+def test_a_range_that_differs_is_said_before_anything_is_evaluated() -> None:
+    code, _, err = join("narrower", "--trials", "2")
+    assert code == 1
+    assert "parameter 'x': low is 0.2 in the objective and 0.0 in the federation" in err
+    assert "(here: --clip)" in err
+    assert states().get("complete", 0) == 0
+    assert join("narrower", "--trials", "2", "--clip")[0] == 0
+    assert states()["complete"] == 2
+
+
+def test_a_log_that_cannot_be_written_keeps_messages_here_and_trials_going(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(Path("federation.toml").absolute()))
+    code, out, err = end(start("score", "--trials", "2", "--name", "site-a"))
+    assert code == 0
+    assert "trials 2 complete messages 0 out" in out
+    assert err.startswith("Warning: ")
+    assert "message 1 of 'site-a' was not sent" in err
+    assert FolderExchange("shared").fetch(FEDERATION) == []
+
+
+def test_a_storage_that_fails_is_said_and_the_score_with_it() -> None:
+    study = studies.create(STORAGE, "federation", "minimize")
+
+    def locking(x: float, k: str) -> float:
+        with sqlite3.connect("site.db") as database:
+            database.execute("drop table trial_values")
+        database.close()
+        return 0.25
+
+    with pytest.raises(joining.StorageFailed, match=r"Trial 0, with .* scored 0\.25\."):
+        a_site(study, locking).run(3, Steps(), joining.Interrupt(lambda: None))
+
+
+# A study that is not this one
+
+
+def test_a_federation_that_changed_leaves_the_study_as_it_is() -> None:
+    join("score", "--trials", "1")
+    before = Path("site.db").read_bytes()
+    wider = Space({"x": Float(0, 2), "k": Categorical(["a", "b"])}, direction="minimize")
+    Federation(wider, features=20).save("federation.toml")
+    for args in (["--objective", "train_here:score"], ["--preview"], ["--withdraw"]):
+        result = invoke(*args)
+        assert result.exit_code == 1
+        assert "study 'federation' began in federation" in said(result)
+        assert "the parameters, their ranges or order" in said(result)
+    assert Path("site.db").read_bytes() == before
+
+
+def test_a_later_epoch_of_the_federation_is_the_same_one() -> None:
+    join("score", "--trials", "1")
+    FEDERATION.next_epoch(length_scale=0.7).save("federation.toml")
+    before = Path("site.db").read_bytes()
+    assert "epoch 1" in said(invoke("--preview"))
+    assert Path("site.db").read_bytes() == before
+    assert join("score", "--trials", "2")[0] == 0
+    FEDERATION.save("federation.toml")
+    assert "has gone on to epoch 1" in said(invoke("--objective", "train_here:score"))
+    FEDERATION.next_epoch(length_scale=0.6).save("federation.toml")
+    assert "though the epoch is the same" in said(invoke("--preview"))
+    assert states() == {"complete": 2}
+
+
+def test_a_study_knows_its_federation_by_scalars_and_epoch() -> None:
+    first = FEDERATION.next_epoch(length_scale=0.7)
+    study = optuna.create_study(study_name="mine")
+    known = record.Identity(
+        name="site-a", entropy="1", federation=str(first.fingerprint), epoch=first.epoch
+    )
+    record.introduce(study, known)
+    joining.check(study, first)
+    joining.check(study, first.next_epoch(length_scale=0.5))
+    with pytest.raises(joining.JoinRefused, match="though the epoch is the same"):
+        joining.check(study, FEDERATION.next_epoch(length_scale=0.6))
+    gone_on = "study 'mine' has gone on to epoch 1 .* the file is of epoch 0: use the later file"
+    with pytest.raises(joining.JoinRefused, match=gone_on):
+        joining.check(study, FEDERATION)
+    other = Space({"x": Float(0, 2), "k": Categorical(["a", "b"])}, direction="minimize")
+    with pytest.raises(joining.JoinRefused, match="the parameters, their ranges or order"):
+        joining.check(study, Federation(other, features=20))
+
+
+def test_another_direction_or_another_name_is_refused() -> None:
+    study = studies.create(STORAGE, "federation", "maximize")
+    result = invoke("--objective", "train_here:score")
+    assert result.exit_code == 1
+    assert "is to maximize and the federation to minimize" in said(result)
+    study = studies.create(STORAGE, "mine", "minimize")
+    record.introduce(study, record.Identity(name="site-a", entropy="1"))
+    result = invoke("--objective", "train_here:score", "--study", "mine", "--name", "site-b")
+    assert "peers know study 'mine' as 'site-a', and --name is 'site-b'" in said(result)
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        ([], "--objective: say what is to be tuned"),
+        (["--objective", "train_here:score", "--federation", "no.toml"], "no.toml cannot be read"),
+        (["--objective", "train_here:score", "--storage", "site.db"], "the storage is 'site.db'"),
+        (["--objective", "train_here:score", "--storage", "sqlite:///no/s.db"], "make it first"),
+        (["--objective", "train_here:score", "--trials", "0"], "--trials"),
+        (["--objective", "train_here:score", "--name", "n" * 65], "expected 1 to 64 bytes"),
+        (["--preview", "--withdraw"], "give one of them"),
+    ],
+)
+def test_errors_come_first_and_are_clear(args: list[str], complaint: str) -> None:
+    result = invoke(*args)
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert complaint in said(result)
+    assert not Path("site.db").exists()
+    assert not Path("shared").exists()
+
+
+def test_a_hub_is_not_yet_there() -> None:
+    result = CliRunner().invoke(
+        cli.app, ["join", "https://hub.example.org", "--storage", STORAGE, "--preview"]
+    )
+    assert result.exit_code == 2
+    assert "a hub is not yet something this version can reach" in said(result)
+
+
+def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    result = invoke("--objective", "train_here:score")
+    assert result.exit_code == 1
+    assert "pip install 'fedbo[optuna]'" in said(result)
+
+
+# The objective
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("train_here", "expected module:function, such as train:score"),
+        ("train_here:", "expected module:function"),
+        ("train_here.py:score", "expected module:function"),
+        ("trian:score", "there is no module 'trian' in .*; in this folder there is .*train_here"),
+        ("train_here.sub:score", r"there is no module 'train_here\.sub'"),
+        ("train_here:scor", "no 'scor' in module 'train_here'; its functions are score, slow"),
+        ("train_here:constant", "which is 3 and not a function"),
+        ("train_here:two", r"takes \(x, y, \*, z=1\), .* it needs 'y', .* it does not take 'k'"),
+        ("broken_here:f", r"cannot be imported: ZeroDivisionError: .* \(broken_here\.py, line 2\)"),
+        ("needy_here:f", "'needy_here' cannot be imported: ModuleNotFoundError: No module named"),
+    ],
+)
+def test_an_objective_that_is_none_is_refused(address: str, complaint: str) -> None:
+    Path("broken_here.py").write_text("x = 1\n1 / 0\n")
+    Path("needy_here.py").write_text("import surely_not_installed\n")
+    with pytest.raises(objective.ObjectiveRefused, match=complaint):
+        objective.load(address, FEDERATION.space)
+    result = invoke("--objective", address)
+    assert result.exit_code == 1
+    assert re.search(complaint, said(result))
+    assert not Path("site.db").exists()
+
+
+def test_an_objective_is_called_with_what_the_federation_names() -> None:
+    space = Space({"x": Float(0, 1), "n": Int(1, 9, step=2), "trial": Categorical([1, True + 1])})
+    seen: list[object] = []
+
+    def by_name(**params: object) -> int:
+        seen.append(params)
+        return 1
+
+    def with_trial(trial: int, x: float, n: int) -> int:
+        seen.append(trial)
+        return 2
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective.Objective(by_name, space, "by_name"), n_trials=1)
+    study.optimize(objective.Objective(with_trial, space, "with_trial"), n_trials=1)
+    assert seen == [study.trials[0].params, study.trials[1].params["trial"]]
+    assert study.trials[0].distributions["n"] == optuna.distributions.IntDistribution(1, 9, step=2)
+
+
+# Messages
+
+
+def test_preview_shows_the_next_message_and_sends_nothing() -> None:
+    result = invoke("--preview")
+    assert (result.exit_code, Path("site.db").exists()) == (0, False)
+    assert "There is no study 'federation' in sqlite:///site.db" in said(result)
+    join("score", "--trials", "2", "--name", "site-a", "--every", "3")
+    assert sent() == []
+    text = said(invoke("--preview"))
+    assert "agent site-a" in text
+    assert "trials 2 behind it" in text
+    assert "Nothing was sent. With the next finished trial it becomes another one." in text
+    assert (sent(), states()) == ([], {"complete": 2})
+    join("score", "--trials", "3", "--every", "3")
+    text = said(invoke("--preview"))
+    assert "This very message was handed out before" in text
+    [message] = FolderExchange("shared").fetch(FEDERATION)
+    assert all(f"{omega:.4f}" in text for omega in message.omega)
+
+
+def test_preview_writes_nothing() -> None:
+    Path("site.db").touch()
+    assert invoke("--preview").exit_code == 0
+    assert Path("site.db").stat().st_size == 0
+    study = studies.create(STORAGE, "federation", "minimize", optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective.Objective(lambda x, k: x, FEDERATION.space, "x"), n_trials=2)
+    before = Path("site.db").read_bytes()
+    result = invoke("--preview")
+    assert result.exit_code == 0
+    assert "agent drawn when the study first asks" in said(result)
+    assert "trials 2 behind it" in said(result)
+    assert "agent-" not in said(result)
+    assert "agent site-a" in said(invoke("--preview", "--name", "site-a"))
+    assert Path("site.db").read_bytes() == before
+    assert {path.name for path in Path().iterdir()} == {
+        "federation.toml",
+        "site.db",
+        "train_here.py",
+    }
+
+
+def test_a_message_can_be_taken_back() -> None:
+    result = invoke("--withdraw")
+    assert result.exit_code == 1
+    assert "it has no name among peers" in said(result)
+    assert "nothing to take back" in said(invoke("--withdraw", "--name", "site-a"))
+    join("score", "--trials", "1", "--name", "site-a")
+    text = said(invoke("--withdraw"))
+    assert "The message of 'site-a' is taken back" in text
+    assert "Peers that have read it may keep it" in text
+    assert FolderExchange("shared").fetch(FEDERATION) == []
+    assert [release.action for release in Releases().read()] == ["sent", "withdrawn"]
+    assert "nothing to take back" in said(invoke("--withdraw"))
+    join("score", "--trials", "2")
+    assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
+
+
+# The screen
+
+
+class Steps:
+    """Watches, and remembers."""
+
+    def __init__(self) -> None:
+        self.steps: list[joining.Step] = []
+
+    def begun(self, number: int, origin: record.Origin | None) -> None:
+        pass
+
+    def ended(self, step: joining.Step) -> None:
+        self.steps.append(step)
+
+
+def a_site(study: optuna.Study, function: Callable[..., float]) -> joining.Site:
+    releases = joining.CountedReleases()
+    sampler = joining.sampler(FEDERATION, MemoryExchange(), releases=releases, seed=0)
+    study.sampler = sampler
+    asked = objective.Objective(function, FEDERATION.space, "here:function")
+    return joining.Site(study, sampler, asked, releases)
+
+
+def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="minimize", study_name="mine")
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, _environ={})
+
+    def shown() -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", screen.getvalue())
+
+    def watched(x: float, k: str) -> float:
+        n = len(study.trials) - 1
+        wait_until(lambda: f"trial {n} is running, from" in shown())
+        wait_until(lambda: f"messages: {n} out" in shown())
+        return x
+
+    watching = JoinScreen(console, a_site(study, watched), trials=2)
+    watching.introduce(MemoryExchange(), STORAGE)
+    assert watching.run() == "done"
+    text = shown()
+    assert re.search(r"trials  ━+.* 0/2 ", text)
+    assert "best none yet; trial 0 is running, from an initial point" in text
+    assert re.search(r"best 0\.\d+ in trial 0; trial 1 is running, from", text)
+    assert "messages: 1 out, 0 in, 0 peers heard" in text
+    assert "2 out, 0 in, 0 peers heard, in this run" in text
+
+
+def test_names_of_peers_do_not_move_the_cursor() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="minimize", study_name="mine\x1b[2J")
+    screen = io.StringIO()
+    watching = JoinScreen(Console(file=screen, width=100), a_site(study, lambda x, k: x), trials=1)
+    watching.introduce(MemoryExchange(), "sqlite:///a\nb.db")
+    evil = "one\x1b]0;title\x07\n"
+    for origin in (
+        record.Origin(source="peer", peer=evil),
+        record.Origin(source="pool", credit={evil: 1.0}),
+    ):
+        step = joining.Step(number=0, state=TrialState.COMPLETE, score=1.0, origin=origin)
+        watching.ended(step)
+        assert r"one\x1b]0;title\x07\n" in screen.getvalue().splitlines()[-1]
+    why = joining.Step(number=1, state=TrialState.FAIL, score=None, origin=None, why=evil)
+    watching.ended(why)
+    assert r"mine\x1b[2J" in screen.getvalue()
+    assert r"sqlite:///a\nb.db" in screen.getvalue()
+    assert "\x1b" not in screen.getvalue()
+
+
+def test_a_message_that_did_not_get_out_is_not_counted() -> None:
+    exchange, releases = MemoryExchange(), joining.CountedReleases()
+    newer, older = (fedbo.Agent(FEDERATION, name="site-a", seed=0) for _ in range(2))
+    for agent, scores in ((newer, 2), (older, 1)):
+        for i in range(scores):
+            agent.tell({"x": i / 10, "k": "a"}, float(i))
+    assert releases.publish(exchange, newer.message())
+    assert not releases.publish(exchange, older.message())
+    assert releases.sent == 1
+
+
+def test_a_program_that_ignores_ctrl_c_still_does() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with joining.Interrupt(lambda: None) as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interrupt.asked
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

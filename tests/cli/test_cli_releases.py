@@ -1,0 +1,186 @@
+"""`fedbo releases`: what left, as a person reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedbo import RGPE, TAF, Agent, Federation, Float, Message, Policy
+from fedbo.cli import app as cli
+from fedbo.exchange import MemoryExchange, Releases
+from fedbo.message import Kind
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of this user's log, which is not yet there."""
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    return tmp_path / "releases.jsonl"
+
+
+def invoke(*args: str) -> Result:
+    wide = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(cli.app, ["releases", *args], env=wide)
+
+
+def said(result: Result) -> str:
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def federation(kind: Kind = "weights") -> Federation:
+    return Federation({"x": Float(0, 1)}, features=25, kind=kind)
+
+
+def message(name: str = "site-a", scores: int = 1, kind: Kind = "weights") -> Message:
+    policies: dict[Kind, Policy] = {"belief": RGPE(), "belief+incumbent": TAF()}
+    agent = Agent(federation(kind), policies.get(kind), name=name, seed=0)
+    for i in range(scores):
+        agent.tell({"x": i / 10}, float(i))
+    return agent.message()
+
+
+def test_an_empty_log_says_where_it_looked(log: Path) -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert str(log) in said(result)
+    assert json.loads(invoke("--json").stdout) == []
+
+
+def test_every_message_has_its_line(log: Path) -> None:
+    exchange = MemoryExchange()
+    releases = Releases()
+    for scores in (1, 2):
+        releases.publish(exchange, message(scores=scores))
+    releases.publish(exchange, message("site-b", 7))
+    releases.withdraw(exchange, federation(), "site-a")
+    lines = invoke().stdout.splitlines()
+    rows = [line.split() for line in lines[1:5]]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    print_of = str(federation().fingerprint)[:8]
+    nbytes = str(message(scores=2).nbytes)
+    assert rows[1][3:] == ["site-a", "memory", print_of, "2", "25", nbytes, "sent"]
+    assert rows[3][3:] == ["site-a", "memory", print_of, "withdrawn"]
+    assert "3 messages handed out" in " ".join(lines)
+    assert str(log) in "".join(lines)
+    assert max(map(len, lines)) <= 100
+
+
+def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:
+    for name in ("site-a", "site-b"):
+        Releases().publish(MemoryExchange(), message(name))
+    assert "\n  2 " in invoke("--agent", "site-b").stdout
+    assert "site-a" not in invoke("--agent", "site-b").stdout
+    assert "only by site-a, site-b" in said(invoke("--agent", "nobody"))
+    assert invoke("--agent", "site-b", "--show", "2").exit_code == 0
+    result = invoke("--agent", "site-b", "--show", "1")
+    assert result.exit_code == 1
+    assert "no message of 'site-b' has this number" in said(result)
+
+
+def test_times_are_local(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    Releases().publish(MemoryExchange(), message())
+    line = log.read_text()
+    start = line.index('"when":"') + 8
+    log.write_text(line[:start] + "2026-01-31T23:30:00.000Z" + line[start + 24 :])
+    monkeypatch.setenv("TZ", "Etc/GMT-1")
+    time.tzset()
+    try:
+        assert "2026-02-01 00:30:00" in invoke().stdout
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
+    sent = message(scores=3)
+    Releases().publish(MemoryExchange(), sent)
+    text = said(invoke("--show", "1"))
+    for part in (
+        "Number 1, handed out",
+        "to memory",
+        "agent site-a",
+        f"federation {federation().fingerprint}",
+        "counter 3",
+        "trials 3 behind it",
+        f"size 25 numbers (weights), {sent.nbytes} bytes",
+        *(f"{omega:.4f}" for omega in sent.omega),
+    ):
+        assert part in text, part
+
+
+def test_the_content_of_a_belief_is_its_triangle(log: Path) -> None:
+    sent = message(scores=3, kind="belief+incumbent")
+    Releases().publish(MemoryExchange(), sent)
+    text = invoke("--show", "1").stdout
+    assert f"incumbent    {sent.incumbent:.6g}" in text
+    numbers = [word for word in text[text.index("lower triangle") :].split() if "." in word]
+    rows = [row[: i + 1] for i, row in enumerate(sent.covariance)]
+    assert numbers == [f"{value:.4f}" for row in rows for value in row]
+
+
+def test_what_was_withdrawn_has_no_content(log: Path) -> None:
+    exchange = MemoryExchange()
+    Releases().publish(exchange, message())
+    Releases().withdraw(exchange, federation(), "site-a")
+    result = invoke("--show", "2")
+    assert result.exit_code == 0
+    assert "Number 2, withdrawn" in said(result)
+
+
+def test_json_has_everything(log: Path) -> None:
+    sent = message()
+    Releases().publish(MemoryExchange(), sent)
+    [row] = json.loads(invoke("--json").stdout)
+    assert row["number"] == 1
+    assert (row["agent"], row["numbers"], row["nbytes"]) == ("site-a", 25, sent.nbytes)
+    [release] = Releases().read()
+    assert row["content"] == release.content
+    assert json.loads(invoke("--json", "--show", "1").stdout) == [row]
+
+
+def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
+    Releases().publish(MemoryExchange(), message())
+    Releases().publish(MemoryExchange(), message("site-b"))
+    evil = r"a\u001b[2J" + "\x9b"  # as JSON has it, and what it leaves as it is
+    log.write_text(log.read_text().replace("site-a", evil).replace("memory", r"\u0007here"))
+    name = "a\x1b[2J\x9b"
+    for args in ([], ["--agent", "nobody"], ["--show", "1"], ["--json"], ["--agent", name]):
+        output = invoke(*args).output
+        assert not any(control in output for control in "\x07\x1b\x9b"), args
+    assert r"a\x1b[2J\x9b" in invoke("--agent", "nobody").output
+    assert json.loads(invoke("--json").stdout)[0]["agent"] == name
+    assert "\x1b" not in invoke("--log", "no\x1b[2J").output
+
+
+def test_a_message_of_an_older_version_says_so(log: Path) -> None:
+    Releases().publish(MemoryExchange(), message())
+    log.write_text(re.sub('"content":"....', '"content":"AAAA', log.read_text()))
+    result = invoke("--show", "1")
+    assert result.exit_code == 1
+    assert "Its content cannot be read: " in said(result)
+
+
+def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    Releases(other).publish(MemoryExchange(), message("elsewhere"))
+    assert "elsewhere" in invoke("--log", str(other)).stdout
+    result = invoke("--log", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "there is no file" in said(result)
+
+
+@pytest.mark.filterwarnings("default::fedbo.exchange.ExchangeWarning")
+def test_a_damaged_line_is_skipped_with_a_sentence(log: Path) -> None:
+    Releases().publish(MemoryExchange(), message())
+    with log.open("a") as file:
+        file.write("{damaged\n")
+    result = invoke()
+    assert result.exit_code == 0
+    assert "Warning: line 2 of" in result.stderr
+    assert "1 message handed out" in said(result)

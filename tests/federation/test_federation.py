@@ -1,0 +1,343 @@
+"""What agents agree on: one file, one fingerprint, and differences that are named."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation import file as toml
+from fedbo.message import Message, MessageRefused
+from fedbo.space import Categorical, Float, Int, Parameter, Space
+
+PARAMETERS: dict[str, Parameter] = {
+    "C": Float(1e-4, 10, log=True),
+    "depth": Int(1, 8),
+    "kernel": Categorical(["rbf", "linear", 3, True, 0.5]),
+    "learning rate": Float(0, 1, step=0.05),
+}
+
+
+AGREED: dict[str, Any] = {"features": 20, "seed": 7, "length_scale": 0.3}
+
+
+def federation(**changes: Any) -> Federation:
+    return Federation(changes.pop("space", PARAMETERS), **AGREED | changes)
+
+
+def weights(sender: Federation, **changes: Any) -> Message:
+    header: dict[str, Any] = {"sender": "a", "sequence": 1, "t_n": 10, "epoch": sender.epoch}
+    header |= {"fingerprint": sender.fingerprint}
+    return Message.of_weights(np.ones(sender.M), **header | changes)
+
+
+def belief(sender: Federation) -> Message:
+    return Message.of_belief(
+        np.ones(sender.M),
+        np.eye(sender.M),
+        fingerprint=sender.fingerprint,
+        epoch=sender.epoch,
+        sender="a",
+        sequence=1,
+        t_n=10,
+    )
+
+
+# Features
+
+
+def test_features_are_built_once_and_as_agreed() -> None:
+    scales = tuple(0.1 * (i + 1) for i in range(8))
+    ours = federation(length_scale=scales, kernel="matern52")
+    assert ours.features is ours.features
+    assert (ours.M, ours.features.M, ours.features.kernel) == (20, 20, "matern52")
+    assert ours.features.length_scales.tolist() == [*scales]
+    X = ours.space.sample(np.random.default_rng(0), 5)
+    again = federation(length_scale=scales, kernel="matern52")
+    assert np.array_equal(ours.features(X), again.features(X))
+    assert not np.array_equal(ours.features(X), federation(seed=8).features(X))
+
+
+def test_length_scales_grow_with_distances_unless_given() -> None:
+    spaces = ({f"x{i}": Float(0, 1) for i in range(D)} for D in (1, 4, 9))
+    assert [Federation(space).length_scale for space in spaces] == [0.3, 0.6, 0.9]
+
+
+def test_one_length_scale_is_that_of_every_dimension() -> None:
+    assert federation(length_scale=0.2).features.length_scales.tolist() == [0.2] * 8
+    assert federation(length_scale=[0.2] * 8) == federation(length_scale=0.2)
+    assert federation(length_scale=np.full(8, 0.2)).length_scale == 0.2
+
+
+def test_paper_settings() -> None:
+    paper = Federation.paper(PARAMETERS)
+    assert (paper.M, paper.length_scale, paper.noise_variance) == (100, 0.01, 1e-6)
+    assert Federation.paper(PARAMETERS, features=50, seed=3).seed == 3
+
+
+# The file
+
+
+def test_the_file_is_pleasant(tmp_path: Path) -> None:
+    space = Space({"C": Float(1e-4, 10, log=True), "n est": Int(1, 9, step=2)})
+    Federation(space, seed=7).save(tmp_path / "federation.toml")
+    assert (tmp_path / "federation.toml").read_text() == (
+        "# A fedbo federation: what its agents agree on. Give every agent this very file;\n"
+        "# the messages of one that has other values are refused.\n"
+        "\n"
+        "features = 100\n"
+        'kernel = "se"\n'
+        "seed = 7\n"
+        "length_scale = 0.424264\n"
+        "noise_variance = 0.1\n"
+        'kind = "weights"\n'
+        "epoch = 0\n"
+        "\n"
+        "[space]\n"
+        'direction = "maximize"\n'
+        "\n"
+        "[space.parameters.C]\n"
+        'type = "float"\n'
+        "low = 0.0001\n"
+        "high = 10.0\n"
+        "log = true\n"
+        "\n"
+        '[space.parameters."n est"]\n'
+        'type = "int"\n'
+        "low = 1\n"
+        "high = 9\n"
+        "step = 2\n"
+    )
+
+
+def saved_and_loaded(ours: Federation, path: Path) -> Federation:
+    ours.save(path)
+    theirs = Federation.load(path)
+    assert ours.difference(theirs) is None
+    assert repr(theirs) == repr(ours)
+    assert theirs.fingerprint == ours.fingerprint
+    return theirs
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        federation(),
+        Federation.paper(PARAMETERS),
+        federation(kind="belief", kernel="matern52", epoch=3, noise_variance=1 / 3),
+        federation(length_scale=tuple(1 / (i + 3) for i in range(8))),
+        federation(space=Space(PARAMETERS, direction="minimize")),
+        federation(
+            space=Space(
+                {"a b": Float(0, 1), "é": Categorical(["x", '"\\\n\t\x00\x7f\u2028😀'])},
+                points=[{"a b": 1 / 3, "é": "x"}, {"a b": 1, "é": '"\\\n\t\x00\x7f\u2028😀'}],
+            )
+        ),
+    ],
+)
+def test_what_was_saved_is_loaded(ours: Federation, tmp_path: Path) -> None:
+    theirs = saved_and_loaded(ours, tmp_path / "federation.toml")
+    assert theirs == ours and hash(theirs) == hash(ours)
+    assert theirs.space.names == ours.space.names
+
+
+@settings(deadline=None)
+@given(
+    names=st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True),
+    low=st.floats(-1e299, 1e299),
+    choices=st.lists(
+        st.one_of(st.text(), st.integers(), st.floats(-1e300, 1e300)), min_size=2, unique=True
+    ),
+    noise=st.floats(1e-300, 1e300),
+)
+def test_any_name_and_number_is_saved_exactly(
+    names: list[str], low: float, choices: list[Any], noise: float, tmp_path_factory: Any
+) -> None:
+    parameters: dict[str, Parameter] = {name: Float(low, 1e300) for name in names}
+    parameters[names[-1]] = Categorical(choices)
+    ours = Federation(parameters, noise_variance=noise)
+    saved_and_loaded(ours, tmp_path_factory.getbasetemp() / "any.toml")
+
+
+def test_saving_leaves_the_old_file_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "federation.toml"
+    federation().save(path)
+
+    def broken(self: Path, target: Path) -> Path:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", broken)
+        with pytest.raises(OSError, match="disk full"):
+            federation(seed=8).save(path)
+    assert Federation.load(path).seed == 7
+    federation(seed=8).save(str(path))
+    assert Federation.load(str(path)).seed == 8
+    assert [file.name for file in tmp_path.iterdir()] == ["federation.toml"]
+
+
+def test_a_short_file_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_text('[space.parameters]\nC = { type = "float", low = 0, high = 1 }\n')
+    assert Federation.load(path) == Federation({"C": Float(0, 1)})
+
+
+SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("colour = 3\n" + SHORT, "unknown key 'colour', expected one of features, kernel"),
+        (SHORT + "colour = 3\n", "parameter 'C': .*unknown field `colour`"),
+        (SHORT + "[space]\ncolour = 3\n", r"\[space\]: .*unknown field `colour`"),
+        ("features = 10\n", r"\[space\]: .*missing required field `parameters`"),
+        ("space = 3\n", r"\[space\]: Expected `object`, got `int`"),
+        ("[space]\nparameters = {}\n", "parameters is empty"),
+        (SHORT.replace("float", "real"), "parameter 'C': Invalid value 'real'"),
+        (SHORT.replace("high = 1", "high = -1"), "parameter 'C': low is 0.0 and high is -1.0"),
+        (SHORT.replace("high = 1", "high = inf"), "parameter 'C': high is inf"),
+        (SHORT.replace("high = 1", 'high = "1"'), "parameter 'C': Expected `float`, got `str`"),
+        ("features = 2.5\n" + SHORT, "features is 2.5, expected an int from 1"),
+        ("length_scale = [0.1, 0.2]\n" + SHORT, "expected one number or 1, one for each dim"),
+        ("noise_variance = nan\n" + SHORT, "noise_variance is nan"),
+        ("this is not TOML", "federation.toml: "),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words) as caught:
+        Federation.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_toml_holds_only_what_toml_can() -> None:
+    assert tomllib.loads(toml.dumps({"a": {}, "b": {"c": {}}})) == {"a": {}, "b": {"c": {}}}
+    with pytest.raises(TypeError, match="TOML cannot hold None"):
+        toml.dumps({"a": None})
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"features": 0}, "features is 0, expected an int from 1"),
+        ({"features": True}, "features is True"),
+        ({"features": 10.0}, "features is 10.0"),
+        ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
+        ({"kind": "mean"}, "kind is 'mean', expected one of 'weights', 'belief'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"length_scale": 0}, "length_scale is 0, expected a finite number above 0"),
+        ({"length_scale": "0.3"}, "length_scale is '0.3'"),
+        ({"length_scale": (0.1, 0.2)}, "expected one number or 8, one for each dimension"),
+        ({"length_scale": (0.1,) * 7 + (math.inf,)}, "length_scale is inf"),
+        ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a finite number above 0"),
+        ({"epoch": 2**16}, "epoch is 65536, expected an int from 0 to 65535"),
+        ({"space": {}}, "parameters is empty"),
+    ],
+)
+def test_wrong_settings_are_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        federation(**change)
+
+
+DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
+    (
+        {"space": PARAMETERS | {"C": Float(1e-4, 100, log=True)}},
+        "parameter 'C': high is 10.0 here and 100.0 there",
+        "space",
+    ),
+    ({"space": dict(reversed(PARAMETERS.items()))}, "the parameters are in order", "space"),
+    (
+        {"space": Space(PARAMETERS, direction="minimize")},
+        "direction is 'maximize' here and 'minimize' there",
+        "space",
+    ),
+    (
+        {"space": PARAMETERS | {"kernel": Categorical(["rbf", "linear", 3, False, 0.5])}},
+        "parameter 'kernel': choices is ('rbf', 'linear', 3, True, 0.5) here and",
+        "space",
+    ),
+    ({"features": 21}, "features is 20 here and 21 there", "features"),
+    ({"kernel": "matern52"}, "kernel is 'se' here and 'matern52' there", "features"),
+    ({"seed": 8}, "seed is 7 here and 8 there", "features"),
+    ({"kind": "belief"}, "kind is 'weights' here and 'belief' there", "kind"),
+    ({"length_scale": 0.2}, "length_scale is 0.3 here and 0.2 there", "scalars"),
+    ({"noise_variance": 0.2}, "noise_variance is 0.1 here and 0.2 there", "scalars"),
+]
+
+
+@pytest.mark.parametrize(("change", "words", "part"), DIFFERENT)
+def test_the_first_difference_is_named(change: dict[str, Any], words: str, part: str) -> None:
+    ours, theirs = federation(), federation(**change)
+    assert words in str(ours.difference(theirs))
+    assert ours != theirs
+    assert ours.fingerprint.difference(theirs.fingerprint) == part
+    with pytest.raises(FederationMismatch, match="the federations differ: "):
+        ours.require_same(theirs)
+
+
+def test_the_same_federation_is_the_same_however_typed() -> None:
+    typed = PARAMETERS | {"C": Float(np.float64(1e-4), 10.0, log=True)}
+    ours, theirs = federation(), federation(space=Space(typed), length_scale=(0.3,) * 8)
+    assert ours == theirs and ours.fingerprint == theirs.fingerprint
+    ours.require_same(theirs)
+    assert ours != "a federation"
+
+
+def test_listed_points_are_part_of_the_space() -> None:
+    ours = federation(space=Space({"a": Float(0, 1)}, points=[{"a": 0}, {"a": 1}]))
+    theirs = federation(space=Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}]))
+    assert ours.difference(theirs) == "points[1] is {'a': 1.0} here and {'a': 0.5} there"
+    assert ours.fingerprint.difference(theirs.fingerprint) == "space"
+    assert ours != federation(space={"a": Float(0, 1)})
+
+
+def test_fingerprints_never_change() -> None:
+    assert str(federation().fingerprint) == "8f0b8f20-337e63ac-021d46f1-397948b5"
+
+
+# Messages and epochs
+
+
+@pytest.mark.parametrize(("change", "_words", "part"), DIFFERENT)
+def test_foreign_messages_are_refused(change: dict[str, Any], _words: str, part: str) -> None:
+    theirs = federation(**change)
+    message = belief(theirs) if theirs.kind == "belief" else weights(theirs)
+    with pytest.raises(MessageRefused, match=part):
+        federation().check(message)
+    theirs.check(message)
+
+
+def test_messages_are_checked_against_what_was_agreed() -> None:
+    ours = federation()
+    ours.check(weights(ours))
+    with pytest.raises(MessageRefused, match="kind"):
+        ours.check(belief(ours))
+    short = federation(features=19)
+    with pytest.raises(MessageRefused, match="M = 19"):
+        ours.check(weights(short, fingerprint=ours.fingerprint))
+
+
+def test_the_next_epoch() -> None:
+    ours = federation()
+    later = ours.next_epoch(length_scale=(0.1, *(0.2,) * 7))
+    assert (later.epoch, later.noise_variance, later.space) == (1, 0.1, ours.space)
+    assert later.next_epoch(noise_variance=0.5).length_scale == later.length_scale
+    assert ours.difference(later) == f"length_scale is 0.3 here and {later.length_scale} there"
+    assert ours.fingerprint.difference(later.fingerprint) == "scalars"
+    assert ours.difference(ours.next_epoch()) == "epoch is 0 here and 1 there"
+    ours.check(weights(later))  # another epoch is ignored by whoever receives it, not refused
+    later.check(weights(ours))

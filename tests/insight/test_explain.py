@@ -1,0 +1,448 @@
+"""What an agent says of its queries, its peers, and what collaborating saved."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner, Result
+
+from fedbo import (
+    FTS,
+    RGPE,
+    TS,
+    Agent,
+    Categorical,
+    Federation,
+    Float,
+    Int,
+    Message,
+    Settings,
+    Space,
+    Trial,
+)
+from fedbo.cli import app as cli
+from fedbo.insight import explain
+from fedbo.insight.explain import CAVEAT, Explanation, compare
+from fedbo.insight.replay import replay
+from fedbo.model.gp import Hyper, Waves
+from fedbo.model.kernel import Array
+from fedbo.model.surrogate import standardised
+from fedbo.table import Table
+
+SPACE = {"a": Float(0, 1), "b": Float(0, 1)}
+LENGTH_SCALE = 0.2
+
+
+def wave(seed: int, dimensions: int = 2) -> Waves:
+    """A function drawn from a GP, that nobody but the objective knows."""
+    hyper = Hyper(length_scales=(LENGTH_SCALE,) * dimensions)
+    return Waves(hyper, np.random.default_rng(seed), 256)
+
+
+def peers(f: Waves, federation: Federation, strangeness: float, count: int = 8) -> list[Message]:
+    """Messages of peers whose functions are f mixed with one of their own."""
+    messages = []
+    for n in range(count):
+        g, peer = wave(1000 + n), Agent(federation, TS(), name=f"peer-{n}", seed=n)
+        for x in np.random.default_rng(n).random((40, 2)):
+            score = np.sqrt(1 - strangeness**2) * f(x[None]) + strangeness * g(x[None])
+            peer.tell({"a": x[0], "b": x[1]}, float(score[0]))
+        messages.append(peer.message())
+    return messages
+
+
+def run(agent: Agent, f: Waves, trials: int) -> Array:
+    """The agent's queries, answered by f in the direction of its space."""
+    space = agent.federation.space
+    for _ in range(trials):
+        trial = agent.ask()
+        agent.tell(trial, space.sign * float(f(space.encode(trial.params)[None])[0]))
+    return np.array([space.encode(trial.params) for trial in agent.trials])
+
+
+@pytest.fixture(scope="module")
+def helped() -> Agent:
+    """An agent with good peers after 20 trials."""
+    federation, f = Federation(SPACE), wave(4)
+    agent = Agent(federation, FTS(), name="helped", seed=6)
+    agent.receive(peers(f, federation, strangeness=0.3))
+    run(agent, f, 20)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def explanation(helped: Agent) -> Explanation:
+    return helped.explain(draws=8)
+
+
+# What is counted
+
+
+def test_every_trial_has_a_row_with_its_source_and_the_best_so_far(
+    helped: Agent, explanation: Explanation
+) -> None:
+    queries, scores = explanation.queries, np.array([trial.score for trial in helped.trials])
+    assert queries["trial"].tolist() == list(range(20))
+    assert queries["source"].tolist() == [trial.source for trial in helped.trials]
+    assert queries["peers"].tolist() == [trial.peer or "" for trial in helped.trials]
+    assert np.array_equal(queries["best"], np.maximum.accumulate(scores))
+    assert np.allclose(queries["gained"].sum(), scores.max() - scores[0])
+
+
+def test_gains_of_sources_and_peers_add_up(explanation: Explanation) -> None:
+    sources, by_peers = explanation.sources, explanation.peers
+    assert sources["queries"].sum() == 20
+    assert np.isclose(sources["gained"].sum(), explanation.queries["gained"].sum())
+    from_peers = sources.where(source="peer")
+    assert np.isclose(by_peers["gained"].sum(), from_peers["gained"][0])
+    assert by_peers["share"].sum() == from_peers["queries"][0]
+    assert by_peers["best"].max() == from_peers["best"][0]
+    assert (np.diff(by_peers["gained"]) <= 0).all()
+
+
+def test_smaller_scores_are_better_where_the_space_says_so() -> None:
+    agent = Agent(Federation(Space({"a": Float(0, 1)}, direction="minimize")), name="a", seed=0)
+    for score in (3.0, 5.0, 1.0, 2.0):
+        agent.tell({"a": score / 10}, score)
+    explained = agent.explain()
+    assert explained.queries["best"].tolist() == [3.0, 3.0, 1.0, 1.0]
+    assert explained.queries["gained"].tolist() == [0.0, 0.0, 2.0, 0.0]
+    assert (explained.best, explained.best_trial) == (1.0, 2)
+    assert explained.sources["best"].tolist() == [1.0]
+
+
+def test_failed_and_pending_trials_are_rows_without_a_score() -> None:
+    agent = Agent(Federation(SPACE), name="a", seed=0)
+    agent.tell(agent.ask(), 1.0)
+    agent.tell(agent.ask(), None)
+    agent.ask()
+    queries = agent.explain().queries
+    assert queries["state"].tolist() == ["complete", "failed", "pending"]
+    assert np.isnan(queries["score"][1:]).all()
+    assert queries["best"].tolist() == [1.0, 1.0, 1.0]
+
+
+class Credited(Trial, kw_only=True):
+    """A trial in which several peers had a share."""
+
+    credit: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def test_a_gain_is_divided_among_peers_as_the_credit_is() -> None:
+    space = Space({"a": Float(0, 1)})
+    shares = ({}, {"x": 0.75, "y": 0.25}, {"y": 0.5}, {"z": 1.0})
+    trials = [
+        Credited(number=i, params={"a": 0.1 * i}, source=source, state="complete", score=score)
+        for i, (score, source) in enumerate(
+            zip((1.0, 3.0, 4.0, 2.0), ("initial", "pool", "pool", "pool"), strict=True)
+        )
+    ]
+    for trial, share in zip(trials, shares, strict=True):
+        trial.credit = share
+    explained = explain.explain(
+        "a",
+        trials,
+        lambda numbers: np.array([[0.1 * i] for i in numbers]),
+        initial=[],
+        blended=False,
+        space=space,
+        settings=Settings(),
+        standard=standardised,
+        beta=1.0,
+        draws=1,
+        rng=np.random.default_rng(0),
+    )
+    assert explained.peers["peer"].tolist() == ["x", "y", "z"]
+    assert explained.peers["gained"].tolist() == [1.5, 1.0, 0.0]
+    assert explained.peers["share"].tolist() == [0.75, 0.75, 1.0]
+    assert explained.peers["best"].tolist() == [3.0, 4.0, 2.0]
+    assert explained.queries["peers"].tolist() == ["", "x 75%, y 25%", "y 50%", "z"]
+    assert explained.sources["source"].tolist() == ["initial", "pool"]
+
+
+# When nothing can be said
+
+
+def test_without_scores_there_is_nothing_to_explain() -> None:
+    with pytest.raises(ValueError, match=r"'a' has no scores yet.*tell"):
+        Agent(Federation(SPACE), name="a").explain()
+
+
+def test_without_queries_from_peers_nothing_was_saved() -> None:
+    agent = Agent(Federation(SPACE), TS(), name="a", seed=0)
+    run(agent, wave(0), 10)
+    explained = agent.explain()
+    assert explained.saved is None
+    assert "None of the 10 queries came from peers" in str(explained)
+    assert not len(explained.peers)
+
+
+def test_after_few_trials_it_is_too_early() -> None:
+    federation, f = Federation(SPACE), wave(4)
+    agent = Agent(federation, FTS(schedule=1e-9), name="a", seed=0)
+    agent.receive(peers(f, federation, 0.3, count=4))
+    run(agent, f, 6)
+    explained = agent.explain()
+    assert explained.saved is None
+    assert "Too early to say: there are 6 scores, and it takes 8." in str(explained)
+
+
+def test_equal_scores_are_no_ground_for_a_verdict() -> None:
+    federation = Federation(SPACE)
+    agent = Agent(federation, FTS(schedule=1e-9), name="a", seed=0)
+    agent.receive(peers(wave(4), federation, 0.3))
+    for _ in range(9):
+        agent.tell(agent.ask(), 1.0)
+    assert "All scores are the same" in agent.explain().verdict
+
+
+def test_draws_are_counted() -> None:
+    agent = Agent(Federation(SPACE), name="a")
+    agent.tell({"a": 0.5, "b": 0.5}, 1.0)
+    with pytest.raises(ValueError, match="draws is 0, expected 1 or more"):
+        agent.explain(draws=0)
+
+
+# What is estimated
+
+
+def test_trials_saved_are_those_of_the_replays_less_the_agents() -> None:
+    together = np.array([[0.0, 1.0, 1.0, 1.0]] * 3)
+    alone = np.array([[0.0, 0.96, 1.0, 1.0], [0.0, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.9]])
+    saved = compare(together[0], together, alone, start=1)
+    assert (saved.low, saved.median, saved.high) == (0, 2, 3)
+    assert saved.at_least == (False, False, True)
+    assert str(saved).startswith("About 2 trials saved (90 %: 0 to at least 3). The interval")
+    assert saved.gains["gain"].tolist() == [0.0]
+
+
+def test_a_loss_is_said_plainly() -> None:
+    together, alone = np.array([[0.0, 0.0, 0.0, 1.0]]), np.array([[0.0, 1.0, 1.0, 1.0]])
+    saved = compare(together[0], together, alone, start=1)
+    assert str(saved) == (
+        "About −2 trials saved (90 %: −2). "
+        "Collaborating cost trials: alone it would have got there sooner."
+    )
+
+
+def test_curves_are_in_the_users_units_and_direction() -> None:
+    together, alone = np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([[0.0, 0.2], [0.0, 0.4]])
+    saved = compare(together[0], together, alone, start=1, sign=-1.0)
+    last = {name: float(saved.curves[name][-1]) for name in saved.curves.columns}
+    assert last == pytest.approx(
+        {"trial": 2, "agent": -1, "alone": -0.4, "low": -0.4, "high": -0.2}
+    )
+    assert saved.gains["gain"][0] > 0
+
+
+def test_the_replay_starts_where_the_agent_did(explanation: Explanation) -> None:
+    assert explanation.saved is not None
+    first = explanation.saved.curves.where(trial=3)
+    assert first["agent"] == first["alone"] == first["low"] == first["high"]
+
+
+def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() -> None:
+    f, space = wave(3), Space(SPACE)
+    X = np.random.default_rng(0).random((9, 2))
+    together, alone = replay(
+        X,
+        f(X),
+        np.arange(9) < 1,
+        initial=list(X[1:3]),
+        space=space,
+        settings=Settings(),
+        standard=standardised,
+        beta=1.0,
+        draws=3,
+        rng=np.random.default_rng(0),
+    )
+    assert np.array_equal(together[:, :3], alone[:, :3])
+    assert not np.array_equal(together, alone)
+
+
+def test_draws_pass_through_the_scores_that_were_told() -> None:
+    f, X = wave(3), np.random.default_rng(0).random((20, 2))
+    together, _ = replay(
+        X,
+        1000.0 * f(X),
+        np.ones(20, dtype=bool),
+        initial=[],
+        space=Space(SPACE),
+        settings=Settings(),
+        standard=standardised,
+        beta=1.0,
+        draws=5,
+        rng=np.random.default_rng(0),
+    )
+    told = np.maximum.accumulate(1000.0 * f(X))
+    assert np.abs(together - told).max() < 0.2 * np.std(1000.0 * f(X))
+
+
+def test_it_is_the_same_each_time(helped: Agent, explanation: Explanation, tmp_path: Path) -> None:
+    helped.save(tmp_path / "agent")
+    assert str(Agent.load(tmp_path / "agent").explain(draws=8)) == str(explanation)
+
+
+def test_explaining_changes_no_query() -> None:
+    federation, f = Federation(SPACE), wave(4)
+    ways = []
+    for asked in (False, True):
+        agent = Agent(federation, FTS(), name="a", seed=1)
+        agent.receive(peers(f, federation, 0.3))
+        for t in range(50):
+            run(agent, f, 1)
+            if asked and t % 16 == 10:
+                agent.explain(draws=2)
+        ways.append([trial.params for trial in agent.trials])
+    assert ways[0] == ways[1]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space({"a": Float(0, 1)}, points=[{"a": i / 30} for i in range(31)]),
+        Space({"n": Int(1, 9), "kind": Categorical(["x", "y", "z"]), "a": Float(0, 1)}),
+        Space({"a": Float(1e-3, 1, log=True)}, direction="minimize"),
+    ],
+    ids=["listed", "levels", "log"],
+)
+def test_spaces_of_every_kind_are_replayed(space: Space) -> None:
+    federation = Federation(space)
+    f = wave(2, space.dimensions)
+    messages = []
+    for n in range(4):
+        peer = Agent(federation, TS(), name=f"peer-{n}", seed=n)
+        run(peer, f, 6)
+        messages.append(peer.message())
+    agent = Agent(federation, FTS(schedule=0.5), name="a", seed=0)
+    agent.receive(messages)
+    run(agent, f, 14)
+    saved = agent.explain(draws=4).saved
+    assert saved is not None
+    assert np.isfinite(saved.curves["alone"]).all()
+    assert -14 <= saved.low <= saved.median <= saved.high <= 14
+
+
+def test_policies_that_blend_beliefs_are_replayed_without_credit() -> None:
+    federation, f = Federation(SPACE, kind="belief"), wave(4)
+    agent = Agent(federation, RGPE(), name="a", seed=0)
+    agent.receive(peers(f, federation, 0.3, count=3))
+    run(agent, f, 10)
+    explained = agent.explain(draws=2)
+    assert explained.saved is not None
+    assert not len(explained.peers)
+
+
+def test_scores_of_any_size_give_the_same_verdict() -> None:
+    federation, f = Federation(SPACE), wave(4)
+    verdicts = []
+    for scale in (1.0, 1024.0):
+        agent = Agent(federation, FTS(), name="a", seed=6)
+        agent.receive(peers(f, federation, 0.3))
+        for _ in range(12):
+            trial = agent.ask()
+            point = federation.space.encode(trial.params)
+            agent.tell(trial, scale * float(f(point[None])[0]))
+        verdicts.append(agent.explain(draws=4).verdict)
+    assert verdicts[0] == verdicts[1]
+
+
+def test_it_takes_seconds_and_not_minutes() -> None:
+    federation, f = Federation(SPACE), wave(4)
+    agent = Agent(federation, FTS(), name="a", seed=6)
+    agent.receive(peers(f, federation, 0.3))
+    run(agent, f, 30)
+    start = time.process_time()
+    agent.explain()
+    assert time.process_time() - start < 60.0  # about 2
+
+
+def test_estimates_agree_with_what_solo_agents_really_do() -> None:
+    """On average, by the width of an interval; and intervals hold about 90 % of real solo runs."""
+    trials, federation = 16, Federation(SPACE)
+    errors, widths, held = [], [], []
+    for k in range(8):
+        f = wave(50 + k)
+        start = [{"a": a, "b": b} for a, b in np.random.default_rng(k).random((3, 2)).tolist()]
+        agent = Agent(federation, FTS(), name="a", seed=k, initial=start)
+        agent.receive(peers(f, federation, strangeness=0.3 if k % 2 else 1.0))
+        together = np.maximum.accumulate(f(run(agent, f, trials)))
+        saved = agent.explain(draws=16).saved
+        assert saved is not None
+        real = []
+        for seed in range(3):
+            solo = Agent(federation, TS(), name="solo", seed=100 + seed, initial=start)
+            alone = np.maximum.accumulate(f(run(solo, f, trials)))
+            real.append(compare(together, together[None], alone[None], start=3).median)
+        errors.append(saved.median - np.mean(real))
+        widths.append(saved.high - saved.low)
+        held += [saved.low <= r <= saved.high for r in real]
+    assert abs(np.mean(errors)) < 0.25 * np.mean(widths)
+    assert np.mean(held) > 0.75
+
+
+# How it is shown
+
+
+def test_its_text_is_a_page(explanation: Explanation) -> None:
+    lines = str(explanation).splitlines()
+    assert 15 <= len(lines) <= 35
+    assert max(map(len, lines)) <= 100
+    text = " ".join(str(explanation).split())
+    for part in ("Agent helped: 20 trials", "saved (90 %:", "peer-", CAVEAT):
+        assert part in text
+
+
+def invoke(*args: str) -> Result:
+    wide = {"COLUMNS": "120", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(cli.app, ["explain", *args], env=wide)
+
+
+def said(result: Result) -> str:
+    """What was printed, as it was before it was wrapped and put into a box."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_command_prints_draws_and_writes(helped: Agent, tmp_path: Path) -> None:
+    file, picture, folder = tmp_path / "agent", tmp_path / "picture.png", tmp_path / "tables"
+    helped.save(file)
+    before = file.read_bytes()
+    result = invoke(str(file), "--draws", "8", "--plot", str(picture), "--csv", str(folder))
+    assert result.exit_code == 0, result.output
+    explained = helped.explain(draws=8)
+    printed = " ".join(result.stdout.split())
+    for part in (explained.heading(), explained.verdict, CAVEAT, "What each peer contributed"):
+        assert part in printed
+    assert np.ptp(imread(picture)[..., :3]) > 0.5
+    assert Table.from_csv(folder / "peers.csv") == explained.peers
+    assert len(Table.from_csv(folder / "queries.csv")) == 20
+    assert {path.stem for path in folder.iterdir()} == {
+        *("queries", "sources", "peers", "curves", "gains")
+    }
+    assert file.read_bytes() == before
+
+
+def test_the_command_draws_an_agent_that_nobody_helped(tmp_path: Path) -> None:
+    agent = Agent(Federation(SPACE), TS(), name="alone", seed=0)
+    run(agent, wave(0), 3)
+    agent.save(tmp_path / "agent")
+    result = invoke(str(tmp_path / "agent"), "--plot", str(tmp_path / "p.png"))
+    assert result.exit_code == 0, result.output
+    assert "None of the 3 queries came from peers" in result.stdout
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    missing = invoke(str(tmp_path / "none"))
+    assert missing.exit_code == 2
+    assert "cannot be read" in said(missing) and "Agent.save" in said(missing)
+    (tmp_path / "text").write_text("hello")
+    assert "does not hold a 'fedbo agent" in said(invoke(str(tmp_path / "text")))
+    Agent(Federation(SPACE), name="new").save(tmp_path / "new")
+    result = invoke(str(tmp_path / "new"))
+    assert (result.exit_code, "has no scores yet" in said(result)) == (1, True)
+    assert "expected one of" in said(invoke(str(tmp_path / "new"), "--plot", "x.doc"))

@@ -1,0 +1,180 @@
+"""An inbox of beliefs: exact to what was sent, and the same whoever else is in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from policy.ensembles import message as belief
+
+from fedbo import RGPE, TAF, Agent, Federation, Float
+from fedbo.message import Fingerprint, Message, MessageRefused
+from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
+from fedbo.message.inbox import Inbox
+from fedbo.model.features import Features
+from fedbo.model.surrogate import standardised
+
+M = 40
+FEATURES = Features(2, M, length_scales=0.4, seed=2)
+ENTROPY = 2**100 + 7
+
+
+def message(i: int, sequence: int = 1, t_n: int = 6, *, incumbent: bool = True) -> Message:
+    rng = np.random.default_rng([i, sequence])
+    X = rng.random((t_n, 2))
+    y = rng.standard_normal(t_n)
+    return belief(FEATURES, X, y, f"peer-{i}", sequence=sequence, incumbent=incumbent)
+
+
+def filled(*messages: Message) -> BeliefInbox:
+    inbox = BeliefInbox(M, ENTROPY)
+    for given in messages:
+        assert inbox.put(given)
+    return inbox
+
+
+def test_variances_are_those_of_the_covariance_that_was_sent() -> None:
+    Phi = FEATURES(np.random.default_rng(0).random((50, 2)))
+    messages = [message(i, t_n=t_n) for i, t_n in enumerate([1, 5, 39, 40, 41, 300])]
+    inbox = filled(*messages)
+    for row, sent in enumerate(messages):
+        C = sent.covariance.astype(np.float64)
+        dense = np.einsum("nm,mk,nk->n", Phi, C, Phi)
+        R_phi = Phi @ inbox.R[row].T.astype(np.float64)
+        np.testing.assert_allclose(1.0 - (R_phi**2).sum(axis=1), dense, atol=2e-6)
+        np.testing.assert_allclose(inbox.covariance(row), C, atol=2e-6)
+        np.testing.assert_array_equal(inbox.nu[row], sent.nu)
+        assert inbox.incumbents[row] == sent.incumbent
+
+
+def test_a_reduction_has_no_more_rows_than_observations() -> None:
+    for t_n in (1, 5, 20):
+        R = reduction(message(0, t_n=t_n).covariance)
+        assert len(R) <= t_n
+        G = R @ R.T
+        np.testing.assert_allclose(G, np.diag(np.diag(G)), atol=1e-12)
+        assert (np.diff(np.diag(G)) <= 1e-12).all() and np.diag(G).min() > LEAST_EIGENVALUE
+    assert len(reduction(np.eye(5))) == 0
+
+
+def test_what_no_belief_can_be_is_clipped() -> None:
+    R = reduction(np.diag([4.0, -3.0, 0.5]))
+    np.testing.assert_allclose(np.eye(3) - R.T @ R, np.diag([1.0, 0.0, 0.5]), atol=1e-12)
+
+
+def test_draws_have_the_mean_and_covariance_of_the_belief() -> None:
+    inbox = filled(message(0, t_n=30), message(1, t_n=3))
+    draws = inbox.draws(40_000).astype(np.float64)
+    for row in range(2):
+        np.testing.assert_allclose(draws[row].mean(axis=0), inbox.nu[row], atol=0.03)
+        np.testing.assert_allclose(np.cov(draws[row].T), inbox.covariance(row), atol=0.04)
+
+
+def test_draws_depend_on_entropy_sender_and_sequence_only() -> None:
+    first, second = filled(message(0), message(1, t_n=30)), filled(message(1, t_n=30), message(0))
+    np.testing.assert_array_equal(first.omega(0), second.omega(1))
+    np.testing.assert_array_equal(first.draws(10), second.draws(10)[::-1])
+    np.testing.assert_array_equal(first.draws(30)[:, :10], second.draws(10)[::-1])
+    other = BeliefInbox(M, ENTROPY + 1)
+    other.put(message(0))
+    assert not np.array_equal(other.omega(0), first.omega(0))
+    assert len(np.unique(np.vstack([first.omega(0), *first.draws(10)[0]]), axis=0)) == 11
+
+
+def test_draws_made_on_arrival_are_those_made_when_asked_for() -> None:
+    early, late = BeliefInbox(M, ENTROPY), filled(*map(message, range(20)))
+    early.draws(7)
+    for i in range(20):
+        early.put(message(i))
+    np.testing.assert_array_equal(early.draws(7), late.draws(7))
+
+
+def test_a_newer_message_takes_the_place_of_the_older_one() -> None:
+    inbox = filled(message(0), message(1))
+    inbox.draws(5)
+    inbox.use(0)
+    assert not inbox.put(message(0))
+    newer = message(0, sequence=2, t_n=30)
+    assert inbox.put(newer, 1.0) and len(inbox) == 2 and inbox.left == 2
+    fresh = filled(newer)
+    np.testing.assert_array_equal(inbox.nu[0], newer.nu)
+    np.testing.assert_array_equal(inbox.covariance(0), fresh.covariance(0))
+    np.testing.assert_array_equal(inbox.draws(5)[0], fresh.draws(5)[0])
+    np.testing.assert_array_equal(inbox.omega(0), fresh.omega(0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 13])
+def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
+    inbox = filled(*[message(i, t_n=3 * i + 1, incumbent=bool(i % 2)) for i in range(n)])
+    if n:
+        inbox.use(0)
+    again = BeliefInbox.restore(inbox.state())
+    assert (len(again), again.left, again.entropy) == (n, inbox.left, ENTROPY)
+    for ours, theirs in [
+        (inbox.nu, again.nu),
+        (inbox.R, again.R),
+        (inbox.incumbents, again.incumbents),
+        (inbox.draws(8), again.draws(8)),
+    ]:
+        np.testing.assert_array_equal(ours, theirs)
+    for held in (inbox, again):
+        held.put(message(50, t_n=45))
+        held.put(message(0, sequence=3))
+    np.testing.assert_array_equal(inbox.draws(8), again.draws(8))
+    assert [inbox.sender(i) for i in range(len(inbox))] == [
+        again.sender(i) for i in range(len(again))
+    ]
+
+
+def test_messages_that_do_not_belong_here_are_refused() -> None:
+    header = {"fingerprint": Fingerprint(bytes(16)), "epoch": 0, "sequence": 1, "t_n": 5}
+    inbox = filled(message(0))
+    weights = Message.of_weights(np.ones(M), sender="a", **header)
+    with pytest.raises(MessageRefused, match=r"kind 'weights' .* holds beliefs with M = 40"):
+        inbox.put(weights)
+    with pytest.raises(MessageRefused, match="M = 3"):
+        inbox.put(Message.of_belief(np.ones(3), np.eye(3), sender="a", **header))
+    C = np.eye(M)
+    C[3, 3] = np.inf
+    with pytest.raises(MessageRefused, match="NaN or infinity"):
+        inbox.put(Message.of_belief(np.ones(M), C, sender="a", **header))
+    with pytest.raises(TypeError, match="put the messages"):
+        inbox.extend(["a"], np.ones((1, M)), t_n=1, sequence=1)
+    with pytest.raises(MessageRefused, match="kind 'belief"):
+        Inbox(M).put(message(0))
+    assert len(inbox) == 1
+
+
+def test_memory_is_counted() -> None:
+    inbox = filled(*map(message, range(20)))
+    before = inbox.nbytes
+    inbox.draws(100)
+    assert inbox.nbytes - before >= 20 * 100 * M * 4
+
+
+def test_an_agent_holds_what_its_federation_hands_out() -> None:
+    space = {"x": Float(0, 1)}
+    assert type(inbox_for("weights", 5, 0)) is Inbox
+    for kind, parameters in (("belief", 10 + 100), ("belief+incumbent", 10 + 100 + 1)):
+        federation = Federation(space, features=10, kind=kind)
+        agent = Agent(federation, name="me", seed=0)
+        assert isinstance(agent.inbox, BeliefInbox)
+        other = Agent(federation, name="other", seed=1)
+        for x in (0.1, 0.7, 0.9):
+            other.tell({"x": x}, -((x - 0.6) ** 2))
+        sent = other.message()
+        assert (sent.kind, sent.parameters) == (kind, parameters)
+        assert agent.receive(sent.encode()) == 1
+    y = standardised(-((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2))
+    assert sent.incumbent == pytest.approx(y.max())
+
+
+@pytest.mark.parametrize("policy", [RGPE(), TAF()])
+def test_a_policy_that_needs_more_than_is_handed_out_says_so(policy: RGPE | TAF) -> None:
+    federation = Federation({"x": Float(0, 1)}, kind="weights")
+    with pytest.raises(ValueError, match=r"cannot use messages of kind 'weights'; .*kind='belief"):
+        Agent(federation, policy)
+
+
+def test_taf_needs_incumbents() -> None:
+    with pytest.raises(ValueError, match=r"TAF .* kind 'belief'; .*kind='belief\+incumbent'"):
+        Agent(Federation({"x": Float(0, 1)}, kind="belief"), TAF())

@@ -1,0 +1,203 @@
+"""Contests on a tiny table, from the command to its JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedbo
+
+contest = importlib.import_module("fedbo_paper.contests.contest")
+families = importlib.import_module("fedbo_paper.contests.families")
+grounds = importlib.import_module("fedbo_paper.contests.grounds")
+hostile = importlib.import_module("fedbo_paper.contests.hostile")
+table = importlib.import_module("fedbo_paper.contests.table")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    X, Y = families.make("similar", 2, tasks=3, points=40)
+    config = np.column_stack([100 * X[:, 0] - 20, X[:, 1], np.full(40, 7.0)])
+    np.savez(tmp_path / "tiny.npz", accuracy=Y, config=config)
+    return tmp_path / "tiny.npz"
+
+
+def command(module, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *map(str, arguments)])
+    module.main()
+
+
+def test_a_table_from_file_to_json(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = path.with_name("out.json")
+    short = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--no-outside", "--json", out)
+    command(table, monkeypatch, path, *short, "--policies", "TS,FTS,RGPE,TAF,random")
+    result = json.loads(out.read_text())
+    assert (
+        result["default"]
+        == type(fedbo.Agent(fedbo.Federation({"x": fedbo.Float(0, 1)})).policy).__name__
+    )
+    assert result["targets"] == [0, 1, 2]
+    assert [*result["policies"]] == ["TS", "FTS", "RGPE", "TAF", "random"]
+    for figures in result["policies"].values():
+        assert 0 <= figures["regret"]["5"] <= 1
+        assert len(figures["ratio"]["5"]) == 3
+        assert 1 <= figures["rank"]["5"] <= 5
+        assert figures["seeds"] == 2
+    assert result["policies"]["TS"]["ratio"]["5"] == pytest.approx([1, 1, 1])
+    assert result["policies"]["TS"]["difference"]["5"] == [0, 0, 0]
+    ranks = [figures["rank"]["5"] for figures in result["policies"].values()]
+    assert np.mean(ranks) == pytest.approx(3)
+    assert "mean normalised regret" in capsys.readouterr().out
+
+
+def test_columns_are_mapped_to_the_cube_and_doubles_left_out(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.load(path) as arrays:
+        Y, config = arrays["accuracy"], arrays["config"]
+    np.savez(path, accuracy=np.hstack([Y, Y[:, :2] + 1]), config=np.vstack([config, config[:2]]))
+    ground = grounds.read_table(path)
+    assert ground.X.shape == (40, 3)
+    assert ground.X.min(axis=0).tolist() == [0, 0, 0]
+    assert ground.X.max(axis=0).tolist() == [1, 1, 0]
+    np.testing.assert_array_equal(ground.Y, Y)
+    assert "2 of 42 configurations are there twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"accuracy": np.ones((2, 3))}, "expected also config"),
+        ({"accuracy": np.ones((2, 3)), "config": np.ones((4, 1))}, "of shape"),
+        ({"accuracy": np.full((2, 5), np.nan), "config": np.ones((5, 1))}, "0 finite configura"),
+        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks with something to tune"),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(
+    arrays: dict[str, np.ndarray], complaint: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(SystemExit, match=complaint):
+        grounds.read_table(tmp_path / "bad.npz")
+    with pytest.raises(SystemExit, match="cannot read"):
+        grounds.read_table(tmp_path / "none.npz")
+
+
+def test_regret_is_0_at_the_best_and_1_at_the_worst() -> None:
+    ground = grounds.Listed(np.array([[0.0], [0.5], [1.0]]), np.array([[2.0, 4.0, 3.0]]))
+    scores = {"TS": np.array([[[2.0, 3.0, 2.0, 4.0]]])}
+    assert contest.regrets(ground, [0], scores)["TS"].tolist() == [[[1.0, 0.5, 0.5, 0.0]]]
+
+
+def test_all_policies_start_at_the_same_points() -> None:
+    X, Y = families.make("similar", 1, tasks=3, points=30)
+    ground = grounds.Listed(X, Y)
+    known = [contest.alone(ground, task, 0) for task in range(3)]
+    _, scores = contest.play(ground, known, ["TS", "FTS", "random"], 1, [0, 3], 2)
+    for seed in (0, 3):
+        first = [ground.score(1, params) for params in ground.initial(1, seed)]
+        assert all(scores[name, seed][:3] == first for name in ("TS", "FTS", "random"))
+    assert scores["TS", 0][:3] != scores["TS", 3][:3]
+
+
+def test_a_policy_that_chooses_its_own_first_points_is_given_fewer() -> None:
+    class Own(fedbo.TS, frozen=True):
+        def starts(self, n_initial: int, messages: int) -> int:
+            return 1 if messages else n_initial
+
+    X, Y = families.make("similar", 1, tasks=3, points=30)
+    ground = grounds.Listed(X, Y)
+    known = [contest.alone(ground, task, 0) for task in range(3)]
+    agreed = contest.federation(ground.space, "weights", known[1:])
+    arrived = contest.messages(agreed, 0, known, 0)
+    assert len(arrived) == 2
+    first = [ground.score(0, params) for params in ground.initial(0, 5)]
+    asked = contest.run(ground, agreed, Own(), arrived, 0, 5, 2)
+    assert len(asked) == 5 and asked[0] == first[0] and asked[:3] != first
+    assert contest.run(ground, agreed, Own(), [], 0, 5, 2)[:3] == first
+
+
+def test_somebody_from_outside_gets_the_nearest_that_is_left() -> None:
+    ground = grounds.Listed(np.array([[0.0], [0.4], [1.0]]), np.ones((1, 3)))
+    tried: list[dict[str, float]] = []
+    for expected in (0.4, 0.0, 1.0, 0.4):
+        tried.append(ground.instead(np.array([0.3]), tried))
+        assert tried[-1] == {"x0": expected}
+
+
+def test_outside_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a sampler of our own in the place of Optuna's, which is not installed everywhere."""
+    calls = []
+
+    def run(name, initial, evaluate, evaluations, seed):
+        calls.append(name)
+        points = [*initial, *np.random.default_rng(seed).random((evaluations, initial.shape[1]))]
+        return [evaluate(x)[1] for x in points]
+
+    monkeypatch.setattr(contest.outside, "run", run)
+    ground = grounds.Listed(*families.make("similar", 2, tasks=2, points=30))
+    runs = [
+        contest.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path, "5.0.0")
+        for seed in (0, 0, 1)
+    ]
+    assert len(calls) == 2 and runs[0] == runs[1] != runs[2]
+    scores = runs[0][1]["Optuna GP", 0]
+    assert scores[:3] == [ground.score(1, params) for params in ground.initial(1, 0)]
+    assert len(scores) == len({*scores}) == 7
+
+
+def test_without_optuna_its_samplers_are_left_out_and_only_refused_if_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(contest.outside, "optuna_version", lambda: None)
+    parser = contest.arguments("")
+    contest.policy_arguments(parser)
+    assert "Optuna GP" not in contest.chosen(parser.parse_args([]))
+    assert "make bench" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="make bench"):
+        contest.chosen(parser.parse_args(["--policies", "TS,Optuna GP"]))
+    with pytest.raises(SystemExit, match="'TSS', expected some of TS"):
+        contest.chosen(parser.parse_args(["--policies", "TSS"]))
+
+
+def test_hostile_peers() -> None:
+    X, Y = families.make("similar", 2, tasks=5, points=60)
+    ground = grounds.Listed(X, Y)
+    met = {sort: [[sort]] * 5 for sort in ("honest", "negated", "unrelated")}
+    half = hostile.peers("half", ground, met, 2, 0)
+    assert sum(history == ["negated"] for n, history in enumerate(half) if n != 2) == 2
+    worst = int(Y[2].argmin())
+    for history in hostile.peers("worst", ground, met, 2, 0):
+        best, _ = max(history, key=lambda trial: trial[1])
+        assert ground.row(best) == worst
+    agreed = contest.federation(ground.space, "weights", [])
+    honest = contest.message(agreed, 1, contest.alone(ground, 1, 0), 0)
+    noise = hostile.only_noise(honest, np.random.default_rng(0))
+    agreed.check(noise)
+    assert np.linalg.norm(noise.omega) == pytest.approx(np.linalg.norm(honest.omega), rel=1e-5)
+    assert not np.allclose(noise.omega, honest.omega)
+
+
+def test_hostile_from_command_to_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"DIMENSIONS": (1,), "INSTANCES": 1, "TASKS": 3}.items():
+        monkeypatch.setattr(hostile, name, value)
+    out = tmp_path / "out.json"
+    short = ("--seeds", 1, "--jobs", 1, "--evaluations", 10, "--ground", "synthetic")
+    command(hostile, monkeypatch, *short, "--json", out, "--family", "noise,worst,half")
+    result = json.loads(out.read_text())
+    assert [*result["grounds"]["synthetic"]] == ["worst", "noise", "half"]
+    for figures in result["grounds"]["synthetic"].values():
+        assert {*figures["delay"]} == {"5", "10"}
+        point, low, high = figures["delay"]["5"]
+        assert low <= high and -8 <= point <= 12
+    assert {*result["verdicts"]} >= {"mean delay", "longest delay"}
+    assert "DOES NOT HOLD" in (text := capsys.readouterr().out) or "holds" in text

@@ -1,0 +1,87 @@
+"""Pictures from made-up figures, with holes in them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+picture = importlib.import_module("fedbo_paper.contests.picture")
+
+AT = ("5", "10", "20", "50")
+
+
+def made_up(*names: str) -> dict:
+    policies = {}
+    for k, name in enumerate(names):
+        ratio = {n: [0.5, 0.0, 0.9] for n in AT} | {"50": [None, None, None], "20": [1, 1, None]}
+        policies[name] = {
+            "regret": dict.fromkeys(AT, 0.1),
+            "ratio": ratio,
+            "difference": {n: [-0.1, -0.2, 0.0] for n in AT},
+            "rank": dict.fromkeys(AT, 1.0 + k),
+            "rank_difference": {n: [float(k), k - 0.5, k + 0.5] for n in AT},
+            "seeds": 1 + k,
+            "curve": [0.5**i for i in range(50)] + [0.0],
+        }
+    return {"default": "PTS", "policies": policies}
+
+
+def family(solo: float) -> dict:
+    return {
+        "regret": dict.fromkeys(AT, 0.1),
+        "solo": dict.fromkeys(AT, solo),
+        "ratio": {n: [1.1, 0.4, 2.0] for n in AT},
+        "delay": {n: [1.0, -2.0, 3.0] for n in AT[:3]},
+        "reached": dict.fromkeys(AT[:3], True),
+    }
+
+
+def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["picture.py", *map(str, arguments)])
+    picture.main()
+
+
+def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = made_up("TS", "FTS", "RGPE", "TAF", "PTS", "random", "Optuna TPE", "Optuna GP", "mine")
+    two = made_up("TS", "PTS")
+    peers = {"unrelated": family(0.1), "half": family(0.001)}
+    written = {
+        "svm": one,
+        "landmine": two | {"boxes": {"linear": two, "log": two}},
+        "har": two,
+        "hostile": {"default": "PTS", "grounds": {"svm": peers, "synthetic": peers}},
+    }
+    given = []
+    for name, result in written.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(result))
+        given += [f"--{name}", path]
+    ranks = ["--ranks", tmp_path / "svm.json", tmp_path / "landmine.json"]
+    draw(monkeypatch, tmp_path / "new" / "folder", *given, *ranks)
+    drawn = {path.name: path.stat().st_size for path in (tmp_path / "new" / "folder").iterdir()}
+    assert {*drawn} == {f"{name}.png" for name in (*written, "ranks")}
+    assert max(drawn.values()) < 100_000
+
+
+def test_the_same_policy_has_the_same_colour() -> None:
+    known = [picture.colour(name) for name in (*picture.NAMED, *picture.PLAIN)]
+    assert len({*known}) == len(known) == 8
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
+def test_a_foreign_file_is_refused(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "foreign.json"
+    path.write_text(text)
+    with pytest.raises(SystemExit, match=r"foreign\.json"):
+        draw(monkeypatch, tmp_path, "--svm", path)
+
+
+def test_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="nothing to draw"):
+        draw(monkeypatch, tmp_path)

@@ -1,0 +1,406 @@
+"""Claims on made-up runs: what was planted is found, what is missing is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pytest
+
+from fedbo.table import Cell, Table
+from fedbo_paper.experiments.claims import (
+    CLAIMS,
+    CONSISTENT,
+    Finding,
+    between_presets,
+    judge,
+    regrets,
+)
+
+T = 4  # iterations
+COLUMNS = (
+    *("experiment", "preset", "method", "M", "N", "t_n", "d_n", "power", "every"),
+    *("target", "repeat", "seed", "iteration", "best", "simple_regret", "cumulative_regret"),
+    *("parameters_received", "seconds"),
+)
+Level = Callable[[int, int], float]  # of (target, repeat)
+
+nan = math.nan
+
+
+def arm(
+    method: str,
+    level: float | Level,
+    *,
+    experiment: str = "landmine",
+    preset: str = "paper",
+    M: int = 100,
+    N: int = 28,
+    t_n: int = 50,
+    d_n: float = nan,
+    power: float = nan,
+    every: int = 0,
+    parameters: float | None = None,
+    seconds: float = 0.01,
+    targets: int = 6,
+    repeats: int = 5,
+) -> list[tuple[Cell, ...]]:
+    """Rows of an arm whose runs have ``level`` at every iteration, as score and as regret."""
+    if method == "TS":
+        M = N = t_n = 0
+    squares = 0 if method in ("TS", "FTS") else M**2
+    length = M + squares + (method == "TAF") if parameters is None else parameters
+    known = experiment == "synthetic"
+    rows: list[tuple[Cell, ...]] = []
+    for target in range(targets):
+        for repeat in range(repeats):
+            value = float(level(target, repeat) if callable(level) else level)
+            label = (experiment, preset, method, M, N, t_n, d_n, power, every, target, repeat, 0)
+            for iteration in (0, 0, *range(1, T + 1)):
+                regret = (value, value * iteration) if known else (nan, nan)
+                received = N * length if iteration else 0.0
+                rows.append((*label, iteration, value, *regret, float(received), seconds))
+    return rows
+
+
+def noisy(centre: float, spread: float = 0.002, seed: int = 0) -> Level:
+    """A level that differs from run to run; targets differ much more, but for all arms alike."""
+    noise = np.random.default_rng(seed).standard_normal((50, 10))
+    return lambda target, repeat: centre + 0.05 * target + spread * noise[target, repeat]
+
+
+def table(*arms: Iterable[tuple[Cell, ...]]) -> Table:
+    return Table.of_rows(COLUMNS, [row for rows in arms for row in rows])
+
+
+def found(
+    findings: Sequence[Finding], id: str, experiment: str = "landmine", preset: str = "paper"
+) -> Finding:
+    (finding,) = [f for f in findings if (f.id, f.experiment, f.preset) == (id, experiment, preset)]
+    return finding
+
+
+def real(experiment: str, lead: float, **settings: str) -> Table:
+    """All arms of a real experiment, FTS ahead of each other method by ``lead`` in what counts."""
+    ahead = lead if experiment == "landmine" else -lead
+    arms = [arm("TS", noisy(0.5, seed=1), experiment=experiment, **settings)]
+    for k, M in enumerate((50, 100)):
+        for i, method in enumerate(("FTS", "RGPE", "TAF")):
+            level = noisy(0.5 + ahead * (method == "FTS"), seed=10 * k + i)
+            cost = {"FTS": 0.01, "RGPE": 0.05, "TAF": 0.1}[method]
+            arms.append(arm(method, level, M=M, seconds=cost, experiment=experiment, **settings))
+    level = noisy(0.5 + 2 * ahead, seed=99)
+    arms.append(arm("FTS", level, every=1, seconds=nan, experiment=experiment, **settings))
+    return table(*arms)
+
+
+def synthetic(levels: dict[str, float], functions: int = 12) -> Table:
+    """Figure 1 with these mean regrets, by a name for each curve."""
+
+    def one(name: str, method: str = "FTS", **settings: float) -> list[tuple[Cell, ...]]:
+        level = noisy(levels[name], spread=0.002, seed=len(name))
+        return arm(method, level, experiment="synthetic", targets=functions, **settings)  # type: ignore[arg-type]
+
+    near = [
+        one(f"a{M}" if t_n == 40 else f"b{M}", M=M, t_n=t_n, d_n=0.02, power=0.5)
+        for t_n, M in ((40, 10), (40, 25), (40, 100), (100, 25), (100, 100))
+    ]
+    far = [one(f"c{power}", t_n=100, d_n=1.2, power=power) for power in (0.5, 2.0)]
+    return table(one("TS", "TS"), *near, *far)
+
+
+AS_IN_THE_PAPER = {
+    "TS": 0.30, "a10": 0.20, "a25": 0.20, "a100": 0.20, "b25": 0.20, "b100": 0.10,
+    "c0.5": 0.3025, "c2.0": 0.30,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment", ["landmine", "glass", "har"])
+def test_a_planted_advantage_is_found_in_either_direction(experiment: str) -> None:
+    findings = judge(real(experiment, lead=0.03))
+    for id in ("beats-rgpe", "beats-taf", "beats-ts", "practical-performance"):
+        finding = found(findings, id, experiment)
+        assert finding.verdict == "holds"
+        assert finding.value == pytest.approx(0.03, abs=0.002)
+        assert finding.n == 30
+    behind = judge(real(experiment, lead=-0.03))
+    for id in ("beats-rgpe", "beats-taf", "beats-ts", "practical-performance"):
+        finding = found(behind, id, experiment)
+        assert finding.verdict == "does not hold"
+        assert finding.value == pytest.approx(-0.03, abs=0.002)
+
+
+def test_the_measure_names_its_unit() -> None:
+    assert "AUC after 4" in found(judge(real("landmine", 0.03)), "beats-rgpe").measure
+    finding = found(judge(real("har", 0.03)), "beats-rgpe", "har")
+    assert "validation error after 4" in finding.measure
+    assert "by M: 50: +0.0" in finding.note
+
+
+def test_a_lead_too_small_to_matter_is_said_to_be() -> None:
+    finding = found(judge(real("landmine", lead=0.003)), "beats-taf")
+    assert finding.verdict == "holds"
+    assert "less than the 0.01 that matter" in finding.note
+
+
+def test_equal_methods_are_seldom_called_different() -> None:
+    verdicts = []
+    for seed in range(300):
+        levels = [noisy(0.5, spread=0.05, seed=2 * seed + i) for i in range(2)]
+        runs = table(arm("TS", levels[0]), arm("FTS", levels[1]))
+        verdicts.append(found(judge(runs), "beats-ts").verdict)
+    # 2.5 %, and three standard errors of a frequency over 300 tables
+    assert verdicts.count("holds") / 300 < 0.025 + 3 * 0.009
+
+
+def test_messages_are_counted() -> None:
+    fine = judge(real("landmine", 0.0))
+    finding = found(fine, "message-length")
+    assert (finding.verdict, finding.value, finding.n) == ("holds", 1.0, 180)
+    assert "TAF sends 2,551 at M = 50, 10,101 at M = 100" in finding.note
+    fewer = found(fine, "fewer-parameters")
+    assert fewer.verdict == "holds"
+    assert fewer.value == pytest.approx(math.sqrt(51 * 101), rel=1e-6)
+    longer = arm("FTS", 0.5, parameters=101), arm("RGPE", 0.5), arm("TAF", 0.5)
+    assert found(judge(table(*longer)), "message-length").verdict == "does not hold"
+
+
+def test_run_times_are_compared_as_ratios() -> None:
+    finding = found(judge(real("landmine", 0.0)), "shorter-time")
+    assert finding.verdict == "holds"
+    assert finding.value == pytest.approx(5.0)  # the smaller of RGPE's and TAF's
+    assert "TAF to FTS: 10 [10, 10], holds" in finding.note
+
+
+def agents(seconds: Callable[[str, int], float]) -> Table:
+    arms = [
+        arm(method, 0.5, experiment="agents", N=N, seconds=seconds(method, N), targets=1, repeats=3)
+        for method in ("FTS", "RGPE", "TAF")
+        for N in (7, 28, 100, 1000)
+    ]
+    return table(*arms)
+
+
+def test_growth_with_the_number_of_agents() -> None:
+    findings = judge(agents(lambda method, N: 0.01 if method == "FTS" else 0.05 + 0.001 * N))
+    verdicts = {f.id: f.verdict for f in findings if f.figure == "fig3d"}
+    assert verdicts == {
+        "rgpe-linear-in-agents": "holds",
+        "taf-linear-in-agents": "holds",
+        "fts-level-in-agents": "holds",
+        "rgpe-grows-with-agents": "holds",
+        "taf-grows-with-agents": "holds",
+    }
+    assert found(findings, "rgpe-linear-in-agents", "agents").measure.endswith("100 to 1000")
+    assert found(findings, "rgpe-grows-with-agents", "agents").value < 0.75  # with what is constant
+    root = judge(agents(lambda method, N: 0.01 * math.sqrt(N)))
+    assert found(root, "rgpe-linear-in-agents", "agents").verdict == "does not hold"
+    assert found(root, "rgpe-linear-in-agents", "agents").value == pytest.approx(0.5)
+    assert found(root, "taf-grows-with-agents", "agents").verdict == "holds"
+    assert found(root, "fts-level-in-agents", "agents").verdict == "does not hold"
+    level = judge(agents(lambda method, N: 0.01))
+    assert found(level, "rgpe-grows-with-agents", "agents").verdict == "does not hold"
+
+
+def test_growth_needs_runs_with_every_number_of_agents() -> None:
+    runs = agents(lambda method, N: 0.01 * N)
+    gone = (runs["method"] == "TAF") & (runs["N"] == 28) & (runs["repeat"] == 1)
+    kept = Table({name: runs[name][~gone] for name in runs.columns})
+    assert found(judge(kept), "taf-grows-with-agents", "agents").n == 2
+    assert found(judge(kept), "rgpe-grows-with-agents", "agents").n == 3
+
+
+def test_section_5_1_as_the_paper_has_it() -> None:
+    findings = [f for f in judge(synthetic(AS_IN_THE_PAPER)) if f.section == "5.1"]
+    assert len(findings) == 10
+    assert {f.id: f.verdict for f in findings if f.verdict != "holds"} == {}
+    assert {f.n for f in findings} == {12}  # functions, not runs
+
+
+def test_section_5_1_otherwise() -> None:
+    levels = AS_IN_THE_PAPER | {
+        "a10": 0.4, "a25": 0.4, "a100": 0.32, "b25": 0.31, "b100": 0.35, "c0.5": 0.2, "c2.0": 0.4
+    }  # fmt: skip
+    findings = judge(synthetic(levels))
+    verdicts = {f.id: f.verdict for f in findings}
+    assert verdicts.pop("far-peers-comparable") == "holds"  # ahead is no worse
+    assert {*verdicts.values()} == {"does not hold"}
+
+
+def test_fastest_is_judged_at_equal_time() -> None:
+    def rising(method: str, seconds: float) -> list[tuple[Cell, ...]]:
+        rows = arm(method, 0.0, seconds=seconds, targets=2, repeats=6)
+        best = COLUMNS.index("best")
+        return [(*r[:best], 0.1 * r[best - 1], *r[best + 1 :]) for r in rows]  # type: ignore[operator]
+
+    runs = table(rising("FTS", 1), rising("TS", 2), rising("RGPE", 4), rising("TAF", 8))
+    finding = found(judge(runs), "fastest-convergence")
+    # 4 s: FTS has 0, 0.1, 0.2, 0.3 for a second each; TS 0 and 0.1 for two each; the others 0
+    assert finding.value == pytest.approx(0.15 - 0.05)
+    assert finding.verdict == "holds"
+    assert finding.n == 6  # the first target's repeats
+
+
+def test_growing_t_n() -> None:
+    findings = judge(Table.join([real("har", 0.02), real("landmine", 0.0)]))
+    assert found(findings, "consistent-with-growing-t_n", "har").verdict == "holds"
+    assert found(findings, "growing-t_n-improves", "har").verdict == "holds"
+    assert found(findings, "beats-ts-in-both-settings", "har").verdict == "holds"
+    assert found(findings, "growing-t_n-comparable").verdict == "holds"
+    assert found(findings, "beats-ts-in-both-settings").verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("leads", "verdict"),
+    [
+        ((0, 0, 0.1, 0, 0, 0), "holds"),
+        ((0.1, 0, 0, 0, 0, 0), "does not hold"),  # the first target is not one of the others
+        ((0, 0.1, -0.1, 0, 0, 0), "does not hold"),
+        ((0, 0.1, -0.005, 0, 0, 0), "holds"),
+    ],
+)
+def test_some_targets_may_gain_and_none_may_lose(leads: Sequence[float], verdict: str) -> None:
+    fts = noisy(0.5, spread=0.001, seed=1)
+    runs = table(
+        arm("TS", noisy(0.5, spread=0.001)),
+        arm("FTS", lambda target, repeat: fts(target, repeat) + leads[target]),
+    )
+    finding = found(judge(runs), "some-targets-better")
+    assert finding.verdict == verdict
+    assert finding.n == 5
+
+
+def test_intervals_of_several_targets_are_wider() -> None:
+    levels = [noisy(0.5, seed=i) for i in range(2)]
+    few, many = (
+        table(arm("TS", levels[0], targets=n), arm("FTS", levels[1], targets=n)) for n in (2, 6)
+    )
+    one, five = (found(judge(runs), "some-targets-better") for runs in (few, many))
+    assert f"1: {one.value:+.4f} [{one.low:+.4f}" in one.note
+    assert f"1: {one.value:+.4f} [{one.low:+.4f}" not in five.note
+
+
+def test_an_advantage_is_consistent_if_it_is_everywhere() -> None:
+    all_three = [real(e, 0.03) for e in ("landmine", "glass", "har")]
+    finding = found(judge(Table.join(all_three)), "consistent-advantage", "all")
+    assert (finding.verdict, finding.value, finding.low, finding.n) == ("holds", 9, 9, 9)
+    two = found(judge(Table.join(all_three[:2])), "consistent-advantage", "all")
+    assert two.verdict == "not decided"
+    assert "3 of 9 comparisons were not run" in two.note
+    mixed = judge(Table.join([all_three[0], real("har", -0.03)]))
+    assert found(mixed, "consistent-advantage", "all").verdict == "does not hold"
+    assert not any(f.id == "consistent-advantage" for f in judge(all_three[0]))
+
+
+def test_presets_are_judged_apart() -> None:
+    runs = Table.join([real("landmine", 0.03), real("landmine", -0.03, preset="default")])
+    assert found(judge(runs), "beats-ts").verdict == "holds"
+    assert found(judge(runs), "beats-ts", preset="default").verdict == "does not hold"
+
+
+def test_published_runs_are_judged_by_the_same_rules() -> None:
+    theirs = real("landmine", -0.03, preset="published")
+    findings = judge(real("landmine", 0.03), theirs)
+    assert found(findings, "beats-ts").verdict == "holds"
+    assert found(findings, "beats-ts", preset="published").verdict == "does not hold"
+
+
+def test_what_was_not_run_is_not_judged() -> None:
+    assert judge(table()) == []
+    assert judge(table(arm("TS", 0.5), arm("TS", 0.5, experiment="har"))) == []
+    ids = {f.id for f in judge(table(arm("TS", 0.5), arm("FTS", 0.5)))}
+    assert ids == {"beats-ts", "some-targets-better"}
+    initial = table(arm("TS", 0.5), arm("FTS", 0.5)).where(iteration=0)
+    assert judge(initial) == []
+
+
+def test_one_pair_decides_nothing() -> None:
+    runs = table(*(arm(m, 0.5, targets=1, repeats=1) for m in ("TS", "FTS")))
+    finding = found(judge(runs), "beats-ts")
+    assert (finding.verdict, finding.n) == ("not decided", 1)
+    both = found(
+        judge(table(*(arm(m, 0.5, repeats=1) for m in ("TS", "FTS")))), "some-targets-better"
+    )
+    assert "1: +0.0000 (too few, or all the same: no interval)" in both.note
+
+
+def test_only_complete_pairs_count() -> None:
+    rows = [*arm("TS", noisy(0.5, seed=1)), *arm("FTS", noisy(0.6, seed=2))]
+    whole = found(judge(table(rows)), "beats-ts")
+    cut = [*rows[:-2], *arm("RGPE", 0.5, repeats=1)]  # FTS's last run stops before the end
+    assert found(judge(table(cut)), "beats-ts").n == whole.n - 1
+    assert found(judge(table(cut)), "beats-rgpe").n == 6
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    runs = real("landmine", 0.03)
+    order = np.random.default_rng(0).permutation(len(runs))
+    shuffled = Table({name: runs[name][order] for name in runs.columns})
+    assert judge(shuffled) == judge(runs)
+
+
+def test_two_runs_of_the_same_kind_are_refused() -> None:
+    runs = table(arm("TS", 0.5), arm("FTS", 0.5, power=0.5), arm("FTS", 0.5, power=2.0))
+    with pytest.raises(ValueError, match=r"landmine, preset paper: FTS.* has two runs"):
+        judge(runs)
+
+
+def test_every_claim_is_judged_on_every_experiment_it_is_about() -> None:
+    parts = [real(e, 0.03) for e in ("landmine", "glass", "har")]
+    linear = agents(lambda method, N: 0.01 * N)
+    findings = judge(Table.join([*parts, synthetic(AS_IN_THE_PAPER), linear]))
+    expected = {(claim.id, e) for claim in CLAIMS for e in claim.experiments}
+    assert {(f.id, f.experiment) for f in findings} == expected | {(CONSISTENT.id, "all")}
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    assert [f.section for f in findings] == sorted(f.section for f in findings)
+    assert {f.section for f in findings} == {"3.2", "5", "5.1", "5.2", "D"}
+    for f in findings:
+        assert f.note.endswith(".")
+        assert "nan" not in f.note
+        assert f.low <= f.value <= f.high or f.id == CONSISTENT.id
+
+
+def test_regrets_are_averaged_over_functions() -> None:
+    runs = table(
+        arm("TS", lambda target, repeat: [0.1, 0.3][target] + 0.01 * repeat - 0.02, targets=2),
+        arm("TS", lambda t, r: [0.1, 0.3][t] + r, experiment="synthetic", targets=2, repeats=3),
+    )
+    listed = regrets(runs)
+    assert listed.columns[-5:] == (
+        *("n", "simple_regret", "simple_regret_error"),
+        *("cumulative_regret", "cumulative_regret_error"),
+    )
+    assert len(listed) == 1  # landmine's optimum is not known
+    row = {name: listed[name][0] for name in listed.columns}
+    assert (row["experiment"], row["method"], row["iteration"], row["n"]) == (
+        *("synthetic", "TS"),
+        *(T, 2),
+    )
+    assert row["simple_regret"] == pytest.approx(1.2)
+    assert row["simple_regret_error"] == pytest.approx(0.1)
+    assert row["cumulative_regret"] == pytest.approx(1.2 * T)
+
+
+def test_regrets_leave_out_what_is_not_complete() -> None:
+    rows = arm("TS", noisy(0.3), experiment="synthetic", targets=3, repeats=1)
+    assert regrets(table(rows[:-1]))["n"].tolist() == [2]
+
+
+def test_presets_are_compared_from_the_same_points() -> None:
+    default, paper = (
+        arm(
+            "TS",
+            lambda target, repeat, up=up: 0.8 + 0.01 * target + up * (1 + repeat),
+            preset=preset,
+        )
+        for preset, up in (("default", 0.02), ("paper", 0.01))
+    )
+    alone = arm("TS", 0.1, experiment="har", preset="paper")
+    listed = between_presets(table(default, paper, alone))
+    assert {*listed["experiment"].tolist()} == {"landmine"} and {*listed["method"].tolist()} == {
+        "TS"
+    }
+    expected = np.mean([0.01 * (1 + repeat) for repeat in range(5)])
+    assert listed["lead"].tolist() == pytest.approx([expected] * len(listed))
+    assert (listed["low"] < expected).all() and (listed["high"] > expected).all()

@@ -1,0 +1,427 @@
+"""Real data: the figures known of it, files that are not it, and where it is looked for."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paper.real_data import folder_with
+from scipy.io import savemat
+from typer.testing import CliRunner, Result
+
+from fedbo import files
+from fedbo.cli import app as cli
+from fedbo.files import FileRefused
+from fedbo_paper.data import DATA_SETS, MissingData, Samples, har, landmine, places
+
+DISTINCT = 50  # rows of made HAR tables before they repeat
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty user cache folder, and no FEDBO_DATA."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FEDBO_DATA", raising=False)
+    return tmp_path / "cache" / "fedbo"
+
+
+def invoke(*args: str) -> Result:
+    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(cli.app, ["data", *args], env=wide)
+
+
+# ---------------------------------------------------------------- samples
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "complaint"),
+    [
+        (np.zeros((3, 2)), np.zeros(2, int), r"X has shape \(3, 2\) and y \(2,\)"),
+        (np.zeros(3), np.zeros(3, int), r"expected \(n, d\) and \(n,\)"),
+        (np.zeros((3, 2), np.float32), np.zeros(3, int), "X is float32 and y int64"),
+        (np.full((3, 2), np.nan), np.zeros(3, int), "X holds NaN"),
+    ],
+)
+def test_samples_are_checked(X: np.ndarray, y: np.ndarray, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Samples(X=X, y=y)
+
+
+# ---------------------------------------------------------------- real data
+
+
+def test_real_landmine_fields() -> None:
+    fields = landmine.load(folder_with("LandmineData.mat"))
+    sizes = np.array([len(field) for field in fields])
+    positive = np.array([field.y.mean() for field in fields])
+    assert len(fields) == 29
+    assert (sizes.min(), sizes.max(), round(sizes.mean())) == (445, 690, 511)
+    assert (positive.min().round(4), positive.max().round(4)) == (0.0295, 0.0935)
+    assert positive.mean().round(4) == 0.0618
+    assert {field.X.shape[1] for field in fields} == {9}
+    assert set(np.concatenate([field.y for field in fields])) == {0, 1}
+
+
+def test_real_landmine_file_is_the_known_one(tmp_path: Path) -> None:
+    mat = folder_with("LandmineData.mat") / "LandmineData.mat"
+    landmine.verify(mat)
+    with zipfile.ZipFile(tmp_path / "LandmineData.zip", "w") as archive:
+        archive.write(mat, "LandmineData/LandmineData.mat")
+    landmine.verify(tmp_path / "LandmineData.zip")
+    zipped, plain = landmine.load(tmp_path), landmine.load(mat.parent)
+    assert all(np.array_equal(a.X, b.X) for a, b in zip(zipped, plain, strict=True))
+    assert all(np.array_equal(a.y, b.y) for a, b in zip(zipped, plain, strict=True))
+    assert os.listdir(tmp_path) == ["LandmineData.zip"]
+
+
+def test_real_har() -> None:
+    people = har.load(folder_with("har.npz"))
+    sizes = np.array([len(person) for person in people])
+    assert len(people) == 30
+    assert (sizes.min(), sizes.max(), round(sizes.mean()), sizes.sum()) == (281, 409, 343, 10299)
+    assert {person.X.shape[1] for person in people} == {561}
+    assert all(set(person.y) == set(range(1, 7)) for person in people)
+    assert all(np.abs(person.X).max() <= 1 for person in people)
+
+
+# ---------------------------------------------------------------- landmine
+
+
+def fields(n: int = 29, features: int = 9, rows: int = 500, labels: int = 2) -> io.BytesIO:
+    rng = np.random.default_rng(0)
+    feature, label = np.empty((1, n), object), np.empty((1, n), object)
+    for i in range(n):
+        feature[0, i] = rng.normal(size=(rows, features))
+        label[0, i] = (np.arange(rows)[:, None] % labels).astype(np.uint8)
+    file = io.BytesIO()
+    savemat(file, {"feature": feature, "label": label}, do_compression=True)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        ({"n": 28}, "has 28 fields and 28 fields' labels, expected 29"),
+        ({"features": 8}, r"field 0 of .*features \(500, 8\)"),
+        ({"rows": 700}, "with n from 445 to 690"),
+        ({"labels": 3}, r"labels \[0, 1, 2\], expected 0 and 1"),
+    ],
+)
+def test_landmine_of_another_shape_is_refused(
+    made: dict[str, int], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "LandmineData.mat").write_bytes(fields(**made).getvalue())
+    with pytest.raises(FileRefused, match=complaint):
+        landmine.load(tmp_path)
+
+
+def test_landmine_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "LandmineData.zip").write_bytes(b"<html>moved</html>")
+    with pytest.raises(FileRefused, match="no zip file"):
+        landmine.load(tmp_path)
+    with zipfile.ZipFile(tmp_path / "LandmineData.zip", "w") as archive:
+        archive.writestr("README", "")
+    with pytest.raises(FileRefused, match=r"holds no LandmineData\.mat"):
+        landmine.load(tmp_path)
+    (tmp_path / "LandmineData.mat").write_bytes(b"<html>moved</html>")
+    with pytest.raises(FileRefused, match="no MATLAB file with 'feature' and 'label'"):
+        landmine.load(tmp_path)
+    with pytest.raises(FileRefused, match=f"SHA-256 .*, expected {landmine.SHA256}"):
+        landmine.verify(tmp_path / "LandmineData.mat")
+
+
+# ---------------------------------------------------------------- HAR
+
+
+def tables(train: int = 7, test: int = 5, columns: int = 561) -> dict[str, tuple[np.ndarray, ...]]:
+    """X, y and subject of both parts; values of few digits, which are fast to write and to read."""
+    rng = np.random.default_rng(1)
+    sizes = np.full(30, 343)
+    sizes[:3] = 281, 409, 10299 - 281 - 409 - 27 * 343
+    everyone = np.repeat(np.arange(1, 31), sizes)
+    made = {}
+    for part, rows, subjects in (("train", train, everyone), ("test", test, everyone[train:])):
+        X = rng.integers(-9, 10, (DISTINCT, columns))[np.arange(rows) % DISTINCT] / 10
+        made[part] = X, np.arange(rows) % 6 + 1, subjects[:rows]
+    return made
+
+
+def texts(made: dict[str, tuple[np.ndarray, ...]]) -> dict[str, str]:
+    """The files of the original layout, other files among them."""
+    files = {"features.txt": "1 tBodyAcc-mean()-X\n", "train/Inertial Signals/x_train.txt": "9 9\n"}
+    for part, (X, y, subject) in made.items():
+        lines = [" ".join(f"{value:4.1f}" for value in row) for row in X[:DISTINCT]]
+        files[f"{part}/X_{part}.txt"] = "".join(f"{lines[i % DISTINCT]}\n" for i in range(len(X)))
+        files[f"{part}/y_{part}.txt"] = "\n".join(map(str, y)) + "\n"
+        files[f"{part}/subject_{part}.txt"] = "\n".join(map(str, subject)) + "\n"
+    return files
+
+
+def zipped(made: dict[str, tuple[np.ndarray, ...]]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, text in texts(made).items():
+            archive.writestr(f"UCI HAR Dataset/{name}", text)
+            archive.writestr(f"__MACOSX/UCI HAR Dataset/{name}", "litter")
+    return file.getvalue()
+
+
+def nested(inner: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("UCI HAR Dataset.names", "")
+        archive.writestr("UCI HAR Dataset.zip", inner)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("layout", ["folder", "zip", "nested zip"])
+def test_har_is_read_in_every_layout(layout: str, tmp_path: Path) -> None:
+    made = tables()
+    path = tmp_path / "UCI HAR Dataset"
+    if layout == "folder":
+        for name, text in texts(made).items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text(text)
+    else:
+        path = path.with_suffix(".zip")
+        path.write_bytes(zipped(made) if layout == "zip" else nested(zipped(made)))
+    arrays = har._read(path)
+    for i, name in enumerate(("X", "y", "subject")):
+        expected = np.concatenate([made["train"][i], made["test"][i]])
+        assert np.array_equal(arrays[name], expected.astype(arrays[name].dtype))
+    assert arrays["X"].dtype == np.float32
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[dict[str, tuple[np.ndarray, ...]], bytes]:
+    """A data set of the real one's size, and UCI's zip in a zip of it."""
+    made = tables(train=7352, test=2947)
+    return made, nested(zipped(made))
+
+
+def test_har_is_kept_as_arrays(
+    whole: tuple[dict[str, tuple[np.ndarray, ...]], bytes],
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, archive = whole
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / har.ADDRESS.rpartition("/")[2]).write_bytes(archive)
+    people = har.load(data)
+    assert [len(person) for person in people][:2] == [281, 409]
+    rows = np.flatnonzero(np.concatenate([made["train"][2], made["test"][2]]) == 30)
+    X = np.concatenate([made["train"][0], made["test"][0]])[rows]
+    assert np.array_equal(people[29].X, X.astype(np.float32).astype(np.float64))
+    assert (data / "har.npz").exists() and not cache.exists()
+
+    def unread(path: Path) -> places.Arrays:
+        raise AssertionError(f"{path} was read again")
+
+    monkeypatch.setattr(har, "_read", unread)
+    again = har.load(data)
+    assert all(np.array_equal(a.X, b.X) for a, b in zip(again, people, strict=True))
+    assert all(np.array_equal(a.y, b.y) for a, b in zip(again, people, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"X": np.zeros((10, 561))}, r"shapes \(10, 561\), .* expected \(10299, 561\)"),
+        ({"y": np.zeros(10299, int)}, r"activities \[0\], expected 1 to 6"),
+        ({"subject": np.arange(10299) % 29 + 1}, "people .* expected 1 to 30"),
+        ({"subject": np.arange(10299) % 30 + 1}, "343 to 344 rows a person, expected from 281"),
+        ({"X": np.full((10299, 561), np.nan)}, "X holds NaN"),
+        ({"y": None}, "has no y"),
+    ],
+)
+def test_har_of_another_shape_is_refused(
+    change: dict[str, np.ndarray | None], complaint: str, tmp_path: Path
+) -> None:
+    sizes = np.full(30, 343)
+    sizes[:3] = 281, 409, 10299 - 281 - 409 - 27 * 343
+    arrays = {
+        "X": np.zeros((10299, 561), np.float32),
+        "y": np.arange(10299) % 6 + 1,
+        "subject": np.repeat(np.arange(1, 31), sizes),
+    } | change
+    np.savez(tmp_path / "har.npz", **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(FileRefused, match=complaint):
+        har.load(tmp_path)
+
+
+def test_har_archives_that_are_something_else_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "UCI HAR Dataset.zip"
+    path.write_bytes(b"<html>moved</html>")
+    with pytest.raises(FileRefused, match="no zip file"):
+        har.load(tmp_path)
+    ragged = texts(tables())["train/X_train.txt"].replace(" 0.1", "", 1)
+    for change, complaint in (
+        ({"test/y_test.txt": None}, r"holds no test/y_test\.txt, expected the layout of https"),
+        ({"train/X_train.txt": ragged}, r"train/X_train\.txt is damaged: .*columns changed"),
+        ({"train/y_train.txt": "1\nwalking\n"}, r"train/y_train\.txt is damaged"),
+        ({"train/y_train.txt": "1\n2\n"}, "lengths differ: {'X': 12, 'y': 7, 'subject': 12}"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in (texts(tables()) | change).items():
+                if text is not None:
+                    archive.writestr(f"UCI HAR Dataset/{name}", text)
+        with pytest.raises(FileRefused, match=complaint):
+            har.load(tmp_path)
+    assert not (tmp_path / "har.npz").exists()  # what was refused is not kept
+    (tmp_path / "har.npz").write_bytes(b"PK half a file")
+    with pytest.raises(FileRefused, match=r"har\.npz is damaged, or no \.npz file"):
+        har.load(tmp_path)
+
+
+# ---------------------------------------------------------------- places
+
+
+def test_folders_in_their_order(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places.folders() == (cache,)
+    monkeypatch.setenv("FEDBO_DATA", "/data")
+    assert places.folders() == (Path("/data"), cache)
+    assert places.folders(Path("here")) == (Path("here"),)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "expected"),
+    [
+        ("linux", {}, "{home}/.cache/fedbo"),
+        ("linux", {"XDG_CACHE_HOME": "{home}/x"}, "{home}/x/fedbo"),
+        ("linux", {"XDG_CACHE_HOME": "relative"}, "{home}/.cache/fedbo"),
+        ("darwin", {"XDG_CACHE_HOME": "{home}/x"}, "{home}/Library/Caches/fedbo"),
+        ("win32", {"LOCALAPPDATA": "{home}/local"}, "{home}/local/fedbo"),
+        ("win32", {}, "{home}/AppData/Local/fedbo"),
+    ],
+)
+def test_user_folder(
+    platform: str,
+    variables: dict[str, str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value.format(home=tmp_path))
+    assert str(places.user_folder()) == expected.format(home=tmp_path)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_missing_data_says_what_where_and_what_to_do(
+    name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
+    with pytest.raises(MissingData) as caught:
+        DATA_SETS[name].load(None)
+    text = str(caught.value)
+    assert isinstance(caught.value, FileNotFoundError)
+    assert f"the data set {name} is not there" in text
+    assert f"in {tmp_path} and in {cache} (no such folder)." in text
+    assert all(repr(file) in text for file in DATA_SETS[name].names)
+    assert f"`fedbo data fetch {name}`" in text and "set FEDBO_DATA" in text
+    assert ("--stand-in" in text) == (name == "gleam")
+
+
+def test_user_folder_is_looked_in_after_the_variable(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
+    cache.mkdir(parents=True)
+    (cache / "LandmineData.mat").write_bytes(fields().getvalue())
+    assert len(landmine.load()) == 29
+    with pytest.raises(MissingData):
+        landmine.load(tmp_path)
+
+
+def test_arrays_are_kept_elsewhere_or_not_at_all(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"1")
+    calls = []
+
+    def make() -> places.Arrays:
+        calls.append(1)
+        return {"X": np.arange(3)}
+
+    def write(path: Path, data: bytes) -> None:
+        if path.parent == tmp_path or not writable:
+            raise PermissionError(13, "Permission denied")
+        real_write(path, data)
+
+    real_write, writable = files.write, False
+    monkeypatch.setattr(files, "write", write)
+    assert places.kept("x.npz", source, make)["X"].tolist() == [0, 1, 2]
+    assert not (tmp_path / "x.npz").exists()
+    writable = True
+    for _ in range(2):
+        assert places.kept("x.npz", source, make)["X"].tolist() == [0, 1, 2]
+    (kept,) = cache.iterdir()
+    assert len(calls) == 2 and kept.name.startswith("x-")
+    kept.write_bytes(kept.read_bytes()[:40])
+    places.kept("x.npz", source, make)
+    assert len(calls) == 3  # damaged: made again
+    source.write_bytes(b"12")
+    places.kept("x.npz", source, make)
+    assert len(calls) == 4  # another source of the same name
+
+
+# ---------------------------------------------------------------- status
+
+
+def test_status_shows_what_is_there_and_what_is_not(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "LandmineData.mat").write_bytes(fields().getvalue())
+    (tmp_path / "har.npz").write_bytes(b"no arrays")
+    result = invoke("status", "--data", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[1]: line for line in result.stdout.splitlines() if "│" in line}
+    for part in ("29 fields", "14,500", " 9 ", "passed", str(tmp_path / "LandmineData.mat")):
+        assert part in lines["landmine"]
+    assert "failed" in lines["har"] and "not found" in lines["gleam"]
+    assert "har.npz is damaged" in result.stdout
+    assert "`fedbo data fetch gleam`" in result.stdout
+
+
+def test_status_is_of_the_real_data() -> None:
+    folder = folder_with("har.npz")
+    result = invoke("status", "--data", str(folder))
+    assert result.exit_code == 0
+    assert "30 people" in result.stdout and "10,299" in result.stdout
+
+
+def test_commands_are_light() -> None:
+    program = "import sys, fedbo_paper.cli.data; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    heavy = {"rich.table", "rich.progress", "sklearn", "joblib", "scipy.io", "urllib.request"}
+    assert not heavy & set(done.stdout.split())
+
+
+def test_har_in_a_read_only_folder(
+    whole: tuple[dict[str, tuple[np.ndarray, ...]], bytes],
+    cache: Path,
+    plain_user: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plain_user / "cache"))  # which this user may write to
+    data = plain_user / "data"
+    data.mkdir()
+    (data / har.ARCHIVE).write_bytes(whole[1])
+    data.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert len(har.load(data)) == 30
+    assert os.listdir(data) == [har.ARCHIVE]
+    assert [path.suffix for path in (plain_user / "cache" / cache.name).iterdir()] == [".npz"]

@@ -1,0 +1,306 @@
+"""Downloads over a real connection: whole and verified, or nothing, and always a sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+from paper.commands import listen_to_ctrl_c
+from typer.testing import CliRunner, Result
+
+import fedbo
+from fedbo.cli import app as cli
+from fedbo.files import FileRefused
+from fedbo_paper import data
+from fedbo_paper.data import fetch, gleam, landmine
+from fedbo_paper.data.fetch import FetchFailed, download
+
+CONTENT = bytes(range(256)) * 4096  # 1 MiB: several chunks
+
+
+class Site(BaseHTTPRequestHandler):
+    """Answers by path; what it was asked is in ``asked``."""
+
+    asked: ClassVar[list[str]] = []
+    closing: ClassVar[threading.Event] = threading.Event()
+
+    def do_GET(self) -> None:
+        self.asked.append(f"{self.path} {self.headers['User-Agent']}")
+        if self.path == "/gone":
+            self.send_error(404)
+        elif self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/data")
+            self.end_headers()
+        elif self.path == "/nonsense":
+            self.wfile.write(b"nonsense\r\n\r\n")
+        else:
+            self.send_response(200)
+            if self.path != "/unmeasured":
+                extra = 1000 if self.path == "/truncated" else 0
+                self.send_header("Content-Length", str(len(CONTENT) + extra))
+            self.end_headers()
+            if self.path == "/slow":
+                self.wfile.write(CONTENT[:300_000])
+                self.wfile.flush()
+                self.closing.wait(600)  # no more comes, and it does not end
+            else:
+                self.wfile.write(CONTENT)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    Site.closing.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without whatever proxy the machine has."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def nobody_listens() -> Iterator[str]:
+    """An address that is taken meanwhile, so that nobody else comes to listen there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/data"
+
+
+def good(path: Path) -> None:
+    if path.read_bytes() != CONTENT:
+        raise FileRefused("it is something else")
+
+
+def bad(path: Path) -> None:
+    raise FileRefused("its MD5 is 1, expected 2")
+
+
+def silent(received: int, total: int | None) -> None:
+    pass
+
+
+# ---------------------------------------------------------------- download
+
+
+@pytest.mark.parametrize("path", ["/data", "/moved", "/unmeasured"])
+def test_a_download_is_whole(path: str, site: str, tmp_path: Path) -> None:
+    reports: list[tuple[int, int | None]] = []
+    target = tmp_path / "new" / "file.bin"
+    download(site + path, target, good, lambda *report: reports.append(report))
+    assert target.read_bytes() == CONTENT
+    assert os.listdir(target.parent) == ["file.bin"]
+    assert reports[0][0] == 0 and reports[-1][0] == len(CONTENT) and len(reports) > 3
+    assert {total for _, total in reports} == {None if path == "/unmeasured" else len(CONTENT)}
+    assert Site.asked[-1].endswith(f"fedbo/{fedbo.__version__}")
+
+
+@pytest.mark.parametrize(
+    ("path", "verify", "complaint"),
+    [
+        ("/gone", good, r"/gone answers 404 \(Not Found\)"),
+        ("/truncated", good, "broke off after 1,048,576 of 1,049,576 bytes"),
+        ("/data", bad, "is not the data set: its MD5 is 1, expected 2"),
+        ("/nonsense", good, "the connection to .* broke: BadStatusLine"),
+    ],
+)
+@pytest.mark.parametrize("before", [None, b"the old one"])
+def test_a_failed_download_leaves_nothing(
+    path: str, verify: object, complaint: str, before: bytes | None, site: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "file.bin"
+    if before is not None:
+        target.write_bytes(before)
+    with pytest.raises(FetchFailed, match=complaint):
+        download(site + path, target, verify, silent)
+    assert os.listdir(tmp_path) == ([] if before is None else ["file.bin"])
+    assert before is None or target.read_bytes() == before
+
+
+def test_nobody_listens_or_answers(
+    site: str, nobody_listens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FetchFailed, match=r"cannot be reached: .*refused"):
+        download(nobody_listens, tmp_path / "file.bin", good, silent)
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
+    with pytest.raises(FetchFailed, match="broke: TimeoutError"):
+        download(site + "/slow", tmp_path / "file.bin", good, silent)
+    assert os.listdir(tmp_path) == []
+
+
+def test_ctrl_c_leaves_nothing(site: str, tmp_path: Path) -> None:
+    def interrupted(received: int, total: int | None) -> None:
+        if received:
+            assert len(os.listdir(tmp_path)) == 1  # under another name
+            assert not (tmp_path / "file.bin").exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(site + "/data", tmp_path / "file.bin", good, interrupted)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written(site: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    asked = len(Site.asked)
+    with pytest.raises(FetchFailed, match=r"file cannot be written: .*--data"):
+        download(site + "/data", tmp_path / "file" / "x", good, silent)
+    (tmp_path / "locked").mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+    if not os.access(tmp_path / "locked", os.W_OK):  # root may write to any folder
+        with pytest.raises(FetchFailed, match="locked cannot be written: Permission denied"):
+            download(site + "/data", tmp_path / "locked" / "x", good, silent)
+    assert len(Site.asked) == asked
+
+
+def test_a_full_disk(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FetchFailed, match="cannot be written: No space left on device"):
+        download(site + "/data", tmp_path / "file.bin", good, silent)
+    assert os.listdir(tmp_path) == []
+
+
+# ---------------------------------------------------------------- fedbo data fetch
+
+
+def invoke(*args: str) -> Result:
+    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(cli.app, ["data", *args], env=wide)
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, address: str, **changes: object) -> None:
+    """Have gleam come from this address, and be whatever comes from there."""
+    changed = {"address": address, "verify": good, "load": lambda folder: gleam.stand_in()}
+    data_set = msgspec.structs.replace(data.DATA_SETS["gleam"], **(changed | changes))
+    monkeypatch.setitem(data.DATA_SETS, "gleam", data_set)
+
+
+def test_fetch_and_fetch_again(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, site + "/data")
+    asked = len(Site.asked)
+    for _ in range(2):
+        result = invoke("fetch", "gleam", "--data", str(tmp_path))
+        assert result.exit_code == 0, result.output
+        last = result.stdout.splitlines()[-1]
+        assert last.startswith(f"gleam is in {tmp_path / 'GLEAM.tar.gz'}: 38 people, ")
+    assert len(Site.asked) == asked + 1  # what is there is not fetched again
+    assert os.listdir(tmp_path) == ["GLEAM.tar.gz"]
+
+
+def test_fetch_fills_the_named_folder_or_the_cache(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, site + "/data")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FEDBO_DATA", raising=False)
+    assert invoke("fetch", "gleam").exit_code == 0
+    assert (tmp_path / "cache" / "fedbo" / "GLEAM.tar.gz").exists()
+    monkeypatch.setenv("FEDBO_DATA", str(tmp_path / "named"))
+    assert invoke("fetch", "gleam").exit_code == 0
+    assert (tmp_path / "named" / "GLEAM.tar.gz").exists()
+
+
+@pytest.mark.parametrize("path", ["/gone", "/truncated", "/nobody"])
+def test_fetch_says_plainly_what_went_wrong(
+    path: str, site: str, nobody_listens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = nobody_listens if path == "/nobody" else site + path
+    offer(monkeypatch, address)
+    result = invoke("fetch", "gleam", "--data", str(tmp_path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"gleam was not fetched: {address} ")
+    by_hand = f"put GLEAM.tar.gz or the folder GLEAM that is in it into {tmp_path}.\n"
+    assert "By hand: get it from" in result.stderr and result.stderr.endswith(by_hand)
+    assert os.listdir(tmp_path) == []
+
+
+def test_fetch_refuses_the_wrong_checksum(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, site + "/data", verify=gleam.verify)
+    result = invoke("fetch", "gleam", "--data", str(tmp_path))
+    assert result.exit_code == 1
+    assert "is not the data set: its MD5 is " in result.stderr and gleam.MD5 in result.stderr
+    offer(monkeypatch, site + "/data", verify=landmine.verify, file="x.zip", names=("x.zip",))
+    result = invoke("fetch", "gleam", "--data", str(tmp_path))
+    assert result.exit_code == 1 and "no zip file" in result.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_fetch_of_what_is_there_but_useless(tmp_path: Path) -> None:
+    (tmp_path / "har.npz").write_bytes(b"damaged")
+    result = invoke("fetch", "har", "--data", str(tmp_path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("har is there, but cannot be used: ")
+    assert "delete it" in result.stderr
+
+
+def test_fetch_knows_three_names() -> None:
+    result = invoke("fetch", "mnist")
+    assert result.exit_code == 2
+    assert "'mnist' is no data set, expected landmine, har, gleam" in result.stderr
+
+
+def test_the_addresses_are_the_papers() -> None:
+    addresses = {name: data_set.address for name, data_set in data.DATA_SETS.items()}
+    assert addresses["landmine"] == "http://www.ee.duke.edu/~lcarin/LandmineData.zip"
+    assert addresses["gleam"] == "http://www.skleinberg.org/data/GLEAM.tar.gz"
+    assert addresses["har"].startswith("https://archive.ics.uci.edu/")
+
+
+PROGRAM = """
+import msgspec, sys
+from fedbo.cli import app as cli
+from fedbo_paper import data
+changed = msgspec.structs.replace(data.DATA_SETS["gleam"], address=sys.argv[1])
+data.DATA_SETS["gleam"] = changed
+cli.app(["data", "fetch", "gleam", "--data", sys.argv[2]])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to send")
+def test_ctrl_c_ends_the_program_with_a_sentence(site: str, tmp_path: Path) -> None:
+    source = str(Path(fedbo.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, site + "/slow", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": source},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_ctrl_c,
+    )
+    deadline = time.monotonic() + 300
+    while not any(path.stat().st_size for path in tmp_path.iterdir()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert complaint == "Stopped: nothing of it was kept.\n"
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,413 @@
+"""GLEAM: made files of the real layout, litter and strays included, against loops and scipy."""
+
+from __future__ import annotations
+
+import io
+import math
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from fedbo.files import FileRefused
+from fedbo_paper.data import Samples, gleam, places, windows
+
+SENSORS = {  # as an archive may spell them, in the order of the channels
+    "Gyroscope": 3,
+    "Accelerometer": 3,
+    "Magnetic Field": 3,
+    "Rotation Vector": 3,
+    "Linear Acceleration": 3,
+    "Gravity": 3,
+    "Light": 1,
+}
+START = 1_391_712_321_123
+WINDOW = 3.0  # seconds; not the default, so that it is seen to count
+MEAL = START + 20_400, START + 41_000
+
+Reading = tuple[int, str, list[float]]
+
+
+def recording(seed: int, seconds: float = 60.0) -> list[Reading]:
+    """Readings in the order of time: a gap in one sensor, and light that reports changes only."""
+    rng = np.random.default_rng(seed)
+    readings: list[Reading] = []
+    for sensor, values in SENSORS.items():
+        gap = 2000 if sensor == "Light" else 400
+        times = np.cumsum(rng.integers(200, gap, int(seconds * 1e3 / 200)))
+        times = times[times < seconds * 1e3]
+        if sensor == "Gravity":
+            times = times[(times < 25_000) | (times > 30_500)]
+        if sensor == "Light":
+            times = times[(times > 4_000) & ((times < 12_000) | (times > 21_000))]
+        offset = 9.81 if sensor == "Gravity" else rng.normal(scale=50)
+        for at in times:
+            noise = np.zeros(values) if sensor == "Gravity" else rng.standard_t(4, values)
+            readings.append((START + int(at), sensor, [round(float(v), 6) for v in offset + noise]))
+    return sorted(readings)
+
+
+def oracle(readings: list[Reading], meals: list[tuple[int, int]]) -> tuple[np.ndarray, list[int]]:
+    """Features and labels, one window and one channel at a time."""
+    length = WINDOW * 1e3
+    start = min(at for at, _, _ in readings)
+    rows, labels = [], []
+    for k in range(math.ceil((max(at for at, _, _ in readings) - start) / length) + 1):
+        low, high = start + k * length, start + (k + 1) * length
+        moments = []
+        for sensor, channels in SENSORS.items():
+            inside = [v for at, name, v in readings if name == sensor and low <= at < high]
+            if sensor == "Light" and not inside:
+                inside = [v for at, name, v in readings if name == sensor and at < low][-1:]
+            if len(inside) < (1 if sensor == "Light" else 4):
+                break
+            for channel in range(channels):
+                values = np.array([v[channel] for v in inside])
+                constant = np.ptp(values) == 0
+                kurtosis = 0.0 if constant else float(stats.kurtosis(values))
+                moments.append((values.mean(), 0.0 if constant else values.var(), kurtosis))
+        else:
+            rows.append(np.array(moments).T.ravel())
+            middle = (low + high) / 2
+            labels.append(int(any(begin <= middle < end for begin, end in meals)))
+    return np.array(rows), labels
+
+
+def sensor_csv(readings: list[Reading]) -> str:
+    lines = ["Unix Time,Sensor,Value1,Value2,Value3"]
+    for at, sensor, values in readings:
+        lines.append(",".join([str(at), sensor, *map(repr, values), *[""] * (3 - len(values))]))
+    return "\n".join(lines) + "\n"
+
+
+def annotation_csv(meal: tuple[int, int] = MEAL) -> str:
+    rows = [(START, "walk"), (START + 9_000, "walk"), (meal[0], "eat"), (meal[1], "eat")]
+    rows += [(meal[1] + 500, "w"), (meal[1] + 5_000, "drink")]
+    return "unix time,Activity\n" + "".join(f"{at},{activity}\n" for at, activity in rows)
+
+
+def members(person: str, readings: list[Reading], annotation: str) -> dict[str, bytes]:
+    """One person's folder, with everything that is to be passed over."""
+    return {
+        f"GLEAM/{person}/notes.txt": b"left handed",
+        f"GLEAM/{person}/IMG_{person}.jpg": b"\xff\xd8\xff\xe0 Unix Time,Sensor",
+        f"GLEAM/{person}/.DS_Store": b"\0\0\0\1Bud1",
+        f"GLEAM/{person}/._sensorData.csv": b"\0\5\x16\7 Mac OS X",
+        f"GLEAM/{person}/food.csv": b"item,amount\nsoup,1\n",
+        f"GLEAM/{person}/empty.csv": b"",
+        f"GLEAM/{person}/b.csv": sensor_csv(readings).encode(),
+        f"GLEAM/{person}/a.CSV": annotation.encode(),
+        f"__MACOSX/GLEAM/{person}/b.csv": sensor_csv(readings[:5]).encode(),
+    }
+
+
+def everyone(people: int = 38) -> tuple[dict[str, bytes], list[list[Reading]]]:
+    """A whole archive's members, and the readings of each person."""
+    files = {
+        "GLEAM/Demographics_Glass_data.csv": b"ID,Age\n1000,31\n",
+        "GLEAM/README_GLEAM.pdf": b"%PDF",
+        "GLEAM/._1000": b"\0\5\x16\7",
+    }
+    recordings = [recording(seed) for seed in range(people)]
+    for n in reversed(range(people)):  # not in order
+        files |= members(f"{1000 + 7 * n}", recordings[n], annotation_csv())
+    return files, recordings
+
+
+def archive(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def extract(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder / "GLEAM"
+
+
+def of_one(sensor: str, annotation: str, folder: Path, window: float = WINDOW) -> places.Arrays:
+    person = folder / "GLEAM" / "1234"
+    person.mkdir(parents=True, exist_ok=True)
+    (person / "s.csv").write_bytes(sensor.encode())
+    (person / "a.csv").write_bytes(annotation.encode())
+    return gleam._read(folder / "GLEAM", window)
+
+
+# ---------------------------------------------------------------- windows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_moments_are_those_of_scipy(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+    k = np.repeat(np.cumsum(np.arange(1, len(counts) + 1)), counts)
+    values = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
+    v = data.draw(hnp.arrays(np.float64, (len(k), 2), elements=values))
+    made = windows.moments(k, v)
+    assert made.counts.tolist() == counts
+    assert made.w.tolist() == np.unique(k).tolist()
+    for i, w in enumerate(made.w):
+        inside = v[k == w]
+        assert np.array_equal(made.last[i], inside[-1])
+        np.testing.assert_allclose(made.moments[i, 0], inside.mean(0), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(made.moments[i, 1], inside.var(0), rtol=1e-9, atol=1e-9)
+        for channel in range(2):
+            constant = np.ptp(inside[:, channel]) == 0
+            expected = 0.0 if constant else stats.kurtosis(inside[:, channel])
+            assert made.moments[i, 2, channel] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_moments_are_sound_far_from_zero() -> None:
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(64, 1))
+    near = windows.moments(np.zeros(64, np.int64), v).moments
+    far = windows.moments(np.zeros(64, np.int64), v + 2.0**40).moments
+    np.testing.assert_allclose(far[:, 1:], near[:, 1:], rtol=1e-3)
+    constant = windows.moments(np.zeros(7, np.int64), np.full((7, 1), 9.81)).moments
+    assert constant.ravel().tolist() == [9.81, 0.0, 0.0]
+
+
+# ---------------------------------------------------------------- the layout
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[dict[str, bytes], list[list[Reading]]]:
+    return everyone()
+
+
+@pytest.mark.parametrize("layout", ["archive", "folder"])
+def test_everything_is_as_by_hand(
+    layout: str, made: tuple[dict[str, bytes], list[list[Reading]]], tmp_path: Path
+) -> None:
+    files, recordings = made
+    if layout == "archive":
+        archive(tmp_path / "GLEAM.tar.gz", files)
+    else:
+        extract(tmp_path, files)
+    people = gleam.load(tmp_path, window=WINDOW)
+    assert len(people) == 38
+    for n in (0, 1, 37):
+        X, y = oracle(recordings[n], [MEAL])
+        np.testing.assert_allclose(people[n].X, X, rtol=1e-7, atol=1e-9)
+        assert people[n].y.tolist() == y
+        assert 0 < sum(y) < len(y) < 60 / WINDOW - 2  # the gap in gravity cost two windows
+    assert people[0].X.shape[1] == 57 == len(gleam.FEATURES)
+    gravity = [i for i, name in enumerate(gleam.FEATURES) if name.startswith("variance gravity")]
+    assert np.array_equal(people[0].X[:, gravity], np.zeros((len(people[0]), 3)))
+    assert {path.name for path in tmp_path.iterdir()} >= {"gleam-1-3.0s.npz"}
+
+
+def test_what_was_read_is_kept_for_each_window(
+    made: tuple[dict[str, bytes], list[list[Reading]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = archive(tmp_path / "GLEAM.tar.gz", made[0])
+    by_window = {window: gleam.load(tmp_path, window=window) for window in (WINDOW, 6)}
+    assert len(by_window[6][0]) < len(by_window[WINDOW][0])
+    monkeypatch.setattr(gleam, "_read", None)
+    for window, people in by_window.items():
+        again = gleam.load(tmp_path, window=window)
+        assert all(np.array_equal(a.X, b.X) for a, b in zip(again, people, strict=True))
+        assert all(np.array_equal(a.y, b.y) for a, b in zip(again, people, strict=True))
+    path.unlink()
+    assert len(gleam.load(tmp_path, window=6.0)) == 38
+
+
+def test_an_archive_is_never_extracted(tmp_path: Path) -> None:
+    files = members("1234", recording(0), annotation_csv())
+    hostile = "GLEAM/1234/../../../../escaped/1234/x.csv"
+    folder = tmp_path / "deep" / "data"
+    folder.mkdir(parents=True)
+    path = archive(folder / "GLEAM.tar.gz", files | {hostile: b"item\n", "/1234/y.csv": b"item\n"})
+    with tarfile.open(path, "r:gz") as tar:
+        assert hostile in tar.getnames()
+    assert len(gleam._read(path, WINDOW)["y"]) > 0
+    assert [p.name for p in tmp_path.rglob("*")] == ["deep", "data", "GLEAM.tar.gz"]
+
+
+# ---------------------------------------------------------------- strays
+
+
+def test_stray_rows_are_passed_over(tmp_path: Path) -> None:
+    readings = recording(3)
+    lines = sensor_csv(readings).splitlines()
+    strays = [
+        f"{START + 5},Proximity,1.0,,",
+        f"{START + 5},Gyroscope,w,1.0,2.0",
+        f"{START + 5},Accelerometer,,,",
+        f"{START + 5},Gyroscope,°,0.0,2.0",
+        f"w,Light,{1e9},,",
+        f"{START + 5},Gyroscope,nan,inf,1.0",
+        ",,,,",
+        "",
+        "Unix Time,Sensor,Value1,Value2,Value3",
+    ]
+    X, y = oracle(readings, [MEAL])
+    shuffled = [lines[1 + i] for i in np.random.default_rng(0).permutation(len(lines) - 1)]
+    text = "\r\n".join([lines[0], *strays, *shuffled]) + "\r\n"
+    arrays = of_one("\ufeff" + text, annotation_csv(), tmp_path)
+    np.testing.assert_allclose(arrays["X"], X, rtol=1e-7, atol=1e-9)
+    assert arrays["y"].tolist() == y
+
+
+def test_cells_that_are_left_out_or_swapped(tmp_path: Path) -> None:
+    readings = recording(4)
+    header, *lines = sensor_csv(readings).splitlines()
+    X, y = oracle(readings, [MEAL])
+    short = "\n".join([header, *(line.rstrip(",") for line in lines), f"{START},Gyr"])
+    np.testing.assert_allclose(of_one(short, annotation_csv(), tmp_path)["X"], X, rtol=1e-7)
+    old = of_one(short.replace("\n", "\r"), annotation_csv().replace("\n", "\r"), tmp_path)
+    np.testing.assert_allclose(old["X"], X, rtol=1e-7)
+    assert old["y"].tolist() == y
+    swapped = ['"value3","Value 2",VALUE1,extra,"Sensor",unix_time']
+    for line in lines:
+        at, sensor, *values = line.split(",")
+        swapped.append(",".join([*reversed(values), "x", f'"{sensor.upper()}"', at]))
+    text = "\n".join(swapped) + "\n"
+    np.testing.assert_allclose(of_one(text, annotation_csv(), tmp_path)["X"], X, rtol=1e-7)
+
+
+def test_copies_count_once(tmp_path: Path) -> None:
+    readings = recording(5)
+    X, y = oracle(readings, [MEAL])
+    person = tmp_path / "GLEAM" / "1234"
+    person.mkdir(parents=True)
+    (person / "sensor copy.csv").write_text(sensor_csv(readings))
+    (person / "annotation copy.csv").write_text(annotation_csv())
+    arrays = of_one(sensor_csv(readings), annotation_csv(), tmp_path)
+    np.testing.assert_allclose(arrays["X"], X, rtol=1e-7)
+    assert arrays["y"].tolist() == y
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("", []),
+        ("eat", []),
+        ("eat eat", [(0, 1)]),
+        ("walk walk eat eat walk walk eat eat", [(2, 3), (6, 7)]),
+        ("eat w walk walk", [(0, 1)]),  # a stray in place of the end's name
+        ("w eat walk walk", [(0, 1)]),  # ... and of the start's
+        ("w w eat eat", [(2, 3)]),
+        ("w eat eat walk walk", [(1, 2)]),  # a stray row
+        ("walk walk w eat eat talk talk", [(3, 4)]),
+        ("walk eat eat walk walk", [(1, 2)]),  # an end was lost
+        ("eat eat eat walk walk eat eat", [(0, 1), (5, 6)]),
+        ("EAT  eat", [(0, 1)]),
+        ("eating eating", []),
+    ],
+)
+def test_annotations_are_paired_by_their_names(rows: str, expected: list[tuple[int, int]]) -> None:
+    table = "unix time,Activity\n" + "".join(f"{i}, {a}\n" for i, a in enumerate(rows.split()))
+    read = gleam._annotation(table, gleam._columns(table))
+    made = gleam.eating(read)
+    assert made.shape == (len(expected), 2)
+    assert [tuple(interval) for interval in made] == expected
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
+    good, readings = annotation_csv(), recording(0)
+    path = tmp_path / "GLEAM.tar.gz"
+    path.write_bytes(b"<html>moved</html>")
+    with pytest.raises(FileRefused, match="no tar archive"):
+        gleam.load(tmp_path)
+    with pytest.raises(FileRefused, match=f"MD5 is .*, expected {gleam.MD5}"):
+        gleam.verify(path)
+    whole = archive(path, members("1234", readings, good)).read_bytes()
+    with pytest.raises(FileRefused, match=r"has 1 people and \(57,\) features, expected 38"):
+        gleam.load(tmp_path, window=WINDOW)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(FileRefused, match="is damaged"):
+        gleam.load(tmp_path, window=2 * WINDOW)
+    archive(path, {"GLEAM/README_GLEAM.pdf": b"%PDF"})
+    with pytest.raises(FileRefused, match="no folders named by four digits, expected 38"):
+        gleam.load(tmp_path)
+    unreadable = sensor_csv(readings).replace("Gyroscope,", "Gyroscope,x")
+    still = sensor_csv([r for r in readings if r[1] != "Gravity" or r[0] < START + 900])
+    dark = "".join(line for line in sensor_csv(readings).splitlines(True) if "Light" not in line)
+    for sensor, annotation, complaint in (
+        (sensor_csv(readings), "item,amount\n", "person 1234 has no annotation CSV"),
+        ("item,amount\n", good, "person 1234 has no sensor CSV"),
+        ("Unix Time,Sensor,Value1,Value2,Value3\n", good, "has no readings, only columns"),
+        (unreadable, good, "gyroscope in 1234/s.csv in .* not numbers"),
+        (dark, good, "light in 1234/s.csv .* 0 readings"),
+        (still, good, "no window of 3 s with enough readings"),
+    ):
+        with pytest.raises(FileRefused, match=complaint):
+            of_one(sensor, annotation, tmp_path)
+    assert not list(tmp_path.glob("*.npz"))  # what was refused is not kept
+    with pytest.raises(ValueError, match=r"window is 0\.1, expected 0\.5 to 600 seconds"):
+        gleam.load(tmp_path, window=0.1)
+
+
+# ---------------------------------------------------------------- size
+
+
+def test_two_hours_have_about_1930_windows_and_are_read_in_a_second(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = []
+    for sensor, values in SENSORS.items():
+        times = START + np.cumsum(rng.integers(200, 400, 30_000))
+        times = times[times < START + 7_200_000]
+        cells = [rng.normal(size=len(times)).round(5).astype("U9")] * values
+        cells += [np.full(len(times), "")] * (3 - values)
+        parts = zip(times.astype("U13"), [sensor] * len(times), *cells, strict=True)
+        lines += [",".join(part) for part in parts]
+    text = "Unix Time,Sensor,Value1,Value2,Value3\n" + "\n".join(lines)
+    before = time.process_time()
+    arrays = of_one(text, annotation_csv(), tmp_path, gleam.WINDOW)
+    assert time.process_time() - before < 5  # here 0.5; a loop over readings takes longer
+    assert 1900 <= len(arrays["y"]) <= 1930
+
+
+# ---------------------------------------------------------------- the stand-in
+
+
+@pytest.fixture(scope="module")
+def stood_in() -> tuple[Samples, ...]:
+    return gleam.stand_in()
+
+
+def test_stand_in_has_the_shape_of_gleam(stood_in: tuple[Samples, ...]) -> None:
+    sizes = np.array([len(person) for person in stood_in])
+    assert (len(sizes), sizes.min(), sizes.max()) == (38, 242, 3416)
+    assert abs(sizes.mean() - 1930) < 30
+    share = np.array([person.y.mean() for person in stood_in])
+    assert 0.095 < share.min() < 0.15 < 0.25 < share.max() < 0.305
+    assert {person.X.shape[1] for person in stood_in} == {57}
+    assert np.array_equal(gleam.stand_in()[3].X, stood_in[3].X)
+    assert not np.array_equal(gleam.stand_in(1)[3].X, stood_in[3].X)
+
+
+def test_stand_in_people_are_alike_and_differ(stood_in: tuple[Samples, ...]) -> None:
+    """A linear rule errs in a few per cent of its own person's rows, and more of another's."""
+    large = [person for person in stood_in if len(person) > 1500][:8]
+    rules = []
+    own, others = [], []
+    for person in large:
+        Z = (person.X - person.X.mean(0)) / person.X.std(0)
+        A = np.column_stack([Z, np.ones(len(Z))])
+        rules.append(np.linalg.lstsq(A[::2], person.y[::2], rcond=None)[0])
+    for n, person in enumerate(large):
+        Z = (person.X - person.X.mean(0)) / person.X.std(0)
+        A = np.column_stack([Z, np.ones(len(Z))])[1::2]
+        for m, rule in enumerate(rules):
+            error = np.mean((A @ rule > 0.5) != person.y[1::2])
+            (own if m == n else others).append(error)
+    assert 0.02 < np.mean(own) < 0.10
+    assert np.mean(own) + 0.02 < np.mean(others) < 0.25

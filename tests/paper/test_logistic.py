@@ -1,0 +1,221 @@
+"""Logistic regression by SGD: against its own loss, scikit-learn's solutions, and a plain loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from paper.real_data import folder_with
+from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from fedbo.space.axis import Array
+from fedbo_paper.data import Samples, har
+from fedbo_paper.problems.logistic import EPOCHS, Regression, Split, halves, hold_out
+
+
+def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
+    """Samples around one centre a class; labels are 3, 5, 7, …"""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % classes)
+    centres = rng.normal(size=(classes, d))
+    return Samples(X=3 * rng.normal(size=d) + rng.normal(size=(n, d)) + centres[y], y=2 * y + 3)
+
+
+def loss(V: Array, X: Array, Y: Array, l2: float) -> float:
+    """What is descended on: mean cross-entropy, and l2/2 times the squares of all but the bias."""
+    Z = V @ X.T
+    if len(Y) == 1:  # a sigmoid is a softmax beside an output of 0
+        Z, Y = np.vstack([Z, 0 * Z]), np.vstack([Y, 1 - Y])
+    entropy = -np.sum(Y * log_softmax(Z, axis=0)) / len(X)
+    return float(entropy + l2 / 2 * np.sum(V[:, :-1] ** 2))
+
+
+def slope(V: Array, X: Array, Y: Array, l2: float) -> Array:
+    """The gradient of `loss`, by central differences."""
+    step = 1e-5
+    at = np.empty_like(V)
+    for i in np.ndindex(V.shape):
+        up, down = V.copy(), V.copy()
+        up[i] += step
+        down[i] -= step
+        at[i] = (loss(up, X, Y, l2) - loss(down, X, Y, l2)) / (2 * step)
+    return at
+
+
+def plain(split: Split, epochs: int, size: int, l2: float, rate: float) -> float:
+    """The score by a loop without any cleverness."""
+    train, validate = split
+    mean, deviation = train.X.mean(axis=0), train.X.std(axis=0)
+    X, X_validate = (train.X - mean) / deviation, (validate.X - mean) / deviation
+    classes = np.unique(train.y)
+    W, bias = np.zeros((X.shape[1], len(classes))), np.zeros(len(classes))
+    rng = np.random.default_rng(0)
+    for _ in range(epochs):
+        order = rng.permutation(len(X))
+        for start in range(0, len(X), size):
+            rows = order[start : start + size]
+            P = np.exp(log_softmax(X[rows] @ W + bias, axis=1))
+            R = (P - (train.y[rows][:, None] == classes)) / len(rows)
+            W, bias = W - rate * (X[rows].T @ R + l2 * W), bias - rate * R.sum(axis=0)
+    told = classes[np.argmax(X_validate @ W + bias, axis=1)]
+    return float(np.mean(told != validate.y))
+
+
+def score(regression: Regression, size: int, l2: float, rate: float) -> float:
+    return regression({"batch_size": size, "l2": l2, "learning_rate": rate})
+
+
+# ---------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_a_step_goes_down_the_slope_of_the_loss(classes: int) -> None:
+    split, l2, rate = halves(made(60, 4, classes)), 0.3, 0.1
+    before, after = (Regression(split, epochs=e).train(30, l2, rate) for e in (3, 4))
+    task = Regression(split)
+    expected = before - rate * slope(before, task.X, task.Y, l2)
+    np.testing.assert_allclose(after, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_many_small_steps_lead_to_scikit_learn_s_solution(classes: int) -> None:
+    split, l2 = halves(made(160, 3, classes)), 0.02
+    task = Regression(split, epochs=4000)
+    V = task.train(batch_size=80, l2=l2, learning_rate=0.5)
+    best = LogisticRegression(C=1 / (80 * l2), tol=1e-10, max_iter=10_000)
+    best.fit(task.X[:, :-1], split.train.y)
+    bias = V[:, -1] - (V[:, -1].mean() if classes > 2 else 0.0)  # softmax leaves the mean open
+    intercept = best.intercept_ - (best.intercept_.mean() if classes > 2 else 0.0)
+    np.testing.assert_allclose(V[:, :-1], best.coef_, atol=1e-5)
+    np.testing.assert_allclose(bias, intercept, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_way_there_is_that_of_scikit_learn_s_mlp_without_hidden_layers(classes: int) -> None:
+    """It divides alpha by the batch size; all batches are whole here, so that this is l2."""
+    epochs, size, l2, rate = 3, 20, 0.1, 0.05
+    split = halves(made(160, 5, classes))
+    task = Regression(split, epochs=epochs)
+    mlp = MLPClassifier(
+        hidden_layer_sizes=(),
+        solver="sgd",
+        momentum=0,
+        alpha=l2 * size,
+        batch_size=size,
+        learning_rate_init=rate,
+        shuffle=False,
+        random_state=0,
+    )
+    labels = np.unique(split.train.y)
+    for e, order in enumerate(task._orders):
+        X, y = task.X[order, :-1], split.train.y[order]
+        if e == 0:  # a step of rate 0 makes its weights, which then start at 0
+            mlp.set_params(learning_rate_init=1e-300).partial_fit(X, y, classes=labels)
+            mlp.set_params(learning_rate_init=rate)
+            mlp._optimizer.learning_rate = mlp._optimizer.learning_rate_init = rate
+            mlp.coefs_[0][:] = mlp.intercepts_[0][:] = 0
+        mlp.partial_fit(X, y)
+    V = task.train(size, l2, rate)
+    np.testing.assert_allclose(V[:, :-1], mlp.coefs_[0].T, atol=1e-12)
+    np.testing.assert_allclose(V[:, -1], mlp.intercepts_[0], atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d", "classes"), [(120, 4, 3), (50, 90, 4)])
+@pytest.mark.parametrize("size", [1, 7, 20, 1000])
+def test_scores_are_those_of_a_plain_loop(n: int, d: int, classes: int, size: int) -> None:
+    """With what is left over as the last batch; with fewer features than samples, and with more."""
+    split = halves(made(n, d, classes))
+    task = Regression(split, epochs=5)
+    for l2, rate in ((1e-6, 0.1), (0.3, 0.03), (1.0, 0.01)):
+        assert score(task, size, l2, rate) == plain(split, 5, size, l2, rate)
+
+
+def test_more_features_than_samples_take_no_more_numbers_than_samples() -> None:
+    train, validate = split = halves(made(40, 300, 3))
+    task = Regression(split)
+    assert task.X.shape == task.X_validate.shape == (20, 21)
+    X, X_validate = ((part.X - train.X.mean(0)) / train.X.std(0) for part in (train, validate))
+    np.testing.assert_allclose(task.X[:, :-1] @ task.X[:, :-1].T, X @ X.T, atol=1e-9)
+    products = task.X_validate[:, :-1] @ task.X[:, :-1].T
+    np.testing.assert_allclose(products, X_validate @ X.T, atol=1e-9)
+
+
+def test_huge_steps_stay_finite() -> None:
+    """Far beyond the box: outputs of thousands, and no warning."""
+    task = Regression(halves(made(300, 800, 6)))
+    assert 0.0 <= score(task, 20, 1e-6, 100.0) <= 1.0
+    two = Regression(halves(made(300, 800, 2)))
+    assert 0.0 <= score(two, 20, 1e-6, 100.0) <= 1.0
+
+
+def test_orders_depend_on_the_shuffle_only() -> None:
+    split = halves(made(200, 3, 3))
+    V = Regression(split).train(20, 0.5, 0.1)
+    np.testing.assert_array_equal(V, Regression(split, shuffle=0).train(20, 0.5, 0.1))
+    assert not np.array_equal(V, Regression(split, shuffle=1).train(20, 0.5, 0.1))
+
+
+# ---------------------------------------------------------------- samples
+
+
+def test_constant_features_change_nothing() -> None:
+    samples = made(80, 4, 3)
+    constant = np.tile([0.0, 0.1, -1e9], (80, 1))
+    more = Samples(X=np.hstack([samples.X, constant]), y=samples.y)
+    assert not Regression(halves(more)).X[:, 4:-1].any()
+    for params in ((20, 0.1, 0.05), (60, 1.0, 0.1)):
+        assert score(Regression(halves(more)), *params) == score(
+            Regression(halves(samples)), *params
+        )
+
+
+def test_a_feature_that_is_constant_only_where_it_is_trained_on_is_left_out() -> None:
+    train, validate = halves(made(80, 4, 2))
+    train.X[:, 0] = 0.1
+    assert not Regression(Split(train, validate)).X_validate[:, 0].any()
+
+
+def test_scores_do_not_depend_on_units() -> None:
+    samples = made(90, 5, 3)
+    scaled = Samples(X=samples.X * [1e-6, 1, 1e3, 7, 1e6] + 4, y=samples.y)
+    params = (25, 0.2, 0.03)
+    assert score(Regression(halves(samples)), *params) == score(Regression(halves(scaled)), *params)
+
+
+def test_halves_have_equal_shares_of_every_class() -> None:
+    samples = made(101, 3, 4)
+    train, validate = halves(samples)
+    assert (len(train), len(validate)) == (51, 50)
+    difference = np.bincount(train.y, minlength=10) - np.bincount(validate.y, minlength=10)
+    assert np.abs(difference).max() <= 1
+    np.testing.assert_array_equal(halves(samples).train.X, train.X)
+
+
+def test_what_is_held_out_is_not_trained_on() -> None:
+    train, validate = hold_out(made(242, 3, 2), 100)
+    assert (len(train), len(validate)) == (142, 100)
+    rows = {row.tobytes() for row in (*train.X, *validate.X)}
+    assert len(rows) == 242
+
+
+def test_a_single_class_is_always_told_right() -> None:
+    samples = made(60, 3, 1)
+    assert score(Regression(halves(samples)), 20, 0.1, 0.05) == 0.0
+
+
+def test_the_default_epochs_train_well_and_leave_something_to_tune() -> None:
+    """On HAR, over people who are no targets of the paper's figures."""
+    rng = np.random.default_rng(0)
+    tuned, anywhere, best = [], [], []
+    for samples in har.load(folder_with("har.npz"))[6:30:4]:
+        task = Regression(halves(samples), EPOCHS)
+        tuned.append(score(task, 40, 0.03, 0.05))
+        drawn = [
+            score(task, int(size), l2, rate)
+            for size, l2, rate in rng.uniform((20, 1e-6, 0.01), (61, 1, 0.1), (40, 3)).tolist()
+        ]
+        anywhere.append(np.mean(drawn))
+        best.append(min(drawn))
+    assert np.mean(tuned) < 0.04
+    assert np.mean(anywhere) > 2.5 * np.mean(best)

@@ -1,0 +1,170 @@
+"""Problems: what a file may say, what is opened, and what agents then tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from paper.real_data import folder_with
+
+from fedbo.space import Float, Int
+from fedbo_paper.data import MissingData, har, landmine
+from fedbo_paper.problems.problems import Glass, Har, Landmine, Objective, Problem, Tasks
+from fedbo_paper.problems.synthetic import Synthetic
+
+GLASS = Glass(stand_in=True, epochs=2)
+HERE: list[Problem] = [Synthetic(), GLASS]
+THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=2)]
+
+
+def opened(problem: Problem) -> Tasks:
+    file = {Landmine: "LandmineData.mat", Har: "har.npz"}.get(type(problem))
+    return problem.open(None if file is None else folder_with(file))
+
+
+# ---------------------------------------------------------------- what a file may say
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "synthetic"},
+        {"type": "landmine", "box": "log", "scoring": "probability"},
+        {"type": "glass", "window": 2.5, "stand_in": True},
+        {"type": "har", "epochs": 7},
+    ],
+)
+def test_problems_are_read_and_written(said: dict[str, object]) -> None:
+    problem: Problem = msgspec.convert(said, Problem)
+    written = msgspec.to_builtins(problem)
+    assert said.items() <= written.items()
+    assert msgspec.convert(written, Problem) == problem
+    assert hash(msgspec.convert(written, Problem)) == hash(problem)
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"type": "landmines"}, "landmines"),
+        ({"type": "landmine", "scoring": "auc"}, "scoring"),
+        ({"type": "landmine", "epochs": 3}, "epochs"),
+        ({"type": "har", "box": "cubic"}, "box"),
+        ({"type": "har", "epochs": 0}, "epochs is 0, expected a whole number, 1 or more"),
+        ({"type": "har", "window": 3.0}, "window"),
+    ],
+)
+def test_what_a_problem_does_not_know_is_named(said: dict[str, object], complaint: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=complaint):
+        msgspec.convert(said, Problem)
+
+
+def test_bad_options_are_refused_in_code_too() -> None:
+    with pytest.raises(ValueError, match="box is 'cubic', expected 'linear' or 'log'"):
+        Har(box="cubic")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="scoring is 'auc', expected 'decision' or 'probability'"):
+        Landmine(scoring="auc")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what is opened
+
+
+def test_the_box_of_landmine_is_the_paper_s() -> None:
+    space = opened(Landmine()).space
+    assert space.parameters == {"C": Float(1e-4, 10), "gamma": Float(0.01, 10)}
+    assert space.direction == "maximize"
+
+
+@pytest.mark.parametrize("problem", [GLASS, Har(epochs=2)], ids=repr)
+def test_the_box_of_activity_recognition_is_the_paper_s(problem: Problem) -> None:
+    space = opened(problem).space
+    assert space.parameters == {
+        "batch_size": Int(20, 60),
+        "l2": Float(1e-6, 1),
+        "learning_rate": Float(0.01, 0.1),
+    }
+    assert space.direction == "minimize"
+
+
+def test_on_request_what_spans_magnitudes_is_searched_on_log_scales() -> None:
+    assert opened(Glass(stand_in=True, epochs=2, box="log")).space.parameters == {
+        "batch_size": Int(20, 60),
+        "l2": Float(1e-6, 1, log=True),
+        "learning_rate": Float(0.01, 0.1, log=True),
+    }
+    assert opened(Landmine(box="log")).space.parameters == {
+        "C": Float(1e-4, 10, log=True),
+        "gamma": Float(0.01, 10, log=True),
+    }
+
+
+@pytest.mark.parametrize(("problem", "agents"), [(Landmine(), 29), (Har(), 30), (GLASS, 38)])
+def test_there_are_as_many_agents_as_in_the_paper(problem: Problem, agents: int) -> None:
+    tasks = opened(problem)
+    assert tasks.agents == agents
+    with pytest.raises(ValueError, match=f"agent is {agents}, expected 0 to {agents - 1}"):
+        tasks.objective(agents, 0)
+    with pytest.raises(ValueError, match="agent is -1"):
+        tasks.objective(-1, 0)
+
+
+def test_data_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = opened(Har(epochs=2))
+    monkeypatch.setattr(har, "load", None)
+    monkeypatch.setattr(landmine, "load", None)
+    assert opened(msgspec.convert({"type": "har", "epochs": 2}, Problem)) is first
+
+
+def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:
+    for problem, file in ((Landmine(), "LandmineData.mat"), (Har(), "har.npz")):
+        with pytest.raises(MissingData, match=file):
+            problem.open(tmp_path)
+    with pytest.raises(MissingData, match=r"GLEAM\.tar\.gz.*--stand-in"):
+        Glass().open(tmp_path)
+    assert GLASS.open(tmp_path).agents == 38
+
+
+def test_a_window_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"window is 0.1"):
+        Glass(window=0.1).open(tmp_path)
+
+
+# ---------------------------------------------------------------- what agents tune
+
+
+@pytest.mark.parametrize("problem", HERE + THERE, ids=repr)
+def test_every_objective_scores_every_point_of_its_space(problem: Problem) -> None:
+    tasks, rng = opened(problem), np.random.default_rng(0)
+    corners = tasks.space.snap(np.array([np.zeros(tasks.space.dimensions)] * 2))
+    corners[1] = tasks.space.snap(np.ones((1, tasks.space.dimensions)))[0]
+    for x in (*corners, *tasks.space.sample(rng, 3)):
+        objective: Objective = tasks.objective(1, 0)
+        score = objective(tasks.space.decode(x))
+        assert isinstance(score, float) and -1.0 <= score <= 2.0
+        assert objective.optimum is None or objective.truth is not None
+
+
+@pytest.mark.parametrize("problem", HERE + THERE, ids=repr)
+def test_the_same_seed_gives_the_same_scores(problem: Problem) -> None:
+    tasks, rng = opened(problem), np.random.default_rng(0)
+    params = [tasks.space.decode(x) for x in tasks.space.sample(rng, 4)]
+    objectives = [tasks.objective(8, seed) for seed in (3, 3, 4)]
+    once, again, other = ([*map(objective, params)] for objective in objectives)
+    assert once == again
+    noisy = isinstance(problem, Synthetic) or problem == Landmine(scoring="probability")
+    assert (once != other) == noisy
+
+
+def test_agents_have_different_tasks() -> None:
+    tasks = opened(GLASS)
+    params = {"batch_size": 40, "l2": 0.1, "learning_rate": 0.05}
+    assert len({tasks.objective(n, 0)(params) for n in range(10)}) > 3
+
+
+def test_epochs_matter() -> None:
+    few, many = (opened(Glass(stand_in=True, epochs=e)) for e in (1, 30))
+    params = {"batch_size": 60, "l2": 1e-6, "learning_rate": 0.01}
+    some = range(0, 38, 6)
+    errors = [np.mean([tasks.objective(n, 0)(params) for n in some]) for tasks in (few, many)]
+    assert errors[1] < errors[0]

@@ -1,0 +1,144 @@
+"""`fedbo reproduce` as its users run it, and the paper's claims on seeds of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paper.commands import SEED, findings, listen_to_ctrl_c, reproduce
+
+from fedbo.table import Table
+from fedbo_paper.experiments import results
+from fedbo_paper.experiments.plan import plan
+from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.report.choices import commands
+
+
+@pytest.fixture(scope="module")
+def fig1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fig1")
+    reproduce("fig1", "--quick", "--seed", SEED, "--jobs", "2", out=out)
+    return out
+
+
+def test_figure_1_says_what_section_5_1_says(fig1: Path) -> None:
+    found = findings(fig1)
+    verdicts = {name: finding.verdict for (name, _), finding in found.items()}
+    assert verdicts["near-peers-help-fig1a"] == "holds"
+    assert verdicts["near-peers-help-fig1b"] == "holds"
+    assert verdicts["far-peers-comparable"] != "does not hold"
+    assert found["many-observations-M-matters", "paper"].value > 0
+    assert found["more-observations-help", "paper"].value > 0
+
+
+def test_everything_is_in_the_folder(fig1: Path) -> None:
+    runs, summary = Table.from_csv(fig1 / "runs.csv"), Table.from_csv(fig1 / "summary.csv")
+    assert runs.columns == (*results.LABELS, *results.MEASURED)
+    assert len(runs) == 20 * 12 * 51
+    assert {*summary["runs"].tolist()} == {20}
+    for name in ("fig1.png", "fig1.svg", "report.html", "selections.json"):
+        assert (fig1 / name).stat().st_size > 100
+    page = (fig1 / "report.html").read_text()
+    HTMLParser().feed(page)
+    assert "Section 5.1" in page and "data:image/svg+xml" in page and "holds" in page
+
+
+def test_the_summary_is_of_the_runs(fig1: Path) -> None:
+    runs, summary = Table.from_csv(fig1 / "runs.csv"), Table.from_csv(fig1 / "summary.csv")
+    arm = {"method": "FTS", "M": 100, "t_n": 40, "d_n": 0.02, "iteration": 10}
+    regrets, row = runs.where(**arm)["simple_regret"], summary.where(**arm)
+    assert row["simple_regret"] == pytest.approx(regrets.mean())
+    assert row["simple_regret_error"] == pytest.approx(regrets.std(ddof=1) / np.sqrt(20))
+
+
+def test_the_same_command_again_runs_nothing_and_says_the_same(fig1: Path) -> None:
+    before = (fig1 / "runs.csv").read_bytes()
+    times = {path: path.stat().st_mtime_ns for path in (fig1 / "runs").iterdir()}
+    again = reproduce("fig1", "--quick", "--seed", SEED, out=fig1)
+    assert (fig1 / "runs.csv").read_bytes() == before
+    assert {path: path.stat().st_mtime_ns for path in (fig1 / "runs").iterdir()} == times
+    assert "report.html" in again.stdout
+
+
+def test_ctrl_c_keeps_what_is_finished(fig1: Path, tmp_path: Path) -> None:
+    """And going on ends with the CSV of a run that was never stopped, but for the seconds."""
+    command = [sys.executable, "-m", "fedbo", "reproduce", "fig1", "--quick", "--seed", SEED]
+    process = subprocess.Popen(
+        [*command, "--jobs", "2", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=listen_to_ctrl_c,
+    )
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline and len([*tmp_path.glob("runs/*.csv")]) < 5:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=300)
+    done = len([*tmp_path.glob("runs/*.csv")])
+    assert process.returncode == 130 and "the same command goes on from here" in said
+    assert 5 <= done < 240 and not (tmp_path / "runs.csv").exists()
+    for path in (fig1 / "runs").iterdir():  # all but a few of the rest were done meanwhile
+        if not (tmp_path / "runs" / path.name).exists() and done < 236:
+            (tmp_path / "runs" / path.name).write_bytes(path.read_bytes())
+            done += 1
+    reproduce("fig1", "--quick", "--seed", SEED, "--jobs", "1", out=tmp_path)
+    whole, resumed = (Table.from_csv(out / "runs.csv") for out in (fig1, tmp_path))
+    assert results.digest(whole) == results.digest(resumed)
+
+
+def test_glass_without_its_data_says_what_to_fetch(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    failed = reproduce(
+        *("fig2", "--only", "glass", "--data", str(tmp_path / "empty")),
+        out=tmp_path / "out",
+        check=False,
+    )
+    assert failed.returncode == 1
+    assert "fedbo data fetch gleam" in failed.stderr and "--stand-in" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("fig9",), "there is no 'fig9'"),
+        (("fig1", "--only", "har"), "its experiments are synthetic"),
+        (("fig2", "--preset", "mine"), "'mine' is not one of"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_a_sentence(
+    args: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    failed = reproduce(*args, out=tmp_path, check=False)
+    assert failed.returncode == 2
+    assert said in " ".join(failed.stderr.replace("│", " ").split())
+
+
+def test_a_folder_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    failed = reproduce("fig1", out=tmp_path / "taken", check=False)
+    assert failed.returncode == 2 and "is a file, expected a folder" in failed.stderr
+
+
+def test_a_damaged_list_of_what_was_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "selections.json").write_text("[{")
+    failed = reproduce("fig1", "--quick", out=tmp_path, check=False)
+    assert failed.returncode == 1 and "delete it" in failed.stderr
+    assert [*tmp_path.iterdir()] == [tmp_path / "selections.json"]
+
+
+def test_made_up_data_are_called_so(tmp_path: Path) -> None:
+    """Only planned here: what the runs of a stand-in are told apart by."""
+    some = wanted(["fig2"], only="glass", quick=True, problem={"stand_in": True})
+    runs = plan(some[0], tmp_path).runs
+    assert {run.arm.N for run in runs if run.arm.method != "TS"} == {37}
+    assert "--stand-in" in commands(some)[0][1]

@@ -1,0 +1,206 @@
+"""The runner: the same numbers with any number of processes, and however often it is stopped."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import joblib
+import msgspec
+import numpy as np
+import pytest
+from paper.real_data import folder_with
+
+from fedbo.table import Table
+from fedbo_paper.data import MissingData
+from fedbo_paper.experiments import results, runner
+from fedbo_paper.experiments.plan import Plan, plan
+from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.experiments.run import perform
+from fedbo_paper.experiments.spec import Run, Selection, digest, experiments, seed_of
+from fedbo_paper.harness.store import Store
+
+FIG1 = wanted(["fig1"], quick=True, seed=1)
+
+
+def few(n: int) -> Plan:
+    """The first runs of figure 1."""
+    whole = plan(FIG1[0], None)
+    return msgspec.structs.replace(whole, runs=whole.runs[:n])
+
+
+def finished(plan: Plan, folder: Path) -> Table:
+    tables = [(run, Store(folder).get(run)) for run in plan.runs]
+    return results.tidy([(run, table) for run, table in tables if table is not None])
+
+
+def test_every_experiment_file_is_read_and_planned_for_its_figures() -> None:
+    for name, spec in experiments().items():
+        assert spec.iterations == 50 and spec.initial in (1, 3), name
+        shown = {figure for arms in spec.arms for figure in arms.figures}
+        assert shown == set(spec.targets), name
+
+
+def test_figure_2_is_what_the_paper_says() -> None:
+    """Section 5.2: 6 targets, 5 initialisations of 3 inputs, M = 50, 100, 150, 200."""
+    spec = experiments()["landmine"]
+    arms = spec.arms_of(("fig2",), 28, 2.0)
+    assert {(arm.method, arm.M) for arm in arms} == {
+        ("TS", 0),
+        *((method, M) for method in ("FTS", "RGPE", "TAF") for M in (50, 100, 150, 200)),
+    }
+    assert all(targets == (0, 1, 2, 3, 4, 5) for targets in arms.values())
+    assert all(arm.power == 2.0 for arm in arms if arm.method == "FTS")
+    assert all((arm.N, arm.t_n) == (28, 50) for arm in arms if arm.method != "TS")
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_the_number_of_processes_and_the_backend_change_no_number(
+    backend: str, tmp_path: Path
+) -> None:
+    some = few(10)
+    runner.run([some], Store(tmp_path / "one"), None, jobs=1)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        runner.run([some], Store(tmp_path / "two"), None)
+    one, two = finished(some, tmp_path / "one"), finished(some, tmp_path / "two")
+    assert len(one) == len(two) == 10 * 51
+    assert results.digest(one) == results.digest(two)
+
+
+def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    store, seen = Store(tmp_path), []
+    runner.run([few(4)], store, None, jobs=1)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    runner.run([few(6)], store, None, jobs=1, progress=lambda *at: seen.append(at))
+    assert [at for at in seen if at[0] == "runs"] == [("runs", n, 6) for n in (4, 5, 6)]
+    assert all(path.stat().st_mtime_ns == at for path, at in times.items())
+
+
+def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
+    store, some = Store(tmp_path), few(1)
+    runner.run([some], store, None, jobs=1)
+    [path] = tmp_path.iterdir()
+    whole = finished(some, tmp_path)
+    path.write_bytes(path.read_bytes()[:1000])
+    runner.run([some], store, None, jobs=1)
+    assert results.digest(finished(some, tmp_path)) == results.digest(whole)
+
+
+def test_runs_are_paired_by_their_initial_points() -> None:
+    runs = plan(FIG1[0], None).runs
+    initial: dict[tuple[int, int], set[object]] = {}
+    for run in runs:
+        initial.setdefault((run.target, run.repeat), set()).add(run.initial)
+    assert all(len(points) == 1 for points in initial.values())
+    assert len({*map(str, initial.values())}) > 1
+
+
+def test_a_seed_has_functions_of_its_own() -> None:
+    def first(seed: int) -> Run:
+        return plan(wanted(["fig1"], quick=True, seed=seed)[0], None).runs[0]
+
+    one, two = first(0), msgspec.structs.replace(first(0), seed=1)
+    scores = [perform(run, None)["simple_regret"][0] for run in (one, two)]
+    assert one.initial == two.initial
+    assert scores[0] != scores[1]
+
+
+def test_digests_tell_every_run_from_every_other() -> None:
+    runs = plan(FIG1[0], None).runs
+    assert len({digest(run) for run in runs}) == len(runs)
+
+
+def test_seconds_are_of_the_target_and_of_its_objective(tmp_path: Path) -> None:
+    table = perform(few(1).runs[0], None)
+    assert (table["seconds"] >= 0).all() and (table["seconds_evaluation"] >= 0).all()
+    assert results.elapsed(results.tidy([(few(1).runs[0], table)]))[-1] == pytest.approx(
+        np.sum(table["seconds"] + table["seconds_evaluation"])
+    )
+
+
+SCRIPT = """
+import sys
+from fedbo_paper.experiments import runner
+from fedbo_paper.experiments.plan import plan
+from fedbo_paper.harness.store import Store
+from fedbo_paper.experiments.reproduce import wanted
+import msgspec
+whole = plan(wanted(["fig1"], quick=True, seed=1)[0], None)
+some = msgspec.structs.replace(whole, runs=whole.runs[:12])
+print("ready", flush=True)
+runner.run([some], Store(sys.argv[1]), None, jobs=2)
+"""
+
+
+def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
+    tmp_path: Path,
+) -> None:
+    some, moment = few(12), random.Random(0)
+    runner.run([some], Store(tmp_path / "whole"), None, jobs=1)
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        assert process.stdout is not None and process.stdout.readline()
+        time.sleep(moment.uniform(0.5, 3.0))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    runner.run([some], Store(tmp_path / "killed"), None, jobs=1)
+    whole, killed = finished(some, tmp_path / "whole"), finished(some, tmp_path / "killed")
+    assert len(whole) == 12 * 51
+    assert results.digest(whole) == results.digest(killed)
+
+
+def test_nothing_to_run_is_an_error_that_says_what_there_is() -> None:
+    with pytest.raises(ValueError, match=r"there is no 'fig9', expected fig1, fig2, .* or all"):
+        wanted(["fig9"])
+    with pytest.raises(ValueError, match="its experiments are synthetic"):
+        wanted(["fig1"], only="landmine")
+    with pytest.raises(ValueError, match="its experiments are published"):
+        wanted(["published"], presets=("default",))
+
+
+def test_an_option_that_no_problem_takes_is_refused() -> None:
+    selection = Selection(
+        experiment="landmine", preset="paper", figures=("fig2",), problem={"scoring": "loud"}
+    )
+    with pytest.raises(msgspec.ValidationError, match="scoring"):
+        _ = selection.spec
+
+
+def test_a_run_without_seconds_leaves_those_of_others_as_they_are() -> None:
+    iterations, seconds = [0, 0, 1, 0, 1, 0, 1], [1.0, 2.0, 3.0, math.nan, math.nan, 4.0, 5.0]
+    runs = Table({"iteration": iterations, "seconds": seconds, "seconds_evaluation": [0.0] * 7})
+    assert results.elapsed(runs).tolist() == pytest.approx(
+        [1.0, 3.0, 6.0, math.nan, math.nan, 4.0, 9.0], nan_ok=True
+    )
+
+
+def test_every_stream_of_random_numbers_has_a_seed_of_its_own() -> None:
+    keys = [(), (0,), (0, 0), ("a",), ("a", 0), ("a", 0, 0), ("b", 0), (0, "a"), ("a0",)]
+    assert len({seed_of(*key) for key in keys}) == len(keys)
+
+
+def test_an_option_of_another_problem_is_refused() -> None:
+    with pytest.raises(ValueError, match="scoring: no option of har; leave it out"):
+        wanted(["fig2"], only="har", problem={"scoring": "probability"})
+    both = wanted(["fig2"], problem={"scoring": "probability"})
+    assert [one.problem for one in both if one.experiment == "har"] == [{}]
+
+
+def test_published_runs_that_are_not_there_are_missing_data(tmp_path: Path) -> None:
+    folder = folder_with("LandmineData.mat")
+    (tmp_path / "LandmineData.mat").write_bytes((folder / "LandmineData.mat").read_bytes())
+    with pytest.raises(MissingData, match=r"landmine_published.json is not in"):
+        plan(wanted(["published"])[0], tmp_path)
+    assert plan(wanted(["fig2"], only="landmine")[0], tmp_path).runs  # does without

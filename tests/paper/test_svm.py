@@ -1,0 +1,189 @@
+"""The landmine objective: the same AUC as plain scikit-learn's, the paper's noise, its scores."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from paper.real_data import folder_with
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVC
+
+from fedbo.space.axis import Array
+from fedbo_paper.data import Samples, landmine
+from fedbo_paper.problems import svm
+from fedbo_paper.problems.svm import ByDecision, ByProbability, Field
+
+needs_platt = pytest.mark.skipif(
+    not svm._libsvm_has_platt(), reason="this scikit-learn has no SVC(probability=True)"
+)
+
+
+def made(n: int = 120, mines: int = 20, seed: int = 0) -> Samples:
+    """Places of which those with mines lie a little to one side."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) < mines).astype(np.int64)
+    return Samples(X=rng.normal(size=(n, 4)) + 0.7 * y[:, None], y=y)
+
+
+def there(name: str) -> Path:
+    return folder_with(name) / name
+
+
+@pytest.fixture(scope="module")
+def real() -> tuple[Samples, ...]:
+    return landmine.load(there("LandmineData.mat").parent)
+
+
+def points(n: int, seed: int = 0) -> Array:
+    """C and gamma (n, 2), half of them uniform over the paper's box, half on log scales."""
+    rng = np.random.default_rng(seed)
+    low, high = np.array([1e-4, 0.01]), np.array([10.0, 10.0])
+    uniform = low + (high - low) * rng.random((n - n // 2, 2))
+    return np.concatenate([uniform, low * (high / low) ** rng.random((n // 2, 2))])
+
+
+def plain(samples: Samples, C: float, gamma: float) -> float:
+    """The score in scikit-learn's own words."""
+    X, y = samples.X, samples.y
+    train, validate, y_train, y_validate = train_test_split(
+        X, y, test_size=0.5, stratify=y, random_state=0
+    )
+    fitted = SVC(kernel="rbf", C=C, gamma=gamma).fit(train, y_train)
+    return float(roc_auc_score(y_validate, fitted.decision_function(validate)))
+
+
+def scores(objective: ByDecision | ByProbability, at: Array) -> Array:
+    return np.array([objective({"C": C, "gamma": gamma}) for C, gamma in at.tolist()])
+
+
+# ---------------------------------------------------------------- by decision values
+
+
+@pytest.mark.parametrize("n", [0, 3, 4, 12, 20])
+def test_the_auc_is_that_of_plain_scikit_learn(n: int, real: tuple[Samples, ...]) -> None:
+    at = points(16, seed=n)
+    expected = [plain(real[n], C, gamma) for C, gamma in at.tolist()]
+    np.testing.assert_allclose(scores(ByDecision(Field(real[n])), at), expected, atol=1e-12)
+
+
+def test_the_auc_is_that_of_plain_scikit_learn_on_made_places() -> None:
+    at = points(12)
+    expected = [plain(made(), C, gamma) for C, gamma in at.tolist()]
+    np.testing.assert_allclose(scores(ByDecision(Field(made())), at), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 1000])
+def test_ties_count_half(levels: int) -> None:
+    samples, rng = made(), np.random.default_rng(levels)
+    field = Field(samples)
+    labels = np.zeros(60, dtype=np.int64)
+    labels[field.mines] = 1
+    for _ in range(20):
+        values = rng.integers(levels, size=60) / 7
+        assert field.auc(values) == pytest.approx(roc_auc_score(labels, values), abs=1e-12)
+
+
+def test_far_from_all_support_vectors_places_are_tied(real: tuple[Samples, ...]) -> None:
+    """There every kernel value is lost beside the intercept; without it they would be in order."""
+    far = Samples(X=real[4].X * 20, y=real[4].y)
+    params = {"C": 5.0, "gamma": 10.0}
+    assert ByDecision(Field(far))(params) == pytest.approx(plain(far, **params), abs=1e-12)
+
+
+def test_the_best_attainable_auc_is_the_known_one(real: tuple[Samples, ...]) -> None:
+    """Three of REFERENCE's grid of 60 × 60, at the places of the grid where they are attained."""
+    known = {0: (47, 1, 0.856), 2: (1, 0, 0.795), 4: (1, 0, 0.857)}
+    for n, (i, j, best) in known.items():
+        params = {"C": 1e-4 + i / 59 * (10 - 1e-4), "gamma": 0.01 + j / 59 * (10 - 0.01)}
+        assert ByDecision(Field(real[n]))(params) == pytest.approx(best, abs=6e-4)
+
+
+# ---------------------------------------------------------------- by probabilities
+
+
+@needs_platt
+def test_probabilities_are_those_of_plain_scikit_learn(real: tuple[Samples, ...]) -> None:
+    X, y = real[8].X, real[8].y
+    train, validate, y_train, _ = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+    for C, gamma in points(6).tolist():
+        fitted = SVC(kernel="rbf", C=C, gamma=gamma, probability=True, random_state=7)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            fitted.fit(train, y_train)
+        p = svm.platt(Field(real[8]), C, gamma, seed=7)
+        np.testing.assert_allclose(p, fitted.predict_proba(validate)[:, 1], atol=1e-9)
+
+
+def test_a_noisy_score_depends_on_its_seed_and_its_params_only() -> None:
+    field, at = Field(made(mines=12)), points(6)
+    forward = scores(ByProbability(field, seed=1), at)
+    backward = scores(ByProbability(field, seed=1), at[::-1])[::-1]
+    np.testing.assert_array_equal(forward, backward)
+    others = [scores(ByProbability(field, seed=seed), at) for seed in range(2, 6)]
+    assert all(not np.array_equal(forward, other) for other in others)
+
+
+def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]) -> None:
+    """At the published initial points of targets 0 to 5: 90 scores, in whose noise ours are too."""
+    text = there("landmine_published.json").read_text(encoding="utf-8")
+    published, exact, ours = [], [], []
+    for n, runs in json.loads(text)["inits"].items():
+        field = Field(real[int(n)])
+        for x_1, x_2, score in [point for run in runs.values() for point in run]:
+            params = {"C": 1e-4 + x_1 * (10 - 1e-4), "gamma": 0.01 + x_2 * (10 - 0.01)}
+            published.append(score)
+            exact.append(ByDecision(field)(params))
+            ours.append(ByProbability(field, seed=0)(params))
+    for noisy in (np.array(published), np.array(ours)):
+        off = np.abs(noisy - exact)
+        flipped = np.abs(noisy - 1 + np.array(exact)) < 0.02
+        assert np.mean(off < 0.02) > 0.88
+        assert np.mean((off < 0.02) | flipped) > 0.96
+
+
+@needs_platt
+def test_what_takes_the_place_of_libsvm_s_probabilities_is_as_noisy(
+    real: tuple[Samples, ...],
+) -> None:
+    """As often 1 minus the exact AUC, at the same places, and with the same spread."""
+    libsvm_s, ours = [], []
+    seeds = np.arange(8)  # new ones at every place, since folds are the same at all of a field
+    for n in (8, 13, 20):
+        field = Field(real[n])
+        for C, gamma in points(10, seed=n)[:5].tolist():
+            exact = ByDecision(field)({"C": C, "gamma": gamma})
+            for make, out in ((svm.platt, libsvm_s), (svm.calibrated, ours)):
+                drawn = [field.auc(make(field, C, gamma, seed)) for seed in seeds.tolist()]
+                flips = np.mean((np.array(drawn) < 0.5) != (exact < 0.5))
+                out.append((flips, np.std(drawn)))
+            seeds += len(seeds)
+    (a, spread_a), (b, spread_b) = np.transpose(libsvm_s), np.transpose(ours)
+    assert abs(a.mean() - b.mean()) < 0.15  # three standard errors
+    assert np.corrcoef(a, b)[0, 1] > 0.75
+    assert 0.6 < spread_b.mean() / spread_a.mean() < 1.6
+
+
+def test_without_libsvm_s_probabilities_scores_are_calibrated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    field, params = Field(made()), {"C": 1.0, "gamma": 0.1}
+    monkeypatch.setattr(svm, "_libsvm_has_platt", lambda: False)
+    monkeypatch.setattr(svm, "platt", None)
+    assert 0.5 < ByProbability(field, seed=0)(params) <= 1.0
+
+
+@pytest.mark.parametrize("mines", [2, 3, 7])
+def test_every_fold_has_a_mine_to_train_on(mines: int) -> None:
+    y: NDArray[np.int64] = (np.arange(40) < mines).astype(np.int64)
+    for seed in range(50):
+        folds = svm._folds(y, seed)
+        assert sorted(np.concatenate([predict for _, predict in folds])) == [*range(40)]
+        for train, predict in folds:
+            assert set(y[train]) == {0, 1}
+            assert not set(train) & set(predict)

@@ -1,0 +1,151 @@
+"""Section 5.1's functions and peers against what appendix D says of them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedbo_paper.problems.synthetic import AGENTS, Synthetic, SyntheticTasks
+
+SMALL = Synthetic(size=60, length_scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def tasks() -> SyntheticTasks:
+    return Synthetic().open()
+
+
+def test_functions_have_the_covariance_of_the_se_kernel() -> None:
+    draws = 5_000
+    tasks = SMALL.open()
+    F = np.array([tasks.unscaled(target) for target in range(draws)])
+    x = np.linspace(0, 1, SMALL.size)
+    K = np.exp(-0.5 * ((x[:, None] - x) / SMALL.length_scale) ** 2)
+    standard_error = np.sqrt((1.0 + K**2) / draws)  # of an entry, for normal numbers of mean 0
+    z = (F.T @ F / draws - K) / standard_error
+    assert np.abs(z).max() < 5.0
+    assert np.abs(F.mean(axis=0)).max() < 5.0 / np.sqrt(draws)
+
+
+@pytest.mark.parametrize("length_scale", [0.001, 0.03, 0.15])
+def test_the_circle_that_functions_are_drawn_on_has_exactly_the_kernel(length_scale: float) -> None:
+    tasks = Synthetic(length_scale=length_scale).open()
+    x = np.linspace(0, 1, 1000)
+    covariance = np.fft.fft(tasks._amplitudes**2).real[:1000]
+    np.testing.assert_allclose(covariance, np.exp(-0.5 * (x / length_scale) ** 2), atol=1e-9)
+
+
+def test_functions_fill_the_range_from_0_to_1(tasks: SyntheticTasks) -> None:
+    for target in range(20):
+        f = tasks.function(target)
+        assert f.shape == (1000,)
+        assert (f.min(), f.max()) == (0.0, 1.0)
+
+
+def test_a_function_depends_on_its_index_only(tasks: SyntheticTasks) -> None:
+    forwards = [tasks.function(target).copy() for target in range(5)]
+    other = Synthetic().open()
+    for target in reversed(range(5)):
+        np.testing.assert_array_equal(other.function(target), forwards[target])
+    assert np.abs(forwards[0] - forwards[1]).max() > 0.1
+
+
+def test_a_peer_is_d_n_away_everywhere_on_either_side(tasks: SyntheticTasks) -> None:
+    away = [tasks.peer_function(3, n, 1.2) - tasks.function(3) for n in range(AGENTS)]
+    np.testing.assert_allclose(np.abs(away), 1.2, atol=1e-12)
+    heads = np.array(away) > 0
+    n = heads.size
+    assert abs(heads.mean() - 0.5) < 4 * 0.5 / np.sqrt(n)
+    repeated = (heads[:, 1:] == heads[:, :-1]).mean()  # neighbours are strangers
+    assert abs(repeated - 0.5) < 4 * 0.5 / np.sqrt(n)
+    assert abs((heads[1:] == heads[:-1]).mean() - 0.5) < 4 * 0.5 / np.sqrt(n)  # so are peers
+
+
+def test_observations_of_peers_have_the_noise_and_lie_anywhere(tasks: SyntheticTasks) -> None:
+    rows, noise = [], []
+    for n in range(AGENTS):
+        g_n = tasks.peer_function(3, n, 0.02)
+        observed = tasks.observed(3, n, 100, 0.02, seed=5)
+        at = [round(params["x"] * 999) for params, _ in observed]
+        assert len(set(at)) == 100
+        rows += at
+        noise += [score - g_n[i] for i, (_, score) in zip(at, observed, strict=True)]
+    assert np.var(noise) == pytest.approx(0.01, rel=4 * np.sqrt(2 / len(noise)))
+    assert abs(np.mean(noise)) < 4 * 0.1 / np.sqrt(len(noise))
+    counts = np.histogram(rows, bins=10, range=(0, 1000))[0]
+    assert np.abs(counts - 500).max() < 4 * np.sqrt(500)
+
+
+def test_runs_that_differ_in_t_n_or_d_n_only_are_paired(tasks: SyntheticTasks) -> None:
+    many = tasks.observed(3, 7, 100, 0.02, seed=5)
+    assert tasks.observed(3, 7, 40, 0.02, seed=5) == many[:40]
+    unlike = tasks.observed(3, 7, 100, 1.2, seed=5)
+    assert [params for params, _ in unlike] == [params for params, _ in many]
+    gaps = np.subtract([y for _, y in unlike], [y for _, y in many])
+    np.testing.assert_allclose(np.abs(gaps), 1.18, atol=1e-12)
+
+
+def test_observations_depend_on_function_peer_and_seed(tasks: SyntheticTasks) -> None:
+    first = tasks.observed(3, 7, 40, 0.02, seed=5)
+    tasks.observed(4, 8, 40, 0.02, seed=6)
+    assert tasks.observed(3, 7, 40, 0.02, seed=5) == first
+    for target, n, seed in [(4, 7, 5), (3, 8, 5), (3, 7, 6)]:
+        assert tasks.observed(target, n, 40, 0.02, seed) != first
+
+
+def test_the_objective_is_f_with_noise_from_its_seed(tasks: SyntheticTasks) -> None:
+    objective = tasks.objective(2, seed=1)
+    params = tasks.points[123]
+    assert objective.truth(params) == tasks.function(2)[123]
+    assert max(map(objective.truth, tasks.points)) == objective.optimum
+    scores = np.array([objective(params) for _ in range(4000)])
+    assert scores.mean() == pytest.approx(objective.truth(params), abs=4 * 0.1 / np.sqrt(4000))
+    assert scores.var() == pytest.approx(0.01, rel=4 * np.sqrt(2 / 4000))
+    again = tasks.objective(2, seed=1)
+    assert [again(params) for _ in range(3)] == scores[:3].tolist()
+    assert tasks.objective(2, seed=2)(params) != scores[0]
+
+
+def test_every_point_is_a_point_of_the_space(tasks: SyntheticTasks) -> None:
+    assert tasks.space.direction == "maximize"
+    assert tasks.space.listed == tasks.points
+    truth = tasks.objective(0, seed=0).truth
+    assert [truth(params) for params in tasks.points] == tasks.function(0).tolist()
+
+
+def test_presets(tasks: SyntheticTasks) -> None:
+    paper = tasks.federation("paper", 25, seed=3)
+    default = tasks.federation("default", 25, seed=3)
+    assert (paper.length_scale, paper.noise_variance) == (0.03, 0.01)
+    assert (default.length_scale, default.noise_variance) == (0.03, 0.1)
+    wide = tasks.federation("paper", 100, seed=3)
+    np.testing.assert_array_equal(wide.features.s[:25], paper.features.s)
+    hyper = tasks.settings("paper").surrogate.fit.default(dimensions=1)
+    known = (hyper.kernel, hyper.length_scales[0], hyper.signal_variance, hyper.noise_variance)
+    assert known == ("se", pytest.approx(0.03), pytest.approx(1.0), pytest.approx(0.01))
+
+
+@pytest.mark.parametrize(
+    "given", [{"size": 1}, {"length_scale": 0.0}, {"length_scale": 1.0}, {"noise_variance": 0.0}]
+)
+def test_impossible_problems_are_refused(given: dict[str, float]) -> None:
+    (name, value), *_ = given.items()
+    with pytest.raises(ValueError, match=f"{name} is {value}, expected"):
+        Synthetic(**given)  # type: ignore[arg-type]
+
+
+def test_more_observations_than_points_are_refused() -> None:
+    with pytest.raises(ValueError, match="t_n is 61, expected 0 to 60"):
+        SMALL.open().observed(0, 0, 61, 0.02, seed=0)
+
+
+def test_a_point_off_the_domain_is_refused(tasks: SyntheticTasks) -> None:
+    with pytest.raises(ValueError, match=r"x is 1\.5, expected a number from 0 to 1"):
+        tasks.objective(0, seed=0)({"x": 1.5})
+
+
+def test_an_experiment_file_can_name_it() -> None:
+    written = msgspec.json.encode(SMALL)
+    assert b'"type":"synthetic"' in written
+    assert msgspec.json.decode(written, type=Synthetic) == SMALL

@@ -1,0 +1,482 @@
+"""Parameters go to the unit cube and come back exactly; whatever is wrong is named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from fedbo.space import Categorical, Float, Int, Parameter, Space
+from fedbo.space import space as space_module
+
+UNIT = st.floats(0.0, 1.0)
+BOUND = st.one_of(
+    st.floats(-1e300, 1e300),
+    st.floats(-10, 10),
+    st.sampled_from([-1.0, 0.0, 1e-20, 1e9, 1e9 + 1, 1e-300, 1e300, -1e300, 5e-324, 1 / 3, math.e]),
+)
+
+
+@st.composite
+def linear(draw: st.DrawFn) -> Float:
+    low, high = sorted((draw(BOUND), draw(BOUND)))
+    assume(low < high)
+    return Float(low, high)
+
+
+@st.composite
+def narrow(draw: st.DrawFn) -> Float:
+    """A range of a few floats up to a few thousandths, far from zero."""
+    low = draw(st.floats(1e-3, 1e15)) * draw(st.sampled_from([-1.0, 1.0]))
+    high = low + abs(low) * draw(st.floats(1e-15, 1e-2))
+    assume(low < high)
+    return Float(low, high)
+
+
+@st.composite
+def logarithmic(draw: st.DrawFn) -> Float:
+    ends = st.one_of(
+        st.floats(-300, 300).map(lambda exponent: 10.0**exponent),
+        st.sampled_from([1e-300, 1e300, 1.0, 1 + 1e-10]),
+    )
+    low, high = sorted((draw(ends), draw(ends)))
+    assume(low >= 1e-300 and high <= 1e300 and f"{low:.11e}" != f"{high:.11e}")
+    return Float(low, high, log=True)
+
+
+@st.composite
+def stepped(draw: st.DrawFn) -> Float:
+    """Ends and steps as a person types them."""
+    exponent = draw(st.integers(-30, 30))
+    low, step, levels = draw(st.integers(-(10**6), 10**6)), draw(st.integers(1, 999)), draw(LEVELS)
+    ends = [float(f"{units}e{exponent}") for units in (low, low + step * (levels - 1))]
+    return Float(ends[0], ends[1], step=float(f"{step}e{exponent}"))
+
+
+@st.composite
+def whole(draw: st.DrawFn) -> Int:
+    low = draw(st.one_of(st.integers(-100, 100), st.integers(-(2**62), 2**62)))
+    step = draw(st.integers(1, 10**6))
+    return Int(low, low + step * (draw(LEVELS) - 1), step=step)
+
+
+LEVELS = st.one_of(st.integers(2, 20), st.integers(2, 10**9))
+LOG_INT = (
+    st.tuples(st.integers(1, 10**12), st.integers(1, 10**12))
+    .filter(lambda ends: ends[0] != ends[1])
+    .map(lambda ends: Int(min(ends), max(ends), log=True))
+)
+CHOICE = st.one_of(st.text(), st.integers(), st.booleans(), st.floats(-1e300, 1e300))
+CATEGORICAL = st.lists(CHOICE, min_size=2, max_size=6, unique=True).map(Categorical)
+CONTINUOUS = st.one_of(linear(), narrow(), logarithmic())
+GRID = st.one_of(stepped(), whole(), LOG_INT)
+PARAMETER: st.SearchStrategy[Parameter] = st.one_of(CONTINUOUS, GRID, CATEGORICAL)
+
+
+def there_and_back(parameter: Parameter, value: Any) -> Any:
+    space = Space({"a": parameter})
+    x = space.encode({"a": value})
+    back = space.decode(x)
+    assert space.encode(back).tobytes() == x.tobytes()
+    return back["a"]
+
+
+# Round trips
+
+
+@given(PARAMETER, st.data())
+def test_what_was_decoded_comes_back_exactly(parameter: Parameter, data: st.DataObject) -> None:
+    space = Space({"a": parameter})
+    x = np.array([data.draw(UNIT) for _ in range(space.dimensions)])
+    value = space.decode(x)["a"]
+    assert repr(there_and_back(parameter, value)) == repr(value)
+    assert type(value) in (int, float, str, bool)
+
+
+@given(CONTINUOUS, UNIT)
+@example(Float(-1, 1e-20), 1 - 1e-16)
+@example(Float(1e9, 1e9 + 1), 0.3)
+@example(Float(1e-300, 1e300, log=True), 1 - 1e-16)
+@example(Float(-1e300, 1e300), 1e-16)
+@example(Float(0, 5e-324), 0.5)
+def test_any_number_of_the_range_settles_inside_it(parameter: Float, u: float) -> None:
+    value = min(max(parameter.low * (1 - u) + parameter.high * u, parameter.low), parameter.high)
+    settled = there_and_back(parameter, value)
+    assert parameter.low <= settled <= parameter.high
+    size = value if parameter.log else parameter.high - parameter.low
+    assert abs(settled - value) <= 1e-11 * size
+    assert there_and_back(parameter, settled) == settled
+    assert math.copysign(1, settled) == 1 or settled != 0
+
+
+@given(CONTINUOUS)
+def test_ends_are_reached_exactly(parameter: Float) -> None:
+    space = Space({"a": parameter})
+    for x, end in ((0.0, parameter.low), (1.0, parameter.high)):
+        assert space.encode({"a": end}) == x
+        assert space.decode([x]) == {"a": end}
+        assert space.decode([x * 3 - 1]) == {"a": end}
+
+
+@given(st.integers(-5, 5), st.integers(0, 10**12))
+def test_typed_numbers_come_back_on_a_linear_scale(exponent: int, digits: int) -> None:
+    typed = float(f"{digits}e{exponent - 12}")
+    assert there_and_back(Float(0, float(f"1e{exponent}")), typed) == typed
+    around = Float(-float(f"3e{exponent}"), float(f"4e{exponent}"))
+    assert there_and_back(around, -typed) == -typed
+
+
+@given(st.integers(1, 10**12 - 1), st.integers(-300, 288))
+def test_typed_numbers_come_back_on_a_log_scale(digits: int, exponent: int) -> None:
+    typed = float(f"{digits}e{exponent}")
+    assert there_and_back(Float(1e-300, 1e300, log=True), typed) == typed
+
+
+@given(stepped(), UNIT)
+def test_steps_are_the_decimals_that_are_meant(parameter: Float, u: float) -> None:
+    assert parameter.step is not None
+    low, high, step = (Decimal(repr(v)) for v in (parameter.low, parameter.high, parameter.step))
+    k = int(u * int((high - low) / step))
+    assert there_and_back(parameter, float(low + k * step)) == float(low + k * step)
+
+
+def test_sums_of_steps_are_understood() -> None:
+    assert there_and_back(Float(0, 1, step=0.1), 0.1 + 0.2) == 0.3
+    assert there_and_back(Float(0, 0.3, step=0.1), 0.1 + 0.2) == 0.3
+
+
+@given(whole(), UNIT)
+def test_every_int_comes_back(parameter: Int, u: float) -> None:
+    steps = (parameter.high - parameter.low) // parameter.step
+    value = parameter.low + int(u * steps) * parameter.step
+    assert there_and_back(parameter, value) == value
+
+
+@given(LOG_INT, UNIT)
+def test_every_int_comes_back_on_a_log_scale(parameter: Int, u: float) -> None:
+    for value in (
+        parameter.low,
+        parameter.high,
+        round(parameter.low * (1 - u) + parameter.high * u),
+    ):
+        assert there_and_back(parameter, value) == value
+
+
+@given(CATEGORICAL)
+def test_every_choice_comes_back(parameter: Categorical) -> None:
+    for choice in parameter.choices:
+        assert there_and_back(parameter, choice) is choice
+
+
+# The cube
+
+
+def mixed(**options: Any) -> Space:
+    return Space(
+        {
+            "C": Float(1e-4, 10, log=True),
+            "depth": Int(1, 8),
+            "width": Int(1, 1000, log=True),
+            "rate": Float(0, 1, step=0.05),
+            "loss": Categorical(["l1", "l2"]),
+            "kernel": Categorical(["rbf", "linear", "poly"]),
+        },
+        **options,
+    )
+
+
+GOOD: dict[str, Any] = {
+    "C": 1.0,
+    "depth": 3,
+    "width": 8,
+    "rate": 0.3,
+    "loss": "l2",
+    "kernel": "poly",
+}
+
+
+def test_layout() -> None:
+    space = mixed(direction="minimize")
+    assert space.names == ("C", "depth", "width", "rate", "loss", "kernel")
+    assert (space.dimensions, space.sign, mixed().sign, space.points) == (8, -1, 1, None)
+    assert space.free.tolist() == [True] + [False] * 7
+    x = space.encode(GOOD)
+    width = math.log(8 / 0.5) / math.log(1000.5 / 0.5)
+    assert x == pytest.approx([0.8, 2.5 / 8, width, 6.5 / 21, 1, 0, 0, 1], abs=1e-15)
+    assert x.dtype == np.float64
+
+
+def test_levels_own_equal_cells() -> None:
+    space = Space({"a": Int(1, 4)})
+    edges = [0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7499, 0.75, 1.0]
+    assert [space.decode([x])["a"] for x in edges] == [1, 1, 2, 2, 3, 3, 4, 4]
+    whole = Space({"a": Int(1, 4, log=True)})
+    cells = [math.log(v / 0.5) / math.log(4.5 / 0.5) for v in (0.5, 1.49, 1.51, 2.49, 2.51, 4.49)]
+    assert [whole.decode([x])["a"] for x in cells] == [1, 1, 2, 2, 3, 4]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([np.float32, np.float64]))
+def test_snap_is_encode_of_decode(seed: int, dtype: Any) -> None:
+    space = mixed()
+    X = np.random.default_rng(seed).random((20, space.dimensions)).astype(dtype)
+    snapped = space.snap(X)
+    assert snapped.dtype == dtype
+    expected = np.array([space.encode(space.decode(x)) for x in X])
+    assert np.array_equal(snapped[:, ~space.free], expected[:, ~space.free].astype(dtype))
+    assert np.array_equal(snapped[:, space.free], X[:, space.free])
+    assert np.array_equal(space.snap(snapped), snapped)
+
+
+@given(GRID, st.lists(UNIT, min_size=1, max_size=50))
+def test_snap_equals_encode_to_the_last_bit(parameter: Parameter, places: list[float]) -> None:
+    space = Space({"a": parameter})
+    expected = [space.encode(space.decode([x])) for x in places]
+    assert np.array_equal(space.snap(np.array(places)[:, None]), expected)
+
+
+def test_snap_leaves_a_continuous_space_alone() -> None:
+    X = np.random.default_rng(0).random((5, 2))
+    before = X.copy()
+    assert Space({"a": Float(0, 1), "b": Float(1, 9, log=True)}).snap(X) is X
+    space = Space({"a": Float(0, 1), "b": Int(1, 2)})
+    assert space.snap(X) is not X
+    assert np.array_equal(X, before)
+    assert space.snap(np.empty((0, 2))).shape == (0, 2)
+
+
+def test_snap_stays_on_the_cube() -> None:
+    X = np.array([[-0.5] * 8, [1.5] * 8])
+    snapped = mixed().snap(X)[:, 1:]
+    assert snapped.min() >= 0 and snapped.max() <= 1
+
+
+def test_sample_is_uniform_over_what_is_allowed() -> None:
+    space = mixed()
+    X = space.sample(np.random.default_rng(0), 6000)
+    assert np.array_equal(space.snap(X), X)
+    assert X.shape == (6000, 8)
+    for column, levels in ((1, 8), (3, 21), (4, 2)):
+        _, counts = np.unique(X[:, column], return_counts=True)
+        assert len(counts) == levels
+        assert abs(counts - 6000 / levels).max() < 5 * math.sqrt(6000 / levels)
+    assert abs(X[:, 5:].sum(axis=0) - 2000).max() < 5 * math.sqrt(2000)
+    assert X[:, 5:].sum(axis=1).tolist() == [1.0] * 6000
+    assert np.array_equal(X, space.sample(np.random.default_rng(0), 6000))
+
+
+# Listed points
+
+POINTS: list[dict[str, Any]] = [{"a": 0.1, "b": "x"}, {"a": 1 / 3, "b": "y"}, {"a": 1, "b": "x"}]
+
+
+def listed() -> Space:
+    return Space({"a": Float(0, 1), "b": Categorical(["x", "y"])}, points=POINTS)
+
+
+def test_listed_points_come_back_as_listed() -> None:
+    space = listed()
+    assert space.points is not None
+    assert space.points.shape == (3, 2) and not space.points.flags.writeable
+    for row, point in zip(space.points, POINTS, strict=True):
+        assert space.decode(row) == point
+        assert np.array_equal(space.encode(point), row)
+    assert space.decode([0.4, 0.9]) == {"a": 1 / 3, "b": "y"}
+    space.decode(space.points[0])["a"] = 7.0
+    assert space.decode(space.points[0]) == POINTS[0]
+
+
+def test_snap_and_sample_give_listed_points_only() -> None:
+    space = listed()
+    assert space.points is not None
+    X = np.random.default_rng(0).random((100, 2)).astype(np.float32)
+    rows = {tuple(row) for row in space.points.astype(np.float32).tolist()}
+    assert {tuple(row) for row in space.snap(X).tolist()} == rows
+    assert space.snap(X).dtype == np.float32
+    sample = space.sample(np.random.default_rng(0), 100)
+    assert {tuple(row) for row in sample.tolist()} == {tuple(r) for r in space.points.tolist()}
+    sample[0] = 0.0
+
+
+def test_nearest_point_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    points = [{"a": float(a), "b": float(b)} for a, b in rng.random((37, 2))]
+    space = Space({"a": Float(0, 1), "b": Float(0, 1)}, points=points)
+    assert space.points is not None
+    X = rng.random((101, 2))
+    expected = space.points[((X[:, None] - space.points) ** 2).sum(axis=2).argmin(axis=1)]
+    for chunk in (1, 37, 200, 2**18):
+        monkeypatch.setattr(space_module, "_CHUNK", chunk)
+        assert np.array_equal(space.snap(X), expected)
+    assert np.array_equal(space.snap(space.points), space.points)
+
+
+def test_close_points_are_told_apart() -> None:
+    points = [{"a": 0.5 + i * 1e-11} for i in range(20)]
+    space = Space({"a": Float(0, 1)}, points=points)
+    assert space.points is not None
+    assert [space.decode(x) for x in space.points] == points
+    assert np.array_equal(space.snap(space.points), space.points)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Float(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
+        (lambda: Float(0, math.inf), "high is inf, expected a number, finite"),
+        (lambda: Float(math.nan, 1), "low is nan"),
+        (lambda: Float(0, 2e300), "high is 2e[+]300, .* at most 1e300"),
+        (lambda: Float("0", 1), "low is '0'"),  # type: ignore[arg-type]
+        (lambda: Float(False, 1), "low is False"),
+        (lambda: Float(0, 1, log=True), "low is 0.0, expected more than 0 on a log scale"),
+        (lambda: Float(1, 2, log=1), "log is 1, expected True or False"),  # type: ignore[arg-type]
+        (lambda: Float(1, 2, log=True, step=0.5), "step is 0.5 and log is True"),
+        (lambda: Float(1, 1 + 1e-14, log=True), "equal; use log=False"),
+        (lambda: Float(0, 1, step=0), "step is 0.0, expected more than 0"),
+        (lambda: Float(0, 1, step=math.nan), "step is nan"),
+        (lambda: Float(1e9, 1e9 + 1, step=1e-9), "too small to tell neighbours apart"),
+        (lambda: Float(0, 1, step=0.3), "largest they reach is 0.9"),
+        (lambda: Float(0, 1, step=1e-13), "too fine"),
+        (lambda: Int(0, 10, step=4), "largest they reach is 8"),
+        (lambda: Int(0, 10**13), "too fine"),
+        (lambda: Int(1, 10**13, log=True), "too fine"),
+        (lambda: Int(1.0, 3), "low is 1.0, expected an int"),  # type: ignore[arg-type]
+        (lambda: Int(True, 3), "low is True, expected an int"),
+        (lambda: Int(0, 4, log=True), "low is 0, expected more than 0"),
+        (lambda: Int(1, 9, log=True, step=2), "step is 2 and log is True"),
+        (lambda: Int(1, 9, step=0), "step is 0, expected more than 0"),
+        (lambda: Categorical(["a"]), "expected two or more"),
+        (lambda: Categorical(["a", "a"]), "no two of them equal"),
+        (lambda: Categorical([1, True]), "no two of them equal"),
+        (lambda: Categorical([1, None]), "choice None"),  # type: ignore[list-item]
+        (lambda: Categorical([1, math.nan]), "choice nan"),
+        (lambda: Categorical("abc"), "choices is 'abc', expected a list"),
+        (lambda: Space({}), "parameters is empty"),
+        (lambda: Space({"a": 3}), "parameter 'a' is 3, expected a Float, an Int"),  # type: ignore[dict-item]
+        (lambda: Space({"": Float(0, 1)}), "parameter name is ''"),
+        (lambda: mixed(direction="up"), "direction is 'up', expected 'maximize'"),
+        (lambda: mixed(points=[]), "points is empty"),
+        (
+            lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 2.0}]),
+            r"points\[1\]: parameter 'a' is 2.0, expected a number from 0.0 to 1.0",
+        ),
+        (
+            lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}, {"a": 0}]),
+            r"points\[2\] is .*, which is points\[0\] again",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_named(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"C": 11.0}, "parameter 'C' is 11.0, expected a number from 0.0001 to 10.0"),
+        ({"C": math.nan}, "parameter 'C' is nan, expected a number from"),
+        ({"C": math.inf}, "parameter 'C' is inf, expected"),
+        ({"C": "1"}, "parameter 'C' is '1', expected"),
+        ({"C": True}, "parameter 'C' is True, expected"),
+        ({"C": None}, "parameter 'C' is None, expected"),
+        ({"depth": True}, "parameter 'depth' is True, expected an int: 1, 2, ... 8"),
+        ({"depth": 3.0}, "parameter 'depth' is 3.0, expected an int"),
+        ({"depth": 0}, "parameter 'depth' is 0, expected"),
+        ({"depth": 10**400}, "parameter 'depth' is 1000"),
+        ({"width": 1001}, "parameter 'width' is 1001, expected an int: 1, 2, ... 1000"),
+        ({"rate": 0.33}, "parameter 'rate' is 0.33, expected a number: 0.0, 0.05, ... 1.0"),
+        ({"rate": 1e299}, "parameter 'rate' is 1e[+]299"),
+        ({"rate": math.nan}, "parameter 'rate' is nan"),
+        ({"loss": "l3"}, "parameter 'loss' is 'l3', expected one of 'l1', 'l2'"),
+        ({"loss": ["l1"]}, "parameter 'loss' is .*, expected one of"),
+        ({"colour": "red"}, r"missing \[\], unknown \['colour'\]"),
+    ],
+)
+def test_wrong_values_are_named(change: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        mixed().encode({**GOOD, **change})
+
+
+def test_large_steps_of_an_int_are_exact() -> None:
+    space = Space({"a": Int(0, 10**10, step=10**9)})
+    with pytest.raises(ValueError, match="'a' is 1000000001"):
+        space.encode({"a": 10**9 + 1})
+
+
+def test_missing_names_and_wrong_points_are_named() -> None:
+    with pytest.raises(ValueError, match=r"missing \['depth'\], unknown \[\]"):
+        mixed().encode({name: value for name, value in GOOD.items() if name != "depth"})
+    with pytest.raises(ValueError, match=r"x has shape \(2,\), expected \(8,\)"):
+        mixed().decode([0.5, 0.5])
+    with pytest.raises(ValueError, match="not finite where parameter 'kernel' lies"):
+        mixed().decode([0.5] * 7 + [math.nan])
+    with pytest.raises(ValueError, match=r"X has shape \(8,\), expected \(n, 8\)"):
+        mixed().snap(np.zeros(8))
+    with pytest.raises(ValueError, match=r"none of the 3 listed points; the nearest is .*'y'"):
+        listed().encode({"a": 0.4, "b": "y"})
+
+
+def test_numpy_values_are_welcome() -> None:
+    numbers: dict[str, Any] = {"C": np.float32(0.5), "depth": np.int64(3), "width": np.int16(8)}
+    others: dict[str, Any] = {"rate": np.float64(0.3), "kernel": np.str_("rbf"), "loss": "l2"}
+    space = mixed()
+    back = space.decode(space.encode(numbers | others))
+    assert back == {**GOOD, "C": 0.5, "kernel": "rbf"}
+    assert {type(value) for value in back.values()} == {float, int, str}
+    assert Float(numbers["C"], numbers["depth"]) == Float(0.5, 3.0)
+    choices: list[Any] = [np.int64(1), np.True_, np.str_("a")]
+    assert repr(Categorical(choices[1:])) == "Categorical(choices=(True, 'a'))"
+    assert repr(Categorical(choices[::2])) == "Categorical(choices=(1, 'a'))"
+
+
+# As objects
+
+
+@given(PARAMETER)
+def test_parameters_go_through_plain_data(parameter: Parameter) -> None:
+    data = msgspec.to_builtins(parameter)
+    assert msgspec.convert(data, Float | Int | Categorical) == parameter
+    assert hash(parameter) == hash(msgspec.convert(data, Float | Int | Categorical))
+
+
+def test_a_number_is_the_same_however_typed() -> None:
+    assert repr(Float(-0.0, 10)) == repr(Float(0, 10.0)) == "Float(low=0.0, high=10.0)"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Space({"a": Float(0, 1)}), "parameter 'b' is only here"),
+        (Space({"a": Float(0, 1), "b": Int(0, 1), "c": Int(0, 1)}), "parameter 'c' is only there"),
+        (Space({"b": Int(0, 9), "a": Float(0, 1)}), "the parameters are in order ['a', 'b'] here"),
+        (Space({"a": Float(0, 1, step=0.5), "b": Int(0, 9)}), "'a': step is None here and 0.5"),
+        (Space({"a": Float(0, 1), "b": Float(0, 9)}), "'b' is Int(low=0, high=9) here and Float("),
+        (Space({"a": Float(0, 1), "b": Int(0, 9)}, direction="minimize"), "direction is 'max"),
+        (
+            Space({"a": Float(0, 1), "b": Int(0, 9)}, points=[{"a": 0, "b": 1}]),
+            "points[0] is None here and {'a': 0.0, 'b': 1} there",
+        ),
+    ],
+)
+def test_the_first_difference_is_named(other: Space, words: str) -> None:
+    space = Space({"a": Float(0, 1), "b": Int(0, 9)})
+    assert words in str(space.difference(other))
+    assert space != other
+    assert other.difference(space) is not None
+
+
+def test_equality() -> None:
+    assert mixed() == mixed() and hash(mixed()) == hash(mixed())
+    assert listed() == listed() and listed() != "a space"
+    assert Space({"a": Categorical([0, 1])}) != Space({"a": Categorical([False, True])})
+    assert "points=[{'a': 0.1, 'b': 'x'}" in repr(listed())
