@@ -51,7 +51,7 @@ try:
     from trials import smooth_function, smooth_trials
 
     import fedbo
-    from fedbo.exchange import MemoryExchange, Releases
+    from fedbo.exchange import Ledger, MemoryExchange
     from fedbo.optuna import FederatedSampler
 except ModuleNotFoundError as error:
     sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with all peers.")
@@ -164,8 +164,8 @@ def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
         for x, score in zip(*smooth_trials(D, T, seed=100 + i), strict=True):
             peer.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
         exchange.publish(peer.message())
-    releases = Releases(folder / f"{D}-{seed}.jsonl")
-    return FederatedSampler(federation, exchange, seed=seed, releases=releases)
+    ledger = Ledger(folder / f"{D}-{seed}.jsonl")
+    return FederatedSampler(federation, exchange, seed=seed, ledger=ledger)
 
 
 SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {

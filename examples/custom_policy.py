@@ -18,7 +18,7 @@ class Crowd(fedbo.Policy, frozen=True):
             return fedbo.Query(target.argmax(target.own_draw()))
         # A function is linear in its weights: the mean of the weights has the mean of the functions
         omega = np.concatenate([*target.inbox.matrix]).mean(axis=0, dtype=np.float64)
-        return fedbo.Query(target.argmax(target.features.function(omega)), peer="all peers")
+        return fedbo.Query(target.argmax(target.phi.function(omega)), peer="all peers")
 
 
 def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:

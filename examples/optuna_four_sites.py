@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 import fedbo
-from fedbo.exchange import FolderExchange, Releases
+from fedbo.exchange import FolderExchange, Ledger
 from fedbo.optuna import FederatedSampler
 
 SITES, TRIALS, EVERY = 4, 15, 5
@@ -55,7 +55,7 @@ def site(number: int, folder: Path) -> None:
             every=EVERY,
             name=f"site-{number}",
             seed=number,  # the same both ways; leave it out where messages are to be private
-            releases=Releases(folder / "releases.jsonl"),  # else it is the log of this user
+            ledger=Ledger(folder / "releases.jsonl"),  # else it is the log of this user
         )
         study = optuna.create_study(
             study_name=way, storage=storage(folder, number), sampler=sampler, direction="maximize"
@@ -115,7 +115,7 @@ def main() -> None:
         trials = [trial for study in together for trial in study.trials]
         sources = Counter(trial.system_attrs["fedbo:query"]["source"] for trial in trials)
         print("Queries together came from:", dict(sources.most_common()))
-        sent = Releases(folder / "releases.jsonl").read()
+        sent = Ledger(folder / "releases.jsonl").read()
         print(f"What left the sites: {len(sent)} messages, each of {sent[0].numbers} numbers")
 
         from fedbo.optuna.plots import plot_together

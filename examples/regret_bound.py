@@ -59,7 +59,7 @@ setting = theory.Setting.of(
     noise_variance=NOISE,
     t_n=(15,) * N,
     d_n=(2 * B,) * N,
-    epsilon=theory.epsilon(FEDERATION.features, POINTS, K),
+    epsilon=theory.epsilon(FEDERATION.phi, POINTS, K),
 )
 runs = {
     "similar peers": [run(seed, 1.0) for seed in range(5)],

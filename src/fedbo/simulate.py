@@ -107,7 +107,7 @@ def simulate(
         rows += [run.step(iteration) for run in active]
         if progress is not None:
             progress(iteration, iterations)
-    return Table.of_rows(_columns(parties[0].agent, timed), rows)
+    return Table.from_rows(_columns(parties[0].agent, timed), rows)
 
 
 def messages(agents: Sequence[Agent]) -> list[Message]:
@@ -122,7 +122,7 @@ def messages(agents: Sequence[Agent]) -> list[Message]:
             if agent._message is None:
                 regression, y = agent._evidence()
                 if len(y):
-                    groups.setdefault(agent.federation.M, []).append((agent, regression, y))
+                    groups.setdefault(agent.federation.features, []).append((agent, regression, y))
         for group in groups.values():
             beliefs = posteriors([regression for _, regression, _ in group], [y for *_, y in group])
             for (agent, *_), belief in zip(group, beliefs, strict=True):
@@ -147,7 +147,7 @@ def traffic(parties: Sequence[Party]) -> Table:
         counts = (received.parameters, sent.parameters, received.nbytes, sent.nbytes)
         rows.append([party.agent.name, *counts])
     total = np.array([row[1:] for row in rows]).sum(axis=0).tolist()
-    return Table.of_rows(["agent", *TRAFFIC], [*rows, ["total", *total]])
+    return Table.from_rows(["agent", *TRAFFIC], [*rows, ["total", *total]])
 
 
 class _Run:

@@ -43,10 +43,10 @@ class Table:
             raise ValueError(f"the columns have lengths {lengths}, expected all the same")
 
     @classmethod
-    def of_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+    def from_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
         """The table with these rows, each in the order of ``columns``.
 
-        >>> Table.of_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
+        >>> Table.from_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
         ['a', 'b']
         """
         by_column = zip(*rows, strict=True) if rows else ([] for _ in columns)
@@ -135,7 +135,7 @@ class Table:
                     f"{os.fspath(path)}: row {number} has {len(row)} cells, expected "
                     f"{len(header)}, one for each of {header}"
                 )
-        return cls.of_rows([str(name) for name in header], rows)
+        return cls.from_rows([str(name) for name in header], rows)
 
     def __repr__(self) -> str:
         shown = [[_shown(cell) for cell in self[name][:_SHOWN].tolist()] for name in self.columns]

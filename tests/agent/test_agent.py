@@ -212,7 +212,7 @@ class TestMessages:
         agent = Agent(federation, name="a", seed=0)
         for x in np.linspace(0, 1, 30):
             agent.tell({"x": float(x)}, -abs(x - 0.7))
-        f = federation.features.function(agent.message().omega)
+        f = federation.phi.function(agent.message().omega)
         grid = np.linspace(0, 1, 501)[:, None]
         assert abs(grid[np.argmax(f(grid)), 0] - 0.7) < 0.1
 

@@ -23,7 +23,7 @@ import fedbo
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.cli import app as cli
 from fedbo.cli.join_screen import JoinScreen
-from fedbo.exchange import FolderExchange, MemoryExchange, Releases
+from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
 from fedbo.optuna import join as joining
 from fedbo.optuna import objective, record, studies
 
@@ -205,7 +205,7 @@ def heartbeats() -> int:
 
 def sent() -> list[tuple[str, int]]:
     """The agent of each message in the log, and how many trials are behind it."""
-    return [(one.agent, one.t_n) for one in Releases().read() if one.action == "sent"]
+    return [(one.agent, one.t_n) for one in Ledger().read() if one.action == "sent"]
 
 
 # Trials
@@ -231,7 +231,7 @@ def test_two_sites_help_one_another_and_go_on_where_they_were() -> None:
     assert "messages 1 out, 1 in, 1 peer heard" in out
     assert sent()[-1] == ("site-a", 6)
     assert states() == {"complete": 6}
-    assert "fedbo releases --agent site-a lists every message" in out
+    assert "fedbo ledger --agent site-a lists every message" in out
 
 
 def test_enough_trials_are_enough() -> None:
@@ -599,7 +599,7 @@ def test_a_message_can_be_taken_back() -> None:
     assert "The message of 'site-a' is taken back" in text
     assert "Peers that have read it may keep it" in text
     assert FolderExchange("shared").fetch(FEDERATION) == []
-    assert [release.action for release in Releases().read()] == ["sent", "withdrawn"]
+    assert [release.action for release in Ledger().read()] == ["sent", "withdrawn"]
     assert "nothing to take back" in said(invoke("--withdraw"))
     join("score", "--trials", "2")
     assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
@@ -622,11 +622,11 @@ class Steps:
 
 
 def a_site(study: optuna.Study, function: Callable[..., float]) -> joining.Site:
-    releases = joining.CountedReleases()
-    sampler = joining.sampler(FEDERATION, MemoryExchange(), releases=releases, seed=0)
+    ledger = joining.CountedLedger()
+    sampler = joining.sampler(FEDERATION, MemoryExchange(), ledger=ledger, seed=0)
     study.sampler = sampler
     asked = objective.Objective(function, FEDERATION.space, "here:function")
-    return joining.Site(study, sampler, asked, releases)
+    return joining.Site(study, sampler, asked, ledger)
 
 
 def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
@@ -677,14 +677,14 @@ def test_names_of_peers_do_not_move_the_cursor() -> None:
 
 
 def test_a_message_that_did_not_get_out_is_not_counted() -> None:
-    exchange, releases = MemoryExchange(), joining.CountedReleases()
+    exchange, ledger = MemoryExchange(), joining.CountedLedger()
     newer, older = (fedbo.Agent(FEDERATION, name="site-a", seed=0) for _ in range(2))
     for agent, scores in ((newer, 2), (older, 1)):
         for i in range(scores):
             agent.tell({"x": i / 10, "k": "a"}, float(i))
-    assert releases.publish(exchange, newer.message())
-    assert not releases.publish(exchange, older.message())
-    assert releases.sent == 1
+    assert ledger.publish(exchange, newer.message())
+    assert not ledger.publish(exchange, older.message())
+    assert ledger.sent == 1
 
 
 def test_a_program_that_ignores_ctrl_c_still_does() -> None:

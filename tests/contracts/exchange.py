@@ -103,10 +103,10 @@ def message(
         **changes,
     }
     if federation.kind == "weights":
-        return Message.of_weights(rng.standard_normal(federation.M), **header)
+        return Message.of_weights(rng.standard_normal(federation.features), **header)
     incumbent = 1.5 if federation.kind == "belief+incumbent" else None
     return Message.of_belief(
-        rng.standard_normal(federation.M), np.eye(federation.M), incumbent, **header
+        rng.standard_normal(federation.features), np.eye(federation.features), incumbent, **header
     )
 
 

@@ -28,7 +28,7 @@ def garbage(federation: Federation) -> Iterator[bytes]:
 def foreign(federation: Federation) -> Iterator[bytes]:
     """Of federations that agreed on something else, in the same epoch."""
     agreed = {
-        "features": federation.M,
+        "features": federation.features,
         "kind": federation.kind,
         "epoch": federation.epoch,
         "seed": federation.seed,
@@ -53,7 +53,7 @@ def wrong_kind(federation: Federation) -> Iterator[bytes]:
     """Of every other kind, honest about it or not."""
     for kind in get_args(Kind):
         if kind != federation.kind:
-            there = Federation(federation.space, features=federation.M, kind=kind)
+            there = Federation(federation.space, features=federation.features, kind=kind)
             yield _of(there)
             yield _forged(_of(there), federation)
 

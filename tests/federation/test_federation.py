@@ -35,13 +35,13 @@ def federation(**changes: Any) -> Federation:
 def weights(sender: Federation, **changes: Any) -> Message:
     header: dict[str, Any] = {"sender": "a", "sequence": 1, "t_n": 10, "epoch": sender.epoch}
     header |= {"fingerprint": sender.fingerprint}
-    return Message.of_weights(np.ones(sender.M), **header | changes)
+    return Message.of_weights(np.ones(sender.features), **header | changes)
 
 
 def belief(sender: Federation) -> Message:
     return Message.of_belief(
-        np.ones(sender.M),
-        np.eye(sender.M),
+        np.ones(sender.features),
+        np.eye(sender.features),
         fingerprint=sender.fingerprint,
         epoch=sender.epoch,
         sender="a",
@@ -56,13 +56,13 @@ def belief(sender: Federation) -> Message:
 def test_features_are_built_once_and_as_agreed() -> None:
     scales = tuple(0.1 * (i + 1) for i in range(8))
     ours = federation(length_scale=scales, kernel="matern52")
-    assert ours.features is ours.features
-    assert (ours.M, ours.features.M, ours.features.kernel) == (20, 20, "matern52")
-    assert ours.features.length_scales.tolist() == [*scales]
+    assert ours.phi is ours.phi
+    assert (ours.features, ours.phi.M, ours.phi.kernel) == (20, 20, "matern52")
+    assert ours.phi.length_scales.tolist() == [*scales]
     X = ours.space.sample(np.random.default_rng(0), 5)
     again = federation(length_scale=scales, kernel="matern52")
-    assert np.array_equal(ours.features(X), again.features(X))
-    assert not np.array_equal(ours.features(X), federation(seed=8).features(X))
+    assert np.array_equal(ours.phi(X), again.phi(X))
+    assert not np.array_equal(ours.phi(X), federation(seed=8).phi(X))
 
 
 def test_length_scales_grow_with_distances_unless_given() -> None:
@@ -71,14 +71,14 @@ def test_length_scales_grow_with_distances_unless_given() -> None:
 
 
 def test_one_length_scale_is_that_of_every_dimension() -> None:
-    assert federation(length_scale=0.2).features.length_scales.tolist() == [0.2] * 8
+    assert federation(length_scale=0.2).phi.length_scales.tolist() == [0.2] * 8
     assert federation(length_scale=[0.2] * 8) == federation(length_scale=0.2)
     assert federation(length_scale=np.full(8, 0.2)).length_scale == 0.2
 
 
 def test_paper_settings() -> None:
     paper = Federation.paper(PARAMETERS)
-    assert (paper.M, paper.length_scale, paper.noise_variance) == (100, 0.01, 1e-6)
+    assert (paper.features, paper.length_scale, paper.noise_variance) == (100, 0.01, 1e-6)
     assert Federation.paper(PARAMETERS, features=50, seed=3).seed == 3
 
 

@@ -93,7 +93,7 @@ def test_scalars_of_any_space_and_of_constant_scores(space: Any) -> None:
     federation = Federation(space, features=M)
     agents = [learn(Agent(federation, name=f"{i}"), 12, lambda _: 1.0) for i in range(3)]
     later = federation.agree([agent.scalars() for agent in agents])
-    assert np.isfinite(later.features.length_scales).all()
+    assert np.isfinite(later.phi.length_scales).all()
 
 
 # On the wire
@@ -220,7 +220,7 @@ def test_a_dimension_on_which_agents_differ_stays_as_it_is() -> None:
     length_scales, _ = agreed(given)
     assert length_scales[0] < 0.2 and length_scales[1] == NOW[1]
     later = OURS.agree(given)
-    assert later.features.length_scales[1] == OURS.features.length_scales[1]
+    assert later.phi.length_scales[1] == OURS.phi.length_scales[1]
 
 
 @settings(deadline=None, max_examples=50)
@@ -426,8 +426,8 @@ def test_a_federation_agrees_and_goes_on() -> None:
     assert len({site.fingerprint for site in sites}) == 1
     later = sites[0]
     assert later.epoch == 1
-    assert later.features.length_scales[0] < OURS.features.length_scales[0]
-    assert later.features.length_scales[0] < later.features.length_scales[1]
+    assert later.phi.length_scales[0] < OURS.phi.length_scales[0]
+    assert later.phi.length_scales[0] < later.phi.length_scales[1]
     for agent in agents:
         agent.move(later)
     messages = [agent.message() for agent in agents]

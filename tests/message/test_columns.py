@@ -17,7 +17,7 @@ from fedbo.message import Fingerprint, Message
 from fedbo.message.columns import BLOCK, ROWS, Index, SumTree
 from fedbo.message.inbox import Inbox
 
-AGREED = Fingerprint.of(space=0, features=0, kind="weights", scalars=0)
+AGREED = Fingerprint.from_parts(space=0, features=0, kind="weights", scalars=0)
 
 
 def filled(n: int, M: int, prefix: str = "agent-", weights: Any = None) -> Inbox:

@@ -15,7 +15,7 @@ from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.message.columns import ROWS
 from fedbo.message.inbox import Inbox
 
-AGREED = Fingerprint.of(space=0, features=0, kind="weights", scalars=0)
+AGREED = Fingerprint.from_parts(space=0, features=0, kind="weights", scalars=0)
 
 
 def message(sender: str, sequence: int = 1, omega: Any = (0.0, 0.0), t_n: int = 20) -> Message:

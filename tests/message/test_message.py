@@ -15,7 +15,9 @@ from hypothesis.extra import numpy as hnp
 from fedbo.message import Belief, Fingerprint, Kind, Message, MessageRefused, Weights
 
 AGREED: dict[Kind, Fingerprint] = {
-    kind: Fingerprint.of(space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scalars=[0.3])
+    kind: Fingerprint.from_parts(
+        space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scalars=[0.3]
+    )
     for kind in ("weights", "belief", "belief+incumbent")
 }
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -49,14 +51,14 @@ def test_a_fingerprint_is_the_same_on_every_machine() -> None:
 @pytest.mark.parametrize("part", ["space", "features", "kind", "scalars"])
 def test_a_fingerprint_tells_which_part_differs(part: str) -> None:
     parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scalars": 1}
-    ours, theirs = Fingerprint.of(**parts), Fingerprint.of(**{**parts, part: 2})
+    ours, theirs = Fingerprint.from_parts(**parts), Fingerprint.from_parts(**{**parts, part: 2})
     assert ours.difference(theirs) == part
     assert ours.difference(ours) is None
 
 
 def test_whole_floats_and_integers_are_one_number_but_order_and_booleans_count() -> None:
     def of(space: object) -> Fingerprint:
-        return Fingerprint.of(space=space, features=0, kind=0, scalars=0)
+        return Fingerprint.from_parts(space=space, features=0, kind=0, scalars=0)
 
     assert of({"high": 10, "low": 1}) == of({"low": 1.0, "high": 10.0})
     assert of((1, 2)) == of([1.0, 2.0])
@@ -67,7 +69,7 @@ def test_whole_floats_and_integers_are_one_number_but_order_and_booleans_count()
 
 def test_a_fingerprint_of_nan_or_of_a_wrong_length_is_an_error() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        Fingerprint.of(space=math.nan, features=0, kind=0, scalars=0)
+        Fingerprint.from_parts(space=math.nan, features=0, kind=0, scalars=0)
     with pytest.raises(ValueError, match="16 bytes, got 3"):
         Fingerprint(b"abc")
 
@@ -235,19 +237,22 @@ def test_good_messages_pass() -> None:
 )
 def test_a_foreign_fingerprint_is_refused_by_part(part: str, meaning: str) -> None:
     parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scalars": 1}
-    ours, theirs = Fingerprint.of(**parts), Fingerprint.of(**{**parts, part: 2})
+    ours, theirs = Fingerprint.from_parts(**parts), Fingerprint.from_parts(**{**parts, part: 2})
     with pytest.raises(MessageRefused, match=f"of 'site-a': foreign {part}, .*{meaning}"):
         check(weights(fingerprint=theirs), fingerprint=ours)
 
 
 def test_scalars_are_compared_within_an_epoch_only() -> None:
     parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1}
-    ours, theirs = Fingerprint.of(**parts, scalars=1), Fingerprint.of(**parts, scalars=2)
+    ours, theirs = (
+        Fingerprint.from_parts(**parts, scalars=1),
+        Fingerprint.from_parts(**parts, scalars=2),
+    )
     check(weights(fingerprint=theirs, epoch=1), fingerprint=ours)
     check(weights([1e6, 0, 0], fingerprint=theirs, epoch=1), fingerprint=ours)  # sigma unknown
     with pytest.raises(MessageRefused, match="NaN or infinity"):
         check(weights([math.nan, 0, 0], epoch=1))
-    other = Fingerprint.of(**{**parts, "space": 2}, scalars=2)
+    other = Fingerprint.from_parts(**{**parts, "space": 2}, scalars=2)
     with pytest.raises(MessageRefused, match="foreign space"):
         check(weights(fingerprint=other, epoch=1), fingerprint=ours)
 

@@ -16,7 +16,7 @@ from optuna.testing.pytest_samplers import (
 )
 
 from fedbo import Agent, Federation, Message
-from fedbo.exchange import Exchange, FolderExchange, Releases
+from fedbo.exchange import Exchange, FolderExchange, Ledger
 from fedbo.optuna import FederatedSampler
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -54,7 +54,7 @@ class Strangers(Exchange):
 def _message(federation: Federation, i: int) -> Message:
     rng = np.random.default_rng(i)
     return Message.of_weights(
-        rng.standard_normal(federation.M),
+        rng.standard_normal(federation.features),
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
         sender=f"stranger-{i}",
@@ -72,8 +72,8 @@ class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySampler
 class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
-        releases = Releases(tmp_path / "releases.jsonl")
-        return lambda: FederatedSampler(exchange=Strangers(), seed=0, releases=releases)
+        ledger = Ledger(tmp_path / "releases.jsonl")
+        return lambda: FederatedSampler(exchange=Strangers(), seed=0, ledger=ledger)
 
 
 class TestThroughAFolder(BasicSamplerTestCase):
@@ -82,8 +82,8 @@ class TestThroughAFolder(BasicSamplerTestCase):
     @pytest.fixture
     def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
         folder = tmp_path / "exchange"
-        releases = Releases(tmp_path / "releases.jsonl")
-        return lambda: FederatedSampler(exchange=FolderExchange(folder), releases=releases)
+        ledger = Ledger(tmp_path / "releases.jsonl")
+        return lambda: FederatedSampler(exchange=FolderExchange(folder), ledger=ledger)
 
     def test_studies_of_one_space_hear_each_other(
         self, sampler: Callable[[], FederatedSampler]
@@ -105,7 +105,7 @@ class TestThroughAFolder(BasicSamplerTestCase):
 def test_the_suite_really_has_peers(tmp_path: Path) -> None:
     strangers = Strangers()
     sampler = FederatedSampler(
-        exchange=strangers, seed=0, releases=Releases(tmp_path / "releases.jsonl")
+        exchange=strangers, seed=0, ledger=Ledger(tmp_path / "releases.jsonl")
     )
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=10)

@@ -21,8 +21,8 @@ from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
+    Ledger,
     MemoryExchange,
-    Releases,
 )
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.courier import Courier
@@ -42,8 +42,8 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def releases(tmp_path: Path) -> Releases:
-    return Releases(tmp_path / "releases.jsonl")
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "releases.jsonl")
 
 
 class Place(MemoryExchange):
@@ -142,31 +142,31 @@ class Gate:
         self._reached.clear()
 
 
-def study_at(place: Exchange, releases: Releases, n: int) -> optuna.Study:
-    sampler = FederatedSampler(FEDERATION, place, seed=0, releases=releases)
+def study_at(place: Exchange, ledger: Ledger, n: int) -> optuna.Study:
+    sampler = FederatedSampler(FEDERATION, place, seed=0, ledger=ledger)
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=n)
     return study
 
 
-def test_what_is_sent_arrives_and_what_is_there_is_fetched(releases: Releases) -> None:
+def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> None:
     place = Place()
     place.publish(message(3, "peer"))
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(ready(2))
     courier.fetch(FEDERATION)
     assert courier.flush(PATIENCE)
     courier.wait_for_first(PATIENCE)
     assert {m.sender for m in courier.messages(FEDERATION)} == {"peer", "site"}
     assert courier.messages(Federation(FEDERATION.space)) == []  # of another one nothing is known
-    assert [release.sequence for release in releases.read()] == [2]
+    assert [release.sequence for release in ledger.read()] == [2]
     assert courier.complaints() == []
 
 
-def test_of_messages_that_wait_the_latest_is_sent(releases: Releases) -> None:
+def test_of_messages_that_wait_the_latest_is_sent(ledger: Ledger) -> None:
     place, gate = Place(), Gate()
     place.on_publish = gate.hold
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(ready(1))
     gate.reached()  # the first is on its way
     for n in (2, 3, 4):
@@ -176,10 +176,10 @@ def test_of_messages_that_wait_the_latest_is_sent(releases: Releases) -> None:
     assert place.published == [1, 4]
 
 
-def test_what_could_not_be_sent_is_tried_again(releases: Releases) -> None:
+def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(ready(1))
     complaints: list[str] = []
     until(lambda: complaints.extend(courier.complaints()) or complaints)  # flush() might try again
@@ -189,12 +189,12 @@ def test_what_could_not_be_sent_is_tried_again(releases: Releases) -> None:
     courier.fetch(FEDERATION)  # the next errand, of whatever kind
     until(lambda: place.published)
     assert place.published == [1]
-    assert [line.action for line in releases.read()] == ["sent", "undelivered", "sent"]
+    assert [line.action for line in ledger.read()] == ["sent", "undelivered", "sent"]
     assert courier.complaints() == []
 
 
 def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
-    releases: Releases,
+    ledger: Ledger,
 ) -> None:
     place, gate = Place(), Gate()
     made: list[tuple[int, str]] = []
@@ -207,7 +207,7 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
 
         return slowly
 
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(make(1))
     gate.reached()
     for n in (2, 3, 4):
@@ -220,23 +220,23 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
     assert place.published == [1, 4]
 
 
-def test_there_may_be_nothing_to_send(releases: Releases) -> None:
+def test_there_may_be_nothing_to_send(ledger: Ledger) -> None:
     place = Place()
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(lambda: None)
     assert courier.flush(PATIENCE)
     assert place.published == []
-    assert not releases.path.exists()
+    assert not ledger.path.exists()
     assert courier.complaints() == []
 
 
-def test_a_message_that_cannot_be_made_is_one_complaint(releases: Releases) -> None:
+def test_a_message_that_cannot_be_made_is_one_complaint(ledger: Ledger) -> None:
     def fails() -> Message:
         raise ValueError("the storage has no such study")
 
     place = Place()
     place.on_fetch = down
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     for _ in range(2):
         courier.send(fails)
         assert courier.flush(PATIENCE)
@@ -253,11 +253,11 @@ def test_a_message_that_cannot_be_made_is_one_complaint(releases: Releases) -> N
 
 @pytest.mark.parametrize("makes", [lambda: None, lambda: 1 / 0])
 def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
-    releases: Releases, makes: Callable[[], None]
+    ledger: Ledger, makes: Callable[[], None]
 ) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(ready(1))
     assert courier.flush(PATIENCE)
     place.on_publish = lambda: None
@@ -268,10 +268,10 @@ def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
     assert place.published == [1]
 
 
-def test_what_could_not_be_sent_gives_way_to_what_is_newer(releases: Releases) -> None:
+def test_what_could_not_be_sent_gives_way_to_what_is_newer(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     courier.send(ready(1))
     assert courier.flush(PATIENCE)
     place.on_publish = lambda: None
@@ -287,10 +287,10 @@ def send_one_by_one(courier: Courier, *sequences: int) -> list[str]:
     return courier.complaints()
 
 
-def test_a_name_that_another_study_uses_is_told_of_once(releases: Releases) -> None:
+def test_a_name_that_another_study_uses_is_told_of_once(ledger: Ledger) -> None:
     place = Place()
     MemoryExchange.publish(place, message(20))
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     assert send_one_by_one(courier, 1, 2, 3, 4) == []
     [complaint] = send_one_by_one(courier, 5)
     assert complaint == (
@@ -304,9 +304,9 @@ def test_a_name_that_another_study_uses_is_told_of_once(releases: Releases) -> N
     assert len(place.published) == 11  # what is overtaken is not tried again
 
 
-def test_workers_of_one_study_may_overtake_one_another(releases: Releases) -> None:
+def test_workers_of_one_study_may_overtake_one_another(ledger: Ledger) -> None:
     place = Place()
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     MemoryExchange.publish(place, message(5))
     assert send_one_by_one(courier, 1, 2, 3, 4) == []
     assert send_one_by_one(courier, 6) == []
@@ -316,11 +316,11 @@ def test_workers_of_one_study_may_overtake_one_another(releases: Releases) -> No
 
 @pytest.mark.parametrize("errand", ["publish", "fetch"])
 def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
-    releases: Releases, clock: Clock, errand: str
+    ledger: Ledger, clock: Clock, errand: str
 ) -> None:
     place, gate = Place(), Gate()
     setattr(place, f"on_{errand}", gate.hold)
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     for n in (1, 2):
         gate.close()
         courier.send(ready(n))
@@ -339,7 +339,7 @@ def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
     assert gate.passed == 2 and courier.complaints() == []
 
 
-def test_an_error_is_no_answer(releases: Releases, clock: Clock) -> None:
+def test_an_error_is_no_answer(ledger: Ledger, clock: Clock) -> None:
     """Such as that of a drive which gives up after a minute, and again with every errand."""
     place, gate = Place(), Gate()
 
@@ -348,7 +348,7 @@ def test_an_error_is_no_answer(releases: Releases, clock: Clock) -> None:
         down()
 
     place.on_publish = hang_and_fail
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     said = []
     for n in (1, 2, 3):
         gate.close()
@@ -364,9 +364,9 @@ def test_an_error_is_no_answer(releases: Releases, clock: Clock) -> None:
     assert "the drive is not there" in said[1]
 
 
-def test_to_make_a_message_may_take_long(releases: Releases, clock: Clock) -> None:
+def test_to_make_a_message_may_take_long(ledger: Ledger, clock: Clock) -> None:
     gate = Gate()
-    courier = Courier(Place(), releases)
+    courier = Courier(Place(), ledger)
     courier.send(gate.hold)
     gate.reached()
     clock.now += 1000.0
@@ -376,51 +376,51 @@ def test_to_make_a_message_may_take_long(releases: Releases, clock: Clock) -> No
     assert courier.flush(PATIENCE)
 
 
-def test_a_broken_exchange_costs_one_warning_and_no_trial(releases: Releases) -> None:
+def test_a_broken_exchange_costs_one_warning_and_no_trial(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = place.on_fetch = down
     with pytest.warns(ExchangeWarning, match="the drive is not there; mount it") as caught:
-        study = study_at(place, releases, 8)
+        study = study_at(place, ledger, 8)
         assert study.sampler._courier.flush(PATIENCE)  # type: ignore[attr-defined]
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     assert len(caught) == 1
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 10
 
 
-def test_an_exchange_that_can_be_read_and_not_written_says_so_once(releases: Releases) -> None:
+def test_an_exchange_that_can_be_read_and_not_written_says_so_once(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
     MemoryExchange.publish(place, message(3, "peer"))
     with pytest.warns(ExchangeWarning, match="message was not published") as caught:
-        study = study_at(place, releases, 6)
+        study = study_at(place, ledger, 6)
         assert study.sampler._courier.flush(PATIENCE)  # type: ignore[attr-defined]
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     assert len(caught) == 1
     assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
 
 
-def test_any_error_of_an_exchange_is_a_warning(releases: Releases) -> None:
+def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
     def bug() -> None:
         raise ZeroDivisionError
 
     place = Place()
     place.on_fetch = bug
     with pytest.warns(ExchangeWarning, match="No news of peers: ZeroDivisionError at memory"):
-        study_at(place, releases, 3)
+        study_at(place, ledger, 3)
 
 
 def test_a_log_that_cannot_be_written_keeps_messages_at_home(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     place = Place()
     with pytest.warns(ExchangeWarning, match="message was not published"):
-        study = study_at(place, Releases(tmp_path / "file" / "releases.jsonl"), 4)
+        study = study_at(place, Ledger(tmp_path / "file" / "releases.jsonl"), 4)
         assert study.sampler._courier.flush(PATIENCE)  # type: ignore[attr-defined]
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     assert place.published == []
 
 
 def test_an_exchange_that_hangs_keeps_no_trial_waiting(
-    releases: Releases, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, gate = Place(), Gate()
     place.on_publish = place.on_fetch = gate.hold
@@ -433,7 +433,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
     usual = Courier.wait_for_first
     monkeypatch.setattr(Courier, "wait_for_first", wait_for_first)
     monkeypatch.setattr("fedbo.optuna.sampler._FIRST_NEWS", 0.5)
-    study = study_at(place, releases, 8)
+    study = study_at(place, ledger, 8)
     assert waits == [0.5]  # the first query waited for news, once
     assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
     assert gate.passed == 0  # and nobody waited until it answered
@@ -442,13 +442,13 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
 
 
 def test_news_that_come_late_are_heard_later(
-    releases: Releases, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, gate = Place(), Gate()
     MemoryExchange.publish(place, message(5, "peer"))
     place.on_fetch = gate.hold
     monkeypatch.setattr("fedbo.optuna.sampler._FIRST_NEWS", 0.1)
-    study = study_at(place, releases, 2)
+    study = study_at(place, ledger, 2)
     assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
     gate.open()
     all_done(study.sampler._courier)  # type: ignore[attr-defined]
@@ -457,11 +457,11 @@ def test_news_that_come_late_are_heard_later(
 
 
 def test_the_thread_ends_when_there_is_nothing_to_do(
-    releases: Releases, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedbo.optuna.courier._IDLE", 0.05)
     place = Place()
-    courier = Courier(place, releases)
+    courier = Courier(place, ledger)
     for n in (1, 2):
         courier.send(ready(n))
         assert courier.flush(PATIENCE)
@@ -473,8 +473,8 @@ def test_the_thread_ends_when_there_is_nothing_to_do(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where there are forks")
-def test_a_forked_child_has_errands_of_its_own(releases: Releases, tmp_path: Path) -> None:
-    courier = Courier(FolderExchange(tmp_path / "exchange"), releases)
+def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
+    courier = Courier(FolderExchange(tmp_path / "exchange"), ledger)
     gate = Gate()
     place = courier.exchange
     publish = place.publish

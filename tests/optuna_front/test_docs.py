@@ -14,7 +14,7 @@ import optuna
 import pytest
 
 import fedbo
-from fedbo.exchange import FolderExchange, Releases
+from fedbo.exchange import FolderExchange, Ledger
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "optuna.md").read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ def test_a_federation_made_of_the_study_has_the_same_parameters(read: Folder) ->
 
 
 def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) -> None:
-    log = Releases(read.path / "state" / "releases.jsonl").read()
+    log = Ledger(read.path / "state" / "releases.jsonl").read()
     assert {"site-a", "site-b", "site-d"} <= {release.agent for release in log}
     assert log[-1].action == "withdrawn"
     federation = fedbo.Federation.load(read.path / "federation.toml")

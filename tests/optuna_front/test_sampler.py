@@ -29,7 +29,7 @@ from fedbo import (
     Settings,
     Space,
 )
-from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange, Releases
+from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
 from fedbo.optuna import FederatedSampler, record
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -97,7 +97,7 @@ def test_with_a_federation_even_the_first_trial_is_a_query() -> None:
     study.optimize(bowl, n_trials=25)
     assert study.best_value < 0.005
     assert sources(study)[:4] == ["initial", "initial", "initial", "own"]
-    origins = [record.of(trial) for trial in study.trials]
+    origins = [record.read_origin(trial) for trial in study.trials]
     assert [origin.t for origin in origins if origin] == [None] * 3 + [*range(1, 23)]
 
 
@@ -716,7 +716,7 @@ def in_parts(*parts: int) -> optuna.Study:
 def test_a_study_that_is_resumed_goes_on() -> None:
     whole, resumed = in_parts(11), in_parts(1, 1, 7, 2)
     assert sources(resumed) == sources(whole) == ["initial"] * 3 + ["own"] * 8
-    origins = [record.of(trial) for trial in resumed.trials]
+    origins = [record.read_origin(trial) for trial in resumed.trials]
     assert [origin.t for origin in origins if origin] == [None, None, None, *range(1, 9)]
     assert record.identity(resumed).entropy == record.identity(whole).entropy  # type: ignore
     # Initial points depend on the seed alone. Later queries depend on a fit, which starts from the
@@ -827,7 +827,7 @@ def test_peers_help_and_are_named(tmp_path: Path) -> None:
         site(exchange, f"peer-{i}", 12)
     study = site(exchange, "target", 8)
     assert sources(study)[:2] == ["initial", "pool"]  # peers spare it most initial points
-    origin = record.of(study.trials[1])
+    origin = record.read_origin(study.trials[1])
     assert origin is not None
     assert origin.credit and origin.credit.keys() <= {f"peer-{i}" for i in range(4)}
     assert origin.weights and 0 < sum(origin.weights.values()) <= 1
@@ -836,10 +836,10 @@ def test_peers_help_and_are_named(tmp_path: Path) -> None:
 
 
 def test_every_message_is_in_the_log(tmp_path: Path) -> None:
-    releases = Releases(tmp_path / "log.jsonl")
+    ledger = Ledger(tmp_path / "log.jsonl")
     exchange = MemoryExchange()
-    study = site(exchange, "site", 5, releases=releases)
-    logged = releases.read()
+    study = site(exchange, "site", 5, ledger=ledger)
+    logged = ledger.read()
     assert {release.agent for release in logged} == {"site"}
     assert logged[-1].sequence == 5  # of those in between some may have been overtaken
     assert logged[-1].message() == exchange.fetch(FEDERATION)[0] == agent_of(study).message()
@@ -921,14 +921,14 @@ def test_a_message_that_does_not_fit_is_left_out_with_a_warning() -> None:
 
 def test_workers_together_publish_every_fifth_score(tmp_path: Path) -> None:
     """And not each of them as it counts."""
-    releases = Releases(tmp_path / "log.jsonl")
+    ledger = Ledger(tmp_path / "log.jsonl")
     exchange, storage = MemoryExchange(), optuna.storages.InMemoryStorage()
     optuna.create_study(study_name="s", storage=storage)
     workers = [
         optuna.load_study(
             study_name="s",
             storage=storage,
-            sampler=FederatedSampler(FEDERATION, exchange, every=5, releases=releases),
+            sampler=FederatedSampler(FEDERATION, exchange, every=5, ledger=ledger),
         )
         for _ in range(3)
     ]
@@ -936,7 +936,7 @@ def test_workers_together_publish_every_fifth_score(tmp_path: Path) -> None:
         worker = workers[i % 3]
         worker.optimize(bowl, n_trials=1)
         assert worker.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
-    assert [release.sequence for release in releases.read()] == [5, 10, 15, 20]
+    assert [release.sequence for release in ledger.read()] == [5, 10, 15, 20]
 
 
 def test_no_message_knows_more_than_the_study() -> None:

@@ -25,7 +25,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import Federation, Float, Space
-from fedbo.exchange import FolderExchange, Releases
+from fedbo.exchange import FolderExchange, Ledger
 from fedbo.optuna import FederatedSampler, record, studies
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -103,8 +103,8 @@ def save_federation(folder: Path) -> None:
 
 
 def sampler_of(folder: Path) -> FederatedSampler:
-    exchange, releases = FolderExchange(folder / "exchange"), Releases(folder / "releases.jsonl")
-    return FederatedSampler(folder / "federation.toml", exchange, releases=releases)
+    exchange, ledger = FolderExchange(folder / "exchange"), Ledger(folder / "releases.jsonl")
+    return FederatedSampler(folder / "federation.toml", exchange, ledger=ledger)
 
 
 def storage_of(folder: Path) -> str:
@@ -188,7 +188,7 @@ def check(folder: Path, asked: int) -> None:
     [published] = FolderExchange(folder / "exchange").fetch(agent.federation)
     assert published.sender == identity.name == agent.name
     assert len(complete) - WORKERS < published.sequence <= len(complete)
-    assert {release.agent for release in Releases(folder / "releases.jsonl").read()} == {agent.name}
+    assert {release.agent for release in Ledger(folder / "releases.jsonl").read()} == {agent.name}
     running = [trial.number for trial in trials if trial.state is TrialState.RUNNING]
     print(
         f"{len(complete)} of {asked} trials are complete, {len(running)} were begun by the killed"
@@ -223,12 +223,12 @@ def test_no_message_has_a_score_that_the_study_never_got(tmp_path: Path) -> None
     assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.RUNNING]
 
     federation = Federation.load(tmp_path / "federation.toml")
-    exchange, releases = (
+    exchange, ledger = (
         FolderExchange(tmp_path / "exchange"),
-        Releases(tmp_path / "releases.jsonl"),
+        Ledger(tmp_path / "releases.jsonl"),
     )
     assert all(message.t_n <= 2 for message in exchange.fetch(federation))
-    assert all(release.t_n <= 2 for release in releases.read())
+    assert all(release.t_n <= 2 for release in ledger.read())
 
     work(tmp_path, 4)
     [published] = exchange.fetch(federation)

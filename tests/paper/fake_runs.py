@@ -17,7 +17,7 @@ COLUMNS = (
     *("seconds_evaluation", "seconds"),
 )
 EXPERIMENTS = ("synthetic", "landmine", "glass", "har", "agents", "published")
-NONE = Table.of_rows(COLUMNS, [])
+NONE = Table.from_rows(COLUMNS, [])
 
 _PEERS = {"synthetic": 50, "landmine": 28, "glass": 37, "har": 29, "published": 28}
 _SECONDS = {"TS": 0.006, "FTS": 0.007, "RGPE": 0.03, "TAF": 0.06}
@@ -57,7 +57,7 @@ def fake_runs(
                             run = (experiment, preset, *arm, target, repeat, seed)
                             steps = _steps(rng, experiment, preset, arm, target, iterations)
                             rows += [(*run, *step) for step in steps]
-    return Table.of_rows(COLUMNS, rows)
+    return Table.from_rows(COLUMNS, rows)
 
 
 def _arms(experiment: str) -> list[Arm]:

@@ -71,7 +71,7 @@ def noisy(centre: float, spread: float = 0.002, seed: int = 0) -> Level:
 
 
 def table(*arms: Iterable[tuple[Cell, ...]]) -> Table:
-    return Table.of_rows(COLUMNS, [row for rows in arms for row in rows])
+    return Table.from_rows(COLUMNS, [row for rows in arms for row in rows])
 
 
 def found(

@@ -19,7 +19,7 @@ from fedbo_paper.report.report import Contents
 EVERYTHING = wanted(["all"], presets=("paper", "default"))
 RUNS = fake_runs(targets=2, repeats=2, iterations=50)
 QUANTITIES = ("random", "message", "best", "height", "highest", "message_gain", "best_gain")
-WORTH = Table.of_rows(
+WORTH = Table.from_rows(
     ("quantity", "mean", "standard_error", "low", "high", "targets", "values"),
     [[name, 0.6, 0.01, 0.5, 0.7, 29, 290] for name in QUANTITIES],
 )

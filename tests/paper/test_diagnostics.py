@@ -186,7 +186,7 @@ def test_used_counts_queries_from_peers_a_run() -> None:
         for t, source in enumerate({"i": "initial", "o": "own", "p": "peer"}[s] for s in sources)
     ]
     rows += [(*alone, 0, 0, 0, t, "own") for t in range(3)]
-    runs = Table.of_rows([*columns, "target", "repeat", "seed", "iteration", "source"], rows)
+    runs = Table.from_rows([*columns, "target", "repeat", "seed", "iteration", "source"], rows)
     table = used(runs)
     assert len(table) == 1 and (table["runs"][0], table["M"][0]) == (4, 100)
     assert table["mean"][0] == 0.75 and table["none"][0] == 0.5

@@ -142,7 +142,7 @@ class TestDraw:
 
 
 class TestCurves:
-    ROWS = Table.of_rows(
+    ROWS = Table.from_rows(
         ["target", "repeat", "seed", "iteration", "best", "seconds", "seconds_evaluation"],
         [
             (0, 1, 0, 0, 0.1, 1.0, 2.0),

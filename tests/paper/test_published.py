@@ -58,7 +58,7 @@ def ours(*best: tuple[str, int, int, int, float], iterations: tuple[int, ...] = 
         for t in iterations
     ]
     names = ("experiment", "preset", "method", "M", "target", "repeat", "seed", "iteration", "best")
-    return Table.of_rows(names, rows)
+    return Table.from_rows(names, rows)
 
 
 # Reading

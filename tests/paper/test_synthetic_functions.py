@@ -120,7 +120,7 @@ def test_presets(tasks: SyntheticTasks) -> None:
     assert (paper.length_scale, paper.noise_variance) == (0.03, 0.01)
     assert (default.length_scale, default.noise_variance) == (0.03, 0.1)
     wide = tasks.federation("paper", 100, seed=3)
-    np.testing.assert_array_equal(wide.features.s[:25], paper.features.s)
+    np.testing.assert_array_equal(wide.phi.s[:25], paper.phi.s)
     hyper = tasks.settings("paper").surrogate.fit.default(dimensions=1)
     known = (hyper.kernel, hyper.length_scales[0], hyper.signal_variance, hyper.noise_variance)
     assert known == ("se", pytest.approx(0.03), pytest.approx(1.0), pytest.approx(0.01))

@@ -84,7 +84,7 @@ def target(
         open_points=lambda: np.empty((0, D)),
         surrogate=Surrogate(settings, D),
         inbox=held,
-        features=features,
+        phi=features,
         maximiser=argmax,
         rng=np.random.default_rng([seed, 2]),
     )

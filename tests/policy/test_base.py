@@ -30,7 +30,7 @@ def target(told: list[float], open_points: list[float], scale: float = 0.2, **gi
         open_points=lambda: np.array(open_points).reshape(-1, 1),
         surrogate=Surrogate(SurrogateSettings(), 1, known),
         inbox=Inbox(10),
-        features=Features(1, 10, seed=0),
+        phi=Features(1, 10, seed=0),
         maximiser=argmax,
         rng=np.random.default_rng(0),
         **given,

@@ -47,7 +47,7 @@ def target(t: int, inbox: Inbox, rng: np.random.Generator, kind: type[Target] = 
         open_points=lambda: np.empty((0, 1)),
         surrogate=Surrogate(SurrogateSettings(), 1),
         inbox=inbox,
-        features=FEATURES,
+        phi=FEATURES,
         maximiser=argmax,
         rng=rng,
     )
@@ -151,7 +151,7 @@ def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     inbox = Inbox(30)
     inbox.extend(["a"], omega[None], t_n=5, sequence=1)
     asking = target(1, inbox, np.random.default_rng(0))
-    asking.space, asking.features = space, features
+    asking.space, asking.phi = space, features
     x = FTS(schedule=1e-9).query(asking).x
     grid = np.linspace(0, 1, 20_001)[:, None]
     sent = omega.astype(np.float32).astype(np.float64)

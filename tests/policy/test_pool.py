@@ -70,7 +70,7 @@ def problem(
         open_points=lambda: waits,
         surrogate=Surrogate(SurrogateSettings(fit=Fit(kernel=kernel)), D),
         inbox=held(omegas if peers is None else peers(rng, base)),
-        features=features,
+        phi=features,
         maximiser=argmax,
         rng=np.random.default_rng([seed, 6]),
         **given,
@@ -87,7 +87,7 @@ class Prior:
     """What a model says before any score, from the definition: mean and covariance."""
 
     def __init__(self, target: Target, a: float, r: float) -> None:
-        self.a, self.r, self.features = a, r, target.features
+        self.a, self.r, self.features = a, r, target.phi
         hyper = target.belief.hyper
         self.noise, self.signal = hyper.noise_variance, hyper.signal_variance
         scales = np.array(hyper.length_scales)
@@ -526,7 +526,7 @@ def unrelated(seed: int, n: int) -> Target:
     rng = np.random.default_rng([seed, 8])
     features = Features(2, 90, length_scales=0.1, seed=seed)
     target = problem(seed, n=n, waiting=0)
-    target.features = features
+    target.phi = features
     target.y = standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1))
     return other_mail(target, rng.standard_normal((10, 90)))
 
@@ -553,7 +553,7 @@ def test_what_peers_say_makes_predictions_better_and_hardly_worse(
     Z, listening, alone = np.random.default_rng(0).random((200, 2)), 0.0, 0.0
     for seed in range(20):
         target = problem(seed, n=n, waiting=0, peers=peers)
-        truth = target.features.function(np.random.default_rng([seed, 5]).standard_normal(M))
+        truth = target.phi.function(np.random.default_rng([seed, 5]).standard_normal(M))
         scores = truth(target.X)
         target.y = (scores - scores.mean()) / scores.std()
         pool = Pool(target)
@@ -599,7 +599,7 @@ def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
     for x in np.random.default_rng(0).random((10, 2)):
         praise = []
         for omega, weight in zip(omegas, pool.weights, strict=True):
-            g = target.features.function(omega / target.features.deviation(omega[None])[0])
+            g = target.phi.function(omega / target.phi.deviation(omega[None])[0])
             than = 0.0 if best is None else g(best[None])[0]
             praise.append(weight * max(0.0, g(x[None])[0] - than))
         np.testing.assert_allclose(pool.praise(x), praise, atol=1e-9)
@@ -690,7 +690,7 @@ def test_a_spike_is_no_larger_than_other_messages_may_be(D: int) -> None:
 def test_weights_of_no_function_break_nothing() -> None:
     """Large weights in directions that the features hardly have, beside eight honest peers."""
     federation = Federation({"x": Float(0, 1)})
-    features = federation.features
+    features = federation.phi
     silent = np.linalg.eigh(features._spread)[1][:, :5].T * 1e6
     honest = np.random.default_rng(0).standard_normal((8, features.M))
     for bad in (silent, np.array([spike(features, np.ones(1))] * 5), 0.0 * silent):

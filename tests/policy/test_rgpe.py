@@ -36,7 +36,7 @@ def slow_losses(at: Target, samples: int) -> tuple[list[int], list[list[int]]]:
     for omegas in draws:
         peers.append([])
         for omega in omegas:
-            f = [float(at.features(x[None])[0] @ omega) for x in X]
+            f = [float(at.phi(x[None])[0] @ omega) for x in X]
             loss = 0
             for j in range(n):
                 for k in range(n):
@@ -73,7 +73,7 @@ def slow_moments(at: Target, weights: list[float], x: np.ndarray) -> tuple[float
     k = gp.covariance(gp.X, x[None])[:, 0]
     mu = weights[0] * (k @ np.linalg.solve(A, at.y))
     var = weights[0] ** 2 * (gp.hyper.signal_variance - k @ np.linalg.solve(A, k))
-    phi = at.features(x[None])[0]
+    phi = at.phi(x[None])[0]
     for n in range(len(at.beliefs)):
         mu += weights[n + 1] * (phi @ at.beliefs.nu[n].astype(np.float64))
         var += weights[n + 1] ** 2 * (phi @ at.beliefs.covariance(n) @ phi)
@@ -217,7 +217,7 @@ def test_the_query_is_where_the_acquisition_is_largest() -> None:
 
 def test_an_inbox_of_weights_is_refused() -> None:
     at = problem(0)
-    at.inbox = Inbox(at.features.M)
+    at.inbox = Inbox(at.phi.M)
     with pytest.raises(TypeError, match='kind="belief"'):
         RGPE().query(at)
 

@@ -21,7 +21,7 @@ def slow_weights(at: Target, rho: float) -> list[float]:
     weights = []
     for n in range(len(at.beliefs)):
         nu = at.beliefs.nu[n].astype(np.float64)
-        f = [float(at.features(x[None])[0] @ nu) for x in at.X]
+        f = [float(at.phi(x[None])[0] @ nu) for x in at.X]
         pairs = [(j, k) for j in range(len(at.y)) for k in range(j)]
         wrong = sum((f[j] < f[k]) != (at.y[j] < at.y[k]) for j, k in pairs)
         u = wrong / len(pairs) / rho
@@ -43,7 +43,7 @@ def slow_acquisition(at: Target, own_weight: float, weights: list[float], x: np.
     mu = k @ np.linalg.solve(A, at.y)
     var = gp.hyper.signal_variance - k @ np.linalg.solve(A, k)
     total = own_weight * expected_improvement(mu, var, at.y.max())
-    phi = at.features(x[None])[0]
+    phi = at.phi(x[None])[0]
     for n, w in enumerate(weights):
         mu = phi @ at.beliefs.nu[n].astype(np.float64)
         var = phi @ at.beliefs.covariance(n) @ phi

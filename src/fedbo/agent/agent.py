@@ -38,7 +38,7 @@ from fedbo.policy import FTS, PTS, Policy, Query, Target
 from fedbo.policy.base import Source
 from fedbo.policy.schedule import Power
 from fedbo.space import Parameter, Part
-from fedbo.space.axis import Value, plain
+from fedbo.space.axis import Value, to_builtin
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
@@ -90,9 +90,9 @@ class Agent:
         self._part = Part(space, within) if within else None
         self._entropy = np.random.SeedSequence(None if seed is None else int(seed)).entropy
         self._rng = np.random.default_rng(self._entropy)
-        self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
+        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
         self._surrogate = Surrogate(self.settings.surrogate, space.dimensions)
-        self._regression = Regression(federation.features, federation.noise_variance)
+        self._regression = Regression(federation.phi, federation.noise_variance)
         self._message: Message | None = None
         self.account = Account()
         self.cost = Cost()  # of the last query
@@ -270,8 +270,8 @@ class Agent:
         if federation.epoch == self.federation.epoch:
             return
         self.federation = federation
-        self.inbox = inbox_for(federation.kind, federation.M, self._entropy)
-        self._regression = Regression(federation.features, federation.noise_variance)
+        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
+        self._regression = Regression(federation.phi, federation.noise_variance)
         self._message = None
         self.account.last_sent = -1
 
@@ -284,8 +284,8 @@ class Agent:
             policy=savefile.writable(self.policy),
             name=self.name,
             settings=self.settings,
-            entropy=savefile.plain(self._entropy),
-            rng=savefile.plain(self._rng.bit_generator.state),
+            entropy=savefile.to_packable(self._entropy),
+            rng=savefile.to_packable(self._rng.bit_generator.state),
             trials=self.trials,
             points=[x.tolist() for x in self._points],
             order=self._order,
@@ -294,7 +294,7 @@ class Agent:
             surrogate=self._surrogate.state,
             account=self.account,
             message=None if self._message is None else self._message.encode(),
-            inbox=savefile.plain(self.inbox.state()),
+            inbox=savefile.to_packable(self.inbox.state()),
         )
         savefile.write(path, saved)
 
@@ -350,9 +350,9 @@ class Agent:
             )
 
     def _restore(self, saved: savefile.Saved) -> None:
-        self._entropy = savefile.restored(saved.entropy)
-        self._rng.bit_generator.state = savefile.restored(saved.rng)
-        self.inbox = type(self.inbox).restore(savefile.restored(saved.inbox))
+        self._entropy = savefile.from_packable(saved.entropy)
+        self._rng.bit_generator.state = savefile.from_packable(saved.rng)
+        self.inbox = type(self.inbox).restore(savefile.from_packable(saved.inbox))
         dimensions = self.federation.space.dimensions
         self._surrogate = Surrogate(self.settings.surrogate, dimensions, saved.surrogate)
         self._given = None if saved.given is None else [np.array(x) for x in saved.given]
@@ -418,7 +418,7 @@ class Agent:
             barred=self._tried(),
             surrogate=self._surrogate,
             inbox=self.inbox,
-            features=self.federation.features,
+            phi=self.federation.phi,
             maximiser=MAXIMISERS[self.settings.maximiser],
             rng=rng,
         )
@@ -481,7 +481,7 @@ class Agent:
         x = space.encode(params)
         trial = Trial(
             number=len(self.trials),
-            params={name: plain(params[name]) for name in space.names},
+            params={name: to_builtin(params[name]) for name in space.names},
             source=source,
             agent=self.name,
         )

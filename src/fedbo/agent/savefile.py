@@ -18,7 +18,7 @@ from fedbo.model.surrogate import SurrogateState
 from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy
 from fedbo.space import Categorical, Float, Int
 
-__all__ = ["FileRefused", "Saved", "plain", "read", "restored", "writable", "write"]
+__all__ = ["FileRefused", "Saved", "from_packable", "read", "to_packable", "writable", "write"]
 
 _TITLE = "fedbo agent 1"
 _Known = TS | FTS | PTS | RGPE | TAF
@@ -68,23 +68,23 @@ def writable(policy: Policy) -> _Known | None:
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
-def plain(value: Any) -> Any:
+def to_packable(value: Any) -> Any:
     """Arrays and whole numbers of any size, in what MessagePack can hold."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_packable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return {"array": value.tobytes(), "dtype": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_packable(item) for item in value]
     if isinstance(value, int) and value.bit_length() > 63:
         return {"int": hex(value)}
     return value
 
 
-def restored(value: Any) -> Any:
-    """The inverse of `plain`."""
+def from_packable(value: Any) -> Any:
+    """The inverse of `to_packable`."""
     if isinstance(value, list):
-        return [restored(item) for item in value]
+        return [from_packable(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
@@ -92,4 +92,4 @@ def restored(value: Any) -> Any:
         return flat.reshape(value["shape"])
     if "int" in value:
         return int(value["int"], 16)
-    return {key: restored(item) for key, item in value.items()}
+    return {key: from_packable(item) for key, item in value.items()}

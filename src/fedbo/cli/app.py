@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(federation.app, name="federation")
 app.command()(join.join)
-app.command()(ledger.releases)
+app.command()(ledger.ledger)
 app.command()(explain.explain)
 for _entry in sorted(entry_points(group="fedbo.commands"), key=lambda entry: entry.name):
     _command = _entry.load()

@@ -49,7 +49,7 @@ def next_steps(console: Console, path: Path, remarks: Sequence[str]) -> None:
         screen.say(console, "\nLeft out; each site samples these by itself:", "yellow")
         for remark in remarks:
             console.print(
-                Padding(Text(f"• {screen.plain(remark)}"), (0, 0, 0, 2)),
+                Padding(Text(f"• {screen.printable(remark)}"), (0, 0, 0, 2)),
                 width=screen.width(console),
             )
         screen.say(
@@ -72,7 +72,7 @@ def _parameters(federation: Federation) -> Table:
     grid.add_column("dimensions", justify="right", no_wrap=True)
     for name, parameter in federation.space.parameters.items():
         cells = (name, *_described(parameter), str(parameter.axis().size))
-        grid.add_row(*(Text(screen.plain(cell)) for cell in cells))
+        grid.add_row(*(Text(screen.printable(cell)) for cell in cells))
     return grid
 
 
@@ -95,7 +95,7 @@ def _agreed(federation: Federation) -> Table:
     scales = federation.length_scale
     told = f"{scales:.6g}" if isinstance(scales, float) else ", ".join(f"{s:.6g}" for s in scales)
     rows = {
-        "features": f"{federation.M}, kernel {federation.kernel}, seed {federation.seed}",
+        "features": f"{federation.features}, kernel {federation.kernel}, seed {federation.seed}",
         "length scale": f"{told} on the cube, of the shared features",
         "noise": f"{federation.noise_variance:.6g}, variance in standardised scores, of messages",
         "message": f"{federation.kind}: {_size(federation)}, each time",
@@ -107,7 +107,7 @@ def _agreed(federation: Federation) -> Table:
 
 
 def _numbers(federation: Federation) -> int:
-    M = federation.M
+    M = federation.features
     if federation.kind == "weights":
         return M
     return M + M * (M + 1) // 2 + (federation.kind == "belief+incumbent")

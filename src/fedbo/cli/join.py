@@ -142,7 +142,7 @@ def _run(
     from fedbo.cli.join_screen import JoinScreen
     from fedbo.optuna import join, objective, studies
 
-    federation, releases = given.federation, join.CountedReleases()
+    federation, ledger = given.federation, join.CountedLedger()
     function = objective.load(address, federation.space)
     sampler = join.sampler(
         federation,
@@ -151,11 +151,11 @@ def _run(
         seed=seed,
         every=every,
         clip=clip,
-        releases=releases,
+        ledger=ledger,
     )
     given.find()  # refuses, before anything is made
     study = studies.create(given.storage, given.study, federation.space.direction, sampler)
-    site = join.Site(study, sampler, function, releases)
+    site = join.Site(study, sampler, function, ledger)
     watching = JoinScreen(Console(), site, trials)
     watching.introduce(given.exchange, studies.shown(given.storage))
     ending = watching.run()
@@ -166,9 +166,8 @@ def _run(
 def _preview(given: _Given, seed: int | None) -> None:
     from rich.console import Console
 
-    from fedbo.cli import ledger_screen as releases_screen
-    from fedbo.cli import screen
-    from fedbo.exchange import Releases
+    from fedbo.cli import ledger_screen, screen
+    from fedbo.exchange import Ledger
     from fedbo.optuna import join, record
 
     study, message = given.find(), None
@@ -179,15 +178,15 @@ def _preview(given: _Given, seed: int | None) -> None:
         lacks = "" if study is None else "score in "
         screen.say(console, f"There is no {lacks}{given}, so there is nothing to hand out yet.")
         return
-    log = [one for one in Releases().read(message.sender) if one.to == to and one.action == "sent"]
+    log = [one for one in Ledger().read(message.sender) if one.to == to and one.action == "sent"]
     is_out = any(one.message() == message for one in log)
     has_asked = record.identity(study) is not None
     about = {} if has_asked or given.name else {"agent": "drawn when the study first asks"}
-    screen.title(console, f"The message that would go to {screen.plain(to)} now")
-    releases_screen.message(console, message, about)
+    screen.title(console, f"The message that would go to {screen.printable(to)} now")
+    ledger_screen.message(console, message, about)
     remark = "With the next finished trial it becomes another one."
     if is_out:
-        remark = "This very message was handed out before: see fedbo releases."
+        remark = "This very message was handed out before: see fedbo ledger."
     elif not has_asked and seed is None:
         remark = (
             "The study has not asked for a trial in this federation yet: when it first does, the "
@@ -200,7 +199,7 @@ def _withdraw(given: _Given) -> None:
     from rich.console import Console
 
     from fedbo.cli import screen
-    from fedbo.exchange import Releases
+    from fedbo.exchange import Ledger
     from fedbo.optuna import record
 
     study = given.find()
@@ -211,8 +210,8 @@ def _withdraw(given: _Given) -> None:
             f"{given} has never asked for a trial, so it has no name among peers: give the storage "
             "of one that has, or the name with --name"
         )
-    releases, console, place = Releases(), Console(), given.exchange
-    if not releases.withdraw(place, given.federation, sender):
+    ledger, console, place = Ledger(), Console(), given.exchange
+    if not ledger.withdraw(place, given.federation, sender):
         screen.say(
             console,
             f"There is no message of {sender!r} for this federation in {place.address}: nothing "
@@ -223,6 +222,6 @@ def _withdraw(given: _Given) -> None:
         console,
         f"The message of {sender!r} is taken back from {place.address}: nobody gets it there any "
         "more. Peers that have read it may keep it, and what they learnt from it. The log "
-        f"{releases.path} says when it was withdrawn. If the study goes on, it hands out a new "
+        f"{ledger.path} says when it was withdrawn. If the study goes on, it hands out a new "
         "message after its next trial.",
     )

@@ -99,9 +99,9 @@ class JoinScreen:
             made = ", a folder that is made with the first of them"
         screen.say(
             self._console,
-            f"Study {site.study.study_name!r} in {screen.plain(storage)} ({state}): "
+            f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
             f"{site.objective.name}, to {site.study.direction.name.lower()}. Peers know it by "
-            f"{who}; messages travel through {screen.plain(place.address)}{made}.\n",
+            f"{who}; messages travel through {screen.printable(place.address)}{made}.\n",
         )
 
     @contextmanager
@@ -169,20 +169,20 @@ def report(console: Console, site: Site) -> None:
     console.print()
     params = ", ".join(f"{name} = {_short(value)}" for name, value in best.params.items())
     rows = {
-        "best": f"{best.value:.6g} in trial {best.number}, from {_words(record.of(best))}",
+        "best": f"{best.value:.6g} in trial {best.number}, from {_words(record.read_origin(best))}",
         "with": params,
         "trials": _counts(site),
         "messages": f"{_traffic(site)}, in this run",
     }
     console.print(Padding(screen.pairs(rows), (0, 0, 1, 2)))
     console.print(Padding(_sources(site), (0, 0, 1, 2)))
-    name = screen.plain(shlex.quote(site.name or ""))
-    screen.say(console, f"fedbo releases --agent {name} lists every message that it handed out.")
+    name = screen.printable(shlex.quote(site.name or ""))
+    screen.say(console, f"fedbo ledger --agent {name} lists every message that it handed out.")
 
 
 def _traffic(site: Site) -> str:
     peers = screen.count(site.peers, "peer")
-    return f"{site.releases.sent} out, {site.received} in, {peers} heard"
+    return f"{site.ledger.sent} out, {site.received} in, {peers} heard"
 
 
 def _counts(site: Site) -> str:
@@ -197,7 +197,7 @@ def _sources(site: Site) -> RenderableType:
     """How many of the complete trials each source gave, and the best of them."""
     scores: dict[str, list[float]] = {}
     for trial in site.trials(TrialState.COMPLETE):
-        origin = record.of(trial)
+        origin = record.read_origin(trial)
         source: str = "told" if origin is None else origin.source
         assert trial.value is not None
         scores.setdefault(source, []).append(trial.value)
@@ -216,7 +216,7 @@ def _line(step: Step) -> Text:
     """What became of a trial, in one line."""
     line = Text(f"trial {step.number:>4}  ")
     if step.state == TrialState.FAIL:
-        return line.append("failed", style="red").append(f"  {screen.plain(step.why)}")
+        return line.append("failed", style="red").append(f"  {screen.printable(step.why)}")
     if step.state == TrialState.PRUNED:
         line.append("pruned", style="yellow")
     else:
@@ -229,11 +229,11 @@ def _words(origin: record.Origin | None) -> str:
     if origin is None:
         return _SOURCES["told"]
     if origin.source == "peer" and origin.peer is not None:
-        return f"peer {screen.plain(origin.peer)}"
+        return f"peer {screen.printable(origin.peer)}"
     ranked = sorted(origin.credit.items(), key=lambda pair: -pair[1])[:_PEERS]
     if origin.source != "pool" or not ranked:
         return _SOURCES[origin.source]
-    shares = ", ".join(f"{screen.plain(name)} {share:.0%}" for name, share in ranked)
+    shares = ", ".join(f"{screen.printable(name)} {share:.0%}" for name, share in ranked)
     return f"{_SOURCES['pool']} ({shares})"
 
 

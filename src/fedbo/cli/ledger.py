@@ -1,4 +1,4 @@
-"""``fedbo releases``: every message that left this machine, and what was in it."""
+"""``fedbo ledger``: every message that left this machine, and what was in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from fedbo.cli import checks
 
 
-def releases(
+def ledger(
     agent: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only what this agent handed out.")
     ] = None,
@@ -29,13 +29,12 @@ def releases(
     """List every message that was handed out: when, to where, how much; and show what was in it."""
     from rich.console import Console
 
-    from fedbo.cli import ledger_screen as releases_screen
-    from fedbo.cli import screen
-    from fedbo.exchange import ExchangeError, Releases
+    from fedbo.cli import ledger_screen, screen
+    from fedbo.exchange import ExchangeError, Ledger
 
     if log is not None and not log.is_file():
         raise checks.refused(f"there is no file {log}", "--log")
-    book = Releases(log)
+    book = Ledger(log)
     try:
         with checks.warnings_as_lines():
             every = dict(enumerate(book.read(), start=1))
@@ -46,16 +45,18 @@ def releases(
         checks.end(_no_such(show, wanted, agent, book.path))
     if as_json:
         chosen = wanted if show is None else {show: wanted[show]}
-        typer.echo(releases_screen.as_json(chosen))
+        typer.echo(ledger_screen.as_json(chosen))
     elif show is not None:
         try:
-            releases_screen.content(Console(), show, wanted[show])
+            ledger_screen.content(Console(), show, wanted[show])
         except ValueError as error:
             checks.end(f"Its content cannot be read: {error}. --json has it as it was sent.")
     elif wanted:
-        releases_screen.table(Console(), wanted, book.path)
+        ledger_screen.table(Console(), wanted, book.path)
     else:
-        typer.echo(screen.plain(_nothing(agent, {one.agent for one in every.values()}, book.path)))
+        typer.echo(
+            screen.printable(_nothing(agent, {one.agent for one in every.values()}, book.path))
+        )
 
 
 def _no_such(number: int, wanted: Collection[int], agent: str | None, path: Path) -> str:

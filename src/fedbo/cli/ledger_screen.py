@@ -16,14 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import screen
-from fedbo.exchange import Release
+from fedbo.exchange import Entry
 from fedbo.message import Message
 
 _ROW = 10  # numbers in a line
 _NARROWEST = {"when": 10, "agent": 8, "to": 12}  # columns that give way in a narrow terminal
 
 
-def table(console: Console, releases: Mapping[int, Release], path: Path) -> None:
+def table(console: Console, ledger: Mapping[int, Entry], path: Path) -> None:
     """Print one line for each, by number, and what all of them come to."""
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for name in ("no.", "when", "agent", "to", "federation", "trials", "numbers", "bytes", "what"):
@@ -36,20 +36,20 @@ def table(console: Console, releases: Mapping[int, Release], path: Path) -> None
             no_wrap=narrow is None,
             min_width=narrow,
         )
-    for number, one in releases.items():
+    for number, one in ledger.items():
         sent = one.action == "sent"
         counts = (f"{one.t_n:,}", f"{one.numbers:,}", f"{one.nbytes:,}") if sent else ("", "", "")
         cells = (f"{number}", local(one.when), one.agent, one.to, one.federation[:8], *counts)
-        texts = (Text(screen.plain(cell)) for cell in cells)
+        texts = (Text(screen.printable(cell)) for cell in cells)
         grid.add_row(*texts, Text(one.action, style="" if sent else "yellow"))
     console.print(grid)
     console.print()
-    signs = [{"sent": 1, "undelivered": -1}.get(one.action, 0) for one in releases.values()]
-    total = sum(sign * one.nbytes for sign, one in zip(signs, releases.values(), strict=True))
+    signs = [{"sent": 1, "undelivered": -1}.get(one.action, 0) for one in ledger.values()]
+    total = sum(sign * one.nbytes for sign, one in zip(signs, ledger.values(), strict=True))
     screen.say(
         console,
         f"{screen.count(sum(signs), 'message')} handed out, {screen.size(total)} in all; the "
-        f"log is {screen.plain(str(path))}. fedbo releases --show N prints what was in one.",
+        f"log is {screen.printable(str(path))}. fedbo ledger --show N prints what was in one.",
     )
     if -1 in signs:
         screen.say(
@@ -59,7 +59,7 @@ def table(console: Console, releases: Mapping[int, Release], path: Path) -> None
         )
 
 
-def content(console: Console, number: int, release: Release) -> None:
+def content(console: Console, number: int, release: Entry) -> None:
     """Print the header and the numbers of one message."""
     done = "handed out" if release.action == "sent" else release.action
     screen.title(console, f"Number {number}, {done} {local(release.when)}")
@@ -108,9 +108,9 @@ def header(given: Message) -> dict[str, str]:
     return rows
 
 
-def as_json(releases: Mapping[int, Release]) -> str:
-    """The releases as a JSON list, each with its number."""
-    rows = [{"number": number} | msgspec.to_builtins(one) for number, one in releases.items()]
+def as_json(ledger: Mapping[int, Entry]) -> str:
+    """The ledger as a JSON list, each with its number."""
+    rows = [{"number": number} | msgspec.to_builtins(one) for number, one in ledger.items()]
     text = msgspec.json.format(msgspec.json.encode(rows)).decode()
     # JSON leaves these as they are, and a terminal may obey them.
     return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)

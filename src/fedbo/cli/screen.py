@@ -12,10 +12,10 @@ from rich.text import Text
 _WIDTH = 88  # of sentences, or the terminal's where that is narrower
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Text of others, such as a peer's name or a path, so that it cannot move the cursor.
 
-    >>> plain("Zürich \\x1b[2J")
+    >>> printable("Zürich \\x1b[2J")
     'Zürich \\\\x1b[2J'
     """
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -23,7 +23,7 @@ def plain(text: str) -> str:
 
 def lines(text: str) -> str:
     """The same of text that may have several lines."""
-    return "\n".join(map(plain, text.split("\n")))
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -54,7 +54,7 @@ def pairs(rows: Mapping[str, str]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows.items():
-        table.add_row(plain(name), Text(plain(text), style="" if name else "dim"))
+        table.add_row(printable(name), Text(printable(text), style="" if name else "dim"))
     return table
 
 

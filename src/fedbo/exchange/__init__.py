@@ -3,16 +3,16 @@
 from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning
 from fedbo.exchange.folder import FolderExchange
-from fedbo.exchange.ledger import Release, Releases
+from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
 
 __all__ = [
+    "Entry",
     "Exchange",
     "ExchangeError",
     "ExchangeWarning",
     "FolderExchange",
+    "Ledger",
     "MemoryExchange",
-    "Release",
-    "Releases",
     "exchange_at",
 ]

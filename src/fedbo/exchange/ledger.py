@@ -33,7 +33,7 @@ NAME = "releases.jsonl"
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the log: a message that was sent, but was not delivered, or was withdrawn.
 
     ``when`` is UTC as ISO 8601, ``to`` the address of the exchange, ``agent`` the sender,
@@ -64,7 +64,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
         return Message.decode(base64.b64decode(self.content))
 
 
-class Releases:
+class Ledger:
     """What was handed out, in a file that only grows; many processes may write it.
 
     Without a path it is ``releases.jsonl`` in the folder that ``FEDBO_STATE`` names, else in the
@@ -76,9 +76,9 @@ class Releases:
     >>> agent = Agent(Federation({"x": Float(0, 1)}), name="site-a", seed=0)
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     releases = Releases(f"{folder}/releases.jsonl")
-    ...     is_out = releases.publish(MemoryExchange(), agent.message())
-    ...     [sent] = releases.read()
+    ...     ledger = Ledger(f"{folder}/releases.jsonl")
+    ...     is_out = ledger.publish(MemoryExchange(), agent.message())
+    ...     [sent] = ledger.read()
     >>> sent.agent, sent.to, sent.numbers, sent.message() == agent.message()
     ('site-a', 'memory', 100, True)
     """
@@ -92,7 +92,7 @@ class Releases:
         self._out: dict[tuple[str, str], set[bytes]] = {}  # what is where of whom, as digests
 
     def __repr__(self) -> str:
-        return f"Releases({str(self.path)!r})"
+        return f"Ledger({str(self.path)!r})"
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
         """Write the message down, then publish it; a retry is not written down twice.
@@ -129,17 +129,17 @@ class Releases:
             raise self._failed(what, error) from error
         return True
 
-    def read(self, agent: str | None = None) -> list[Release]:
+    def read(self, agent: str | None = None) -> list[Entry]:
         """All lines, or those of one agent, oldest first; a damaged line is skipped."""
         lines = [*enumerate(self._lines(), 1)]
         for number, line in lines:
             if isinstance(line, str):
                 text = f"line {number} of {self.path} was skipped: {line}"
                 warnings.warn(text, ExchangeWarning, stacklevel=2)
-        releases = [line for _, line in lines if isinstance(line, Release)]
-        return [release for release in releases if agent is None or release.agent == agent]
+        ledger = [line for _, line in lines if isinstance(line, Entry)]
+        return [release for release in ledger if agent is None or release.agent == agent]
 
-    def _lines(self) -> Iterator[Release | str | None]:
+    def _lines(self) -> Iterator[Entry | str | None]:
         """Each line: a release, what is wrong with it, or None if it is empty."""
         try:
             with alone(self.path):
@@ -150,7 +150,7 @@ class Releases:
             raise failed(f"the log {self.path} cannot be read", error) from error
         yield from map(_parsed, data.split(b"\n"))
 
-    def _append(self, release: Release) -> bool:
+    def _append(self, release: Entry) -> bool:
         """Write the line, unless its message is out already; whether it was written."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class Releases:
         *lines, last = file.readall().split(b"\n")
         self._read_to += sum(len(line) + 1 for line in lines)
         for release in map(_parsed, lines):
-            if isinstance(release, Release):
+            if isinstance(release, Entry):
                 out = self._out.setdefault((release.to, release.agent), set())
                 if release.action == "sent":
                     out.add(_digest(release))
@@ -189,9 +189,9 @@ class Releases:
                     out.clear()
         return bool(last)
 
-    def _withdrawn(self, to: str, federation: Federation, sender: str) -> Release:
+    def _withdrawn(self, to: str, federation: Federation, sender: str) -> Entry:
         """The line that says so; it names the message that was sent last, if that is known."""
-        line = Release(
+        line = Entry(
             when=_now(),
             action="withdrawn",
             to=to,
@@ -206,7 +206,7 @@ class Releases:
             content="",
         )
         for last in self._lines():
-            if isinstance(last, Release) and last.action == "sent" and _place(last) == _place(line):
+            if isinstance(last, Entry) and last.action == "sent" and _place(last) == _place(line):
                 line = msgspec.structs.replace(last, when=line.when, action="withdrawn", content="")
         return line
 
@@ -237,13 +237,13 @@ def _home() -> Path:
         raise ExchangeError(
             f"there is no place for the log of what leaves: {error} It is needed, because nothing "
             f"leaves without a line in it; set {VARIABLE} to a folder, or give "
-            "releases=Releases(FILE)"
+            "ledger=Ledger(FILE)"
         ) from None
 
 
-def _sent(message: Message, to: str) -> Release:
+def _sent(message: Message, to: str) -> Entry:
     content = message.encode()
-    return Release(
+    return Entry(
         when=_now(),
         action="sent",
         to=to,
@@ -264,19 +264,19 @@ def _now() -> str:
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _place(release: Release) -> tuple[str, str, str, int]:
+def _place(release: Entry) -> tuple[str, str, str, int]:
     return release.to, release.agent, release.federation, release.epoch
 
 
-def _digest(release: Release) -> bytes:
+def _digest(release: Entry) -> bytes:
     return hashlib.sha256(release.content.encode()).digest()
 
 
-def _parsed(line: bytes) -> Release | str | None:
+def _parsed(line: bytes) -> Entry | str | None:
     if not line.strip():
         return None
     try:
-        return msgspec.json.decode(line, type=Release)
+        return msgspec.json.decode(line, type=Entry)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not a release, or not a whole one: {error}"
 

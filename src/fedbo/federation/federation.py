@@ -42,8 +42,8 @@ class FederationMismatch(ValueError):
 class Federation:
     """The space, the shared features, the message noise, the kind of message and the epoch.
 
-    ``features`` is the number of features, kept as ``M``; the attribute ``features`` is the shared
-    map itself, built when first used. ``length_scale`` (one, or one for each dimension of the unit
+    ``features`` is the number of features M; ``phi`` is the shared map itself, built when first
+    used. ``length_scale`` (one, or one for each dimension of the unit
     cube; 0.3 √D if none is given) belongs to those features and ``noise_variance`` to messages, in
     standardised scores: neither has to do with what an agent fits to its own trials. ``kind`` is
     what agents hand out: a draw ("weights"; enough for PTS and FTS), a "belief" (RGPE), or a
@@ -51,7 +51,7 @@ class Federation:
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
-    >>> ours.M, ours.features.M, str(ours.fingerprint)
+    >>> ours.features, ours.phi.M, str(ours.fingerprint)
     (50, 50, 'e2596cd2-58718eac-021d46f1-397948b5')
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
@@ -72,7 +72,7 @@ class Federation:
         _one_of("kernel", kernel, get_args(KernelName))
         _one_of("kind", kind, get_args(Kind))
         self.space = space if isinstance(space, Space) else Space(space)
-        self.M = _whole("features", features, 1, 2**31 - 1)
+        self.features = _whole("features", features, 1, 2**31 - 1)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
         if length_scale is None:
@@ -163,7 +163,7 @@ class Federation:
 
     def _agreed(self) -> dict[str, Any]:
         """What the constructor takes beside the space, in its order."""
-        return {"features": self.M} | {name: getattr(self, name) for name in _SETTINGS[1:]}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Federation) and self.difference(other) is None
@@ -176,11 +176,11 @@ class Federation:
         return f"Federation({self.space!r}, {agreed})"
 
     @cached_property
-    def features(self) -> Features:
+    def phi(self) -> Features:
         """The shared features phi, the same on every machine."""
         return Features(
             self.space.dimensions,
-            self.M,
+            self.features,
             kernel=self.kernel,
             length_scales=self.length_scale,
             seed=self.seed,
@@ -189,9 +189,9 @@ class Federation:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """The agreement in 16 bytes; all of it but the epoch, which messages carry themselves."""
-        return Fingerprint.of(
+        return Fingerprint.from_parts(
             space=_space_part(self.space),
-            features=[self.kernel, self.M, self.seed],
+            features=[self.kernel, self.features, self.seed],
             kind=self.kind,
             scalars=[self.length_scale, self.noise_variance],
         )
@@ -202,7 +202,7 @@ class Federation:
             fingerprint=self.fingerprint,
             epoch=self.epoch,
             kind=self.kind,
-            M=self.M,
+            M=self.features,
             noise_variance=self.noise_variance,
         )
 

@@ -47,7 +47,7 @@ class Scalars(
     ``length_scales`` are on the cube, one for each dimension; ``noise_variance`` is that of
     standard scores; ``t_n`` is the number of observations behind both.
 
-    >>> agreed = Fingerprint.of(space="s", features="f", kind="weights", scalars=0.3)
+    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> mine = Scalars(
     ...     fingerprint=agreed, sender="a", length_scales=(0.2, 1.1), noise_variance=1e-3, t_n=20
     ... )
@@ -115,7 +115,7 @@ def agreed_scalars(
     It does not depend on their order. Of one sender the scalars with the most observations count.
     ``usual`` is l₀, ``current`` are the length scales (D,) as they stand.
 
-    >>> agreed = Fingerprint.of(space="s", features="f", kind="weights", scalars=0.3)
+    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> given = [
     ...     Scalars(fingerprint=agreed, sender=n, length_scales=(l,), noise_variance=1e-3, t_n=20)
     ...     for n, l in [("a", 1.1), ("b", 1.2), ("c", 1.3), ("wild", 1e-6)]

@@ -329,7 +329,7 @@ def _queries(
         row = [trial.number, trial.source, trial.state, who, score, float(so_far), float(gain)]
         rows.append(row)
     columns = ("trial", "source", "state", "peers", "score", "best", "gained")
-    return Table.of_rows(columns, rows)
+    return Table.from_rows(columns, rows)
 
 
 def _sources(complete: Sequence[Trial], scores: Array, gains: Array, sign: float) -> Table:
@@ -341,7 +341,7 @@ def _sources(complete: Sequence[Trial], scores: Array, gains: Array, sign: float
             best = _best(scores[mine], sign)
             improved = int((gains[mine] > 0).sum())
             rows.append([source, int(mine.sum()), improved, float(gains[mine].sum()), best])
-    return Table.of_rows(("source", "queries", "improved", "gained", "best"), rows)
+    return Table.from_rows(("source", "queries", "improved", "gained", "best"), rows)
 
 
 def _peers(complete: Sequence[Trial], scores: Array, gains: Array, sign: float) -> Table:
@@ -352,7 +352,7 @@ def _peers(complete: Sequence[Trial], scores: Array, gains: Array, sign: float) 
         best = _best(scores[share > 0], sign)
         rows.append([name, int((share > 0).sum()), float(share.sum()), float(share @ gains), best])
     rows.sort(key=lambda row: (-float(row[3]), -float(row[2]), row[0]))
-    return Table.of_rows(("peer", "queries", "share", "gained", "best"), rows)
+    return Table.from_rows(("peer", "queries", "share", "gained", "best"), rows)
 
 
 def _best(scores: Array, sign: float) -> float:

@@ -19,8 +19,9 @@ PARTS = {
 class Fingerprint(bytes):
     """Four parts of 4 bytes, each a hash of one part of the agreement.
 
-    >>> a = Fingerprint.of(space=[["C", 0, 1]], features=["se", 100, 7], kind="weights", scalars=1)
-    >>> b = Fingerprint.of(space=[["C", 0, 1]], features=["se", 100, 8], kind="weights", scalars=1)
+    >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scalars": 1}
+    >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
+    >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
     >>> str(a)
     'b0913900-36713fb5-021d46f1-6b86b273'
     >>> a.difference(b)
@@ -31,12 +32,14 @@ class Fingerprint(bytes):
         if len(data) != PART_BYTES * len(PARTS):
             raise ValueError(
                 f"a fingerprint has {PART_BYTES * len(PARTS)} bytes, got {len(data)}; "
-                "build one with Fingerprint.of"
+                "build one with Fingerprint.from_parts"
             )
         return super().__new__(cls, data)
 
     @classmethod
-    def of(cls, *, space: object, features: object, kind: object, scalars: object) -> Fingerprint:
+    def from_parts(
+        cls, *, space: object, features: object, kind: object, scalars: object
+    ) -> Fingerprint:
         """Hash each part, given as anything JSON can hold.
 
         Keys of a mapping are sorted, so give pairs where the order matters. 10 and 10.0 are the

@@ -106,7 +106,7 @@ class Header(TypedDict):
 class Message(_Wire, frozen=True, kw_only=True):
     """One agent's message; build it with `of_weights` or `of_belief`.
 
-    >>> agreed = Fingerprint.of(space="s", features="f", kind="weights", scalars=0.3)
+    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> message = Message.of_weights(
     ...     [0.5, -1.0, 2.0], fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=20
     ... )

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Releases
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.message import Message
 
@@ -35,12 +35,12 @@ Make = Callable[[], Message | None]
 class Courier:
     """Carries messages to an exchange and from it.
 
-    ``releases`` logs each message before it is sent. Whether the exchange fails or hangs, no method
+    ``ledger`` logs each message before it is sent. Whether the exchange fails or hangs, no method
     waits for it but `wait_for_first` and `flush`, and these no longer than they are told.
     """
 
-    def __init__(self, exchange: Exchange, releases: Releases) -> None:
-        self.exchange, self.releases = exchange, releases
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self.exchange, self.ledger = exchange, ledger
         self._start()
 
     def _start(self) -> None:
@@ -62,14 +62,14 @@ class Courier:
         _couriers.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"exchange": self.exchange, "releases": self.releases}
+        return {"exchange": self.exchange, "ledger": self.ledger}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.exchange, self.releases = state["exchange"], state["releases"]
+        self.exchange, self.ledger = state["exchange"], state["ledger"]
         self._start()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Courier:
-        return Courier(self.exchange, self.releases)  # the same place, not a copy of it
+        return Courier(self.exchange, self.ledger)  # the same place, not a copy of it
 
     # What the sampler asks for
 
@@ -165,7 +165,7 @@ class Courier:
         """Whether it worked, be the message handed out or overtaken by a later one."""
         answers: list[bool] = []
         worked = self._tried(
-            "publish", lambda: answers.append(self.releases.publish(self.exchange, message))
+            "publish", lambda: answers.append(self.ledger.publish(self.exchange, message))
         )
         for is_out in answers:
             self._overtaken = 0 if is_out else self._overtaken + 1

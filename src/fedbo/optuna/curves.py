@@ -159,7 +159,7 @@ def history(study: Study, baseline: Study | None = None) -> History:
 
 def peers(study: Study) -> Peers:
     """How much the policy counted on each peer when it chose the trials of a study."""
-    origins = [record.of(trial) for trial in _begun(study)]
+    origins = [record.read_origin(trial) for trial in _begun(study)]
     weights = [{} if origin is None else dict(origin.weights) for origin in origins]
     total: dict[str, float] = {}
     for shares in weights:
@@ -319,13 +319,13 @@ def _dots(complete: Sequence[FrozenTrial], values: Floats, low: float, high: flo
 
 def _source(trial: FrozenTrial) -> str:
     """Where its query came from; what was enqueued did not come from the sampler."""
-    origin = record.of(trial)
+    origin = record.read_origin(trial)
     return "told" if origin is None or trial.system_attrs.get("fixed_params") else origin.source
 
 
 def _note(trial: FrozenTrial) -> str:
     """Such as: trial 7: 0.931, pool (site-b 60%, site-c 40%)."""
-    origin, source = record.of(trial), _source(trial)
+    origin, source = record.read_origin(trial), _source(trial)
     text = f"trial {trial.number}: {trial.value:.6g}, {source}"
     if origin is None or source not in ("pool", "peer"):
         return text

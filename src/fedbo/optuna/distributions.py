@@ -20,7 +20,7 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial
 
 from fedbo.space import Categorical, Float, Int, Parameter
-from fedbo.space.axis import Value, plain
+from fedbo.space.axis import Value, to_builtin
 
 HERE, THERE = "in the objective", "in the federation"
 
@@ -39,7 +39,7 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
             step = distribution.step
             return Int(distribution.low, distribution.high, log=distribution.log, step=step)
         if isinstance(distribution, CategoricalDistribution):
-            return Categorical([plain(choice) for choice in distribution.choices])
+            return Categorical([to_builtin(choice) for choice in distribution.choices])
     except ValueError as error:
         raise ValueError(
             f"parameter {name!r} with {distribution} cannot be a federation's: {error}"
@@ -128,7 +128,7 @@ def _kind(distribution: BaseDistribution) -> str:
 
 def _told_apart(choice: Any) -> tuple[str, Any]:
     """A choice as a key: 1 and 1.0 are the same, 1 and True are not."""
-    choice = plain(choice)
+    choice = to_builtin(choice)
     number = isinstance(choice, int | float) and not isinstance(choice, bool)
     return ("number" if number else type(choice).__name__, choice)
 

@@ -19,7 +19,7 @@ from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedbo.exchange import Exchange, Releases
+from fedbo.exchange import Exchange, Ledger
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.message.fingerprint import PARTS, Fingerprint
@@ -95,7 +95,7 @@ class Interrupt:
         self._notice()
 
 
-class CountedReleases(Releases):
+class CountedLedger(Ledger):
     """The log, and how many messages it got to an exchange since it was made."""
 
     sent = 0
@@ -114,10 +114,10 @@ class Site:
         study: optuna.Study,
         sampler: FederatedSampler,
         objective: Objective,
-        releases: CountedReleases,
+        ledger: CountedLedger,
     ) -> None:
         self.study, self.sampler, self.objective = study, sampler, objective
-        self.releases = releases
+        self.ledger = ledger
 
     @property
     def name(self) -> str | None:
@@ -174,7 +174,7 @@ class Site:
         return "done"
 
     def _origin(self, number: int) -> record.Origin | None:
-        return record.of(self.study.get_trials(deepcopy=False)[number])
+        return record.read_origin(self.study.get_trials(deepcopy=False)[number])
 
     def _one(self) -> Step:
         """One trial; an error that is not the objective's own is the caller's."""
@@ -195,7 +195,7 @@ class Site:
             number=number,
             state=trial.state,
             score=trial.value,
-            origin=record.of(trial),
+            origin=record.read_origin(trial),
             why=why,
             best=best is not None and best.number == number and best != before,
         )

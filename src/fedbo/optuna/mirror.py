@@ -98,7 +98,7 @@ class Mirror:
         score = self._score(trial)
         self._settled[trial.number] = trial.state
         self._last = max(self._last, _ended(trial))
-        origin = record.of(trial)
+        origin = record.read_origin(trial)
         asked = self._open.pop(trial.number, None)
         if asked is None and origin is not None:
             asked = self._opened(origin.params, origin)
@@ -135,7 +135,7 @@ class Mirror:
         return None
 
     def _take_up(self, trial: FrozenTrial) -> None:
-        origin = record.of(trial)
+        origin = record.read_origin(trial)
         opened = None if origin is None else self._opened(origin.params, origin)
         params = self._params(trial) if opened is None else None
         if params is not None:
@@ -209,7 +209,7 @@ def place(
     A parameter that the objective had no use for in this trial, but has been ``suggested`` in
     another, is where it was asked for.
     """
-    origin = record.of(trial)
+    origin = record.read_origin(trial)
     asked = {} if origin is None else origin.params
     params = {name: value for name, value in asked.items() if name in suggested}
     params |= words.inward(

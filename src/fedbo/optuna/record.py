@@ -51,11 +51,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
 
 
-def of(trial: FrozenTrial) -> Origin | None:
+def read_origin(trial: FrozenTrial) -> Origin | None:
     """Where this trial's query came from; None if fedbo did not ask for it.
 
     >>> written = {QUERY: {"source": "own", "t": 3}}
-    >>> of(optuna.trial.create_trial(value=1.0, system_attrs=written))
+    >>> read_origin(optuna.trial.create_trial(value=1.0, system_attrs=written))
     Origin(source='own', t=3, peer=None, credit={}, weights={}, params={})
     """
     written = trial.system_attrs.get(QUERY)

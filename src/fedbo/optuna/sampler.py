@@ -36,7 +36,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
-from fedbo.exchange import Exchange, ExchangeWarning, Releases, exchange_at
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.optuna import record
@@ -64,7 +64,7 @@ class FederatedSampler(BaseSampler):
     Whenever the number of scores reaches a multiple of ``every``, a message is published.
     ``clip`` accepts an objective whose range is inside the federation's, and clips what is asked
     for to it. ``independent_sampler`` samples all other parameters, Optuna's TPE unless given.
-    ``releases`` is the log of what is handed out. ``seed`` and ``name`` are those of the study's
+    ``ledger`` is the log of what is handed out. ``seed`` and ``name`` are those of the study's
     agent (see `fedbo.Agent`) if it has none yet: both stay with the study, whoever works on it.
 
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -86,7 +86,7 @@ class FederatedSampler(BaseSampler):
         every: int = 1,
         clip: bool = False,
         independent_sampler: BaseSampler | None = None,
-        releases: Releases | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         if isinstance(federation, str | os.PathLike):
             federation = _loaded(federation)
@@ -113,7 +113,7 @@ class FederatedSampler(BaseSampler):
         Agent(federation, self.policy, name=name, seed=seed, settings=settings)
         self._courier: Courier | None = None
         if exchange is not None:
-            self._courier = Courier(exchange, Releases() if releases is None else releases)
+            self._courier = Courier(exchange, Ledger() if ledger is None else ledger)
         self._lock = threading.RLock()
         self._begin(None)
 
@@ -189,7 +189,7 @@ class FederatedSampler(BaseSampler):
         if federation is None:
             return False
         self.flush()
-        return self._courier.releases.withdraw(self._courier.exchange, federation, known.name)
+        return self._courier.ledger.withdraw(self._courier.exchange, federation, known.name)
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until messages that are on their way are sent, or could not be; no longer than this.

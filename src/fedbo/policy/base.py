@@ -103,7 +103,7 @@ class Target:
         barred: Rows | None = None,
         surrogate: Surrogate,
         inbox: Inbox,
-        features: Features,
+        phi: Features,
         maximiser: Maximiser,
         rng: np.random.Generator,
     ) -> None:
@@ -116,7 +116,7 @@ class Target:
         self._part = part
         self._barred = barred
         self.inbox = inbox
-        self.features = features
+        self.phi = phi
         self.rng = rng
         self._surrogate = surrogate
         self._maximiser = maximiser
@@ -145,7 +145,7 @@ class Target:
 
     def peer_draw(self, row: int) -> SampledFunction:
         """φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
-        return self.features.function(self.inbox.omega(row))
+        return self.phi.function(self.inbox.omega(row))
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
         """The largest of the shares that these rows of the inbox have, by the peers' names."""

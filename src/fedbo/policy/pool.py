@@ -78,7 +78,7 @@ class Pool:
     """
 
     def __init__(self, target: Target) -> None:
-        self.features = target.features
+        self.features = target.phi
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
         N = len(target.inbox)
         self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)

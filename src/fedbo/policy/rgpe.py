@@ -91,7 +91,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
             return 1.0, np.zeros(len(inbox))
         left_out = target.belief.leave_one_out(ranking.rows).draws(target.rng, self.samples)
         own = ranking.discordant_left_out(left_out)
-        Phi = target.features(ranking.points)
+        Phi = target.phi(ranking.points)
         peers = 2 * _discordant(ranking, Phi, inbox, self.samples)
         return ranking_weights(own, peers, self.dilution)
 
@@ -106,7 +106,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
         nu = weights @ inbox.nu[rows]
         R = (weights[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
         A = (weights @ weights) * np.eye(inbox.M) - R.T @ R
-        return EnsembleImprovement(belief, own, target.features, nu, A, target.X)
+        return EnsembleImprovement(belief, own, target.phi, nu, A, target.X)
 
 
 def ranking_weights(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:

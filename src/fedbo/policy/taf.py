@@ -85,7 +85,7 @@ class TAF(Policy, frozen=True, tag="taf"):
         inbox, ranking = target.beliefs, Ranking(target.X, target.y)
         distances = np.zeros(len(inbox))
         if len(inbox) and ranking.pairs:
-            means = target.features(ranking.points) @ inbox.nu.T.astype(np.float64)
+            means = target.phi(ranking.points) @ inbox.nu.T.astype(np.float64)
             distances = ranking.discordant(means) / ranking.pairs
         return epanechnikov(distances / self.rho)
 
@@ -97,7 +97,7 @@ class TAF(Policy, frozen=True, tag="taf"):
         if not len(rows):
             return own
         inbox = target.beliefs
-        peers = Peers(target.features, inbox.nu[rows], inbox.R[rows])
+        peers = Peers(target.phi, inbox.nu[rows], inbox.R[rows])
         return TransferImprovement(
             own, self.own_weight, peers, inbox.incumbents[rows], weights[rows]
         )

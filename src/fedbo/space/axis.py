@@ -51,7 +51,7 @@ class Axis(Protocol):
         """The places of the values nearest to X, for many at once."""
 
 
-def plain(value: Any) -> Any:
+def to_builtin(value: Any) -> Any:
     """A NumPy scalar as its Python value; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -62,7 +62,7 @@ def number(value: Any, kind: type[int] | type[float]) -> float:
     >>> number(np.int64(3), int), number(3, float), number(True, int), number("3", float)
     (3, 3.0, nan, nan)
     """
-    given = plain(value)
+    given = to_builtin(value)
     if isinstance(given, bool) or not isinstance(given, int | kind) or not abs(given) <= LARGEST:
         return math.nan
     return kind(given) + kind(0)

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.space.axis import Array, Axis, Choices, Continuous, Levels, Value, number, plain
+from fedbo.space.axis import Array, Axis, Choices, Continuous, Levels, Value, number, to_builtin
 
 Direction = Literal["maximize", "minimize"]
 _N = TypeVar("_N", int, float)
@@ -103,7 +103,7 @@ class Categorical(_Parameter, frozen=True, tag="categorical"):
     def __post_init__(self) -> None:
         if isinstance(self.choices, str) or not isinstance(self.choices, Sequence):
             raise ValueError(f"choices is {self.choices!r}, expected a list of choices")
-        choices = tuple(map(plain, self.choices))
+        choices = tuple(map(to_builtin, self.choices))
         for choice in choices:
             if not isinstance(choice, str | bool) and math.isnan(number(choice, float)):
                 raise ValueError(f"choice {choice!r} is not a str, a finite number or a bool")

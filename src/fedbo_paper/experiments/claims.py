@@ -121,7 +121,7 @@ def regrets(runs: Table) -> Table:
         for at in sorted({t for t in CHECKPOINTS if t < group.T} | {group.T})
     ]
     means = ("simple_regret", "simple_regret_error", "cumulative_regret", "cumulative_regret_error")
-    return Table.of_rows(["experiment", "preset", *ARM, "iteration", "n", *means], rows)
+    return Table.from_rows(["experiment", "preset", *ARM, "iteration", "n", *means], rows)
 
 
 def _regret_at(group: Runs, of: Rows, iteration: int) -> list[Cell]:
@@ -150,7 +150,7 @@ def between_presets(runs: Table) -> Table:
         and (compared := _lead(default, paper, side, at))
     ]
     columns = ("experiment", "method", "iteration", "default", "paper", "lead", "low", "high", "n")
-    return Table.of_rows(columns, rows)
+    return Table.from_rows(columns, rows)
 
 
 def _lead(default: Runs, paper: Runs, side: Side, at: int) -> list[Cell]:

@@ -96,7 +96,7 @@ def worth(
         all_of[f"{name}_gain"] = tasks.space.sign * (all_of[name] - level)
     rows = [_summary(name, values) for name, values in all_of.items()]
     columns = ("quantity", "mean", "standard_error", "low", "high", "targets", "values")
-    return Table.of_rows(columns, rows)
+    return Table.from_rows(columns, rows)
 
 
 def _peers(tasks: Tasks, target: int, peers: int | None, seed: int) -> list[int]:
@@ -134,7 +134,7 @@ def _of_target(
         agents.append(Agent(shared, TS(), name=f"agent-{n}", seed=key, settings=own))
         for params, score in histories[n]:
             agents[-1].tell(params, score)
-    functions = [shared.features.function(message.omega) for message in messages(agents)]
+    functions = [shared.phi.function(message.omega) for message in messages(agents)]
     tops = [argmax(function, space) for function in functions]
     rng = np.random.default_rng(seed_of("worth", "random", seed, target))
     objective = tasks.objective(target, seed_of("worth", "noise", seed, target))
@@ -173,7 +173,7 @@ def used(runs: Table) -> Table:
         for arm, counts, T in _counts(runs.where(method="FTS"))
     ]
     figures = ("runs", "mean", "standard_error", "none", "expected_mean", "expected_none")
-    return Table.of_rows([*_ARM, *figures], rows)
+    return Table.from_rows([*_ARM, *figures], rows)
 
 
 def expected(power: float, iterations: int, N: int, renewed: bool = False) -> tuple[float, float]:

@@ -115,7 +115,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
             for run in runs
             for iteration in range(len(curve.mean))
         ]
-        return Table.of_rows((*LABELS, *MEASURED), rows)
+        return Table.from_rows((*LABELS, *MEASURED), rows)
 
 
 def compare(runs: Table, published: Published) -> Table:
@@ -128,7 +128,7 @@ def compare(runs: Table, published: Published) -> Table:
     rows = [
         [method, *row] for method, M in _arms(ours) for row in _rows(ours, published, method, M)
     ]
-    return Table.of_rows(["method", *_COMPARED, "met"], rows)
+    return Table.from_rows(["method", *_COMPARED, "met"], rows)
 
 
 def compare_fields(runs: Table, published: Published) -> Table:
@@ -140,7 +140,7 @@ def compare_fields(runs: Table, published: Published) -> Table:
         for field in np.unique(ours["target"]).tolist()
         for row in _rows(ours.where(target=field), published, method, M)
     ]
-    return Table.of_rows(["method", "field", *_COMPARED, "met"], rows)
+    return Table.from_rows(["method", "field", *_COMPARED, "met"], rows)
 
 
 def _arms(runs: Table) -> list[tuple[str, int]]:

@@ -75,7 +75,7 @@ def summary(runs: Table) -> Table:
         values = [column[kept[members]] for column in measured.values()]
         rows.append([*cells[members[0]], len(members), *map(float, _means_and_errors(values))])
     names = [name for column in measured for name in (column, f"{column}_error")]
-    return Table.of_rows([*by, "runs", *names], rows)
+    return Table.from_rows([*by, "runs", *names], rows)
 
 
 def _means_and_errors(columns: Sequence[Column]) -> list[Column]:

@@ -30,7 +30,7 @@ def of_runs(runs: Table, column: str) -> dict[Run, Floats]:
     """The column's curve of each run.
 
     >>> rows = [(0, 0, 0, 0, 3.0), (0, 0, 0, 0, 5.0), (0, 0, 0, 1, 6.0), (1, 0, 0, 0, 4.0)]
-    >>> of_runs(Table.of_rows(["target", "repeat", "seed", "iteration", "best"], rows), "best")
+    >>> of_runs(Table.from_rows(["target", "repeat", "seed", "iteration", "best"], rows), "best")
     {(0, 0, 0): array([5., 6.]), (1, 0, 0): array([4.])}
     """
     return _at_ends(runs, runs[column].astype(np.float64), lambda values: values)

@@ -130,7 +130,7 @@ def draw(material: Material, folder: Path, only: Sequence[str] | None = None) ->
 
     ``only`` names the figures that are wanted, of `NAMES`. The same runs give the same files.
 
-    >>> draw(Material(runs=Table.of_rows(["experiment", "preset"], [])), Path("unused"))
+    >>> draw(Material(runs=Table.from_rows(["experiment", "preset"], [])), Path("unused"))
     {}
     """
     pictures = {}
@@ -151,7 +151,7 @@ def draw(material: Material, folder: Path, only: Sequence[str] | None = None) ->
 def paint(wanted: str, material: Material) -> Figure:
     """One figure of `NAMES`.
 
-    >>> nothing = Material(runs=Table.of_rows(["experiment", "preset"], []))
+    >>> nothing = Material(runs=Table.from_rows(["experiment", "preset"], []))
     >>> [axes.texts[0].get_text() for axes in paint("fig1", nothing).axes]
     ['not run', 'not run', 'not run']
     """

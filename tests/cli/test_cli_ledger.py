@@ -1,4 +1,4 @@
-"""`fedbo releases`: what left, as a person reads it."""
+"""`fedbo ledger`: what left, as a person reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from fedbo import RGPE, TAF, Agent, Federation, Float, Message, Policy
 from fedbo.cli import app as cli
-from fedbo.exchange import MemoryExchange, Releases
+from fedbo.exchange import Ledger, MemoryExchange
 from fedbo.message import Kind
 
 
@@ -24,7 +24,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def invoke(*args: str) -> Result:
     wide = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(cli.app, ["releases", *args], env=wide)
+    return CliRunner().invoke(cli.app, ["ledger", *args], env=wide)
 
 
 def said(result: Result) -> str:
@@ -52,11 +52,11 @@ def test_an_empty_log_says_where_it_looked(log: Path) -> None:
 
 def test_every_message_has_its_line(log: Path) -> None:
     exchange = MemoryExchange()
-    releases = Releases()
+    ledger = Ledger()
     for scores in (1, 2):
-        releases.publish(exchange, message(scores=scores))
-    releases.publish(exchange, message("site-b", 7))
-    releases.withdraw(exchange, federation(), "site-a")
+        ledger.publish(exchange, message(scores=scores))
+    ledger.publish(exchange, message("site-b", 7))
+    ledger.withdraw(exchange, federation(), "site-a")
     lines = invoke().stdout.splitlines()
     rows = [line.split() for line in lines[1:5]]
     assert [row[0] for row in rows] == ["1", "2", "3", "4"]
@@ -71,7 +71,7 @@ def test_every_message_has_its_line(log: Path) -> None:
 
 def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:
     for name in ("site-a", "site-b"):
-        Releases().publish(MemoryExchange(), message(name))
+        Ledger().publish(MemoryExchange(), message(name))
     assert "\n  2 " in invoke("--agent", "site-b").stdout
     assert "site-a" not in invoke("--agent", "site-b").stdout
     assert "only by site-a, site-b" in said(invoke("--agent", "nobody"))
@@ -84,7 +84,7 @@ def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:
 def test_times_are_local(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    Releases().publish(MemoryExchange(), message())
+    Ledger().publish(MemoryExchange(), message())
     line = log.read_text()
     start = line.index('"when":"') + 8
     log.write_text(line[:start] + "2026-01-31T23:30:00.000Z" + line[start + 24 :])
@@ -99,7 +99,7 @@ def test_times_are_local(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
     sent = message(scores=3)
-    Releases().publish(MemoryExchange(), sent)
+    Ledger().publish(MemoryExchange(), sent)
     text = said(invoke("--show", "1"))
     for part in (
         "Number 1, handed out",
@@ -116,7 +116,7 @@ def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
 
 def test_the_content_of_a_belief_is_its_triangle(log: Path) -> None:
     sent = message(scores=3, kind="belief+incumbent")
-    Releases().publish(MemoryExchange(), sent)
+    Ledger().publish(MemoryExchange(), sent)
     text = invoke("--show", "1").stdout
     assert f"incumbent    {sent.incumbent:.6g}" in text
     numbers = [word for word in text[text.index("lower triangle") :].split() if "." in word]
@@ -126,8 +126,8 @@ def test_the_content_of_a_belief_is_its_triangle(log: Path) -> None:
 
 def test_what_was_withdrawn_has_no_content(log: Path) -> None:
     exchange = MemoryExchange()
-    Releases().publish(exchange, message())
-    Releases().withdraw(exchange, federation(), "site-a")
+    Ledger().publish(exchange, message())
+    Ledger().withdraw(exchange, federation(), "site-a")
     result = invoke("--show", "2")
     assert result.exit_code == 0
     assert "Number 2, withdrawn" in said(result)
@@ -135,18 +135,18 @@ def test_what_was_withdrawn_has_no_content(log: Path) -> None:
 
 def test_json_has_everything(log: Path) -> None:
     sent = message()
-    Releases().publish(MemoryExchange(), sent)
+    Ledger().publish(MemoryExchange(), sent)
     [row] = json.loads(invoke("--json").stdout)
     assert row["number"] == 1
     assert (row["agent"], row["numbers"], row["nbytes"]) == ("site-a", 25, sent.nbytes)
-    [release] = Releases().read()
+    [release] = Ledger().read()
     assert row["content"] == release.content
     assert json.loads(invoke("--json", "--show", "1").stdout) == [row]
 
 
 def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
-    Releases().publish(MemoryExchange(), message())
-    Releases().publish(MemoryExchange(), message("site-b"))
+    Ledger().publish(MemoryExchange(), message())
+    Ledger().publish(MemoryExchange(), message("site-b"))
     evil = r"a\u001b[2J" + "\x9b"  # as JSON has it, and what it leaves as it is
     log.write_text(log.read_text().replace("site-a", evil).replace("memory", r"\u0007here"))
     name = "a\x1b[2J\x9b"
@@ -159,7 +159,7 @@ def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
 
 
 def test_a_message_of_an_older_version_says_so(log: Path) -> None:
-    Releases().publish(MemoryExchange(), message())
+    Ledger().publish(MemoryExchange(), message())
     log.write_text(re.sub('"content":"....', '"content":"AAAA', log.read_text()))
     result = invoke("--show", "1")
     assert result.exit_code == 1
@@ -168,7 +168,7 @@ def test_a_message_of_an_older_version_says_so(log: Path) -> None:
 
 def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
-    Releases(other).publish(MemoryExchange(), message("elsewhere"))
+    Ledger(other).publish(MemoryExchange(), message("elsewhere"))
     assert "elsewhere" in invoke("--log", str(other)).stdout
     result = invoke("--log", str(tmp_path / "none"))
     assert result.exit_code == 2
@@ -177,7 +177,7 @@ def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("default::fedbo.exchange.ExchangeWarning")
 def test_a_damaged_line_is_skipped_with_a_sentence(log: Path) -> None:
-    Releases().publish(MemoryExchange(), message())
+    Ledger().publish(MemoryExchange(), message())
     with log.open("a") as file:
         file.write("{damaged\n")
     result = invoke()

@@ -23,12 +23,12 @@ from contracts.parties import PLANE
 
 from fedbo import Federation
 from fedbo.exchange import (
+    Entry,
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
+    Ledger,
     MemoryExchange,
-    Release,
-    Releases,
 )
 from fedbo.message import Kind
 
@@ -44,12 +44,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def releases(path: Path) -> Releases:
-    return Releases(path)
+def ledger(path: Path) -> Ledger:
+    return Ledger(path)
 
 
-def told(releases: Releases) -> list[tuple[str, str, int]]:
-    return [(one.action, one.agent, one.sequence) for one in releases.read()]
+def told(ledger: Ledger) -> list[tuple[str, str, int]]:
+    return [(one.action, one.agent, one.sequence) for one in ledger.read()]
 
 
 # Where it lies
@@ -57,9 +57,9 @@ def told(releases: Releases) -> list[tuple[str, str, int]]:
 
 def test_the_log_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
-    assert Releases().path == tmp_path / "releases.jsonl"
-    assert Releases(tmp_path / "x").path == tmp_path / "x"
-    assert str(tmp_path) in repr(Releases())
+    assert Ledger().path == tmp_path / "releases.jsonl"
+    assert Ledger(tmp_path / "x").path == tmp_path / "x"
+    assert str(tmp_path) in repr(Ledger())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_else_it_lies_in_the_users_state_folder(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(here=tmp_path))
     monkeypatch.setattr(sys, "platform", platform)
-    assert Releases().path == tmp_path / expected / "releases.jsonl"
+    assert Ledger().path == tmp_path / expected / "releases.jsonl"
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
@@ -100,19 +100,19 @@ def test_a_user_without_a_home_is_told_what_to_do(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", classmethod(homeless))
     monkeypatch.setattr(sys, "platform", platform)
-    with pytest.raises(ExchangeError, match=r"set FEDBO_STATE to .* give releases=Releases\(FILE"):
-        Releases()
-    assert Releases(tmp_path / "x").path == tmp_path / "x"
+    with pytest.raises(ExchangeError, match=r"set FEDBO_STATE to .* give ledger=Ledger\(FILE"):
+        Ledger()
+    assert Ledger(tmp_path / "x").path == tmp_path / "x"
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
-    assert Releases().path == tmp_path / "releases.jsonl"
+    assert Ledger().path == tmp_path / "releases.jsonl"
 
 
 def test_it_is_made_with_the_first_message_and_for_its_user_alone(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
-    assert releases.read() == []
+    assert ledger.read() == []
     assert not path.parent.exists()
-    releases.publish(exchange, message())
+    ledger.publish(exchange, message())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -120,17 +120,17 @@ def test_it_is_made_with_the_first_message_and_for_its_user_alone(
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_line_says_everything(releases: Releases, tmp_path: Path, kind: Kind) -> None:
+def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> None:
     federation = Federation(PLANE, features=40, kind=kind, epoch=2)
     exchange = FolderExchange(tmp_path / "exchange")
     sent = message(federation, sender="日本", sequence=7)
     before = datetime.datetime.now(datetime.UTC)
-    releases.publish(exchange, sent)
+    ledger.publish(exchange, sent)
     after = datetime.datetime.now(datetime.UTC)
-    [release] = releases.read()
+    [release] = ledger.read()
     tick = datetime.timedelta(milliseconds=1)
     assert before - tick < datetime.datetime.fromisoformat(release.when) <= after
-    assert release == Release(
+    assert release == Entry(
         when=release.when,
         action="sent",
         to=str(tmp_path / "exchange"),
@@ -149,95 +149,93 @@ def test_a_line_says_everything(releases: Releases, tmp_path: Path, kind: Kind) 
 
 
 def test_lines_are_json_that_any_program_reads(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
     for sequence in (1, 2):
-        releases.publish(exchange, message(sequence=sequence))
+        ledger.publish(exchange, message(sequence=sequence))
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["sequence"] for line in lines] == [1, 2]
     assert json.loads(lines[0])["when"].endswith("Z")
 
 
-def test_the_lines_of_one_agent(releases: Releases, exchange: MemoryExchange) -> None:
+def test_the_lines_of_one_agent(ledger: Ledger, exchange: MemoryExchange) -> None:
     for sender in ("a", "b", "a"):
-        releases.publish(exchange, message(sender=sender))
-    assert [one.agent for one in releases.read()] == ["a", "b"]
-    assert [one.agent for one in releases.read("b")] == ["b"]
-    assert releases.read(agent="c") == []
+        ledger.publish(exchange, message(sender=sender))
+    assert [one.agent for one in ledger.read()] == ["a", "b"]
+    assert [one.agent for one in ledger.read("b")] == ["b"]
+    assert ledger.read(agent="c") == []
 
 
 # Retries and withdrawals
 
 
-def test_a_retry_is_not_told_twice(
-    releases: Releases, exchange: MemoryExchange, path: Path
-) -> None:
-    for log in (releases, releases, Releases(path), copy.deepcopy(releases)):
+def test_a_retry_is_not_told_twice(ledger: Ledger, exchange: MemoryExchange, path: Path) -> None:
+    for log in (ledger, ledger, Ledger(path), copy.deepcopy(ledger)):
         log.publish(exchange, message())
-    assert told(releases) == [("sent", "site-a", 1)]
-    releases.publish(exchange, message(sequence=2))
-    Releases(path).publish(exchange, message())
-    assert told(releases) == [("sent", "site-a", 1), ("sent", "site-a", 2)]
+    assert told(ledger) == [("sent", "site-a", 1)]
+    ledger.publish(exchange, message(sequence=2))
+    Ledger(path).publish(exchange, message())
+    assert told(ledger) == [("sent", "site-a", 1), ("sent", "site-a", 2)]
 
 
 def test_what_another_process_sent_meanwhile_is_not_told_twice(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
-    other = Releases(path)
+    other = Ledger(path)
     for sequence in (1, 2, 3):
-        releases.publish(exchange, message(sequence=sequence))
+        ledger.publish(exchange, message(sequence=sequence))
         other.publish(exchange, message(sequence=sequence))
-    assert [sequence for *_, sequence in told(releases)] == [1, 2, 3]
+    assert [sequence for *_, sequence in told(ledger)] == [1, 2, 3]
 
 
-def test_the_same_message_to_another_place_is_told(releases: Releases, tmp_path: Path) -> None:
+def test_the_same_message_to_another_place_is_told(ledger: Ledger, tmp_path: Path) -> None:
     places = [FolderExchange(tmp_path / name) for name in ("one", "two")]
     for place in places:
-        releases.publish(place, message())
-    assert [one.to for one in releases.read()] == [place.address for place in places]
+        ledger.publish(place, message())
+    assert [one.to for one in ledger.read()] == [place.address for place in places]
 
 
 def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
-    releases: Releases, exchange: MemoryExchange
+    ledger: Ledger, exchange: MemoryExchange
 ) -> None:
-    releases.publish(exchange, message(sequence=3))
-    releases.publish(exchange, message(OTHERS["seed"], sequence=9))
-    assert releases.withdraw(exchange, OURS, "site-a") is True
-    assert releases.withdraw(exchange, OURS, "site-a") is False
+    ledger.publish(exchange, message(sequence=3))
+    ledger.publish(exchange, message(OTHERS["seed"], sequence=9))
+    assert ledger.withdraw(exchange, OURS, "site-a") is True
+    assert ledger.withdraw(exchange, OURS, "site-a") is False
     assert exchange.fetch(OURS) == []
-    releases.publish(exchange, message(sequence=3))
-    assert told(releases) == [
+    ledger.publish(exchange, message(sequence=3))
+    assert told(ledger) == [
         ("sent", "site-a", 3),
         ("sent", "site-a", 9),
         ("withdrawn", "site-a", 3),
         ("sent", "site-a", 3),
     ]
-    withdrawn = releases.read()[2]
+    withdrawn = ledger.read()[2]
     assert (withdrawn.content, withdrawn.nbytes) == ("", message(sequence=3).nbytes)
     with pytest.raises(ValueError, match="message 3 of 'site-a' was withdrawn at"):
         withdrawn.message()
 
 
 def test_a_message_that_was_never_written_down_can_be_withdrawn(
-    releases: Releases, exchange: MemoryExchange
+    ledger: Ledger, exchange: MemoryExchange
 ) -> None:
     exchange.publish(message(sequence=3))
-    assert releases.withdraw(exchange, OURS, "site-a") is True
-    assert told(releases) == [("withdrawn", "site-a", 0)]
+    assert ledger.withdraw(exchange, OURS, "site-a") is True
+    assert told(ledger) == [("withdrawn", "site-a", 0)]
 
 
 def test_a_log_that_was_moved_away_starts_anew(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
     for sequence in (1, 2):
-        releases.publish(exchange, message(sequence=sequence))
+        ledger.publish(exchange, message(sequence=sequence))
     path.rename(path.with_name("old.jsonl"))
-    releases.publish(exchange, message(sequence=2))
-    assert told(releases) == [("sent", "site-a", 2)]
-    assert len(Releases(path.with_name("old.jsonl")).read()) == 2
+    ledger.publish(exchange, message(sequence=2))
+    assert told(ledger) == [("sent", "site-a", 2)]
+    assert len(Ledger(path.with_name("old.jsonl")).read()) == 2
     path.write_bytes(b"")
-    releases.publish(exchange, message(sequence=2))
-    assert told(releases) == [("sent", "site-a", 2)]
+    ledger.publish(exchange, message(sequence=2))
+    assert told(ledger) == [("sent", "site-a", 2)]
 
 
 # Damage
@@ -247,37 +245,37 @@ def test_a_log_that_was_moved_away_starts_anew(
     "line", [b"{", b"null", b"[1]", b'{"when": "x"}', b"\xff\xfe", b"[" * 9999]
 )
 def test_a_damaged_line_is_skipped_with_a_warning(
-    releases: Releases, exchange: MemoryExchange, path: Path, line: bytes
+    ledger: Ledger, exchange: MemoryExchange, path: Path, line: bytes
 ) -> None:
-    releases.publish(exchange, message(sequence=1))
+    ledger.publish(exchange, message(sequence=1))
     with path.open("ab") as file:
         file.write(line + b"\n\n")
-    releases.publish(exchange, message(sequence=2))
+    ledger.publish(exchange, message(sequence=2))
     with pytest.warns(ExchangeWarning, match=r"line 2 of .*releases.jsonl was skipped") as caught:
-        assert [sequence for *_, sequence in told(releases)] == [1, 2]
+        assert [sequence for *_, sequence in told(ledger)] == [1, 2]
     assert len(caught) == 1
 
 
 def test_a_line_cut_short_does_not_swallow_the_next(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
     for sequence in (1, 2):
-        releases.publish(exchange, message(sequence=sequence))
+        ledger.publish(exchange, message(sequence=sequence))
     os.truncate(path, path.stat().st_size - 20)  # as a crash of the machine may leave it
-    for log in (Releases(path), releases):
+    for log in (Ledger(path), ledger):
         log.publish(exchange, message(sequence=2))
         with pytest.warns(ExchangeWarning, match="line 2 of"):
-            assert [sequence for *_, sequence in told(releases)] == [1, 2]
+            assert [sequence for *_, sequence in told(ledger)] == [1, 2]
 
 
 def test_a_last_line_without_an_end_counts(
-    releases: Releases, exchange: MemoryExchange, path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
-    releases.publish(exchange, message(sequence=1))
+    ledger.publish(exchange, message(sequence=1))
     os.truncate(path, path.stat().st_size - 1)
-    assert len(releases.read()) == 1
-    releases.publish(exchange, message(sequence=2))
-    assert [sequence for *_, sequence in told(releases)] == [1, 2]
+    assert len(ledger.read()) == 1
+    ledger.publish(exchange, message(sequence=2))
+    assert [sequence for *_, sequence in told(ledger)] == [1, 2]
 
 
 # No line, no message
@@ -301,11 +299,11 @@ def hopeless(tmp_path: Path) -> Iterator[dict[str, Path]]:
 def test_what_cannot_be_written_down_is_not_sent(
     hopeless: dict[str, Path], exchange: MemoryExchange, where: str
 ) -> None:
-    releases = Releases(hopeless[where])
+    ledger = Ledger(hopeless[where])
     said = r"message 1 of 'site-a' was not sent, because it could not be written down in .*: .*; "
     for _ in range(2):
         with pytest.raises(ExchangeError, match=said):
-            releases.publish(exchange, message())
+            ledger.publish(exchange, message())
     assert exchange.fetch(OURS) == []
 
 
@@ -315,14 +313,14 @@ def test_what_cannot_be_written_down_is_withdrawn_all_the_same(
 ) -> None:
     exchange.publish(message())
     with pytest.raises(ExchangeError):
-        Releases(hopeless[where]).withdraw(exchange, OURS, "site-a")
+        Ledger(hopeless[where]).withdraw(exchange, OURS, "site-a")
     assert exchange.fetch(OURS) == []
 
 
 def test_a_log_that_cannot_be_read_is_an_error(hopeless: dict[str, Path]) -> None:
     for where in ("in a file", "a folder", "too long"):
         with pytest.raises(ExchangeError, match=r"the log .* cannot be read"):
-            Releases(hopeless[where]).read()
+            Ledger(hopeless[where]).read()
 
 
 def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
@@ -336,9 +334,9 @@ def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
         if root:
             os.seteuid(65534)
         with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
-            Releases(place / "log").publish(exchange, message())
+            Ledger(place / "log").publish(exchange, message())
         with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
-            Releases(place / "new" / "log").publish(exchange, message())
+            Ledger(place / "new" / "log").publish(exchange, message())
     finally:
         if root:
             os.seteuid(0)
@@ -348,15 +346,15 @@ def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
 
 
 def test_a_disk_that_fills_up_midway_leaves_no_half_line(
-    releases: Releases, exchange: MemoryExchange, path: Path, tmp_path: Path
+    ledger: Ledger, exchange: MemoryExchange, path: Path, tmp_path: Path
 ) -> None:
-    releases.publish(exchange, message(sequence=1))
+    ledger.publish(exchange, message(sequence=1))
     size = path.stat().st_size
     program = (
         "import resource\n"  # Python ignores the signal, so that it is an error
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)\n"
         "try:\n"
-        "    Releases(sys.argv[1]).publish(FolderExchange(sys.argv[2]), message(sequence=2))\n"
+        "    Ledger(sys.argv[1]).publish(FolderExchange(sys.argv[2]), message(sequence=2))\n"
         "except ExchangeError as error:\n"
         "    print(error)\n"
     )
@@ -367,77 +365,75 @@ def test_a_disk_that_fills_up_midway_leaves_no_half_line(
     )
     assert not (tmp_path / "exchange").exists()
     assert path.stat().st_size == size
-    releases.publish(exchange, message(sequence=2))
-    assert [sequence for *_, sequence in told(releases)] == [1, 2]
+    ledger.publish(exchange, message(sequence=2))
+    assert [sequence for *_, sequence in told(ledger)] == [1, 2]
 
 
 def test_what_was_not_delivered_is_told_so_and_again_when_it_is(
-    releases: Releases, tmp_path: Path
+    ledger: Ledger, tmp_path: Path
 ) -> None:
     (tmp_path / "drive").mkdir()
     exchange = FolderExchange(tmp_path / "drive" / "exchange")
     (tmp_path / "drive").rmdir()
     with pytest.raises(ExchangeError, match="check the address"):
-        releases.publish(exchange, message())
+        ledger.publish(exchange, message())
     (tmp_path / "drive").mkdir()
-    assert told(releases) == [("sent", "site-a", 1), ("undelivered", "site-a", 1)]
+    assert told(ledger) == [("sent", "site-a", 1), ("undelivered", "site-a", 1)]
     for _ in range(2):
-        releases.publish(exchange, message())
+        ledger.publish(exchange, message())
     assert exchange.fetch(OURS) == [message()]
-    assert told(releases)[2:] == [("sent", "site-a", 1)]
+    assert told(ledger)[2:] == [("sent", "site-a", 1)]
 
 
 # Many writers
 
 
 def test_processes_do_not_write_into_each_others_lines(
-    releases: Releases, path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long lines, of 27 kB, one of them sent by all."""
     monkeypatch.setattr("fedbo.exchange.locks._WAIT", 60.0)  # as the writers do
     program = (
         "federation = Federation(PLANE, features=100, kind='belief')\n"
-        "releases, exchange = Releases(sys.argv[1]), MemoryExchange()\n"
+        "ledger, exchange = Ledger(sys.argv[1]), MemoryExchange()\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
         "for sequence in range(30):\n"
-        "    releases.publish(exchange, message(federation, sys.argv[2], sequence))\n"
-        "    releases.publish(exchange, message(federation, 'all', sequence))\n"
+        "    ledger.publish(exchange, message(federation, sys.argv[2], sequence))\n"
+        "    ledger.publish(exchange, message(federation, 'all', sequence))\n"
     )
     writers = [child(program, path, f"own-{i}") for i in range(3)]
     together(writers)
     while any(writer.poll() is None for writer in writers):
-        releases.read()  # a warning would be an error
+        ledger.read()  # a warning would be an error
     for writer in writers:
         ended(writer)
     for agent in ("own-0", "own-1", "own-2", "all"):
-        lines = releases.read(agent)
+        lines = ledger.read(agent)
         assert sorted(line.sequence for line in lines) == [*range(30)]
         assert all(line.message().sender == agent for line in lines)
 
 
-def test_threads_do_not_either(releases: Releases, exchange: MemoryExchange) -> None:
+def test_threads_do_not_either(ledger: Ledger, exchange: MemoryExchange) -> None:
     def work(sender: str) -> None:
         for sequence in range(20):
-            releases.publish(exchange, message(sender=sender, sequence=sequence))
+            ledger.publish(exchange, message(sender=sender, sequence=sequence))
 
     threads = [threading.Thread(target=work, args=(sender,)) for sender in "abcc"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    sent = [line for line in told(releases) if line[0] == "sent"]
-    late = [line for line in told(releases) if line[0] == "undelivered"]
+    sent = [line for line in told(ledger) if line[0] == "sent"]
+    late = [line for line in told(ledger) if line[0] == "undelivered"]
     assert {*sent} == {("sent", s, i) for s in "abc" for i in range(20)}
     assert len(sent) - len(late) <= 60 and {name for _, name, _ in late} <= {"c"}
 
 
-def test_whoever_publishes_learns_who_is_heard(
-    releases: Releases, exchange: MemoryExchange
-) -> None:
-    answers = [releases.publish(exchange, message(sequence=n)) for n in (2, 2, 1, 3)]
+def test_whoever_publishes_learns_who_is_heard(ledger: Ledger, exchange: MemoryExchange) -> None:
+    answers = [ledger.publish(exchange, message(sequence=n)) for n in (2, 2, 1, 3)]
     assert answers == [True, True, False, True]
-    assert told(releases) == [
+    assert told(ledger) == [
         ("sent", "site-a", 2),
         ("sent", "site-a", 1),
         ("undelivered", "site-a", 1),
@@ -445,6 +441,6 @@ def test_whoever_publishes_learns_who_is_heard(
     ]
 
 
-def test_it_can_be_taken_along(releases: Releases, exchange: MemoryExchange) -> None:
-    releases.publish(exchange, message())
-    assert told(pickle.loads(pickle.dumps(releases))) == told(releases)
+def test_it_can_be_taken_along(ledger: Ledger, exchange: MemoryExchange) -> None:
+    ledger.publish(exchange, message())
+    assert told(pickle.loads(pickle.dumps(ledger))) == told(ledger)
