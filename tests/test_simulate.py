@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from fedbo import FTS, TS, Agent, Categorical, Federation, FederationMismatch, Float, Int, Space
-from fedbo.agent.settings import PAPER, Settings
+from fedbo.agent.settings import Settings
 from fedbo.policy import Policy, Query, Target
 from fedbo.policy.schedule import Power
-from fedbo.simulate import Party, messages, simulate
+from fedbo.simulate import Party, simulate
 from fedbo.table import Table
+from fedbo_paper.preset import PAPER, paper_federation
 
 M = 10
 FEDERATION = Federation({"x": Float(0, 1)}, features=M)
@@ -284,7 +285,7 @@ def test_messages_together_equal_messages_one_by_one() -> None:
     together = [static(f"peer-{i}", n, seed=i).agent for i, n in enumerate(sizes)]
     alone = [static(f"peer-{i}", n, seed=i).agent for i, n in enumerate(sizes)]
     together.insert(2, Agent(FEDERATION, name="nothing to say"))
-    found = messages(together)
+    found = Agent.messages(together)
     assert [m.sender for m in found] == [agent.name for agent in alone]
     for message, agent in zip(found, alone, strict=True):
         expected = agent.message()
@@ -293,7 +294,7 @@ def test_messages_together_equal_messages_one_by_one() -> None:
     assert all(
         m is a.message() for m, a in zip(found, [a for a in together if a.trials], strict=True)
     )
-    assert all(m is again for m, again in zip(found, messages(together), strict=True))
+    assert all(m is again for m, again in zip(found, Agent.messages(together), strict=True))
 
 
 def test_messages_of_several_federations_and_kinds() -> None:
@@ -304,7 +305,7 @@ def test_messages_of_several_federations_and_kinds() -> None:
         given = [("a", 3, FEDERATION), ("b", 4, small), ("c", 5, beliefs)]
         return [static(name, n, federation, n).agent for name, n, federation in given]
 
-    for message, agent in zip(messages(build()), build(), strict=True):
+    for message, agent in zip(Agent.messages(build()), build(), strict=True):
         expected = agent.message()
         if message.kind == "belief":
             np.testing.assert_allclose(message.nu, expected.nu, rtol=1e-6, atol=1e-6)
@@ -314,7 +315,7 @@ def test_messages_of_several_federations_and_kinds() -> None:
 
 
 def test_an_agent_whose_messages_leave_initial_points_out_waits() -> None:
-    federation = Federation.paper({"x": Float(0, 1)}, features=M)
+    federation = paper_federation({"x": Float(0, 1)}, features=M)
     agent = Agent(federation, Listed((0.5,)), name="a", settings=PAPER)
     target = Agent(federation, FTS(schedule=Power(2)), name="target", settings=PAPER, seed=0)
     parties = [Party(agent=a, objective=height) for a in (agent, target)]

@@ -12,13 +12,13 @@ from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Inbox
-from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy, Query, Target
+from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Query, Target
 from fedbo.policy.schedule import Constant, Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "FTS",
@@ -38,6 +38,7 @@ __all__ = [
     "Int",
     "Message",
     "MessageRefused",
+    "Origin",
     "Party",
     "Policy",
     "Power",

@@ -15,7 +15,7 @@ column                                 meaning
 ``messages``                           how many messages the agent now holds that it has not used
 ``parameters_received``, ``…_sent``    numbers in all messages so far, as the paper counts
 ``bytes_received``, ``bytes_sent``     what they take on the wire
-``cpu_fit``, ``cpu_weights``,          CPU seconds of the query by part, if the run is timed; the
+``cpu_fit``, ``cpu_other``,            CPU seconds of the query by part, if the run is timed; the
 ``cpu_maximise``                       second is all that is neither of the others
 =====================================  ===========================================================
 
@@ -35,10 +35,6 @@ from fedbo.agent import Agent
 from fedbo.agent.account import Cost
 from fedbo.agent.trial import Trial
 from fedbo.federation import FederationMismatch
-from fedbo.message import Message
-from fedbo.model.kernel import Array
-from fedbo.model.linear import Regression, posteriors
-from fedbo.model.threads import one_thread
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 
@@ -101,33 +97,13 @@ def simulate(
         if _due(iteration, every):
             lost = losses.random(len(parties)) < stragglers
             on_time = [party.agent for party, late in zip(parties, lost, strict=True) if not late]
-            handed_out = messages(on_time)
+            handed_out = Agent.messages(on_time)
             for run in active:
                 run.agent.receive(handed_out)
         rows += [run.step(iteration) for run in active]
         if progress is not None:
             progress(iteration, iterations)
     return Table.from_rows(_columns(parties[0].agent, timed), rows)
-
-
-def messages(agents: Sequence[Agent]) -> list[Message]:
-    """The message of each agent that has something to hand out, as its `Agent.message` gives it.
-
-    Those that have the same number of features are computed together, which may change the last
-    bits of their numbers.
-    """
-    groups: dict[int, list[tuple[Agent, Regression, Array]]] = {}
-    with one_thread():
-        for agent in agents:
-            if agent._message is None:
-                regression, y = agent._evidence()
-                if len(y):
-                    groups.setdefault(agent.federation.features, []).append((agent, regression, y))
-        for group in groups.values():
-            beliefs = posteriors([regression for _, regression, _ in group], [y for *_, y in group])
-            for (agent, *_), belief in zip(group, beliefs, strict=True):
-                agent._message = agent._new_message(belief)
-    return [agent.message() for agent in agents if agent._message is not None]
 
 
 def traffic(parties: Sequence[Party]) -> Table:
@@ -215,7 +191,7 @@ class _Run:
             *(score, self.best, self.simple_regret, self.cumulative_regret),
             *(self.agent.inbox.left, received.parameters, sent.parameters),
             *(received.nbytes, sent.nbytes),
-            *((cost.fit, cost.weights, cost.maximise) if self.timed else ()),
+            *((cost.fit, cost.other, cost.maximise) if self.timed else ()),
         ]
 
 
@@ -225,7 +201,7 @@ def _columns(agent: Agent, timed: bool) -> list[str]:
         *(f"param_{name}" for name in agent.federation.space.names),
         *("score", "best", "simple_regret", "cumulative_regret"),
         *("messages", *TRAFFIC),
-        *(("cpu_fit", "cpu_weights", "cpu_maximise") if timed else ()),
+        *(("cpu_fit", "cpu_other", "cpu_maximise") if timed else ()),
     ]
 
 

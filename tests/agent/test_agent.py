@@ -772,7 +772,7 @@ def test_how_much_the_policy_counts_on_each_peer(federation: Federation, message
     agent = Agent(federation, seed=0)
     agent.receive(messages)
     run(agent, 6)
-    assert agent.trials[0].weights == {}  # an initial point
+    assert agent.trials[0].trust == {}  # an initial point
     for trial in agent.trials[1:]:
-        assert trial.weights.keys() == {"p0", "p1", "p2", "p3"}
-        assert 0.0 < sum(trial.weights.values()) <= 1.0
+        assert trial.trust.keys() == {"p0", "p1", "p2", "p3"}
+        assert 0.0 < sum(trial.trust.values()) <= 1.0

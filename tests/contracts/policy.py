@@ -48,10 +48,11 @@ from contracts.parties import (
     run,
 )
 from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query, Settings, Space
-from fedbo.agent.settings import PAPER
-from fedbo.agent.trial import Source, Trial
+from fedbo.agent.trial import Trial
 from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
+from fedbo.policy import Source
+from fedbo_paper.preset import PAPER
 
 ROUNDS = 8  # trials of a short run: at most three initial points, then queries
 # About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.
@@ -564,12 +565,12 @@ class PolicyContract:
         assert {(trial.source, trial.t) for trial in agent.trials} == {("initial", None)}
         self.goes_on(agent)
 
-    def test_weights_of_peers_are_sound(self) -> None:
+    def test_chances_of_peers_are_sound(self) -> None:
         policy = self.policy()
         for sender in ("peer-0", "é" * 32, "x"):
-            weight = policy.weight(sender)
-            assert 0.0 <= weight < np.inf
-            assert policy.weight(sender) == weight
+            chance = policy.chance(sender)
+            assert 0.0 <= chance < np.inf
+            assert policy.chance(sender) == chance
 
     def test_nothing_of_the_users_is_changed(self) -> None:
         federation = self.federation(LISTED)

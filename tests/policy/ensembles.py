@@ -8,7 +8,6 @@ import numpy as np
 
 from fedbo.message import Fingerprint, Message
 from fedbo.message.beliefs import BeliefInbox
-from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
@@ -81,11 +80,10 @@ def target(
         space=space(D),
         X=X,
         y=standardised(f(X) + 0.05 * rng.standard_normal(n)),
-        open_points=lambda: np.empty((0, D)),
+        open_points=np.empty((0, D)),
         surrogate=Surrogate(settings, D),
         inbox=held,
         phi=features,
-        maximiser=argmax,
         rng=np.random.default_rng([seed, 2]),
     )
 

@@ -1,4 +1,4 @@
-"""What a target says of its points: where trials are or were, and the best of what is left."""
+"""What a target does with points, and what is checked of a policy's answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedbo
 from fedbo.message.inbox import Inbox
-from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
-from fedbo.policy import Target
+from fedbo.policy import Origin, Query, Target
+from fedbo.policy.base import APART, SAME
 from fedbo.space import Float, Space
 
 LINE = Space({"x": Float(0, 1)})
@@ -27,11 +28,10 @@ def target(told: list[float], open_points: list[float], scale: float = 0.2, **gi
         space=given.pop("space", LINE),
         X=np.array(told).reshape(-1, 1),
         y=np.arange(float(len(told))),
-        open_points=lambda: np.array(open_points).reshape(-1, 1),
+        open_points=np.array(open_points).reshape(-1, 1),
         surrogate=Surrogate(SurrogateSettings(), 1, known),
         inbox=Inbox(10),
         phi=Features(1, 10, seed=0),
-        maximiser=argmax,
         rng=np.random.default_rng(0),
         **given,
     )
@@ -49,34 +49,138 @@ class Slope:
         return X[:, 0], np.ones_like(X)
 
 
+class Hills:
+    """Two hills, the higher one at 0.8, the other at 0.2."""
+
+    length_scales = np.array([0.1])
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return self.value_and_gradient(X)[0]
+
+    def value_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        gaps, heights = X - np.array([0.8, 0.2]), np.array([1.0, 0.7])
+        hills = heights * np.exp(-0.5 * (gaps / 0.1) ** 2)
+        return hills.sum(axis=1), (-hills * gaps / 0.01).sum(axis=1, keepdims=True)
+
+
 @pytest.mark.parametrize("scale, unit", [(0.2, 0.2), (0.01, 0.01), (40.0, 1.0)])
-def test_taken_is_what_is_close_in_length_scales(scale: float, unit: float) -> None:
-    """Within .05 of an open trial, .001 of a told one; of scales longer than the cube, its side."""
-    shown = target([0.3], [0.6], scale)
-    steps = unit * np.array([-0.051, -0.049, 0.0, 0.049, 0.051])
-    assert shown.taken(0.6 + steps[:, None]).tolist() == [False, True, True, True, False]
-    steps /= 50
-    assert shown.taken(0.3 + steps[:, None]).tolist() == [False, True, True, True, False]
+@pytest.mark.parametrize("apart", [SAME, APART])
+def test_taken_is_what_is_close_in_length_scales(scale: float, unit: float, apart: float) -> None:
+    """A length scale that is longer than the side of the cube counts as its side."""
+    shown, steps = target([0.3], [0.6]), unit * np.array([-1.02, -0.98, 0.0, 0.98, 1.02])
+    scales = np.array([scale])
+    for tried, gap in ((0.3, SAME), (0.6, apart)):
+        near = shown.taken(tried + gap * steps[:, None], scales, apart)
+        assert near.tolist() == [False, True, True, True, False]
 
 
 def test_nothing_is_taken_where_nothing_was_tried() -> None:
-    assert not target([], []).taken(np.linspace(0, 1, 5)[:, None]).any()
+    assert not target([], []).taken(np.linspace(0, 1, 5)[:, None], np.array([0.2])).any()
 
 
-def test_an_own_draw_takes_the_place_of_a_taken_point_only() -> None:
-    shown = target([0.3], [0.6])
-    draws: list[str] = []
-    shown.own_draw = lambda beta=1.0: draws.append("drawn") or Slope()  # type: ignore[method-assign]
-    free = np.array([0.8])
-    assert shown.elsewhere(free) is free
-    assert not draws
-    assert shown.elsewhere(np.array([0.605]))[0] == pytest.approx(1.0)
-    assert draws == ["drawn"]
+def test_nothing_is_taken_where_repeats_are_allowed() -> None:
+    shown = target([0.3], [0.6], repeats=True)
+    assert not shown.taken(np.array([[0.3], [0.6]]), np.array([0.2])).any()
 
 
-def test_of_a_list_what_is_neither_barred_nor_taken() -> None:
-    """1.0 is barred, .9 is open; where all that is not barred is taken, the best of that."""
-    shown = target([1.0], [0.9], space=LISTED, barred=np.array([10]))
-    assert shown.argmax(Slope())[0] == pytest.approx(0.9)
-    assert shown.argmax(Slope(), shown.taken)[0] == pytest.approx(0.8)
-    assert shown.argmax(Slope(), lambda X: np.ones(len(X), dtype=bool))[0] == pytest.approx(0.9)
+@pytest.mark.parametrize("told, pending", [([0.8], []), ([], [0.8])])
+def test_the_next_best_hill_is_taken_instead_of_one_that_was_tried(
+    told: list[float], pending: list[float]
+) -> None:
+    assert target([], []).query(Hills()).x[0] == pytest.approx(0.8, abs=1e-3)
+    query = target(told, pending).query(Hills(), Origin("peer", credit={"a": 1.0}))
+    assert query.x[0] == pytest.approx(0.2, abs=1e-3)
+    assert query.origin.peer == "a"
+
+
+def test_an_own_draw_is_maximised_where_every_place_that_was_found_is_taken() -> None:
+    shown = target([0.3], [1.0])
+    shown.own_draw = lambda beta=1.0: Hills()  # type: ignore[method-assign]
+    origin = Origin("peer", credit={"a": 1.0}, trust={"a": 0.4})
+    query = shown.query(Slope(), origin, apart=10.0)  # the whole cube is too close to 1
+    assert query.x[0] == pytest.approx(0.8, abs=1e-3)
+    assert query.origin == Origin("own", trust={"a": 0.4})
+
+
+def test_listed_points_that_were_tried_are_passed_over_until_all_were() -> None:
+    *others, second, first = LISTED.points[:, 0].tolist()
+    assert target([first], [second], space=LISTED).argmax(Slope())[0] == others[-1]
+    assert target([*others, second], [first], space=LISTED).argmax(Slope())[0] == first
+
+
+# What a policy of someone else's returns
+
+
+class Answers(fedbo.Policy, frozen=True):
+    """Returns whatever it was given."""
+
+    answer: Any
+
+    def query(self, target: Target) -> Query:
+        return self.answer() if callable(self.answer) else self.answer
+
+
+FEDERATION = fedbo.Federation({"x": Float(0, 1), "z": Float(0, 1)})
+CENTRE = np.array([0.5, 0.5])
+
+
+def asked(answer: Any, **given: Any) -> fedbo.Trial:
+    settings = fedbo.Settings(n_initial=0)
+    return fedbo.Agent(FEDERATION, Answers(answer), settings=settings, **given).ask()
+
+
+@pytest.mark.parametrize(
+    "answer, kind, text",
+    [
+        (CENTRE, TypeError, "expected a fedbo.Query"),
+        (None, TypeError, "expected a fedbo.Query"),
+        (Query(np.array([0.5])), ValueError, "expected 2 finite numbers"),
+        (Query(np.array([0.5, np.nan])), ValueError, "expected 2 finite numbers"),
+        (Query("here"), ValueError, "expected 2 finite numbers"),  # type: ignore[arg-type]
+        (Query(np.array([0.5, 1.2])), ValueError, "outside the space"),
+        (Query(np.array([-0.1, 0.5])), ValueError, "outside the space"),
+        (Query(CENTRE, "own"), TypeError, "origin 'own'"),  # type: ignore[arg-type]
+        (lambda: Query(CENTRE, Origin("magic")), ValueError, "'magic'"),  # type: ignore[arg-type]
+        (lambda: Query(CENTRE, Origin("peer")), ValueError, "the one peer"),
+    ],
+)
+def test_what_a_policy_returns_is_checked(answer: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text) as error:
+        asked(answer)
+    assert "policy Answers" in str(error.value)
+
+
+def test_a_refused_query_leaves_the_agent_as_it_was() -> None:
+    agent = fedbo.Agent(FEDERATION, Answers(CENTRE), settings=fedbo.Settings(n_initial=0))
+    with pytest.raises(TypeError):
+        agent.ask()
+    assert agent.trials == []
+
+
+def test_a_query_outside_the_ranges_of_the_agent_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"policy Answers .*outside the space"):
+        asked(Query(CENTRE), within={"x": Float(0.0, 0.2)})
+
+
+def test_a_sound_query_is_asked_as_it_is() -> None:
+    trial = asked(Query(CENTRE, Origin("pool", credit={"a": 0.5}, trust={"a": 0.3})))
+    assert trial.params == {"x": 0.5, "z": 0.5}
+    assert (trial.source, trial.credit, trial.trust) == ("pool", {"a": 0.5}, {"a": 0.3})
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        ({"source": "magic"}, "source is 'magic'"),
+        ({"source": "peer"}, "the one peer"),
+        ({"source": "peer", "credit": {"a": 0.5, "b": 0.5}}, "the one peer"),
+        ({"source": "own", "credit": {"a": 1.0}}, "only queries of a peer or of the pool"),
+        ({"source": "pool", "credit": {"a": 0.7, "b": 0.7}}, "at most 1"),
+        ({"source": "pool", "credit": {"a": -0.1}}, "shares of 0 to 1"),
+        ({"source": "own", "trust": {"a": np.nan}}, "shares of 0 to 1"),
+        ({"source": "own", "trust": [0.5]}, "shares of 0 to 1"),
+    ],
+)
+def test_an_origin_that_contradicts_itself_is_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Origin(**given)

@@ -8,7 +8,6 @@ from scipy.stats import chisquare
 
 import fedbo
 from fedbo.message.inbox import Inbox
-from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
@@ -25,7 +24,7 @@ def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1)
     """An inbox with a message that is not used of each of n peers."""
     inbox = Inbox(FEATURES.M) if inbox is None else inbox
     names = [f"peer-{i}" for i in range(n)]
-    weights = [policy.weight(name) for name in names]
+    weights = [policy.chance(name) for name in names]
     inbox.extend(names, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, weights=weights)
     assert inbox.left == np.count_nonzero(weights)
     return inbox
@@ -44,11 +43,10 @@ def target(t: int, inbox: Inbox, rng: np.random.Generator, kind: type[Target] = 
         space=SPACE,
         X=np.empty((0, 1)),
         y=np.empty(0),
-        open_points=lambda: np.empty((0, 1)),
+        open_points=np.empty((0, 1)),
         surrogate=Surrogate(SurrogateSettings(), 1),
         inbox=inbox,
         phi=FEATURES,
-        maximiser=argmax,
         rng=rng,
     )
 
@@ -59,7 +57,7 @@ def peers_asked(policy: FTS, runs: int) -> list[list[str | None]]:
     asked, inbox = [], Inbox(FEATURES.M)
     for i in range(runs):
         inbox_of(N, policy, inbox, sequence=i)
-        asked.append([policy.query(target(t, inbox, rng)).peer for t in range(1, T + 1)])
+        asked.append([policy.query(target(t, inbox, rng)).origin.peer for t in range(1, T + 1)])
     return asked
 
 
@@ -113,7 +111,7 @@ def test_the_second_peer_follows_the_renormalised_rest() -> None:
     for _ in range(4000):
         inbox = inbox_of(4, policy)
         policy.query(target(1, inbox, rng))
-        counts[int(str(policy.query(target(2, inbox, rng)).peer).removeprefix("peer-"))] += 1
+        counts[int(str(policy.query(target(2, inbox, rng)).origin.peer).removeprefix("peer-"))] += 1
     expected = np.array(
         [sum(P[i] * P[j] / (1 - P[i]) for i in range(4) if i != j) for j in range(4)]
     )
@@ -126,7 +124,7 @@ def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) 
         assert len(peers) == len(set(peers))
     policy = FTS(schedule=1e-9)
     inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
-    asked = [policy.query(target(t, inbox, rng)).peer for t in range(1, 6)]
+    asked = [policy.query(target(t, inbox, rng)).origin.peer for t in range(1, 6)]
     assert {*asked[:3]} == {"peer-0", "peer-1", "peer-2"}
     assert asked[3:] == [None, None]
 
@@ -134,13 +132,13 @@ def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) 
 def test_a_peer_that_is_not_named_is_never_drawn() -> None:
     policy = FTS(schedule=1e-9, P_N={"peer-1": 1.0, "straggler": 5.0})
     inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
-    assert [policy.query(target(t, inbox, rng)).peer for t in (1, 2)] == ["peer-1", None]
+    assert [policy.query(target(t, inbox, rng)).origin.peer for t in (1, 2)] == ["peer-1", None]
 
 
 def test_constant_one_is_thompson_sampling() -> None:
     policy, rng = FTS(schedule=Constant(1.0)), np.random.default_rng(0)
     inbox = inbox_of(N, policy)
-    assert all(policy.query(target(t, inbox, rng)).peer is None for t in range(1, 50))
+    assert all(policy.query(target(t, inbox, rng)).origin.peer is None for t in range(1, 50))
     assert inbox.left == N
 
 

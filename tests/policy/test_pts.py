@@ -16,6 +16,7 @@ from fedbo.model.function import SampledFunction
 from fedbo.policy import Query, Target, base, pts
 from fedbo.policy.pool import Pool
 from fedbo.policy.schedule import Gradual, Power
+from fedbo_paper.preset import paper_agent, paper_federation
 
 M = 30
 LINE = {"x": Float(0, 1)}
@@ -99,7 +100,7 @@ ALWAYS = PTS(schedule=1e-12)  # the pool, in all queries
 
 def test_it_is_the_default() -> None:
     assert Agent(federation()).policy == PTS()
-    assert Agent.paper(Federation.paper(LINE)).policy == fedbo.FTS(schedule=Power(2))
+    assert paper_agent(paper_federation(LINE)).policy == fedbo.FTS(schedule=Power(2))
 
 
 def test_settings_are_checked() -> None:
@@ -356,25 +357,25 @@ def test_credit_is_the_share_in_the_praise() -> None:
     messages = mail(federation(), [1.0, 0.0, -1.0] * 4)
     target = target_of(messages, 3)
     query, pool = ALWAYS.query(target), Pool(target)
-    assert query.source == "pool"
+    assert query.origin.source == "pool"
     praise = pool.praise(query.x)
     shares = {target.inbox.sender(k): praise[k] / praise.sum() for k in range(12) if praise[k] > 0}
     most = sorted(shares, key=lambda name: -shares[name])[: base._NAMED]
-    assert query.credit == pytest.approx({name: shares[name] for name in most})
-    assert [*query.credit] == most
-    assert sum(query.credit.values()) <= 1.0 + 1e-9
+    assert query.origin.credit == pytest.approx({name: shares[name] for name in most})
+    assert [*query.origin.credit] == most
+    assert sum(query.origin.credit.values()) <= 1.0 + 1e-9
 
 
 def test_weights_are_how_far_each_peer_is_trusted() -> None:
     """The most trusted ones only, together no more than Q; an own draw counts on nobody."""
     messages = mail(federation(), [1.0, -1.0] * 6)
     target = target_of(messages, 5)
-    pool, weights = Pool(target), ALWAYS.query(target).weights
+    pool, weights = Pool(target), ALWAYS.query(target).origin.trust
     named = sorted(range(12), key=lambda k: -pool.weights[k])[: base._NAMED]
     assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.weights[k] for k in named})
     assert sum(weights.values()) <= pool.trust + 1e-9
     assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right
-    assert PTS(schedule=1.0).query(target).weights == {}
+    assert PTS(schedule=1.0).query(target).origin.trust == {}
 
 
 def test_where_it_was_before_it_does_not_go_again(good: list) -> None:
@@ -390,42 +391,42 @@ def test_where_the_best_place_was_tried_the_next_best_is_queried(good: list) -> 
     """It is still the pool's query: an own draw would have another source."""
     for seed in range(4):
         target = target_of(good, 6, seed=seed)
-        target.design = lambda: None
+        target.initial = None
         pool = Pool(target)
         best = float(target.argmax(pool)[0])
         taken = partial(around, best)
         target.taken = taken  # type: ignore[method-assign]
         query = ALWAYS.query(target)
         assert not taken(query.x[None])[0]
-        np.testing.assert_array_equal(query.x, target.argmax(pool, taken))
+        np.testing.assert_array_equal(query.x, target.argmax(pool))
 
 
-def around(place: float, X: np.ndarray) -> np.ndarray:
+def around(place: float, X: np.ndarray, *_: object) -> np.ndarray:
     return np.abs(X[:, 0] - place) < 0.02
 
 
 def test_one_peer_has_all_the_credit(good: list) -> None:
     query = ALWAYS.query(target_of(good[:1], 1, seed=1))
-    assert query.source == "pool"
-    assert query.credit == {"peer-0": pytest.approx(1.0)}
+    assert query.origin.source == "pool"
+    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
 
 
 def test_who_praises_nothing_has_no_credit(good: list) -> None:
     """Peers that know nothing say 0 everywhere."""
     target = target_of(good[:2], 1, seed=1)
     target.inbox.extend(["peer-1"], np.zeros((1, M)), t_n=20, sequence=20)
-    assert ALWAYS.query(target).credit == {"peer-0": pytest.approx(1.0)}
+    assert ALWAYS.query(target).origin.credit == {"peer-0": pytest.approx(1.0)}
     target.inbox.extend(["peer-0"], np.zeros((1, M)), t_n=20, sequence=20)
     query = ALWAYS.query(target)
-    assert (query.source, query.credit) == ("own", {})
+    assert (query.origin.source, query.origin.credit) == ("own", {})
 
 
 def test_what_is_the_models_own_has_no_credit(hostile: list) -> None:
     """The pool's query, but its own belief's: nobody is named."""
     target = target_of(hostile, 8)
-    target.design = lambda: None  # which would come first
+    target.initial = None  # which would come first
     query = ALWAYS.query(target)
-    assert (query.source, query.credit) == ("own", {})
+    assert (query.origin.source, query.origin.credit) == ("own", {})
 
 
 def test_credit_survives_a_file_and_a_careless_user(good: list, tmp_path: Path) -> None:

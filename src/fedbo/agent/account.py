@@ -38,8 +38,8 @@ class Account(msgspec.Struct):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """CPU seconds of one query: fitting the model, maximising, and all else (draws, weights)."""
+    """CPU seconds of one query: fitting the model, maximising, and everything else."""
 
     fit: float = 0.0
-    weights: float = 0.0
+    other: float = 0.0
     maximise: float = 0.0

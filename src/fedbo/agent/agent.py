@@ -1,7 +1,7 @@
 """An agent: a party that tunes its own black box, helped by the messages of its peers.
 
-The way of a query: `Agent.ask` → policy → (own posterior draw | a peer's message) → argmax → space
-→ the user's objective → `Agent.tell`. The way of a message: `Agent.message` → regression over the
+The path of a query: `Agent.ask` → policy → (own posterior draw | peers' messages) → argmax → space
+→ the user's objective → `Agent.tell`. The path of a message: `Agent.message` → regression over the
 shared features → a draw ω → the peer's `Agent.receive`.
 """
 
@@ -12,31 +12,29 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, overload
 
-import msgspec
 import numpy as np
 
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
-from fedbo.agent.design import DESIGNS
-from fedbo.agent.settings import PAPER, Settings
+from fedbo.agent.design import InitialPoints
+from fedbo.agent.history import History
+from fedbo.agent.outbox import Outbox, write_together
+from fedbo.agent.settings import Settings
+from fedbo.agent.streams import Stream, generator
 from fedbo.agent.trial import Trial
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
-from fedbo.message import SENDER_BYTES, Header, Message, MessageRefused
+from fedbo.message import SENDER_BYTES, Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
-from fedbo.model.argmax import MAXIMISERS
 from fedbo.model.fit import Fit
-from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
-from fedbo.model.leave_one_out import Rows
-from fedbo.model.linear import Posterior, Regression
-from fedbo.model.surrogate import Surrogate, standardised
+from fedbo.model.surrogate import standardised
 from fedbo.model.threads import one_thread
-from fedbo.policy import FTS, PTS, Policy, Query, Target
-from fedbo.policy.base import Source
-from fedbo.policy.schedule import Power
+from fedbo.policy import PTS, Policy, Query, Target
+from fedbo.policy.base import checked_query
+from fedbo.policy.origin import Origin
 from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value, to_builtin
 
@@ -45,19 +43,27 @@ if TYPE_CHECKING:
 
 Wire = Message | bytes | bytearray
 
-_DESIGN, _MESSAGE, _QUERY = 1, 2, 3  # streams of random numbers beside the one of the queries
+INITIAL = Origin("initial")
+
 _ENOUGH = 10  # scores, for scalars
 
 
 class Agent:
     """A party that asks for queries, tells their scores, and exchanges messages.
 
-    ``name`` is what peers know it by; without one it gets a random one. Everything random comes
-    from ``seed``: the same seed and the same answers give the same queries. Leave it out where
-    messages are to be private: who knows it knows the noise in them. ``initial`` are points to
-    start with, all of them, instead of a design of ``settings.n_initial``; a policy may still
-    turn to the design later. ``within`` are narrower ranges than the federation's, by parameter:
-    this agent asks inside them only.
+    Everything random comes from the seed: the same seed and the same answers give the same
+    queries, also across `save` and `load`.
+
+    Args:
+        federation: What all agents agree on.
+        policy: How the next query is chosen; `PTS` by default.
+        name: What peers know the agent by; random by default.
+        seed: An int of 0 or more. Leave it out where messages must stay private: whoever knows the
+            seed can remove the noise from them.
+        settings: How the agent starts and models its objective.
+        initial: Points to start with, all of them, instead of a design of ``settings.n_initial``
+            points.
+        within: Narrower ranges than the federation's, by parameter; queries stay inside them.
 
     >>> from fedbo import Agent, Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -84,39 +90,32 @@ class Agent:
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
-        self.trials: list[Trial] = []
         space = federation.space
-        self._given = None if initial is None else [space.encode(params) for params in initial]
         self._part = Part(space, within) if within else None
-        self._entropy = np.random.SeedSequence(None if seed is None else int(seed)).entropy
-        self._rng = np.random.default_rng(self._entropy)
-        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
-        self._surrogate = Surrogate(self.settings.surrogate, space.dimensions)
-        self._regression = Regression(federation.phi, federation.noise_variance)
-        self._message: Message | None = None
+        self._given = None if initial is None else [space.encode(params) for params in initial]
+        self._begin(np.random.SeedSequence(None if seed is None else int(seed)).entropy)
+
+    def _begin(self, entropy: Any) -> None:
+        """Start with this entropy and no trials."""
+        self._entropy = entropy
+        self._rng = np.random.default_rng(entropy)
+        self._history = History(self.federation.space)
+        self._initial = InitialPoints(
+            self._part or self.federation.space,
+            self.settings,
+            entropy,
+            self._given,
+        )
+        self._surrogate = self.settings.model(self.federation.space.dimensions)
         self.account = Account()
         self.cost = Cost()  # of the last query
-        self._points: list[Array] = []  # where each trial lies on the cube
-        self._order: list[int] = []  # numbers of complete trials, in the order they were told
-        self._y: list[float] = []  # their scores, to be maximised
+        self._join(self.federation)
 
-    @classmethod
-    def paper(
-        cls,
-        federation: Federation,
-        policy: Policy | None = None,
-        *,
-        name: str | None = None,
-        seed: int | None = None,
-        initial: Sequence[Mapping[str, Value]] | None = None,
-    ) -> Agent:
-        """An agent with the settings of the paper's real-world experiments.
-
-        Give it a `Federation.paper`. Its policy is FTS with p_t = 1 − 1/t² unless another is given;
-        the defaults of `RGPE` and `TAF` are the paper's. Scores go into messages as they are.
-        """
-        policy = FTS(schedule=Power(2)) if policy is None else policy
-        return cls(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)
+    def _join(self, federation: Federation) -> None:
+        """Take part in this federation, without any message so far."""
+        self.federation = federation
+        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
+        self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
 
     def __repr__(self) -> str:
         return (
@@ -124,100 +123,128 @@ class Agent:
             f"{len(self.inbox)} messages)"
         )
 
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials, by number."""
+        return self._history.trials
+
+    @property
+    def best(self) -> Trial | None:
+        """The complete trial with the best score in the space's direction; None before any."""
+        best = self._history.best
+        return None if best is None else best.copy()
+
+    @property
+    def starting(self) -> bool:
+        """Whether the next query is an initial point."""
+        first = self.policy.starts(self.settings.n_initial, len(self.inbox))
+        return self._initial.comes_next(self._history, first)
+
     # Queries and scores
 
-    def ask(self, key: int | None = None) -> Trial:
-        """The next trial to run; several may be asked for before one is told.
+    @overload
+    def ask(self, n: None = None, *, key: int | None = None) -> Trial: ...
+    @overload
+    def ask(self, n: int) -> list[Trial]: ...
+    def ask(self, n: int | None = None, *, key: int | None = None) -> Trial | list[Trial]:
+        """Return the next trial to run, or the next n; more may be asked for before one is told.
 
-        With a ``key``, this query has randomness of its own, that of the agent's seed and this key,
-        and initial points are counted by it: workers that share a study, or one that starts again,
-        ask each with the number of the trial, and never for the same.
+        Args:
+            n: How many trials to return as a list; None (the default) returns one trial.
+            key: A number that gives this query a random stream of its own and counts as the index
+                of initial points. Workers that share a study ask with the number of their trial,
+                so that no two of them get the same query.
+
+        >>> from fedbo import Agent, Federation, Float
+        >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
+        >>> [trial.number for trial in agent.ask(4)]
+        [0, 1, 2, 3]
         """
-        rng = self._rng if key is None else self._stream(_QUERY, key)
-        with one_thread():
-            initial = self._next_initial(key)
-            if initial is not None:
-                return self._new_trial(initial, "initial")
-            t = 1 + sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
-            query = self._query(self._target(t, rng, key))
-            return self._new_trial(self._not_again(query.x, rng), query.source, query, t)
+        if n is None:
+            return self._ask(key)
+        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"n is {n!r}, expected a number of trials of 1 or more, or None")
+        if key is not None:
+            raise ValueError(f"n is {n} and key is {key!r}: a key belongs to one query, ask(key=…)")
+        return [self._ask(None) for _ in range(n)]
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
-        """Report the score of a trial, or of parameters that were never asked for.
+        """Report the score of a trial. A trial is told once.
 
-        None is a failed trial, which says nothing about its point; if the failure is the point's
-        own fault, tell a bad score instead. A trial is told once.
+        Args:
+            trial: A trial from `ask`, or the params of a trial that was never asked for.
+            score: The score in the objective's units. None means that the trial failed, which
+                says nothing about its point; if the point itself is to blame, tell a bad score.
+
+        Returns:
+            The trial as it is now.
         """
         if isinstance(trial, Trial):
-            known = self._known(trial)
+            known = self._pending(trial)
             _check_score(known, score)
         elif isinstance(trial, Mapping):
-            known, x = self._from_elsewhere(trial, "told")
+            known, x = self._from_elsewhere(trial, Origin("told"))
             _check_score(known, score)
-            self.trials.append(known)
-            self._points.append(x)
+            self._history.add(known, x)
         else:
             raise TypeError(f"tell got {trial!r}, expected a trial from ask() or its params")
         if score is None:
             known.state = "failed"
         else:
-            known.state, known.score = "complete", float(score)
-            self._observe(known)
+            self._history.complete(known, float(score))
+            self._outbox.message = None
         if isinstance(trial, Trial):
             trial.state, trial.score = known.state, known.score
-        return _copy(known)
+        return known.copy()
 
-    def open(
+    def adopt(
         self,
         params: Mapping[str, Value],
         *,
-        source: Source = "told",
+        origin: Origin | None = None,
         t: int | None = None,
-        peer: str | None = None,
-        credit: Mapping[str, float] | None = None,
-        weights: Mapping[str, float] | None = None,
     ) -> Trial:
-        """A trial that was begun elsewhere, by another worker or before a restart; pending.
+        """Take over a trial that was begun elsewhere, by another worker or before a restart.
 
-        The other arguments are as `ask` gave them there, so that the policy counts its queries
-        right and `explain` knows whose they were. Tell its score as that of any other.
+        The trial is pending; tell its score like that of any other.
+
+        Args:
+            params: The values of the parameters, by name.
+            origin: Where its query came from, as `ask` said there; ``"told"`` by default.
+            t: The number of the policy's query, as `ask` said there.
         """
-        if source not in get_args(Source):
-            raise ValueError(f"source is {source!r}, expected one of {', '.join(get_args(Source))}")
         if t is not None and t < 1:
             raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
-        trial, x = self._from_elsewhere(params, source)
-        trial.t, trial.peer = t, peer
-        trial.credit, trial.weights = dict(credit or {}), dict(weights or {})
-        self.trials.append(trial)
-        self._points.append(x)
-        return _copy(trial)
-
-    @property
-    def best(self) -> Trial | None:
-        """The complete trial with the best score in the space's direction; None before any."""
-        if not self._y:
-            return None
-        return _copy(self.trials[self._order[int(np.argmax(self._y))]])
-
-    @property
-    def starting(self) -> bool:
-        """Whether the next query is an initial point, and not yet the policy's."""
-        return self._next_initial() is not None
+        trial, x = self._from_elsewhere(params, Origin("told") if origin is None else origin)
+        trial.t = t
+        return self._history.add(trial, x).copy()
 
     # Messages
 
     def message(self) -> Message:
-        """What this agent hands out: one draw ω of its weights, or its belief; and no trial.
+        """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
 
-        It stays the same until a new score is told: a retry is the same message, and within an
-        epoch nobody can average draws.
+        The message stays the same until a new score is told, so that a retry sends the same
+        numbers, and nobody can average several draws of one belief.
         """
-        if self._message is None:
-            with one_thread():
-                self._message = self._new_message(self._belief())
-        self.account.count_sent(self._message)
-        return self._message
+        with one_thread():
+            message = self._outbox.write()
+        self.account.count_sent(message)
+        return message
+
+    @staticmethod
+    def messages(agents: Sequence[Agent]) -> list[Message]:
+        """Return the message of each agent that has a score, computed together.
+
+        This is faster than one `message` after the other, and may change the last bits of the
+        numbers.
+
+        Args:
+            agents: The agents, of any federations.
+        """
+        with one_thread():
+            write_together(agent._outbox for agent in agents)
+        return [agent.message() for agent in agents if agent._outbox.message is not None]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Take messages of peers; how many were taken.
@@ -228,7 +255,7 @@ class Agent:
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
-        weights = [self.policy.weight(message.sender) for message in decoded]
+        weights = [self.policy.chance(message.sender) for message in decoded]
         for message, weight in zip(decoded, weights, strict=True):
             self.federation.check(message)
             self.inbox.check(message, weight)
@@ -238,20 +265,21 @@ class Agent:
     # Agreement
 
     def scalars(self) -> Scalars:
-        """What agents share to agree on the scalars of their federation: its fitted ones; no trial.
+        """Return the fitted length scales and noise that agents share to agree on new ones.
 
-        They are fitted in the same way whatever its settings, so that all agents' mean the same,
-        and keep two digits. `Federation.agree` makes a federation of many agents' scalars.
+        They are fitted in the same way whatever the agent's settings, so that those of all agents
+        are comparable, and are rounded to two digits. No trial is in them. `Federation.agree`
+        combines the scalars of many agents.
         """
-        t = len(self._order)
+        t = len(self._history.order)
         if t < _ENOUGH:
             raise ValueError(
-                f"agent {self.name!r} has {t} scores, too few to fit what others could rely on: "
-                f"tell it {_ENOUGH} or more"
+                f"agent {self.name!r} has {t} scores, too few for scalars that others could rely "
+                f"on: tell it {_ENOUGH} or more"
             )
         with one_thread():
-            y = standardised(np.array(self._y))
-            hyper = Fit()(self._at(self._order), y, self._stream(*b"scalars"))
+            y = standardised(self._history.y())
+            hyper = Fit()(self._history.X(), y, self.stream(Stream.SCALARS))
         return Scalars(
             fingerprint=self.federation.fingerprint,
             sender=self.name,
@@ -261,234 +289,174 @@ class Agent:
         )
 
     def move(self, federation: Federation) -> None:
-        """Go on in a later epoch of the same federation, with all trials and what it learnt.
+        """Move to a later epoch of the same federation, with all trials and the fitted model.
 
-        Messages it held are of the old epoch: it forgets them, and hands out a new one. If it is
-        in this epoch already nothing happens. `FederationMismatch` names what differs otherwise.
+        The agent drops the messages of the old epoch, and hands out a new one. Nothing happens if
+        it is in this epoch already.
+
+        Args:
+            federation: The later epoch.
+
+        Raises:
+            FederationMismatch: If it is not a later epoch of the same federation.
         """
         self.federation.require_later(federation)
-        if federation.epoch == self.federation.epoch:
-            return
-        self.federation = federation
-        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
-        self._regression = Regression(federation.phi, federation.noise_variance)
-        self._message = None
-        self.account.last_sent = -1
+        if federation.epoch != self.federation.epoch:
+            self._join(federation)
+            self.account.last_sent = -1
 
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of the agent to one file, whole or not at all."""
+        """Write the agent to one file, completely or not at all.
+
+        Args:
+            path: The file; one that exists is replaced.
+        """
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
-            policy=savefile.writable(self.policy),
+            policy=savefile.writable_policy(self.policy),
             name=self.name,
-            settings=self.settings,
+            settings=savefile.writable_settings(self.settings),
             entropy=savefile.to_packable(self._entropy),
             rng=savefile.to_packable(self._rng.bit_generator.state),
-            trials=self.trials,
-            points=[x.tolist() for x in self._points],
-            order=self._order,
+            trials=[savefile.SavedTrial.from_trial(trial) for trial in self.trials],
+            points=[x.tolist() for x in self._history.points],
+            order=self._history.order,
             given=None if self._given is None else [x.tolist() for x in self._given],
             within={} if self._part is None else self._part.parameters,
             surrogate=self._surrogate.state,
             account=self.account,
-            message=None if self._message is None else self._message.encode(),
+            message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=savefile.to_packable(self.inbox.state()),
         )
         savefile.write(path, saved)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], policy: Policy | None = None) -> Agent:
-        """The agent that `save` wrote; it goes on as if it had never stopped.
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        policy: Policy | None = None,
+        settings: Settings | None = None,
+    ) -> Agent:
+        """Return the agent that `save` wrote; it continues as if it had never stopped.
 
-        A policy of your own, or one with a schedule that is a function, is not in the file: give
-        it again. A file that is cut short or foreign is refused, and left as it is.
+        A file holds fedbo's own policies and `Settings` only: give any others again.
+
+        Args:
+            path: The file. One that is damaged or foreign is refused, and left as it is.
+            policy: The policy, if it is one of your own or contains a function.
+            settings: The settings, if they are of a class of your own, such as the paper's.
+
+        Raises:
+            FileRefused: If the file cannot be used; the text says why.
         """
         saved = savefile.read(path)
-        if policy is None and saved.policy is None:
+        policy = saved.policy if policy is None else policy
+        settings = savefile.readable_settings(saved.settings) if settings is None else settings
+        missing = "policy" if policy is None else "settings" if settings is None else None
+        if missing is not None:
             raise savefile.FileRefused(
-                f"{os.fspath(path)} does not hold its agent's policy, which is none of fedbo's own "
-                "or has a function in it; give it again: Agent.load(path, policy=...)"
+                f"{os.fspath(path)} does not hold its agent's {missing}, which fedbo cannot write "
+                f"to a file; give it again: Agent.load(path, {missing}=...)"
             )
         agent = cls(
             Federation.from_toml(saved.federation),
-            saved.policy if policy is None else policy,
+            policy,
             name=saved.name,
-            settings=saved.settings,
+            settings=settings,
             within=saved.within,
         )
         agent._restore(saved)
         return agent
 
-    # What became of it
+    def _restore(self, saved: savefile.Saved) -> None:
+        self._given = None if saved.given is None else [np.array(x) for x in saved.given]
+        self._begin(savefile.from_packable(saved.entropy))
+        self._rng.bit_generator.state = savefile.from_packable(saved.rng)
+        self.inbox = type(self.inbox).restore(savefile.from_packable(saved.inbox))
+        self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
+        self.account = saved.account
+        for trial, x in zip(saved.trials, saved.points, strict=True):
+            self._history.add(trial.to_trial(), np.array(x))
+        self._history.order = saved.order
+        if saved.message is not None:
+            self._outbox.message = Message.decode(saved.message)
+
+    # Insight
 
     def explain(self, draws: int = 32) -> Explanation:
-        """Where its queries came from, what each peer contributed, what collaborating saved.
+        """Explain where queries came from, what each peer contributed, what collaborating saved.
 
-        The last is an estimate: ``draws`` replays of what it would have found alone, by its own
-        model (see `fedbo.explain`); at 50 trials that takes seconds. It changes no later query.
+        See `fedbo.insight.explain`. Changes no later query; takes seconds at 50 trials.
+
+        Args:
+            draws: Replays that the estimate of trials saved is made of.
         """
         from fedbo.insight.explain import explain
 
-        space, settings, given = self.federation.space, self.settings, self._given
-        design, stream = DESIGNS[settings.design], self._stream
-        with one_thread():
-            alone = [design(space, i, stream(_DESIGN)) for i in range(settings.n_initial)]
-            return explain(
-                self.name,
-                self.trials,
-                self._at,
-                initial=alone if given is None else given,
-                blended="weights" not in self.policy.kinds and len(self.inbox) > 0,
-                space=space,
-                settings=settings,
-                standard=self._standard,
-                beta=getattr(self.policy, "beta", 1.0),
-                draws=draws,
-                rng=stream(*b"explain"),
-            )
+        return explain(self, draws)
 
-    def _restore(self, saved: savefile.Saved) -> None:
-        self._entropy = savefile.from_packable(saved.entropy)
-        self._rng.bit_generator.state = savefile.from_packable(saved.rng)
-        self.inbox = type(self.inbox).restore(savefile.from_packable(saved.inbox))
-        dimensions = self.federation.space.dimensions
-        self._surrogate = Surrogate(self.settings.surrogate, dimensions, saved.surrogate)
-        self._given = None if saved.given is None else [np.array(x) for x in saved.given]
-        self.account = saved.account
-        self.trials = saved.trials
-        self._points = [np.array(x) for x in saved.points]
-        for number in saved.order:
-            self._observe(self.trials[number])
-        if saved.message is not None:
-            self._message = Message.decode(saved.message)
+    def initial_design(self) -> list[Array]:
+        """Return the initial points (D,) of an agent alone: those given, or else the design's."""
+        return self._initial.alone()
+
+    def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
+        """Return the random stream for this purpose, from its beginning."""
+        return generator(self._entropy, purpose, *key)
 
     # How a query comes about
 
-    def _stream(self, *key: int) -> np.random.Generator:
-        """A stream of its own, so that messages and designs do not disturb the queries."""
-        return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
+    def _ask(self, key: int | None) -> Trial:
+        rng = self._rng if key is None else self.stream(Stream.QUERY, key)
+        with one_thread():
+            if self.starting:
+                return self._new_trial(Query(self._initial.next(self._history, key), INITIAL))
+            skipped = self._initial.was_skipped(self._history)
+            initial = self._initial.next(self._history, key) if skipped else None
+            t = 1 + self._history.queries()
+            return self._new_trial(self._query(self._target(t, initial, rng)), t)
 
-    def _next_initial(self, key: int | None = None) -> Array | None:
-        """The next initial point, or None when it is the policy's turn."""
-        asked = sum(trial.source == "initial" for trial in self.trials)
-        if self._given is not None:
-            return self._given[asked] if asked < len(self._given) else None
-        have = sum(
-            (trial.t is None and trial.state != "failed") or trial.state == "complete"
-            for trial in self.trials
-        )
-        if have >= self.policy.starts(self.settings.n_initial, len(self.inbox)):
-            return None
-        return self._design_point(asked if key is None else key)
-
-    def _design_point(self, i: int) -> Array:
-        """The i-th point of the design; on a discrete domain the next one that is not tried."""
-        space, barred = self.federation.space, self._tried()
-        while True:
-            x = DESIGNS[self.settings.design](space, i, self._stream(_DESIGN))
-            if self._part is not None:
-                return self._part.spread(x)
-            if (
-                barred is None
-                or space.points is None
-                or rows_of(x[None], space.points) not in barred
-            ):
-                return x
-            i += 1
-
-    def _more_design(self, key: int | None) -> Array | None:
-        """The next point of the design for a policy that did not start with all of them."""
-        sources = [trial.source for trial in self.trials]
-        if sources.count("initial") + sources.count("told") >= self.settings.n_initial:
-            return None
-        return self._design_point(sources.count("initial") if key is None else key)
-
-    def _target(self, t: int, rng: np.random.Generator, key: int | None) -> Target:
-        space = self.federation.space
+    def _target(self, t: int, initial: Array | None, rng: np.random.Generator) -> Target:
         return Target(
             t=t,
-            space=space,
-            X=self._at(self._order),
-            y=self._standard(np.array(self._y)),
-            open_points=self._open_points,
-            part=self._part,
-            design=lambda: self._more_design(key),
-            barred=self._tried(),
+            space=self._part or self.federation.space,
+            X=self._history.X(),
+            y=self.settings.standardise(self._history.y()),
+            open_points=self._history.open_points(),
+            initial=initial,
             surrogate=self._surrogate,
             inbox=self.inbox,
             phi=self.federation.phi,
-            maximiser=MAXIMISERS[self.settings.maximiser],
+            maximiser=self.settings.maximise,
             rng=rng,
+            repeats=self.settings.repeats == "allow",
         )
-
-    def _open_points(self) -> Array:
-        """Where trials were asked for that have no score: pending or failed."""
-        return self._at([trial.number for trial in self.trials if trial.score is None])
-
-    def _tried(self) -> Rows | None:
-        """Rows of a discrete domain that are not to be tried again; None once all were."""
-        points = self.federation.space.points
-        if points is None or self.settings.repeats != "avoid" or not self._points:
-            return None
-        rows = np.unique(rows_of(np.array(self._points), points))
-        return rows if len(rows) < len(points) else None
-
-    def _at(self, numbers: Sequence[int]) -> Array:
-        """The points (n, D) of the trials with these numbers."""
-        X = [self._points[number] for number in numbers]
-        return np.array(X).reshape(-1, self.federation.space.dimensions)
 
     def _query(self, target: Target) -> Query:
         start = time.thread_time()
-        query = self.policy.query(target)
+        query = checked_query(self.policy, target)
         fit, maximise = target.seconds["fit"], target.seconds["maximise"]
-        rest = time.thread_time() - start - fit - maximise
-        self.cost = Cost(fit=fit, weights=rest, maximise=maximise)
+        other = time.thread_time() - start - fit - maximise
+        self.cost = Cost(fit=fit, other=other, maximise=maximise)
         return query
 
-    def _not_again(self, x: Array, rng: np.random.Generator) -> Array:
-        if self.settings.repeats == "random":
-            params = self.federation.space.decode(x)
-            if any(trial.params == params for trial in self.trials):
-                x = self.federation.space.sample(rng, 1)[0]
-                x = x if self._part is None else self._part.spread(x)
-        return x
+    def _new_trial(self, query: Query, t: int | None = None) -> Trial:
+        space, number = self.federation.space, len(self.trials)
+        params = space.decode(query.x)
+        trial = Trial(number=number, params=params, origin=query.origin, t=t, agent=self.name)
+        return self._history.add(trial, space.encode(params)).copy()
 
-    def _new_trial(
-        self, x: Array, source: Source, query: Query | None = None, t: int | None = None
-    ) -> Trial:
-        space = self.federation.space
-        params = space.decode(x)
-        trial = Trial(
-            number=len(self.trials),
-            params=params,
-            source=source,
-            peer=None if query is None else query.peer,
-            t=t,
-            agent=self.name,
-            credit={} if query is None else query.credit,
-            weights={} if query is None else query.weights,
-        )
-        self._points.append(space.encode(params))
-        self.trials.append(trial)
-        return _copy(trial)
-
-    def _from_elsewhere(self, params: Mapping[str, Value], source: Source) -> tuple[Trial, Array]:
-        """A trial with these very params, not yet entered, and where it lies."""
+    def _from_elsewhere(self, params: Mapping[str, Value], origin: Origin) -> tuple[Trial, Array]:
+        """Make a trial with these params, not yet entered, and the point where it lies."""
         space = self.federation.space
         x = space.encode(params)
-        trial = Trial(
-            number=len(self.trials),
-            params={name: to_builtin(params[name]) for name in space.names},
-            source=source,
-            agent=self.name,
-        )
+        values = {name: to_builtin(params[name]) for name in space.names}
+        trial = Trial(number=len(self.trials), params=values, origin=origin, agent=self.name)
         return trial, x
 
-    def _known(self, trial: Trial) -> Trial:
-        """This agent's own record of the trial, still open."""
+    def _pending(self, trial: Trial) -> Trial:
+        """This agent's own record of a pending trial."""
         mine = self.trials[trial.number] if 0 <= trial.number < len(self.trials) else None
         if mine is None or trial.agent != self.name:
             raise ValueError(
@@ -500,8 +468,6 @@ class Agent:
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
         return mine
 
-    # How scores become a message, and a message a row of the inbox
-
     def _take(self, message: Message, weight: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
@@ -509,64 +475,6 @@ class Agent:
         if taken:
             self.account.received.count(message)
         return taken
-
-    def _observe(self, trial: Trial) -> None:
-        assert trial.score is not None
-        self._order.append(trial.number)
-        self._y.append(self.federation.space.sign * trial.score)
-        self._message = None
-
-    def _standard(self, y: Array) -> Array:
-        return standardised(y) if self.settings.standardise else y
-
-    def _evidence(self) -> tuple[Regression, Array]:
-        """What messages draw on: observations in the shared features, and their standard scores."""
-        rows = [
-            i
-            for i, number in enumerate(self._order)
-            if self.settings.tell_initial or self.trials[number].source != "initial"
-        ]
-        new = rows[len(self._regression) :]
-        if new:
-            self._regression.add(self._at([self._order[i] for i in new]))
-        return self._regression, self._standard(np.array([self._y[i] for i in rows]))
-
-    def _belief(self) -> Posterior:
-        """The posterior of this evidence."""
-        regression, y = self._evidence()
-        if not len(y):
-            raise ValueError(
-                f"agent {self.name!r} has nothing to hand out yet: tell it a score first"
-            )
-        return regression.posterior(y)
-
-    def _new_message(self, belief: Posterior) -> Message:
-        sequence = len(self._order)
-        header: Header = {
-            "fingerprint": self.federation.fingerprint,
-            "epoch": self.federation.epoch,
-            "sender": self.name,
-            "sequence": sequence,
-            "t_n": len(self._regression),
-        }
-        if self.federation.kind == "weights":
-            # other noise in another epoch, or two messages of the same scores would share it
-            epoch = self.federation.epoch
-            key = (sequence, epoch) if epoch else (sequence,)
-            omega = belief.draw(self._stream(_MESSAGE, *key))
-            message = Message.of_weights(omega, **header)
-        else:
-            best = float(self._evidence()[1].max())
-            incumbent = best if self.federation.kind == "belief+incumbent" else None
-            message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)
-        try:
-            self.federation.check(message)
-        except MessageRefused as error:
-            raise ValueError(
-                f"agent {self.name!r} has scores that no peer would take as they are: {error}; "
-                "give it settings that standardise them"
-            ) from None
-        return message
 
 
 def _decoded(i: int, message: Wire) -> Message:
@@ -578,13 +486,6 @@ def _decoded(i: int, message: Wire) -> Message:
         return Message.decode(message)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
-
-
-def _copy(trial: Trial) -> Trial:
-    """The trial for the user, who may change it."""
-    return msgspec.structs.replace(
-        trial, params=dict(trial.params), credit=dict(trial.credit), weights=dict(trial.weights)
-    )
 
 
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:

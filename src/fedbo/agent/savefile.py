@@ -1,4 +1,4 @@
-"""The file an agent is saved to: one, written whole, checked when it is read. No pickle."""
+"""The file an agent is saved to: written completely, checked when it is read. No pickle."""
 
 from __future__ import annotations
 
@@ -12,28 +12,73 @@ import numpy as np
 from fedbo import files
 from fedbo.agent.account import Account
 from fedbo.agent.settings import Settings
-from fedbo.agent.trial import Trial
+from fedbo.agent.trial import State, Trial
 from fedbo.files import FileRefused
 from fedbo.model.surrogate import SurrogateState
-from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Policy
+from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
 from fedbo.space import Categorical, Float, Int
+from fedbo.space.axis import Value
 
-__all__ = ["FileRefused", "Saved", "from_packable", "read", "to_packable", "writable", "write"]
+__all__ = ["FileRefused", "Saved", "SavedTrial", "read", "write"]
 
 _TITLE = "fedbo agent 1"
 _Known = TS | FTS | PTS | RGPE | TAF
 
+#: Options of 0.1.0 that are now in `fedbo_paper.preset`, and their values in the default settings.
+_MOVED = {"design": "sobol", "standardise": True, "maximiser": "refine", "tell_initial": True}
+
+
+class SavedTrial(msgspec.Struct, kw_only=True):
+    """A trial, with the names that files have."""
+
+    number: int
+    params: dict[str, Value]
+    source: Source
+    peer: str | None = None
+    t: int | None = None
+    state: State = "pending"
+    score: float | None = None
+    agent: str = ""
+    credit: dict[str, float] = {}
+    weights: dict[str, float] = {}
+
+    @classmethod
+    def from_trial(cls, trial: Trial) -> SavedTrial:
+        return cls(
+            number=trial.number,
+            params=trial.params,
+            source=trial.source,
+            peer=trial.peer,
+            t=trial.t,
+            state=trial.state,
+            score=trial.score,
+            agent=trial.agent,
+            credit=trial.credit,
+            weights=trial.trust,
+        )
+
+    def to_trial(self) -> Trial:
+        return Trial(
+            number=self.number,
+            params=self.params,
+            origin=Origin(self.source, credit=self.credit, trust=self.weights),
+            t=self.t,
+            state=self.state,
+            score=self.score,
+            agent=self.agent,
+        )
+
 
 class Saved(msgspec.Struct, kw_only=True):
-    """Everything that makes an agent what it is."""
+    """Everything that makes an agent what it is; None is what must be given again."""
 
     federation: str
     policy: _Known | None
     name: str
-    settings: Settings
+    settings: dict[str, Any] | None
     entropy: Any
     rng: Any
-    trials: list[Trial]
+    trials: list[SavedTrial]
     points: list[list[float]]
     order: list[int]
     given: list[list[float]] | None
@@ -45,12 +90,12 @@ class Saved(msgspec.Struct, kw_only=True):
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write the file whole, or leave what was there."""
+    """Write the file completely, or leave what was there."""
     files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)))
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """What `write` wrote; anything else is refused, and left as it is."""
+    """Return what `write` wrote; anything else is refused, and left as it is."""
     name = os.fspath(path)
     payload = files.unseal(_TITLE, Path(path).read_bytes(), name)
     try:
@@ -59,8 +104,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise FileRefused(f"{name} holds an agent of another version of fedbo: {error}") from None
 
 
-def writable(policy: Policy) -> _Known | None:
-    """The policy if a file can hold it, else None."""
+def writable_policy(policy: Policy) -> _Known | None:
+    """Return the policy if a file can hold it, else None."""
     try:
         msgspec.msgpack.encode(policy)
     except TypeError:
@@ -68,8 +113,22 @@ def writable(policy: Policy) -> _Known | None:
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
+def writable_settings(settings: Settings) -> dict[str, Any] | None:
+    """Return the settings if a file can hold them, else None."""
+    return msgspec.to_builtins(settings) if type(settings) is Settings else None
+
+
+def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
+    """Return the settings of a file, or None if they must be given again."""
+    if saved is None or any(saved.get(name, usual) != usual for name, usual in _MOVED.items()):
+        return None
+    if saved.get("surrogate", {}).get("draw_features") is not None:
+        return None
+    return msgspec.convert(saved, Settings)
+
+
 def to_packable(value: Any) -> Any:
-    """Arrays and whole numbers of any size, in what MessagePack can hold."""
+    """Return arrays and integers of any size in a form that MessagePack can hold."""
     if isinstance(value, dict):
         return {key: to_packable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -82,7 +141,7 @@ def to_packable(value: Any) -> Any:
 
 
 def from_packable(value: Any) -> Any:
-    """The inverse of `to_packable`."""
+    """Return what `to_packable` was given."""
     if isinstance(value, list):
         return [from_packable(item) for item in value]
     if not isinstance(value, dict):

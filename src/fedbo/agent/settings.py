@@ -1,65 +1,89 @@
-"""An agent's settings beside its policy: the default, and those of the paper's experiments."""
+"""An agent's settings beside its policy, and the parts that an agent is built from."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from fedbo.model.fit import Fit
-from fedbo.model.surrogate import SurrogateSettings
+from fedbo.agent.trial import Trial
+from fedbo.model.argmax import Domain, Taken
+from fedbo.model.function import SampledFunction
+from fedbo.model.kernel import Array
+from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState, standardised
+from fedbo.policy.base import refine
+from fedbo.space import Space
 
-_CHOICES = {
-    "design": ("sobol", "random"),
-    "maximiser": ("refine", "direct"),
-    "repeats": ("avoid", "allow", "random"),
-}
+_REPEATS = ("avoid", "allow")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent starts, models its objective and maximises what is drawn.
+    """How an agent starts and models its objective.
 
-    ``n_initial`` points of a ``design`` come first. ``standardise`` centres and scales scores,
-    and compresses low ones, before anything is fitted to them or handed out. ``maximiser`` is
-    ``"refine"`` (screen, then climb) or ``"direct"``. ``repeats`` says what happens to a query at
-    exactly the place of an earlier one: with ``"avoid"`` a listed point is not tried again until
-    all were, which is right where scores have little noise; with ``"allow"`` it is made again, with
-    ``"random"`` replaced by a random one. ``tell_initial`` says whether the agent's messages draw
-    on its initial points.
+    A subclass may replace the parts that an agent is built from, the methods below;
+    `fedbo_paper.preset` does so to follow the paper's experiments.
 
-    >>> PAPER.maximiser, PAPER.surrogate.draw_features
-    ('direct', 200)
+    Args:
+        n_initial: Number of initial points before the policy's first query.
+        surrogate: How the agent models its own objective.
+        repeats: Whether to query a point again that was tried or is being tried: ``"avoid"``
+            suits scores with little noise, ``"allow"`` noisy ones.
+
+    >>> Settings(n_initial=5).n_initial
+    5
     """
 
     n_initial: int = 3
-    design: Literal["sobol", "random"] = "sobol"
     surrogate: SurrogateSettings = SurrogateSettings()
-    standardise: bool = True
-    maximiser: Literal["refine", "direct"] = "refine"
-    repeats: Literal["avoid", "allow", "random"] = "avoid"
-    tell_initial: bool = True
+    repeats: Literal["avoid", "allow"] = "avoid"
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_initial, int) or self.n_initial < 0:
             raise ValueError(f"n_initial is {self.n_initial!r}, expected an int of 0 or more")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                choices = " or ".join(map(repr, known))
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected {choices}")
+        if self.repeats not in _REPEATS:
+            raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
+
+    def design_point(self, space: Space, i: int, rng: np.random.Generator) -> Array:
+        """Return the i-th initial point (D,); the same generator state gives the same design."""
+        return sobol(space, i, rng)
+
+    def standardise(self, y: Array) -> Array:
+        """Return scores (n,) in the units that models are fitted in and messages are made of."""
+        return standardised(y)
+
+    def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
+        """Return the model of the agent's own objective on a cube of so many dimensions."""
+        return Surrogate(self.surrogate, dimensions, state)
+
+    def maximise(
+        self,
+        function: SampledFunction,
+        space: Domain,
+        near: Array,
+        taken: Taken,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Return the point (D,) where a function is largest: see `fedbo.model.argmax.argmax`."""
+        return refine(function, space, near, taken, rng)
+
+    def informs(self, trial: Trial) -> bool:
+        """Tell whether the score of this trial goes into the agent's messages."""
+        return True
 
 
-#: The settings of the paper's real-world experiments (appendix D, and its authors' code): an
-#: isotropic SE kernel by plain maximum likelihood from 10 starts every 5 queries, no noise floor to
-#: speak of, f_t from 200 fresh features, DIRECT, raw scores, messages from the 50 queried points.
-PAPER = Settings(
-    design="random",
-    surrogate=SurrogateSettings(
-        fit=Fit(kernel="se", ard=False, priors=None, noise_floor=1e-10, starts=10),
-        refit_every=5,
-        draw_features=200,
-    ),
-    standardise=False,
-    maximiser="direct",
-    repeats="random",
-    tell_initial=False,
-)
+def sobol(space: Space, i: int, rng: np.random.Generator) -> Array:
+    """Return the i-th point (D,) of a scrambled Sobol sequence, as the nearest allowed point.
+
+    In a space of listed points, which may leave most of the cube empty, the sequence picks from
+    the list.
+    """
+    from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
+
+    dimensions = space.dimensions if space.points is None else 1
+    sequence = Sobol(dimensions, rng=rng).random_base2(max(2, i.bit_length()))
+    if space.points is not None:
+        point: Array = space.points[int(sequence[i, 0] * len(space.points))]
+        return point
+    point = space.snap(sequence[[i]])[0]
+    return point

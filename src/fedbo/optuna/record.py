@@ -16,7 +16,7 @@ import msgspec
 import optuna
 from optuna.trial import FrozenTrial
 
-from fedbo.policy.base import Source
+from fedbo.policy.origin import Source
 from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"

@@ -1,10 +1,10 @@
-"""What a policy is, what it sees, and what it answers.
+"""What a policy is, what it sees, and what it returns.
 
 ======  =======================================================  ========
 symbol  meaning                                                  shape
 ======  =======================================================  ========
 t       number of this query of the policy, from 1               scalar
-x_t     where to query next, a point of the unit cube            (D,)
+x_t     the next query, a point of the unit cube                 (D,)
 f_t     a draw from the target's own GP                          function
 β_t     factor on f_t's deviation from the mean                  scalar
 P_N     distribution over the peers whose message is not used    (N,)
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Protocol, get_args
 
 import msgspec
 import numpy as np
@@ -26,105 +26,152 @@ import numpy as np
 from fedbo.message import Kind
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Inbox
-from fedbo.model.argmax import Maximiser, Taken
+from fedbo.model.argmax import Domain, Taken, argmax
 from fedbo.model.ascend import Mask
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
+from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array, squared_distances
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
-from fedbo.space import Part, Space
+from fedbo.policy.origin import Origin, OriginError
 
 Beta = float | tuple[float, ...]
-Source = Literal["initial", "own", "peer", "pool", "told"]
 
-_NAMED = 8  # peers that a trial names
-_SAME = 0.05  # length scales: an open trial that is closer than this is the same
-_AGAIN = 0.001  # length scales: a told one that is closer than this is the same
+_NAMED = 8  # peers that an origin names at most
+SAME = 0.001  # length scales: points that are closer than this are the same
+APART = 0.05  # length scales: how far queries of one acquisition function stay from open trials
+_BEST = 5  # told points that a search also starts from
+_SLACK = 1e-9  # rounding at the faces of the cube
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Where to query next, and who said so: see `fedbo.Trial` for the other fields."""
+    """The next query, as a policy returns it.
+
+    Args:
+        x: A point (D,) of the unit cube.
+        origin: Where the query came from; the agent's own model by default.
+    """
 
     x: Array
-    source: Source = "own"
-    peer: str | None = None
-    credit: dict[str, float] = {}
-    weights: dict[str, float] = {}
+    origin: Origin = Origin()
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How an agent picks its next query.
+    """The rule by which an agent picks its next query.
 
     The contract: `query` is called once for each query after the initial points, with all scores
-    told so far; it takes all randomness from ``target.rng``, keeps no state of its own, and
+    told so far. It takes all randomness from ``target.rng``, keeps no state of its own, and
     changes nothing but the inbox, where it marks messages that it used. An agent may ask several
-    times before it is told a score. `weight` is called once for each message that arrives, and
-    `starts` before each query. ``kinds`` are the kinds of message that it can use.
+    times before it is told a score. `chance` is called once for each message that arrives.
+    ``kinds`` are the kinds of message that the policy can use.
+
+    >>> class Centre(Policy, frozen=True):
+    ...     def query(self, target):
+    ...         return Query(np.full(target.space.dimensions, 0.5))
+    >>> Centre().chance("site-a")
+    1.0
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
 
     def query(self, target: Target) -> Query:
-        """The next query."""
+        """Choose the next query.
+
+        Args:
+            target: The agent that asks, as its policy sees it.
+        """
         raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
 
-    def weight(self, sender: str) -> float:
-        """P_N of this peer before normalisation; 0 means never to draw it."""
+    def starts(self, n_initial: int, messages: int) -> int:
+        """Return how many initial points come before the first query.
+
+        Args:
+            n_initial: The number that the agent's settings ask for; the default.
+            messages: How many messages the agent holds.
+        """
+        return n_initial
+
+    def chance(self, sender: str) -> float:
+        """Return this peer's P_N before normalisation; 0 means that it is never drawn."""
         return 1.0
 
-    def starts(self, n_initial: int, messages: int) -> int:
-        """How many initial points come first, where there are so many messages."""
-        return n_initial
+
+class Maximiser(Protocol):
+    """How a target finds where a function is largest: see `refine`."""
+
+    def __call__(
+        self,
+        function: SampledFunction,
+        space: Domain,
+        near: Array,
+        taken: Taken,
+        rng: np.random.Generator,
+    ) -> Array: ...
+
+
+def refine(
+    function: SampledFunction, space: Domain, near: Array, taken: Taken, rng: np.random.Generator
+) -> Array:
+    """Maximise as fedbo does by default: `fedbo.model.argmax.argmax`, which needs no ``rng``."""
+    return argmax(function, space, near, taken)
 
 
 class Target:
-    """The agent that asks, as its policy sees it: no transport, no units, no names of parameters.
+    """The agent that asks, as its policy sees it: no transport, no units, no parameter names.
 
-    Of the ``space``, `argmax` looks in the ``part`` only, if there is one.
-    ``X`` (n, D) and ``y`` (n,) are its own observations, y in standard units and to be maximised;
-    ``open_points()`` (m, D) were asked for and have no score: they are being tried, or failed.
-    ``design()`` is the next initial point, or None when there were enough of them.
-    ``belief`` is what it believes of its objective, ``beliefs`` what its peers do of theirs.
-    ``barred`` are the rows of a discrete domain that `argmax` passes over. ``seconds`` is the CPU
-    time spent so far, by part.
+    A target is made for one query. Its attributes are data; its methods compute with them.
+
+    Args:
+        t: Number of this query, from 1.
+        space: Where queries may lie.
+        X: Points (n, D) of the agent's scores.
+        y: Scores (n,) in standard units, to be maximised.
+        open_points: Points (m, D) that were asked for and have no score: pending or failed.
+        surrogate: The agent's own model.
+        inbox: The messages that the agent holds.
+        phi: The shared features.
+        rng: The source of all randomness of this query.
+        initial: The next initial point (D,), or None if there were enough.
+        maximiser: How functions are maximised.
+        repeats: Whether a point may be queried again.
     """
 
     def __init__(
         self,
         *,
         t: int,
-        space: Space,
+        space: Domain,
         X: Array,
         y: Array,
-        open_points: Callable[[], Array],
-        part: Part | None = None,
-        design: Callable[[], Array | None] = lambda: None,
-        barred: Rows | None = None,
+        open_points: Array,
         surrogate: Surrogate,
         inbox: Inbox,
         phi: Features,
-        maximiser: Maximiser,
         rng: np.random.Generator,
+        initial: Array | None = None,
+        maximiser: Maximiser = refine,
+        repeats: bool = False,
     ) -> None:
         self.t = t
         self.space = space
         self.X = X
         self.y = y
         self.open_points = open_points
-        self.design = design
-        self._part = part
-        self._barred = barred
+        self.initial = initial
         self.inbox = inbox
         self.phi = phi
         self.rng = rng
+        self.seconds = {"fit": 0.0, "maximise": 0.0}  # CPU time, by part
+        self._repeats = repeats
         self._surrogate = surrogate
         self._maximiser = maximiser
-        self.seconds = {"fit": 0.0, "maximise": 0.0}
+
+    # What the agent and its peers believe
 
     @property
     def beliefs(self) -> BeliefInbox:
-        """The inbox, if it holds what peers believe and not one draw of it."""
+        """The inbox, if it holds beliefs and not weights."""
         if not isinstance(self.inbox, BeliefInbox):
             raise TypeError(
                 "the policy needs peers' beliefs, and the inbox holds weights; "
@@ -134,58 +181,83 @@ class Target:
 
     @cached_property
     def belief(self) -> Surrogate:
-        """The agent's own belief, brought up to date with its scores when first looked at."""
+        """The agent's own model, fitted to all its scores on first use."""
         with self._timed("fit"):
             self._surrogate.update(self.X, self.y, self.rng)
         return self._surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
-        """f_t ~ GP(μ, β² σ²), exact and joint on a discrete domain (Algorithm 1, line 4)."""
+        """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4)."""
         return self.belief.sample(self.rng, beta, self.space.points)
 
     def peer_draw(self, row: int) -> SampledFunction:
-        """φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
+        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
         return self.phi.function(self.inbox.omega(row))
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
-        """The largest of the shares that these rows of the inbox have, by the peers' names."""
+        """Return the largest of these shares by the names of the peers in these inbox rows."""
         most = np.argsort(-shares)[:_NAMED]
         return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 
-    def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
-        """The point of the space where the function is largest, if possible of those not taken."""
-        best = self.X[np.argsort(-self.y)[:5]]
-        with self._timed("maximise"):
-            if self._barred is not None and self.space.points is not None:
-                return self._allowed(np.asarray(function(self.space.points)), taken)
-            return self._maximiser(function, self._part or self.space, best, taken)
+    # From a function to a query
 
-    def _allowed(self, values: Array, taken: Taken | None) -> Array:
-        """The listed point with the largest value that is not barred, if possible not taken."""
-        points = self.space.points
-        assert points is not None
-        out = np.zeros(len(points), dtype=bool)
-        out[self._barred] = True
-        if taken is not None and not (either := out | taken(points)).all():
-            out = either
-        x: Array = points[int(np.argmax(np.where(out, -np.inf, values)))]
-        return x
+    def query(
+        self, function: SampledFunction, origin: Origin | None = None, apart: float = SAME
+    ) -> Query:
+        """Query where the function is largest, but at no point that is taken.
 
-    def taken(self, X: Array) -> Mask:
-        """(n,) whether a row of X is where a trial is open, or as good as exactly was."""
-        scales = np.minimum(self.belief.hyper.length_scales, 1.0)
-        near = np.zeros(len(X), dtype=bool)
-        for points, gap in ((self.open_points(), _SAME), (self.X, _AGAIN)):
-            near |= (squared_distances(X, points, scales) < gap**2).any(axis=1)
-        return near
+        This is the one rule against repeated points. `argmax` passes over taken points; if every
+        point that its search found is taken, an own draw is maximised instead. Otherwise a
+        policy whose function does not change between two queries would send all parallel workers
+        to one point, or insist on a point that fails.
 
-    def elsewhere(self, x: Array) -> Array:
-        """x, or the maximiser of an own draw if x is taken.
-
-        For policies that would answer the same until something changes: they would send all
-        parallel workers to one point, and never leave one that fails or that others praise.
+        Args:
+            function: The function to maximise.
+            origin: Where the function came from; the agent's own model by default.
+            apart: How many length scales to stay away from open trials. A draw needs no more than
+                the default, since the next draw differs; an acquisition function that hardly
+                changes until a score is told needs `APART`.
         """
-        return self.argmax(self.own_draw()) if self.taken(x[None])[0] else x
+        origin = Origin() if origin is None else origin
+        x = self.argmax(function, apart)
+        if self.taken(x[None], function.length_scales, apart)[0]:
+            return Query(self.argmax(self.own_draw()), Origin(trust=origin.trust))
+        return Query(x, origin)
+
+    def argmax(self, function: SampledFunction, apart: float = SAME) -> Array:
+        """Return the point (D,) where the function is largest, if possible one not taken."""
+
+        def taken(X: Array) -> Mask:
+            return self.taken(X, function.length_scales, apart)
+
+        best = self.X[np.argsort(-self.y)[:_BEST]]
+        with self._timed("maximise"):
+            return self._maximiser(function, self.space, best, taken, self.rng)
+
+    def taken(self, X: Array, length_scales: Array, apart: float = SAME) -> Mask:
+        """Tell which rows of X (n, D) should not be queried.
+
+        A point is taken if there was a trial at (almost) the same point, whether it has a score,
+        is pending or failed. A listed point is taken if it was tried, until all of them were.
+
+        Args:
+            X: Points (n, D); on a listed space, some of its points.
+            length_scales: The unit (D,) of distances; at most the side of the cube counts.
+            apart: How close to an open trial counts as the same point, in length scales.
+        """
+        if self._repeats:
+            return np.zeros(len(X), dtype=bool)
+        points = self.space.points
+        if points is None:
+            scales, near = np.minimum(length_scales, 1.0), np.zeros(len(X), dtype=bool)
+            for tried, gap in ((self.X, SAME), (self.open_points, apart)):
+                near |= (squared_distances(X, tried, scales) < gap**2).any(axis=1)
+            return near
+        listed = np.zeros(len(points), dtype=bool)
+        listed[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
+        if listed.all():
+            return np.zeros(len(X), dtype=bool)
+        return listed if X is points else listed[rows_of(X, points)]
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -194,8 +266,44 @@ class Target:
         self.seconds[part] += time.thread_time() - start
 
 
+def checked_query(policy: Policy, target: Target) -> Query:
+    """Return the policy's next query, or raise an error that names the policy.
+
+    Policies are written by others too: a point outside the space, or something else than a
+    `Query`, would otherwise go unnoticed or fail much later.
+    """
+    name = type(policy).__name__
+    try:
+        query = policy.query(target)
+    except OriginError as error:
+        raise ValueError(f"policy {name} made an invalid origin: {error}") from error
+    if not isinstance(query, Query):
+        raise TypeError(
+            f"policy {name} returned {query!r}, expected a fedbo.Query: return "
+            "target.query(function), or fedbo.Query(x)"
+        )
+    if not isinstance(query.origin, Origin):
+        raise TypeError(f"policy {name} returned the origin {query.origin!r}, expected an Origin")
+    try:
+        x = np.asarray(query.x, dtype=np.float64)
+    except (TypeError, ValueError):
+        x = np.empty(0)
+    if x.shape != (target.space.dimensions,) or not np.isfinite(x).all():
+        raise ValueError(
+            f"policy {name} returned x = {query.x!r}, expected {target.space.dimensions} finite "
+            "numbers, one for each dimension of the unit cube"
+        )
+    low, high = target.space.box or (np.zeros(len(x)), np.ones(len(x)))
+    if ((x < low - _SLACK) | (x > high + _SLACK)).any():
+        raise ValueError(
+            f"policy {name} returned x = {x.tolist()}, which is outside the space: expected "
+            f"{low.tolist()} to {high.tolist()}"
+        )
+    return Query(x, query.origin)
+
+
 def beta_from(value: float | Sequence[float] | Array) -> Beta:
-    """β_t as given: one number, or β_1, β_2, … of which the last stays.
+    """Return β_t as given: one number, or β_1, β_2, … of which the last stays.
 
     >>> beta_from(1), beta_from([2, 3])
     (1.0, (2.0, 3.0))
@@ -210,7 +318,7 @@ def beta_from(value: float | Sequence[float] | Array) -> Beta:
 
 
 def beta_at(beta: Beta, t: int) -> float:
-    """β_t.
+    """Return β_t.
 
     >>> beta_at(1.0, 7), beta_at((2.0, 3.0), 1), beta_at((2.0, 3.0), 7)
     (1.0, 2.0, 3.0)

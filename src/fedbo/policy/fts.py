@@ -17,21 +17,29 @@ from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
-from fedbo.message.inbox import WEIGHT_LIMIT
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.policy.origin import Origin
 from fedbo.policy.schedule import Power, Schedule, schedule_from
+
+_LARGEST = 1e200  # a sum of any number of these is finite
 
 
 class FTS(Policy, frozen=True, tag="fts"):
-    """Federated Thompson sampling.
+    """Federated Thompson sampling, the paper's algorithm.
 
-    ``schedule`` is p_t (a `fedbo.Power`, a number, a sequence or a function of t). ``P_N`` maps
-    peers' names to probabilities; a peer it does not name is never drawn, a named peer that never
-    answered cannot be; None is uniform. When no message is left the agent uses its own posterior.
+    Each query follows one peer's message with probability 1 − p_t, and the agent's own posterior
+    otherwise. A message is used once; when none is left, the agent uses its own posterior.
+
+    Args:
+        schedule: p_t, the probability of an own draw: a schedule such as `fedbo.Power`, a number,
+            a sequence or a function of t. Default: 1 − 1/√t.
+        P_N: Probabilities of the peers by name; a peer that is not named is never drawn. None
+            (the default) draws all peers alike.
+        beta: β_t, a constant or a sequence.
 
     >>> FTS(schedule=0.5).schedule
     Constant(p=0.5)
-    >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).weight("site-c")
+    >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).chance("site-c")
     0.0
     """
 
@@ -51,20 +59,20 @@ class FTS(Policy, frozen=True, tag="fts"):
         n = None if r <= p_t else target.inbox.draw(target.rng)  # lines 3 and 6
         if n is None:
             f_t = target.own_draw(beta_at(self.beta, target.t))  # line 4
-            return Query(target.argmax(f_t))
+            return target.query(f_t)
         target.inbox.use(n)  # its element of P_N becomes 0 (section 3.1)
-        x, peer = target.argmax(target.peer_draw(n)), target.inbox.sender(n)
-        return Query(x, source="peer", peer=peer, credit={peer: 1.0})
+        origin = Origin("peer", credit={target.inbox.sender(n): 1.0})
+        return target.query(target.peer_draw(n), origin)
 
-    def weight(self, sender: str) -> float:
+    def chance(self, sender: str) -> float:
         return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)
 
 
 def _distribution(given: Mapping[str, float]) -> dict[str, float]:
     P_N = {name: float(p) for name, p in given.items()}
     for name, p in P_N.items():
-        if not 0.0 <= p <= WEIGHT_LIMIT:
-            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {WEIGHT_LIMIT}")
+        if not 0.0 <= p <= _LARGEST:
+            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {_LARGEST}")
     if not sum(P_N.values()) > 0.0:
         raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
     return P_N

@@ -96,7 +96,7 @@ class Pool:
         self._kernel = kernel_named(self._hyper.kernel)
         self._own_scales = np.asarray(self._hyper.length_scales)
         self.length_scales = np.minimum(self.features.length_scales, self._own_scales)
-        self._visited = np.concatenate([target.X, target.open_points()[-_OPEN:]])
+        self._visited = np.concatenate([target.X, target.open_points[-_OPEN:]])
         self._fit(target.y)
         self._double = self.features.mean, self._nu, self._S, self._S_Phi
         self._single = tuple(map(single, self._double))

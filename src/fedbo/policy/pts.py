@@ -1,44 +1,47 @@
-"""Pooled Thompson sampling: the messages of all peers become the prior of the target's belief.
+"""Pooled Thompson sampling: the messages of all peers become a prior of the target's belief.
 
 ======  =======================================================================  ========
 symbol  meaning                                                                  shape
 ======  =======================================================================  ========
 p_t     probability that query t is the agent's own Thompson sampling            scalar
 w_n     P_N, learned: how well peer n agrees with the target's own scores        (K,)
-Q       trust in the peers: how probable it is that listening to them is right   scalar
+Q       trust in the peers: the probability that listening to them is right      scalar
 ======  =======================================================================  ========
 
-FTS follows one peer at a time, at random, and to where this peer's function is largest, be it next
-to a point that was tried. PTS takes the messages together for what they are: draws of functions of
-which the target's own may be one more. With probability 1 − p_t it queries where the improvement
-that `Pool` expects is largest, otherwise where an own draw is.
+FTS follows one peer at a time, chosen at random, to where this peer's function is largest, even
+next to a point that was tried. PTS uses all messages together: each is a draw of a function, and
+the target's own function may be one more draw of the same kind. With probability 1 − p_t it
+queries where the improvement that `Pool` expects is largest, otherwise where an own draw is.
 
-The guard: p_t → 1, so that in the end only own draws count, as in the paper. And the pool is no
-more than its evidence: from the first scores on Q, and with it all that peers can do to a query, is
-how well they foretold what came. Where Q is near 0 the pool is the agent's own belief, and while it
-is below 0.3 the initial points that were left out come first.
-A message counts for its shape, not for its size.
+Two things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
+count, as in the paper. Second, Q is evidence: from the first scores on it measures how well the
+peers predicted them. Where Q is near 0 the pool is the agent's own belief, and while Q is below
+0.3 the agent first takes the initial points that it had skipped. A message counts for the shape of
+its function, not for its size.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.policy.base import APART, Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.policy.origin import Origin
 from fedbo.policy.pool import Pool
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 
 _LAST = 200  # scores: with more of them the target knows better, and a pool would be slow
 _TRUSTED = 0.3  # Q from which the agent needs no more initial points
-_DRAWS = 2  # own draws at most, to find a point where no trial is open
 
 
 class PTS(Policy, frozen=True, tag="pts"):
-    """Pooled Thompson sampling.
+    """Pooled Thompson sampling, the default policy.
 
-    ``schedule`` is p_t, the share of own draws. With messages at hand the agent starts with one
-    initial point. Without them, and beyond 200 scores, it is Thompson sampling. It weighs peers by
-    itself: `weight` is not used.
+    An agent that holds messages starts with one initial point. Without messages, and beyond 200
+    scores, PTS is Thompson sampling. It weighs peers by itself and does not use `chance`.
+
+    Args:
+        schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
+        beta: β_t of own draws, a constant or a sequence.
 
     >>> PTS(schedule=0.9).schedule
     Constant(p=0.9)
@@ -60,27 +63,23 @@ class PTS(Policy, frozen=True, tag="pts"):
         own = target.rng.random() < self.schedule(target.t)
         if not len(target.inbox) or len(target.X) > _LAST:
             return self._own(target)
-        x_initial = target.design() if len(target.X) > 1 else None
-        if own and x_initial is None:
+        skipped = target.initial if len(target.X) > 1 else None
+        if own and skipped is None:
             return self._own(target)
         pool = Pool(target)
-        weights = target.named(pool.rows, pool.trust * pool.weights)
-        if x_initial is not None and pool.trust < _TRUSTED:
-            return Query(x_initial, source="initial", weights=weights)
+        trust = target.named(pool.rows, pool.trust * pool.weights)
+        if skipped is not None and pool.trust < _TRUSTED:
+            return Query(skipped, Origin("initial", trust=trust))
         if own:
             return self._own(target)
-        best = target.argmax(pool, target.taken)
-        x = target.elsewhere(best)
-        praise = pool.praise(x)
-        if x is not best or pool.part(x) < 0.5 or not praise.any():
-            return Query(x, weights=weights)
+        query = target.query(pool, Origin("pool", trust=trust), APART)
+        if query.origin.source == "own":
+            return query
+        praise = pool.praise(query.x)
+        if pool.part(query.x) < 0.5 or not praise.any():
+            return Query(query.x, Origin(trust=trust))
         credit = target.named(pool.rows, praise / praise.sum())
-        return Query(x, source="pool", credit=credit, weights=weights)
+        return Query(query.x, Origin("pool", credit=credit, trust=trust))
 
     def _own(self, target: Target) -> Query:
-        open_points = target.open_points()
-        for _ in range(_DRAWS):  # another one if a trial is open there: draws like corners
-            x = target.argmax(target.own_draw(beta_at(self.beta, target.t)))
-            if not (open_points == x).all(axis=1).any():
-                break
-        return Query(x)
+        return target.query(target.own_draw(beta_at(self.beta, target.t)))

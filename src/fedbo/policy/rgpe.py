@@ -38,7 +38,7 @@ from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array, single
 from fedbo.model.surrogate import Marginal
-from fedbo.policy.base import Policy, Query, Target
+from fedbo.policy.base import APART, Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     SCREENED,
@@ -48,6 +48,7 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
+from fedbo.policy.origin import Origin
 from fedbo.policy.ranking import Counts, Ranking
 
 _DRAWS = 2048  # of peers, ranked at a time: (n, 2048) stays in the cache
@@ -79,10 +80,10 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
 
     def query(self, target: Target) -> Query:
         if not len(target.X):  # nothing to rank, and nothing to improve on
-            return Query(target.argmax(target.own_draw()))
+            return target.query(target.own_draw())
         own, peers = self.weights(target)
-        x = target.argmax(self.acquisition(target, own, peers))
-        return Query(target.elsewhere(x), weights=target.named(np.arange(len(peers)), peers))
+        trust = target.named(np.arange(len(peers)), peers)
+        return target.query(self.acquisition(target, own, peers), Origin(trust=trust), APART)
 
     def weights(self, target: Target) -> tuple[float, Array]:
         """The weight of the target's own belief, and of each row of its inbox."""

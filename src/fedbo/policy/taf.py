@@ -36,7 +36,7 @@ from fedbo.message.beliefs import Single
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
-from fedbo.policy.base import Policy, Query, Target
+from fedbo.policy.base import APART, Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     SCREENED,
@@ -46,6 +46,7 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
+from fedbo.policy.origin import Origin
 from fedbo.policy.ranking import Ranking
 
 _NOTHING = -40.0  # e to this is lost in a sum of float64
@@ -74,11 +75,11 @@ class TAF(Policy, frozen=True, tag="taf"):
 
     def query(self, target: Target) -> Query:
         if not len(target.X) and not len(target.inbox):  # nothing to improve on
-            return Query(target.argmax(target.own_draw()))
+            return target.query(target.own_draw())
         peers = self.weights(target)
-        x = target.argmax(self.acquisition(target, peers))
         shares = peers / (self.own_weight + peers.sum())
-        return Query(target.elsewhere(x), weights=target.named(np.arange(len(peers)), shares))
+        trust = target.named(np.arange(len(peers)), shares)
+        return target.query(self.acquisition(target, peers), Origin(trust=trust), APART)
 
     def weights(self, target: Target) -> Array:
         """w_n of each row of the inbox."""

@@ -10,7 +10,8 @@ from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 class TS(Policy, frozen=True, tag="ts"):
     """Thompson sampling on the agent's own GP: an agent that works alone.
 
-    ``beta`` is β_t, a constant or a sequence such as `fedbo.theory.beta_sequence` gives.
+    Args:
+        beta: β_t, a constant or a sequence such as `fedbo.theory.beta_sequence` gives.
 
     >>> TS()
     TS(beta=1.0)
@@ -23,4 +24,4 @@ class TS(Policy, frozen=True, tag="ts"):
 
     def query(self, target: Target) -> Query:
         f_t = target.own_draw(beta_at(self.beta, target.t))
-        return Query(target.argmax(f_t))
+        return target.query(f_t)

@@ -324,6 +324,11 @@ class Part:
         inside: NDArray[_Real] = np.clip(X, low.astype(X.dtype), high.astype(X.dtype))
         return self.space.snap(inside)
 
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """Draw n allowed points, uniform on the part: (n, D)."""
+        low, high = self.box
+        return self.snap(low + (high - low) * rng.random((n, self.dimensions)))
+
     def spread(self, x: Array) -> Array:
         """The point (D,) of the part that lies in it as x lies in the cube, moved to an allowed."""
         low, high = self.box

@@ -31,11 +31,9 @@ from numpy.typing import NDArray
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.model.argmax import argmax
-from fedbo.model.surrogate import standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import TS
 from fedbo.policy.schedule import Power
-from fedbo.simulate import messages
 from fedbo.space import Space
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
@@ -134,7 +132,7 @@ def _of_target(
         agents.append(Agent(shared, TS(), name=f"agent-{n}", seed=key, settings=own))
         for params, score in histories[n]:
             agents[-1].tell(params, score)
-    functions = [shared.phi.function(message.omega) for message in messages(agents)]
+    functions = [shared.phi.function(message.omega) for message in Agent.messages(agents)]
     tops = [argmax(function, space) for function in functions]
     rng = np.random.default_rng(seed_of("worth", "random", seed, target))
     objective = tasks.objective(target, seed_of("worth", "noise", seed, target))
@@ -151,7 +149,7 @@ def _of_target(
 def _highest(history: Trials, space: Space, own: Settings) -> float:
     """The best score of a history, as it goes into a message."""
     y = space.sign * np.array([score for _, score in history])
-    return float((standardised(y) if own.standardise else y).max())
+    return float(own.standardise(y).max())
 
 
 def _summary(name: str, values: Floats) -> list[Cell]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from fedbo.agent.settings import PAPER, Settings
 from fedbo.federation import Federation
 from fedbo.message import Kind
 from fedbo_paper.experiments.spec import Maximiser, Preset
+from fedbo_paper.preset import PAPER, PaperSettings, paper_federation
 from fedbo_paper.problems.problems import Tasks
 from fedbo_paper.problems.synthetic import SyntheticTasks
 
@@ -24,13 +24,13 @@ def federation(
     if isinstance(tasks, SyntheticTasks):
         return tasks.federation(preset, M, seed)
     if preset == "paper":
-        return Federation.paper(tasks.space, features=M, seed=seed, kind=kind)
+        return paper_federation(tasks.space, features=M, seed=seed, kind=kind)
     return Federation(tasks.space, features=M, seed=seed, kind=kind)
 
 
-def settings(tasks: Tasks, preset: Preset, maximiser: Maximiser) -> Settings:
+def settings(tasks: Tasks, preset: Preset, maximiser: Maximiser) -> PaperSettings:
     """How an agent of a problem models its scores and maximises."""
     if isinstance(tasks, SyntheticTasks):
         return tasks.settings(preset)
-    chosen = PAPER if preset == "paper" else Settings()
+    chosen = PAPER if preset == "paper" else PaperSettings()
     return msgspec.structs.replace(chosen, maximiser=maximiser)

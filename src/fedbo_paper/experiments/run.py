@@ -16,19 +16,19 @@ import msgspec
 import numpy as np
 
 from fedbo.agent import Agent
-from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
 from fedbo.message import Kind
 from fedbo.model.kernel import Array
 from fedbo.model.threads import one_thread
 from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.policy.schedule import Power
-from fedbo.simulate import Party, messages, simulate
+from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
 from fedbo_paper.experiments import diagnostics
 from fedbo_paper.experiments.presets import federation, settings
 from fedbo_paper.experiments.spec import Arm, Diagnosis, History, Job, Run, kind_of, seed_of
+from fedbo_paper.preset import PaperSettings
 from fedbo_paper.problems.problems import Objective, Tasks
 from fedbo_paper.problems.synthetic import SyntheticTasks
 
@@ -102,7 +102,7 @@ def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
         optimum=objective.optimum,
     )
     peers = [] if arm.method == "TS" else _peers(job, tasks, shared, alone)
-    messages([peer.agent for peer in peers])  # made now: they are not the target's work
+    Agent.messages([peer.agent for peer in peers])  # made now: they are not the target's work
     objective.start()
     table = simulate([party, *peers], job.iterations, every=arm.every)
     return _timed(table.where(agent="target"), objective, alone=not arm.every)
@@ -154,7 +154,7 @@ def _peer(
     job: Run,
     n: int,
     shared: Federation,
-    own: Settings,
+    own: PaperSettings,
     known: Trials,
     later: Trials = (),
 ) -> Party:
@@ -164,7 +164,7 @@ def _peer(
         _Replay(tuple(shared.space.encode(params) for params, _ in later)) if later else TS(),
         name=_name(n),
         seed=_seed(job, "peer", n),
-        settings=msgspec.structs.replace(own, repeats="allow"),
+        settings=msgspec.structs.replace(own, repeats="allow", random_repeats=False),
         initial=[],
     )
     for params, score in known:
@@ -192,7 +192,7 @@ def _task(job: Run, tasks: Tasks) -> int:
     return job.target + _FUNCTIONS * job.seed * isinstance(tasks, SyntheticTasks)
 
 
-def _known(alone: Table, t_n: int, own: Settings) -> tuple[Trials, Trials]:
+def _known(alone: Table, t_n: int, own: PaperSettings) -> tuple[Trials, Trials]:
     """What an agent's first message draws on when it has made t_n queries, and the later ones."""
     columns = [name for name in alone.columns if name.startswith("param_")]
     names = [name.removeprefix("param_") for name in columns]
@@ -200,7 +200,7 @@ def _known(alone: Table, t_n: int, own: Settings) -> tuple[Trials, Trials]:
     points = [dict(zip(names, each, strict=True)) for each in values]
     trials = list(zip(points, alone["score"].tolist(), strict=True))
     initial = int(np.count_nonzero(alone["iteration"] == 0))
-    first = 0 if own.tell_initial else initial
+    first = 0 if own.initial_in_messages else initial
     return trials[first : initial + t_n], trials[initial + t_n :]
 
 

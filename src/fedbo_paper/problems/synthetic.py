@@ -31,12 +31,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
 from fedbo.model.fit import Fit, LogNormal, Priors
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo.space import Float, Space
 from fedbo.space.axis import Value
+from fedbo_paper.preset import PaperSettings
 
 Array = NDArray[np.float64]
 Preset = Literal["paper", "default"]
@@ -164,21 +164,21 @@ class SyntheticTasks:
             self.space, features=M, seed=seed, length_scale=length_scale, noise_variance=noise
         )
 
-    def settings(self, preset: Preset) -> Settings:
+    def settings(self, preset: Preset) -> PaperSettings:
         """What the target, and every peer, makes of its scores: see the head of this module.
 
-        >>> Synthetic().open().settings("paper").standardise
-        False
+        >>> Synthetic().open().settings("paper").raw_scores
+        True
         """
         if preset == "default":
-            return Settings(n_initial=1, design="random")
+            return PaperSettings(n_initial=1, design="random")
         known = Priors(
             length_scale=LogNormal(self.problem.length_scale, 1.0),
             signal_variance=LogNormal(1.0, 1.0),
             noise_variance=LogNormal(self.problem.noise_variance, 1.0),
         )
         surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=known), refit_every=_NEVER)
-        return Settings(n_initial=1, design="random", surrogate=surrogate, standardise=False)
+        return PaperSettings(n_initial=1, design="random", surrogate=surrogate, raw_scores=True)
 
 
 class Objective:

@@ -1,0 +1,34 @@
+"""The random streams of an agent."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+
+class Stream(Enum):
+    """What a stream of random numbers is for; its value is the spawn key of the stream.
+
+    The agent's queries have the root stream. Everything else has a stream of its own, so that
+    handing out a message, say, does not change the next query.
+    """
+
+    DESIGN = (1,)
+    MESSAGE = (2,)
+    QUERY = (3,)
+    SCALARS = tuple(b"scalars")
+    EXPLAIN = tuple(b"explain")
+
+
+def generator(entropy: Any, purpose: Stream, *key: int) -> np.random.Generator:
+    """Return the stream of an agent with this entropy for this purpose, from its beginning.
+
+    Args:
+        entropy: The agent's entropy, as `numpy.random.SeedSequence` has it.
+        purpose: What the numbers are for.
+        key: Which of several streams for this purpose, such as the number of a query.
+    """
+    seed = np.random.SeedSequence(entropy, spawn_key=(*purpose.value, *key))
+    return np.random.default_rng(seed)

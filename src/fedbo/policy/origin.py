@@ -1,0 +1,73 @@
+"""Where a query came from."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import msgspec
+
+Source = Literal["initial", "own", "peer", "pool", "told"]
+
+_SLACK = 1e-6  # rounding in sums of shares
+
+
+class OriginError(ValueError):
+    """An origin that contradicts itself; the text says how."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a query came from: who proposed it, and how far the policy trusted each peer.
+
+    Args:
+        source: ``"initial"`` for an initial point, ``"own"`` for the agent's own model, ``"peer"``
+            for one peer's message, ``"pool"`` for several peers together, ``"told"`` for a trial
+            that the agent never asked for.
+        credit: The share of each peer in the query, by name; at most 1 in total. A query of a
+            ``"peer"`` names this peer alone, a query of the ``"pool"`` its most important peers,
+            and any other query nobody.
+        trust: How much the policy relied on each peer when it chose, whoever it followed; at most
+            1 in total. The remainder is the share of the agent's own model.
+
+    Raises:
+        ValueError: If the source is unknown, or credit or trust do not fit it.
+
+    >>> Origin("peer", credit={"site-a": 1.0}).peer
+    'site-a'
+    >>> Origin("magic")
+    Traceback (most recent call last):
+    fedbo.policy.origin.OriginError: source is 'magic', expected initial, own, peer, pool or told
+    """
+
+    source: Source = "own"
+    credit: dict[str, float] = {}
+    trust: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        *most, last = get_args(Source)
+        if self.source not in get_args(Source):
+            raise OriginError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
+        for name in ("credit", "trust"):
+            _check_shares(name, getattr(self, name))
+        if self.source == "peer" and len(self.credit) != 1:
+            raise OriginError(f"credit is {self.credit!r}, expected the one peer of source 'peer'")
+        if self.source not in ("peer", "pool") and self.credit:
+            raise OriginError(
+                f"credit is {self.credit!r} with source {self.source!r}, expected {{}}: only "
+                "queries of a peer or of the pool are credited to peers"
+            )
+
+    @property
+    def peer(self) -> str | None:
+        """The name of the peer that was followed, if it was a single one."""
+        return next(iter(self.credit)) if self.source == "peer" else None
+
+
+def _check_shares(name: str, shares: object) -> None:
+    if not isinstance(shares, dict) or not all(
+        isinstance(peer, str) and isinstance(share, float | int) and 0.0 <= share < math.inf
+        for peer, share in shares.items()
+    ):
+        raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
+    if sum(shares.values()) > 1.0 + _SLACK:
+        raise OriginError(f"{name} is {shares!r}, expected at most 1 in total")

@@ -1,0 +1,159 @@
+"""The settings of the paper's experiments: a federation, an agent, and the options they need.
+
+The library has no use for these options: DIRECT, random initial points, raw scores, a random point
+in place of a repeated one, and messages without the initial points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedbo.agent import Agent, Settings, Trial
+from fedbo.federation import Federation
+from fedbo.message import Kind
+from fedbo.model.argmax import Domain, Taken, argmax
+from fedbo.model.fit import Fit
+from fedbo.model.function import SampledFunction
+from fedbo.model.kernel import Array
+from fedbo.model.surrogate import SurrogateSettings
+from fedbo.policy import FTS, Policy, Power
+from fedbo.space import Parameter, Space
+from fedbo.space.axis import Value
+
+Design = Literal["sobol", "random"]
+Maximiser = Literal["refine", "direct"]
+
+_EVALUATIONS = 1000  # of DIRECT, as in the paper
+
+
+class PaperSettings(Settings, frozen=True, kw_only=True):
+    """Settings of an agent, with the options of the paper's experiments.
+
+    Args:
+        design: Initial points from a Sobol sequence, or uniformly random ones.
+        maximiser: The library's ``"refine"``, or ``"direct"`` (`scipy.optimize.direct`).
+        raw_scores: Whether models and messages are made of scores as they are.
+        random_repeats: Whether a repeated query is replaced by a random point.
+        initial_in_messages: Whether messages draw on the initial points too.
+
+    >>> PAPER.maximiser, PAPER.surrogate.draw_features
+    ('direct', 200)
+    """
+
+    design: Design = "sobol"
+    maximiser: Maximiser = "refine"
+    raw_scores: bool = False
+    random_repeats: bool = False
+    initial_in_messages: bool = True
+
+    def design_point(self, space: Space, i: int, rng: np.random.Generator) -> Array:
+        if self.design == "sobol":
+            return super().design_point(space, i, rng)
+        point: Array = space.sample(rng, i + 1)[i]
+        return point
+
+    def standardise(self, y: Array) -> Array:
+        return y if self.raw_scores else super().standardise(y)
+
+    def maximise(
+        self,
+        function: SampledFunction,
+        space: Domain,
+        near: Array,
+        taken: Taken,
+        rng: np.random.Generator,
+    ) -> Array:
+        passed_over = None if self.random_repeats else taken
+        if self.maximiser == "refine" or space.points is not None:
+            x = argmax(function, space, near, passed_over)
+        else:
+            x = argmax_direct(function, space)
+        if self.random_repeats and taken(x[None])[0]:
+            [x] = space.sample(rng, 1)
+        return x
+
+    def informs(self, trial: Trial) -> bool:
+        return self.initial_in_messages or trial.source != "initial"
+
+
+#: The settings of the paper's real-world experiments (appendix D, and its authors' code): an
+#: isotropic SE kernel, fitted by maximum likelihood from 10 starts every 5 queries with almost no
+#: noise floor, f_t from 200 fresh features, DIRECT, raw scores, messages from the 50 queries.
+PAPER = PaperSettings(
+    design="random",
+    surrogate=SurrogateSettings(
+        fit=Fit(kernel="se", ard=False, priors=None, noise_floor=1e-10, starts=10),
+        refit_every=5,
+        draw_features=200,
+    ),
+    raw_scores=True,
+    maximiser="direct",
+    random_repeats=True,
+    initial_in_messages=False,
+)
+
+
+def paper_federation(
+    space: Space | Mapping[str, Parameter],
+    features: int = 100,
+    seed: int = 0,
+    kind: Kind = "weights",
+) -> Federation:
+    """Return a federation with the settings of the paper's experiments (appendix D).
+
+    Args:
+        space: The search space.
+        features: Number of shared features.
+        seed: Seed of the shared features.
+        kind: What agents hand out.
+
+    >>> from fedbo.space import Float
+    >>> paper_federation({"C": Float(0, 1)}).noise_variance
+    1e-06
+    """
+    return Federation(
+        space, features=features, seed=seed, length_scale=0.01, noise_variance=1e-6, kind=kind
+    )
+
+
+def paper_agent(
+    federation: Federation,
+    policy: Policy | None = None,
+    *,
+    name: str | None = None,
+    seed: int | None = None,
+    initial: Sequence[Mapping[str, Value]] | None = None,
+) -> Agent:
+    """Return an agent with the settings of the paper's real-world experiments.
+
+    Args:
+        federation: A federation of `paper_federation`.
+        policy: FTS with p_t = 1 − 1/t² by default; the defaults of `RGPE` and `TAF` are the
+            paper's.
+        name: See `fedbo.Agent`.
+        seed: See `fedbo.Agent`.
+        initial: See `fedbo.Agent`.
+    """
+    policy = FTS(schedule=Power(2)) if policy is None else policy
+    return Agent(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)
+
+
+def argmax_direct(function: SampledFunction, space: Domain) -> Array:
+    """Return where the function is largest on a box by DIRECT, with 1,000 evaluations.
+
+    Args:
+        function: The function to maximise.
+        space: A space without listed points.
+    """
+    from scipy.optimize import Bounds, direct
+
+    def falls(x: Array) -> float:
+        return -float(function(x[None])[0])
+
+    low, high = space.box or (np.zeros(space.dimensions), np.ones(space.dimensions))
+    result = direct(falls, Bounds(low, high), maxfun=_EVALUATIONS, maxiter=10_000)
+    x: Array = space.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
+    return x
