@@ -564,12 +564,12 @@ class PolicyContract:
         assert {(trial.source, trial.t) for trial in agent.trials} == {("initial", None)}
         self.goes_on(agent)
 
-    def test_weights_of_peers_are_sound(self) -> None:
+    def test_chances_of_peers_are_sound(self) -> None:
         policy = self.policy()
         for sender in ("peer-0", "é" * 32, "x"):
-            weight = policy.weight(sender)
-            assert 0.0 <= weight < np.inf
-            assert policy.weight(sender) == weight
+            chance = policy.chance(sender)
+            assert 0.0 <= chance < np.inf
+            assert policy.chance(sender) == chance
 
     def test_nothing_of_the_users_is_changed(self) -> None:
         federation = self.federation(LISTED)

@@ -59,7 +59,7 @@ class Policy(msgspec.Struct, frozen=True):
     The contract: `query` is called once for each query after the initial points, with all scores
     told so far; it takes all randomness from ``target.rng``, keeps no state of its own, and
     changes nothing but the inbox, where it marks messages that it used. An agent may ask several
-    times before it is told a score. `weight` is called once for each message that arrives, and
+    times before it is told a score. `chance` is called once for each message that arrives, and
     `starts` before each query. ``kinds`` are the kinds of message that it can use.
     """
 
@@ -69,8 +69,8 @@ class Policy(msgspec.Struct, frozen=True):
         """The next query."""
         raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
 
-    def weight(self, sender: str) -> float:
-        """P_N of this peer before normalisation; 0 means never to draw it."""
+    def chance(self, sender: str) -> float:
+        """Return P_N of this peer before normalisation; a peer with 0 is never drawn."""
         return 1.0
 
     def starts(self, n_initial: int, messages: int) -> int:
@@ -145,7 +145,7 @@ class Target:
 
     def peer_draw(self, row: int) -> SampledFunction:
         """φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
-        return self.phi.function(self.inbox.omega(row))
+        return self.phi.function(self.inbox.omega[row])
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
         """The largest of the shares that these rows of the inbox have, by the peers' names."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
-from fedbo.message.inbox import WEIGHT_LIMIT
+from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 from fedbo.policy.schedule import Power, Schedule, schedule_from
 
@@ -31,7 +31,7 @@ class FTS(Policy, frozen=True, tag="fts"):
 
     >>> FTS(schedule=0.5).schedule
     Constant(p=0.5)
-    >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).weight("site-c")
+    >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).chance("site-c")
     0.0
     """
 
@@ -56,15 +56,15 @@ class FTS(Policy, frozen=True, tag="fts"):
         x, peer = target.argmax(target.peer_draw(n)), target.inbox.sender(n)
         return Query(x, source="peer", peer=peer, credit={peer: 1.0})
 
-    def weight(self, sender: str) -> float:
+    def chance(self, sender: str) -> float:
         return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)
 
 
 def _distribution(given: Mapping[str, float]) -> dict[str, float]:
     P_N = {name: float(p) for name, p in given.items()}
     for name, p in P_N.items():
-        if not 0.0 <= p <= WEIGHT_LIMIT:
-            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {WEIGHT_LIMIT}")
+        if not 0.0 <= p <= CHANCE_LIMIT:
+            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {CHANCE_LIMIT}")
     if not sum(P_N.values()) > 0.0:
         raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
     return P_N
