@@ -354,7 +354,7 @@ import resource, sys
 import numpy as np
 from fedbo.message.inbox import Inbox
 
-inbox, step = Inbox(100), 10_000
+inbox, step = Inbox(100), 50_000
 omega = np.random.default_rng(0).standard_normal((step, 100), dtype=np.float32)
 for first in range(0, 1_000_000, step):
     names = [f"agent-{i}" for i in range(first, first + step)]

@@ -180,7 +180,8 @@ class Inbox:
         rows = np.array([self._add_sender(sender) for sender in newest], dtype=np.intp)
         positions = np.array([*newest.values()], dtype=np.intp)
         for name, array in arrays.items():
-            self._columns[name][rows] = array[positions]
+            # if every message is taken, they are in their order: a copy would only cost memory
+            self._columns[name][rows] = array if len(rows) == n else array[positions]
         return len(rows)
 
     def draw(self, rng: np.random.Generator) -> int | None:
