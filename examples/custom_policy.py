@@ -17,7 +17,7 @@ class Crowd(fedbo.Policy, frozen=True):
         if not len(target.inbox) or target.rng.random() >= self.epsilon:
             return fedbo.Query(target.argmax(target.own_draw()))
         # A function is linear in its weights: the mean of the weights has the mean of the functions
-        omega = np.concatenate([*target.inbox.matrix]).mean(axis=0, dtype=np.float64)
+        omega = target.inbox.omega.mean(axis=0, dtype=np.float64)
         return fedbo.Query(target.argmax(target.phi.function(omega)), peer="all peers")
 
 

@@ -93,7 +93,7 @@ def test_t_n_grows_with_an_objective_and_stays_without() -> None:
         static("constant", 5),
     ]
     table = simulate(parties, 6, every=2)
-    t_n = {target.inbox.sender(row): target.inbox.t_n(row) for row in range(len(target.inbox))}
+    t_n = {target.inbox.sender(row): int(target.inbox.t_n[row]) for row in range(len(target.inbox))}
     assert t_n == {"growing": 3 + 4, "constant": 5}  # before iteration 5: three initial, four own
     assert {*table["agent"].tolist()} == {"target", "growing"}
     assert len(growing.trials) == 9

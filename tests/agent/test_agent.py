@@ -375,13 +375,13 @@ class TestNothingIsLost:
         agent.save(tmp_path / "a")
         assert Agent.load(tmp_path / "a").message() == agent.message()
 
-    def test_one_bad_weight_takes_no_message(self, federation: Federation, messages: list) -> None:
+    def test_one_bad_chance_takes_no_message(self, federation: Federation, messages: list) -> None:
         class Wild(FTS, frozen=True):
-            def weight(self, sender: str) -> float:
+            def chance(self, sender: str) -> float:
                 return float("nan") if sender == "p2" else 1.0
 
         agent = Agent(federation, Wild(), seed=0)
-        with pytest.raises(ValueError, match="weight of 'p2' is nan"):
+        with pytest.raises(ValueError, match=r"Wild\.chance\('p2'\) is nan, expected"):
             agent.receive(messages)
         assert (len(agent.inbox), agent.account.received.messages) == (0, 0)
 

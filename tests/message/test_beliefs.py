@@ -1,13 +1,16 @@
-"""An inbox of beliefs: exact to what was sent, and the same whoever else is in it."""
+"""An inbox of beliefs: exactly what was sent, whatever else is in it."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import pytest
 from policy.ensembles import message as belief
+from scipy.linalg import sqrtm
 
 from fedbo import RGPE, TAF, Agent, Federation, Float
-from fedbo.message import Fingerprint, Message, MessageRefused
+from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
@@ -69,15 +72,26 @@ def test_draws_have_the_mean_and_covariance_of_the_belief() -> None:
         np.testing.assert_allclose(np.cov(draws[row].T), inbox.covariance(row), atol=0.04)
 
 
+def test_a_draw_is_the_mean_plus_the_symmetric_root_of_the_covariance_times_noise() -> None:
+    sent = message(3, sequence=5, t_n=12)
+    name = int.from_bytes(hashlib.sha256(b"peer-3").digest()[:8], "big")
+    seeds = (np.random.SeedSequence(ENTROPY, spawn_key=(3, use, name, 5)) for use in (0, 1))
+    Z = [np.random.default_rng(seed).standard_normal((7, M)) for seed in seeds]
+    root = sqrtm(sent.covariance.astype(np.float64)).real
+    inbox = filled(message(0, t_n=30), sent)
+    np.testing.assert_allclose(inbox.omega[1], sent.nu + Z[0][0] @ root, atol=1e-5)
+    np.testing.assert_allclose(inbox.draws(7)[1], sent.nu + Z[1] @ root, atol=1e-5)
+
+
 def test_draws_depend_on_entropy_sender_and_sequence_only() -> None:
     first, second = filled(message(0), message(1, t_n=30)), filled(message(1, t_n=30), message(0))
-    np.testing.assert_array_equal(first.omega(0), second.omega(1))
+    np.testing.assert_array_equal(first.omega[0], second.omega[1])
     np.testing.assert_array_equal(first.draws(10), second.draws(10)[::-1])
     np.testing.assert_array_equal(first.draws(30)[:, :10], second.draws(10)[::-1])
     other = BeliefInbox(M, ENTROPY + 1)
     other.put(message(0))
-    assert not np.array_equal(other.omega(0), first.omega(0))
-    assert len(np.unique(np.vstack([first.omega(0), *first.draws(10)[0]]), axis=0)) == 11
+    assert not np.array_equal(other.omega[0], first.omega[0])
+    assert len(np.unique(np.vstack([first.omega[0], *first.draws(10)[0]]), axis=0)) == 11
 
 
 def test_draws_made_on_arrival_are_those_made_when_asked_for() -> None:
@@ -99,7 +113,7 @@ def test_a_newer_message_takes_the_place_of_the_older_one() -> None:
     np.testing.assert_array_equal(inbox.nu[0], newer.nu)
     np.testing.assert_array_equal(inbox.covariance(0), fresh.covariance(0))
     np.testing.assert_array_equal(inbox.draws(5)[0], fresh.draws(5)[0])
-    np.testing.assert_array_equal(inbox.omega(0), fresh.omega(0))
+    np.testing.assert_array_equal(inbox.omega[0], fresh.omega[0])
 
 
 @pytest.mark.parametrize("n", [0, 1, 13])
@@ -120,28 +134,31 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
         held.put(message(50, t_n=45))
         held.put(message(0, sequence=3))
     np.testing.assert_array_equal(inbox.draws(8), again.draws(8))
-    assert [inbox.sender(i) for i in range(len(inbox))] == [
-        again.sender(i) for i in range(len(again))
-    ]
+    assert inbox.senders == again.senders
 
 
-def test_messages_that_do_not_belong_here_are_refused() -> None:
-    header = {"fingerprint": Fingerprint(bytes(16)), "epoch": 0, "sequence": 1, "t_n": 5}
-    inbox = filled(message(0))
-    weights = Message.of_weights(np.ones(M), sender="a", **header)
-    with pytest.raises(MessageRefused, match=r"kind 'weights' .* holds beliefs with M = 40"):
-        inbox.put(weights)
-    with pytest.raises(MessageRefused, match="M = 3"):
-        inbox.put(Message.of_belief(np.ones(3), np.eye(3), sender="a", **header))
-    C = np.eye(M)
-    C[3, 3] = np.inf
-    with pytest.raises(MessageRefused, match="NaN or infinity"):
-        inbox.put(Message.of_belief(np.ones(M), C, sender="a", **header))
-    with pytest.raises(TypeError, match="put the messages"):
-        inbox.extend(["a"], np.ones((1, M)), t_n=1, sequence=1)
-    with pytest.raises(MessageRefused, match="kind 'belief"):
-        Inbox(M).put(message(0))
-    assert len(inbox) == 1
+def test_a_belief_that_is_refused_changes_nothing() -> None:
+    """Beliefs are checked where they enter: `Agent.receive`."""
+    federation = Federation({"x": Float(0, 1)}, features=M, kind="belief")
+    header = {"fingerprint": federation.fingerprint, "epoch": 0, "sequence": 1, "t_n": 5}
+    agent, broken = Agent(federation, name="me", seed=0), np.eye(M)
+    broken[3, 3] = np.inf
+    good = Message.of_belief(np.ones(M), np.eye(M), sender="a", **header)
+    for bad, sentence in (
+        (Message.of_weights(np.ones(M), sender="b", **header), "it is of kind 'weights'"),
+        (Message.of_belief(np.ones(3), np.eye(3), sender="b", **header), "it has M = 3"),
+        (Message.of_belief(np.ones(M), broken, sender="b", **header), "covariance holds NaN or"),
+        (Message.of_belief(np.nan * np.ones(M), np.eye(M), sender="b", **header), "nu holds NaN"),
+    ):
+        with pytest.raises(MessageRefused, match=f"message 1 of 'b': {sentence}"):
+            agent.receive([good, bad])
+        assert len(agent.inbox) == 0
+    assert agent.receive([good]) == 1
+
+
+def test_beliefs_have_no_bulk_form() -> None:
+    with pytest.raises(TypeError, match="put the messages one by one"):
+        BeliefInbox(M).extend(["a"], np.ones((1, M)), t_n=1, sequence=1)
 
 
 def test_memory_is_counted() -> None:

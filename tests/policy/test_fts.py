@@ -24,9 +24,9 @@ def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1)
     """An inbox with a message that is not used of each of n peers."""
     inbox = Inbox(FEATURES.M) if inbox is None else inbox
     names = [f"peer-{i}" for i in range(n)]
-    weights = [policy.chance(name) for name in names]
-    inbox.extend(names, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, weights=weights)
-    assert inbox.left == np.count_nonzero(weights)
+    chance = [policy.chance(name) for name in names]
+    inbox.extend(names, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, chance=chance)
+    assert inbox.left == np.count_nonzero(chance)
     return inbox
 
 

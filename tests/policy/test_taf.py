@@ -103,7 +103,7 @@ def test_many_peers_and_points_are_handled_in_blocks() -> None:
 
 def test_far_from_all_that_is_known_to_be_good_there_is_still_a_slope() -> None:
     at = problem(0)
-    at.beliefs._incumbents += 60.0  # plain expected improvement would be 0 all over
+    at.beliefs._columns["incumbents"] += 60.0  # plain expected improvement would be 0 all over
     at.y = at.y.copy()
     at.y[at.y.argmax()] += 400.0
     f = TAF().acquisition(at, np.full(4, 0.5))

@@ -28,6 +28,7 @@ from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.message import SENDER_BYTES, Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
+from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import standardised
@@ -247,20 +248,29 @@ class Agent:
         return [agent.message() for agent in agents if agent._outbox.message is not None]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
-        """Take messages of peers; how many were taken.
+        """Take messages of peers. This is where a message is checked, before anything changes.
 
-        If one is refused, `MessageRefused` says which and why, and none is taken. Messages of
-        another epoch, from this agent itself, or not newer than what is held are ignored.
+        Messages of another epoch, messages of this agent itself, and messages that are not newer
+        than what is held are ignored.
+
+        Args:
+            messages: One message or several, as objects or as bytes.
+
+        Returns:
+            The number of messages that were taken.
+
+        Raises:
+            MessageRefused: A message is damaged or does not fit the federation; the text says which
+                and why. None is taken.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
-        weights = [self.policy.chance(message.sender) for message in decoded]
-        for message, weight in zip(decoded, weights, strict=True):
+        for message in decoded:
             self.federation.check(message)
-            self.inbox.check(message, weight)
+        chances = [_chance(self.policy, message.sender) for message in decoded]
         with one_thread():
-            return sum(map(self._take, decoded, weights))
+            return sum(map(self._take, decoded, chances))
 
     # Agreement
 
@@ -468,10 +478,10 @@ class Agent:
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
         return mine
 
-    def _take(self, message: Message, weight: float) -> bool:
+    def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
-        taken = self.inbox.put(message, weight)
+        taken = self.inbox.put(message, chance)
         if taken:
             self.account.received.count(message)
         return taken
@@ -486,6 +496,16 @@ def _decoded(i: int, message: Wire) -> Message:
         return Message.decode(message)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
+
+
+def _chance(policy: Policy, sender: str) -> float:
+    chance = policy.chance(sender)
+    if not 0.0 <= chance <= CHANCE_LIMIT:
+        raise ValueError(
+            f"{type(policy).__name__}.chance({sender!r}) is {chance!r}, expected a number from 0 "
+            f"to {CHANCE_LIMIT}"
+        )
+    return chance
 
 
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:

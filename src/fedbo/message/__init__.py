@@ -1,4 +1,4 @@
-"""What leaves an agent: the message, its fingerprint, and the inbox that holds peers' messages."""
+"""What agents hand out: messages, their fingerprint, and the inbox that holds those of peers."""
 
 from fedbo.message.fingerprint import PARTS, Fingerprint
 from fedbo.message.message import (

@@ -1,4 +1,4 @@
-"""What a federation agreed on, in 16 bytes that travel with every message."""
+"""The fingerprint of a federation: 16 bytes in every message that identify what was agreed on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 PART_BYTES = 4
-#: The parts, in order, and what it means when one of them differs.
+#: The parts in their order, and what it means if one of them differs.
 PARTS = {
     "space": "the parameters, their ranges or order, the direction or the listed points differ",
     "features": "the kernel, the number of features or their seed differs",
@@ -17,15 +17,19 @@ PARTS = {
 
 
 class Fingerprint(bytes):
-    """Four parts of 4 bytes, each a hash of one part of the agreement.
+    """Four hashes of 4 bytes, one for each part of what a federation agreed on.
 
-    >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scalars": 1}
-    >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
-    >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
-    >>> str(a)
-    'b0913900-36713fb5-021d46f1-6b86b273'
-    >>> a.difference(b)
-    'features'
+    Args:
+        data: The 16 bytes of a fingerprint, for example from a message.
+
+    Example:
+        >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scalars": 1}
+        >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
+        >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
+        >>> a
+        Fingerprint(b0913900-36713fb5-021d46f1-6b86b273)
+        >>> a.difference(b)
+        'features'
     """
 
     def __new__(cls, data: bytes) -> Fingerprint:
@@ -40,10 +44,16 @@ class Fingerprint(bytes):
     def from_parts(
         cls, *, space: object, features: object, kind: object, scalars: object
     ) -> Fingerprint:
-        """Hash each part, given as anything JSON can hold.
+        """Hash each part.
 
-        Keys of a mapping are sorted, so give pairs where the order matters. 10 and 10.0 are the
-        same number: a person types either, a file keeps one of them.
+        A part is anything that JSON can hold. The keys of a mapping are sorted; give pairs if their
+        order matters. 10 and 10.0 have the same hash, because people write either in a file.
+
+        Args:
+            space: The parameters, the direction and the listed points.
+            features: The kernel, the number of features and their seed.
+            kind: What agents hand out.
+            scalars: The length scales and the noise variance.
         """
         return cls(b"".join(_hash(part) for part in (space, features, kind, scalars)))
 
@@ -54,7 +64,7 @@ class Fingerprint(bytes):
         return f"Fingerprint({self})"
 
     def difference(self, other: bytes) -> str | None:
-        """Name of the first part in which the two differ, or None."""
+        """Return the name of the first part that differs from another fingerprint, or None."""
         for i, part in enumerate(PARTS):
             here = slice(PART_BYTES * i, PART_BYTES * (i + 1))
             if self[here] != other[here]:
@@ -63,13 +73,13 @@ class Fingerprint(bytes):
 
 
 def _hash(part: object) -> bytes:
-    text = json.dumps(_plain(part), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_canonical(part), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).digest()[:PART_BYTES]
 
 
-def _plain(value: Any) -> Any:
+def _canonical(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_canonical(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

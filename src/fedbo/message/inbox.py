@@ -1,312 +1,312 @@
-"""The messages an agent holds: a million of M = 100 in under 500 MB.
+"""The messages that an agent holds: one row for each peer, with the peer's latest message.
 
-=======  ====================================================================================
-N        number of peers; each has one row, in order of arrival, and its latest message there
-omega    (N, M) the weights that they handed out, float32
-P_N      distribution from which a peer is drawn (Algorithm 1, line 6): proportional to the
-         weights of the rows that are not used up
-=======  ====================================================================================
+========  ============================================================  =======
+symbol    meaning                                                       shape
+========  ============================================================  =======
+N         number of peers, in order of their first message              scalar
+omega     ω_n, the weights that peer n handed out, in float32           (N, M)
+chance    P_N before normalisation (Algorithm 1, line 6)                (N,)
+used      whether the message was used; its element of P_N is then 0    (N,)
+========  ============================================================  =======
 
-`put`, `draw` and `use` cost O(log N); only `weigh`, `extend`, `state` and `restore` look at all.
+An inbox trusts its caller. Messages from outside go through `fedbo.Agent.receive`, which checks
+them against the federation first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message import COUNTER_LIMITS, SENDER_BYTES, Message, MessageRefused
-from fedbo.message.columns import ROWS, Chunk, Index, SumTree, newest
+from fedbo.message.message import Message
 
-BATCH = 65_536  # messages that `extend` takes at a time: its temporaries stay small
-WEIGHT_LIMIT = 1e200  # a sum of any number of these is finite
+#: The largest chance of a peer. The sum of any number of them is finite.
+CHANCE_LIMIT = 1e200
+
+_LEAST_ROOM = 8  # rows
+_BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
+#: The names of the columns in files, which are those of version 0.1.
+_SAVED = {
+    "omega": "omega",
+    "t_n": "t_n",
+    "sequence": "sequence",
+    "chance": "weight",
+    "used": "used",
+}
 
 
 class Inbox:
-    """Messages of weights, one per peer, drawn without replacement.
+    """Messages of weights, one for each peer, drawn without replacement.
 
-    >>> inbox = Inbox(2)
-    >>> inbox.extend(["a", "b"], [[1, 2], [3, 4]], t_n=20, sequence=1, weights=[0, 0.5])
-    2
-    >>> row = inbox.draw(np.random.default_rng(0))
-    >>> inbox.sender(row), inbox.omega(row), inbox.t_n(row)
-    ('b', array([3., 4.]), 20)
-    >>> inbox.use(row)
-    >>> len(inbox), inbox.left, inbox.draw(np.random.default_rng(0))
-    (2, 0, None)
+    The arrays are read-only views with one row for each peer. Fetch them again after `put` or
+    `extend`.
+
+    Args:
+        M: Number of weights in a message.
+
+    Example:
+        >>> inbox = Inbox(2)
+        >>> inbox.extend(["a", "b"], [[1, 2], [3, 4]], t_n=20, sequence=1, chance=[0, 0.5])
+        2
+        >>> inbox
+        Inbox(2 messages of M = 2, 1 left to draw)
+        >>> row = inbox.draw(np.random.default_rng(0))
+        >>> inbox.sender(row), inbox.omega[row].tolist(), int(inbox.t_n[row])
+        ('b', [3.0, 4.0], 20)
+        >>> inbox.use(row)
+        >>> inbox.left, inbox.draw(np.random.default_rng(0))
+        (0, None)
     """
 
     def __init__(self, M: int) -> None:
         if M < 1:
-            raise ValueError(f"M is {M}, expected 1 or more: the number of features")
+            raise ValueError(f"M is {M}, expected the number of features, 1 or more")
         self.M = M
-        self._count = 0
-        self._left = 0
-        self._chunks: list[Chunk] = []
-        self._sums = SumTree(256)  # over chunks; doubled when they are more
-        self._index = Index(self._name)
+        self._senders: list[str] = []
+        self._rows: dict[str, int] = {}
+        self._columns: dict[str, NDArray[Any]] = {
+            "omega": np.zeros((0, M), dtype=np.float32),
+            "t_n": np.zeros(0, dtype=np.int32),
+            "sequence": np.zeros(0, dtype=np.int64),
+            "chance": np.zeros(0),
+            "used": np.zeros(0, dtype=np.bool_),
+        }
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._senders)
 
     def __repr__(self) -> str:
-        kind, M = type(self).__name__, self.M
-        return f"{kind}({self._count} messages of M = {M}, {self._left} left to draw)"
+        kind = type(self).__name__
+        return f"{kind}({len(self)} messages of M = {self.M}, {self.left} left to draw)"
 
     @property
     def left(self) -> int:
-        """How many peers can be drawn: not used, and of positive weight."""
-        return self._left
+        """Number of peers that can be drawn: their message is not used and their chance not 0."""
+        return int(np.count_nonzero(self._remaining()))
 
     @property
     def nbytes(self) -> int:
-        """Memory of all columns, their spare room included."""
-        chunks = sum(chunk.nbytes for chunk in self._chunks)
-        return chunks + self._sums.nodes.nbytes + self._index.nbytes
+        """Bytes of all arrays, including the room for more rows, without the senders' names."""
+        return sum(column.nbytes for column in self._columns.values())
 
     @property
-    def matrix(self) -> Iterator[NDArray[np.float32]]:
-        """All weights in order of rows, as read-only pieces of shape (rows, M)."""
-        for c, chunk in enumerate(self._chunks):
-            piece = chunk.omega[: self._count - c * ROWS]
-            piece.flags.writeable = False
-            yield piece
+    def senders(self) -> list[str]:
+        """The peers' names, in order of rows; a copy."""
+        return self._senders.copy()
 
-    def omega(self, row: int) -> NDArray[np.float64]:
-        """(M,) the weights in this row, a copy."""
-        chunk, i = self._place(row)
-        return np.array(chunk.omega[i], dtype=np.float64)
+    @property
+    def omega(self) -> NDArray[np.float32]:
+        """(N, M) weights."""
+        return self._column("omega")
 
-    def omegas(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(n, M) the weights in these rows, a copy."""
-        found = np.empty((len(rows), self.M), dtype=np.float32)
-        for c in np.unique(rows // ROWS).tolist():
-            here = rows // ROWS == c
-            found[here] = self._chunks[c].omega[rows[here] % ROWS]
-        return found
+    @property
+    def t_n(self) -> NDArray[np.int32]:
+        """(N,) number of observations behind each message."""
+        return self._column("t_n")
+
+    @property
+    def sequence(self) -> NDArray[np.int64]:
+        """(N,) sequence number of each message."""
+        return self._column("sequence")
+
+    @property
+    def chance(self) -> NDArray[np.float64]:
+        """(N,) P_N before normalisation, as it was before any message was used."""
+        return self._column("chance")
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """(N,) whether the message was used."""
+        return self._column("used")
 
     def sender(self, row: int) -> str:
-        chunk, i = self._place(row)
-        return chunk.name(i).decode()
+        """Return the name of the peer in this row."""
+        return self._senders[row]
 
-    def t_n(self, row: int) -> int:
-        """How many observations the sender had."""
-        chunk, i = self._place(row)
-        return int(chunk.t_n[i])
+    def put(self, message: Message, chance: float = 1.0) -> bool:
+        """Hold a message, unless one that is as new is already held.
 
-    def check(self, message: Message, weight: float | None = None) -> None:
-        """Raise what `put` would raise, and change nothing."""
-        self._require(message)
-        if weight is not None and not 0 <= weight <= WEIGHT_LIMIT:
-            raise ValueError(
-                f"the weight of {message.sender!r} is {weight!r}, "
-                f"expected a number from 0 to {WEIGHT_LIMIT}"
-            )
+        A newer message replaces the older one of its sender, which can then be drawn again.
 
-    def put(self, message: Message, weight: float | None = None) -> bool:
-        """Take the message unless one as new is here already; True if it was taken.
+        Args:
+            message: A message that fits the agent's federation.
+            chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
 
-        A newer message replaces the peer's older one, and the peer can be drawn again. Without
-        a weight, a new peer gets 1 and a known one keeps what it had.
+        Returns:
+            Whether the message is now held because of this call.
         """
-        self.check(message, weight)
-        row = self._row(message.sender.encode())
-        chunk, i = self._chunks[row // ROWS], row % ROWS
-        if message.sequence <= chunk.sequence_at[i]:
+        row = self._rows.get(message.sender, len(self))
+        if row < len(self) and message.sequence <= self._columns["sequence"][row]:
             return False
-        self._left -= not chunk.used_at[i] and chunk.weight_at[i] > 0
-        chunk.omega[i] = self._take(row, message)
-        chunk.t_n[i] = message.t_n
-        chunk.sequence_at[i] = message.sequence
-        if weight is not None:
-            chunk.weight_at[i] = weight
-        chunk.used_at[i] = False
-        self._left += chunk.weight_at[i] > 0
-        self._sum_around(row)
+        values = self._values(message)
+        self._make_room(row + 1)
+        for name, value in values.items():
+            self._columns[name][row] = value
+        self._columns["chance"][row] = chance
+        self._columns["used"][row] = False
+        self._add_sender(message.sender)
         return True
 
     def extend(
         self,
         senders: Sequence[str],
-        omegas: ArrayLike,
+        omega: ArrayLike,
         *,
         t_n: ArrayLike,
         sequence: ArrayLike,
-        weights: ArrayLike | None = None,
+        chance: ArrayLike = 1.0,
     ) -> int:
-        """Put many at once, with the same outcome; how many peers have a new message.
+        """Put many messages at once. If an array has a wrong shape, none is taken.
 
-        Omegas are (n, M); the rest is (n,), or one number for all. Either all are taken or, if
-        one is refused, none.
+        Args:
+            senders: The names of n peers.
+            omega: (n, M) weights.
+            t_n: Number of observations behind each message: (n,), or one number for all.
+            sequence: Sequence numbers: (n,), or one number for all.
+            chance: P_N of each peer before normalisation: (n,), or one number for all; default 1.
+
+        Returns:
+            The number of peers that have a new message.
         """
         n = len(senders)
-        if not n:
-            return 0
-        omegas = np.asarray(omegas)
-        _require_omegas(omegas, n, self.M)
-        for sender in senders:
-            if not 1 <= len(sender.encode()) <= SENDER_BYTES:
-                raise MessageRefused(f"sender is {sender!r}, expected 1 to 64 bytes of UTF-8")
-        columns = {
-            "omega": omegas,
-            "t_n": _counters("t_n", t_n, n),
-            "sequence": _counters("sequence", sequence, n),
-        }
-        if weights is not None:
-            columns["weight"] = _weights(weights, n)
-        taken = 0
-        for first in range(0, n, BATCH):
-            batch = slice(first, min(first + BATCH, n))
-            rows = [self._row(sender.encode()) for sender in senders[batch]]
-            part = {name: column[batch] for name, column in columns.items()}
-            taken += self._write(np.array(rows, dtype=np.int64), part)
-        return taken
+        given = {"omega": omega, "t_n": t_n, "sequence": sequence, "chance": chance, "used": False}
+        arrays = {name: self._batch(name, values, n) for name, values in given.items()}
+        newest = self._newest(senders, arrays["sequence"].tolist())
+        self._make_room(len(self) + sum(sender not in self._rows for sender in newest))
+        rows = np.array([self._add_sender(sender) for sender in newest], dtype=np.intp)
+        positions = np.array([*newest.values()], dtype=np.intp)
+        for name, array in arrays.items():
+            # if every message is taken, they are in their order: a copy would only cost memory
+            self._columns[name][rows] = array if len(rows) == n else array[positions]
+        return len(rows)
 
     def draw(self, rng: np.random.Generator) -> int | None:
-        """The row of a peer drawn from P_N, or None if no weight is left."""
-        if not self._left:
+        """Draw a peer from P_N.
+
+        Args:
+            rng: The generator; one random number is taken from it, or none if no peer is left.
+
+        Returns:
+            The peer's row, or None if no peer is left. The row can be drawn again until `use`.
+        """
+        remaining = self._remaining()
+        starts = np.arange(0, len(remaining), _BLOCK)
+        sums = np.add.reduceat(remaining, starts) if len(starts) else remaining
+        total = float(sums.sum())
+        if total <= 0.0:
             return None
-        c, u = self._sums.find(rng.random() * self._sums.total)
-        return c * ROWS + self._chunks[c].find(u)
+        block, u = _interval(sums, rng.random() * total)
+        row, _ = _interval(remaining[starts[block] : starts[block] + _BLOCK], u)
+        return int(starts[block]) + row
 
     def use(self, row: int) -> None:
-        """Mark the row used up: it is not drawn again until its peer sends a newer message."""
-        chunk, i = self._place(row)
-        self._left -= not chunk.used_at[i] and chunk.weight_at[i] > 0
-        chunk.used_at[i] = True
-        self._sum_around(row)
-
-    def weigh(self, weights: ArrayLike) -> None:
-        """Set P_N anew from one weight per row; rows that are used up stay so."""
-        column = _weights(weights, self._count)
-        for c, chunk in enumerate(self._chunks):
-            part = column[c * ROWS : (c + 1) * ROWS]
-            chunk.weight[: len(part)] = part
-        self._sum_all()
+        """Mark a message as used: its peer is not drawn again until it sends a newer message."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"row is {row}, expected 0 to {len(self) - 1}")
+        self._columns["used"][row] = True
 
     def state(self) -> dict[str, Any]:
-        """Everything, as plain numbers, bytes and arrays in order of rows, for `restore`."""
-        chunks = self._chunks or [Chunk(self.M)]
-        filled = [(chunk, self._count - c * ROWS) for c, chunk in enumerate(chunks)]
-        sizes = [np.diff(chunk.ends[: n + 1]).astype(np.uint8) for chunk, n in filled]
-        state = {"M": self.M, "names": b"".join(chunk.names for chunk in chunks)}
-        columns = {
-            name: np.concatenate([getattr(chunk, name)[:n] for chunk, n in filled])
-            for name in ("omega", "t_n", "sequence", "weight", "used")
-        }
-        return {**state, "name_sizes": np.concatenate(sizes), **columns}
+        """Return a copy of all messages as numbers, bytes and arrays, for `restore`."""
+        names = [sender.encode() for sender in self._senders]
+        columns = {saved: self._column(name).copy() for name, saved in _SAVED.items()}
+        sizes = np.array([len(name) for name in names], dtype=np.uint8)
+        return {"M": self.M, "names": b"".join(names), "name_sizes": sizes, **columns}
 
     @classmethod
     def restore(cls, state: Mapping[str, Any]) -> Self:
-        """A new inbox as the one whose `state` this is: same rows, same draws."""
+        """Return an inbox with the same rows and the same draws.
+
+        Args:
+            state: What `state` returned, in this version or in 0.1.
+
+        Raises:
+            ValueError: Not all columns of the state have the same number of rows.
+        """
         inbox = cls(int(state["M"]))
-        used = np.asarray(state["used"], dtype=np.bool_)
         ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
-        names = [state["names"][a:b].decode() for a, b in pairwise([0, *ends])]
-        counters = {name: state[name] for name in ("t_n", "sequence")}
-        Inbox.extend(inbox, names, state["omega"], weights=state["weight"], **counters)
-        if not len(inbox) == len(names) == len(used):
+        names = [bytes(state["names"][a:b]).decode() for a, b in pairwise([0, *ends])]
+        lengths = {saved: len(state[saved]) for saved in _SAVED.values()}
+        if {len(names), len(set(names)), *lengths.values()} != {len(names)}:
             raise ValueError(
-                f"the inbox's state has {len(names)} rows of {len(inbox)} senders and {len(used)} "
-                "marks of use, expected the same number of each; it was not written by state()"
+                f"the state of the inbox has {len(set(names))} senders and columns of lengths "
+                f"{lengths}, expected {len(names)} of each; it was not written by state()"
             )
-        for c, chunk in enumerate(inbox._chunks):
-            part = used[c * ROWS : (c + 1) * ROWS]
-            chunk.used[: len(part)] = part
-        inbox._sum_all()
+        inbox._make_room(len(names))
+        for name, saved in _SAVED.items():
+            inbox._columns[name][: len(names)] = state[saved]
+        for name in names:
+            inbox._add_sender(name)
         return inbox
 
-    def _require(self, message: Message) -> None:
-        if message.kind != "weights" or message.M != self.M:
-            raise MessageRefused(
-                f"message of {message.sender!r} is of kind {message.kind!r} with M = {message.M}; "
-                f"this inbox holds weights with M = {self.M}"
-            )
+    def _values(self, message: Message) -> dict[str, Any]:
+        """What a message puts into the columns of its row."""
+        return {"omega": message.omega, "t_n": message.t_n, "sequence": message.sequence}
 
-    def _take(self, row: int, message: Message) -> NDArray[np.float32]:
-        """(M,) the weights that this message puts into its row."""
-        return message.omega
+    def _column(self, name: str) -> NDArray[Any]:
+        view = self._columns[name][: len(self)]
+        view.flags.writeable = False
+        return view
 
-    def _name(self, row: int) -> bytes | bytearray:
-        return self._chunks[row // ROWS].name(row % ROWS)
+    def _remaining(self) -> NDArray[np.float64]:
+        """(N,) P_N before normalisation, with 0 for what is used."""
+        n = len(self)
+        remaining: NDArray[np.float64] = self._columns["chance"][:n] * ~self._columns["used"][:n]
+        return remaining
 
-    def _place(self, row: int) -> tuple[Chunk, int]:
-        if not 0 <= row < self._count:
-            raise IndexError(f"row is {row}, expected 0 to {self._count - 1}: see len(inbox)")
-        return self._chunks[row // ROWS], row % ROWS
-
-    def _row(self, name: bytes) -> int:
-        """The sender's row; a new sender gets the next one, empty so far."""
-        row = self._index.row(name, self._count)
-        if row == self._count:
-            c, i = divmod(row, ROWS)
-            if c == len(self._chunks):
-                self._chunks.append(Chunk(self.M))
-                if c == self._sums.leaves:
-                    self._sums = self._sums.doubled()
-            self._chunks[c].append_name(i, name)
-            self._count += 1
+    def _add_sender(self, sender: str) -> int:
+        """The sender's row; a new sender gets the next one."""
+        row = self._rows.setdefault(sender, len(self))
+        if row == len(self):
+            self._senders.append(sender)
         return row
 
-    def _write(self, rows: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> int:
-        """Write each row's newest message if it is newer than what is there; how many were."""
-        winners = newest(rows, columns["sequence"])
-        chunk_of = rows[winners] // ROWS
-        taken = 0
-        for c in np.unique(chunk_of).tolist():
-            chunk, here = self._chunks[c], winners[chunk_of == c]
-            here = here[columns["sequence"][here] > chunk.sequence[rows[here] % ROWS]]
-            before = chunk.left
-            for name, column in columns.items():
-                getattr(chunk, name)[rows[here] % ROWS] = column[here]
-            chunk.used[rows[here] % ROWS] = False
-            chunk.sum_all()
-            self._sums.put(c, chunk.tree.total)
-            self._left += chunk.left - before
-            taken += len(here)
-        return taken
+    def _make_room(self, rows: int) -> None:
+        """Enlarge the columns to the next power of two, so that putting N messages is O(N)."""
+        if rows > len(self._columns["used"]):
+            room = max(_LEAST_ROOM, 1 << (rows - 1).bit_length())
+            for name, column in self._columns.items():
+                self._columns[name] = enlarged(column, (room, *column.shape[1:]))
 
-    def _sum_around(self, row: int) -> None:
-        chunk = self._chunks[row // ROWS]
-        chunk.sum_around(row % ROWS)
-        self._sums.put(row // ROWS, chunk.tree.total)
+    def _batch(self, name: str, values: ArrayLike, n: int) -> NDArray[Any]:
+        """The values of n rows, with the type of their column."""
+        column = self._columns[name]
+        array = np.asarray(values, dtype=column.dtype)
+        expected = (n, *column.shape[1:])
+        if array.shape != expected and (array.shape or name == "omega"):
+            raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
+        return np.broadcast_to(array, expected)
 
-    def _sum_all(self) -> None:
-        for chunk in self._chunks:
-            chunk.sum_all()
-        self._sums.fill(np.array([chunk.tree.total for chunk in self._chunks]))
-        self._left = sum(chunk.left for chunk in self._chunks)
+    def _newest(self, senders: Sequence[str], sequence: Sequence[int]) -> dict[str, int]:
+        """Where the newest message of each sender is, if it is newer than what is held."""
+        newest: dict[str, int] = {}
+        for i, sender in enumerate(senders):
+            if sender not in newest or sequence[i] > sequence[newest[sender]]:
+                newest[sender] = i
+        held = {s: int(self._columns["sequence"][self._rows[s]]) for s in newest if s in self._rows}
+        return {s: i for s, i in newest.items() if sequence[i] > held.get(s, -1)}
 
 
-def _require_omegas(omegas: NDArray[Any], n: int, M: int) -> None:
-    if omegas.shape != (n, M):
-        raise MessageRefused(f"omegas have shape {omegas.shape}, expected {(n, M)}")
-    for first in range(0, n, ROWS):
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(omegas[first : first + ROWS].astype(np.float32)).all(axis=1)
-        if not finite.all():
-            raise MessageRefused(f"omegas[{first + int(np.argmin(finite))}] holds NaN or infinity")
+def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:
+    """Find the interval that holds u, of intervals that lie end to end from 0.
+
+    The answer is never an interval of length 0. A u that rounding carried past the end is in the
+    last of the others.
+
+    Returns:
+        The number of the interval, and how far into it u lies.
+    """
+    ends = np.cumsum(lengths)
+    u = min(u, float(np.nextafter(ends[-1], 0.0)))
+    i = int(np.searchsorted(ends, u, side="right"))
+    return i, u - float(ends[i - 1]) if i else u
 
 
-def _counters(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
-    column, limit = np.asarray(values), COUNTER_LIMITS[name]
-    if column.dtype.kind not in "iu" or column.shape not in {(), (n,)}:
-        raise MessageRefused(f"{name} is {column!r}, expected a whole number or {n} of them")
-    if not 0 <= column.min() <= column.max() <= limit:
-        raise MessageRefused(f"{name} is {column.min()} to {column.max()}, expected 0 to {limit}")
-    return np.broadcast_to(column, (n,)).astype(np.int64, copy=False)
-
-
-def _weights(values: ArrayLike, n: int) -> NDArray[np.float64]:
-    column = np.asarray(values, dtype=np.float64)
-    if column.shape not in {(), (n,)}:
-        raise ValueError(f"weights have shape {column.shape}, expected ({n},), one for each row")
-    wrong = ~((column >= 0) & (column <= WEIGHT_LIMIT))
-    if wrong.any():
-        bad = float(column[wrong][0])
-        raise ValueError(f"a weight is {bad}, expected numbers from 0 to {WEIGHT_LIMIT}")
-    return np.broadcast_to(column, (n,))
+def enlarged(column: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A copy of a column with a larger shape. The new places hold 0."""
+    larger = np.zeros(shape, dtype=column.dtype)
+    larger[tuple(slice(n) for n in column.shape)] = column
+    return larger

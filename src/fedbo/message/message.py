@@ -1,17 +1,24 @@
-"""What leaves an agent: a header and weights, or a belief; never a trial.
+"""What an agent hands out: a header, and weights or a belief. A message never contains a trial.
 
-==============  ===================================================================================
-M               number of shared features
-omega           (M,) one draw of the feature weights: the whole of an FTS message
-nu              (M,) mean of the feature weights: Sigma^-1 Phi^T y
-covariance      (M, M) sigma^2 Sigma^-1, Sigma = Phi^T Phi + sigma^2 I; its lower triangle travels
-incumbent       best standardised score so far (TAF only)
-sigma^2         ``noise_variance``, the noise of messages
-t_n             number of observations behind the message
-==============  ===================================================================================
+==========  ===========================================================================  ======
+symbol      meaning                                                                      shape
+==========  ===========================================================================  ======
+M           number of shared features                                                    scalar
+omega       one draw of the feature weights: all that FTS needs                          (M,)
+nu          mean of the feature weights: Σ⁻¹Φᵀy                                           (M,)
+covariance  their covariance σ²Σ⁻¹ with Σ = ΦᵀΦ + σ²I; only its lower triangle is sent   (M, M)
+incumbent   best standardised score so far (TAF only)                                    scalar
+σ²          ``noise_variance``, the noise of messages                                    scalar
+t_n         number of observations behind the message                                    scalar
+==========  ===========================================================================  ======
 
-On the wire a message is one MessagePack array, its numbers little-endian float32:
+On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[version, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``.
+
+Each rule is checked in one place. The constructor checks the header and the sizes of the arrays, so
+every `Message` object has sound ones, also if it came from the wire. `Message.check` checks that a
+message fits a federation and that its numbers are finite and plausible; `fedbo.Agent.receive` calls
+it for every message, and nothing behind it checks again.
 """
 
 from __future__ import annotations
@@ -26,16 +33,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.fingerprint import PARTS, Fingerprint
 
-__all__ = ["Belief", "Fingerprint", "Kind", "Message", "MessageRefused", "Weights"]
-
+#: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
-#: 3, 5 and 5 bytes on the wire, so that weights of M = 100 stay under 512 bytes with any sender.
+#: These take 3, 5 and 5 bytes, so that a message of 100 weights always stays under 512 bytes.
 COUNTER_LIMITS = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
 Kind = Literal["weights", "belief", "belief+incumbent"]
 
 
 class MessageRefused(ValueError):
-    """A message that cannot be used here; its text says which rule it breaks and why."""
+    """A message that cannot be used; the text says which rule it breaks, and why."""
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -43,7 +49,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Weights(_Wire, frozen=True, tag="weights"):
-    """Body of an FTS message: omega as little-endian float32."""
+    """The body of an FTS message: omega as little-endian float32."""
 
     omega: bytes
 
@@ -52,7 +58,11 @@ class Weights(_Wire, frozen=True, tag="weights"):
 
 
 class Belief(_Wire, frozen=True, kw_only=True, tag="belief"):
-    """Body of an RGPE or TAF message: nu, lower triangle of the covariance by rows, incumbent."""
+    """The body of an RGPE or TAF message: a mean, a covariance and, for TAF, an incumbent.
+
+    ``nu`` and ``covariance`` are little-endian float32; the covariance is its lower triangle, row
+    by row.
+    """
 
     nu: bytes
     covariance: bytes
@@ -61,12 +71,14 @@ class Belief(_Wire, frozen=True, kw_only=True, tag="belief"):
     def __post_init__(self) -> None:
         M, given = _count("nu", self.nu), _count("covariance", self.covariance)
         if given != (triangle := M * (M + 1) // 2):
-            raise MessageRefused(f"covariance has {given} numbers, expected {triangle}: M = {M}")
+            raise MessageRefused(
+                f"covariance has {given} numbers, expected {triangle} because M = {M}"
+            )
 
 
 def _count(name: str, data: bytes) -> int:
     if not data or len(data) % 4:
-        raise MessageRefused(f"{name} has {len(data)} bytes, expected M >= 1 numbers of 4 bytes")
+        raise MessageRefused(f"{name} has {len(data)} bytes, expected 4 for each of M >= 1 numbers")
     return len(data) // 4
 
 
@@ -78,7 +90,7 @@ def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _pack(values: NDArray[np.float64]) -> bytes:
-    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which check() refuses
+    with np.errstate(over="ignore"):  # what is too large becomes inf, which check() refuses
         return values.astype("<f4").tobytes()
 
 
@@ -88,35 +100,36 @@ def _unpack(data: bytes) -> NDArray[np.float32]:
 
 def _norm(value: bytes | float | None) -> float:
     if isinstance(value, bytes):
-        with np.errstate(invalid="ignore"):  # a NaN of any kind is found by who asks
+        with np.errstate(invalid="ignore"):  # the caller looks for NaN
             return float(np.linalg.norm(_unpack(value).astype(np.float64)))
     return abs(value or 0.0)
 
 
 class Header(TypedDict):
-    """What `Message.of_weights` and `Message.of_belief` take by name beside the numbers."""
+    """The arguments of `Message.of_weights` and `Message.of_belief` beside the numbers."""
 
-    fingerprint: Fingerprint
-    epoch: int
-    sender: str
-    sequence: int
-    t_n: int
+    fingerprint: Fingerprint  #: of the sender's federation
+    epoch: int  #: of that federation, 0 to 65,535
+    sender: str  #: name of the agent: 1 to 64 bytes of printable UTF-8
+    sequence: int  #: a later message of the same sender has a larger number
+    t_n: int  #: number of observations behind the message
 
 
 class Message(_Wire, frozen=True, kw_only=True):
-    """One agent's message; build it with `of_weights` or `of_belief`.
+    """The message of one agent. Build it with `of_weights` or `of_belief`.
 
-    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
-    >>> message = Message.of_weights(
-    ...     [0.5, -1.0, 2.0], fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=20
-    ... )
-    >>> message
-    Message(weights, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 53 bytes)
-    >>> Message.decode(message.encode()) == message
-    True
-    >>> message.check(fingerprint=agreed, epoch=0, kind="weights", M=4, noise_variance=0.1)
-    Traceback (most recent call last):
-    fedbo.message.message.MessageRefused: message 1 of 'site-a': it has M = 3, expected M = 4
+    Example:
+        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
+        >>> message = Message.of_weights(
+        ...     [0.5, -1.0, 2.0], fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=20
+        ... )
+        >>> message
+        Message(weights, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 53 bytes)
+        >>> Message.decode(message.encode()) == message
+        True
+        >>> message.check(fingerprint=agreed, epoch=0, kind="weights", M=4, noise_variance=0.1)
+        Traceback (most recent call last):
+        fedbo.message.message.MessageRefused: message 1 of 'site-a': it has M = 3, expected M = 4
     """
 
     version: Literal[1] = 1
@@ -132,10 +145,10 @@ class Message(_Wire, frozen=True, kw_only=True):
             raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
         if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
             raise MessageRefused(f"sender is {self.sender!r}, expected 1 to 64 bytes of UTF-8")
-        if not self.sender.isprintable():  # it is shown on screens and in logs, by whoever hears it
+        if not self.sender.isprintable():  # peers show it on screens and write it to logs
             raise MessageRefused(
                 f"sender is {self.sender!r}, expected characters that can be printed: no line "
-                "breaks, no control characters, and no blanks but the plain one"
+                "breaks, no control characters, and no white space except the ordinary space"
             )
         for name, limit in COUNTER_LIMITS.items():
             if not 0 <= getattr(self, name) <= limit:
@@ -143,7 +156,12 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
-        """A message of weights omega (M,), stored as float32."""
+        """Build a message of weights.
+
+        Args:
+            omega: (M,) one draw of the feature weights; stored as float32.
+            **header: The fields of `Header`.
+        """
         return cls._of(Weights(_pack(_vector("omega", omega))), header)
 
     @classmethod
@@ -154,7 +172,14 @@ class Message(_Wire, frozen=True, kw_only=True):
         incumbent: float | None = None,
         **header: Unpack[Header],
     ) -> Message:
-        """A message of a belief: nu (M,) and the symmetric covariance (M, M) of the weights."""
+        """Build a message of a belief.
+
+        Args:
+            nu: (M,) mean of the feature weights.
+            covariance: (M, M) their symmetric covariance.
+            incumbent: Best standardised score so far; None, the default, if it is not handed out.
+            **header: The fields of `Header`.
+        """
         mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
         M = mean.size
         if square.shape != (M, M):
@@ -178,14 +203,21 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Message:
-        """The message that `encode` wrote; anything else is refused with a sentence."""
+        """Return the message that `encode` wrote.
+
+        Args:
+            data: The bytes of one message.
+
+        Raises:
+            MessageRefused: The bytes are not exactly one sound message; the text says why.
+        """
         try:
             return _decoder.decode(data)
         except (ValueError, RecursionError) as error:
             raise MessageRefused(f"{len(data)} bytes are {_diagnosis(data)}: {error}") from None
 
     def encode(self) -> bytes:
-        """The message as bytes, the same on every machine."""
+        """Return the message as bytes. They are the same on every machine."""
         return _encoder.encode(self)
 
     def __repr__(self) -> str:
@@ -196,29 +228,32 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
+        """What the message contains."""
         if isinstance(self.body, Weights):
             return "weights"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
+        """Number of features."""
         return len(self.body.omega if isinstance(self.body, Weights) else self.body.nu) // 4
 
     @property
     def parameters(self) -> int:
-        """How many parameters are handed out, as the paper counts: M, M + M^2 or M + M^2 + 1."""
-        return self.numbers + isinstance(self.body, Belief) * (self.M * (self.M - 1) // 2)
+        """Number of parameters handed out, as the paper counts: M, M + M² or M + M² + 1."""
+        twins = 0 if isinstance(self.body, Weights) else self.M * (self.M - 1) // 2
+        return self.numbers + twins
 
     @property
     def numbers(self) -> int:
-        """How many numbers travel: `parameters`, with each pair of the symmetric matrix once."""
+        """Number of numbers sent: `parameters`, but of the symmetric matrix only one triangle."""
         if isinstance(self.body, Weights):
             return self.M
         return self.M + len(self.body.covariance) // 4 + (self.body.incumbent is not None)
 
     @property
     def nbytes(self) -> int:
-        """Exact length of `encode()`."""
+        """Length of `encode()`."""
         return len(self.encode())
 
     @property
@@ -241,18 +276,28 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def incumbent(self) -> float | None:
-        """Best standardised score so far, if the sender gave it."""
+        """Best standardised score so far, or None if the sender did not hand it out."""
         return cast("float | None", self._field("incumbent"))
 
     def _field(self, name: str) -> Any:
-        return getattr(self.body, name)  # else: 'Belief' object has no attribute 'omega'
+        return getattr(self.body, name)  # or AttributeError: 'Belief' ... no attribute 'omega'
 
     def check(
         self, *, fingerprint: Fingerprint, epoch: int, kind: Kind, M: int, noise_variance: float
     ) -> None:
-        """Raise `MessageRefused` unless the message fits a federation with these agreements.
+        """Check that the message fits a federation, and that its numbers are plausible.
 
-        A message of another epoch is not refused for its scalars: whoever receives it ignores it.
+        A message of another epoch may have other scalars: its receiver ignores it.
+
+        Args:
+            fingerprint: Fingerprint of the federation.
+            epoch: Epoch of the federation.
+            kind: What its agents hand out.
+            M: Its number of features.
+            noise_variance: σ² of its messages.
+
+        Raises:
+            MessageRefused: The message does not fit; the text names the message and says why.
         """
         same = epoch == self.epoch
         fault = self._foreign_part(fingerprint, same) or self._wrong_shape(kind, M)
@@ -272,11 +317,11 @@ class Message(_Wire, frozen=True, kw_only=True):
         return None if self.M == M else f"it has M = {self.M}, expected M = {M}"
 
     def _absurd_number(self, noise_variance: float | None) -> str | None:
-        """Not finite, or beyond 100 times what standardised scores can give.
+        """Find numbers that are not finite, or 100 times larger than standardised scores allow.
 
-        |nu| <= |y| / (2 sigma) and |y| <= sqrt(t_n); a draw adds about sqrt(M); a covariance below
-        the identity has norm sqrt(M) at most. A standard score is below sqrt(t_n): 10 times that is
-        allowed for the incumbent. Without sigma^2, only finiteness can be judged.
+        ‖ν‖ ≤ ‖y‖ / (2σ) and ‖y‖ ≤ √t_n. A draw adds about √M. A covariance below the identity has a
+        norm of at most √M. A standardised score is below √t_n, and the incumbent may be 10 times
+        that. Without σ², only finiteness can be checked.
         """
         limit = math.inf
         if noise_variance is not None:
@@ -306,4 +351,4 @@ def _diagnosis(data: bytes | bytearray | memoryview) -> str:
         return "not a message, or not a whole one"
     if version == 1:
         return "a message with a wrong field"
-    return f"a message of version {version}, and this fedbo reads version 1; use the same fedbo"
+    return f"a message of version {version}, and this fedbo reads version 1; use the same version"

@@ -192,7 +192,7 @@ class Target:
 
     def peer_draw(self, row: int) -> SampledFunction:
         """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
-        return self.phi.function(self.inbox.omega(row))
+        return self.phi.function(self.inbox.omega[row])
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
         """Return the largest of these shares by the names of the peers in these inbox rows."""

@@ -17,11 +17,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
+from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 from fedbo.policy.origin import Origin
 from fedbo.policy.schedule import Power, Schedule, schedule_from
-
-_LARGEST = 1e200  # a sum of any number of these is finite
 
 
 class FTS(Policy, frozen=True, tag="fts"):
@@ -71,8 +70,8 @@ class FTS(Policy, frozen=True, tag="fts"):
 def _distribution(given: Mapping[str, float]) -> dict[str, float]:
     P_N = {name: float(p) for name, p in given.items()}
     for name, p in P_N.items():
-        if not 0.0 <= p <= _LARGEST:
-            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {_LARGEST}")
+        if not 0.0 <= p <= CHANCE_LIMIT:
+            raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {CHANCE_LIMIT}")
     if not sum(P_N.values()) > 0.0:
         raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
     return P_N

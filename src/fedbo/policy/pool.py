@@ -82,9 +82,7 @@ class Pool:
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
         N = len(target.inbox)
         self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)
-        self._omegas = _of_one_size(
-            target.inbox.omegas(self.rows).astype(np.float64), self.features
-        )
+        self._omegas = _of_one_size(target.inbox.omega[self.rows].astype(np.float64), self.features)
         F = self.features(target.X) @ self._omegas.T
         self.weights = agreement(target.y, F)
         self._at_best = F[np.argmax(target.y)] if len(F) else np.zeros(len(self._omegas))
