@@ -1,6 +1,6 @@
-"""A policy of your own, beside TS and FTS: python examples/custom_policy.py
+"""A policy of your own, compared with TS and FTS: python examples/custom_policy.py
 
-One run of six agents each: a taste, not a benchmark.
+It runs six agents once for each policy: an illustration, not a benchmark.
 """
 
 import numpy as np
@@ -9,16 +9,21 @@ import fedbo
 
 
 class Crowd(fedbo.Policy, frozen=True):
-    """With probability epsilon, go where the mean of all peers' functions is largest."""
+    """In query t, with probability share / t, maximise the mean of all peers' functions.
 
-    epsilon: float = 0.5
+    The probability falls with t, so that useless peers do harm for a while only.
+    """
+
+    share: float = 1.0
 
     def query(self, target: fedbo.Target) -> fedbo.Query:
-        if not len(target.inbox) or target.rng.random() >= self.epsilon:
-            return fedbo.Query(target.argmax(target.own_draw()))
-        # A function is linear in its weights: the mean of the weights has the mean of the functions
+        if not len(target.inbox) or target.rng.random() >= self.share / target.t:
+            return target.query(target.own_draw())
+        # A function is linear in its weights, so the mean of the weights is the mean function.
         omega = target.inbox.omega.mean(axis=0, dtype=np.float64)
-        return fedbo.Query(target.argmax(target.phi.function(omega)), peer="all peers")
+        rows = np.arange(len(target.inbox))
+        credit = target.named(rows, np.full(len(rows), 1 / len(rows)))
+        return target.query(target.phi.function(omega), fedbo.Origin("pool", credit=credit))
 
 
 def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:
@@ -36,6 +41,7 @@ def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float
     return float(np.mean(table.where(iteration=7)["best"]))
 
 
-print(f"TS     {mean_best(fedbo.TS(), every=None):.3f}")
-print(f"FTS    {mean_best(fedbo.FTS(), every=1):.3f}")
-print(f"Crowd  {mean_best(Crowd(), every=1):.3f}")
+if __name__ == "__main__":
+    print(f"TS     {mean_best(fedbo.TS(), every=None):.3f}")
+    print(f"FTS    {mean_best(fedbo.FTS(), every=1):.3f}")
+    print(f"Crowd  {mean_best(Crowd(), every=1):.3f}")

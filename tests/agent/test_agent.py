@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbo
-from fedbo import FTS, TS, Agent, Categorical, Federation, Float, Int, Settings, Space
+from fedbo import FTS, TS, Agent, Categorical, Federation, Float, Int, Origin, Settings, Space
 from fedbo.model.surrogate import SurrogateSettings
+from fedbo_paper.preset import PAPER, PaperSettings, paper_agent, paper_federation
 
 SPACE = {"C": Float(1e-4, 10, log=True), "gamma": Float(1e-2, 10, log=True)}
 MIXED = {
@@ -366,14 +367,16 @@ class TestNothingIsLost:
 
     @pytest.mark.parametrize("paper", [False, True])
     def test_the_message_survives_a_file(self, paper: bool, tmp_path: Path) -> None:
-        make = (Federation.paper, Agent.paper) if paper else (Federation, Agent)
-        agent = make[1](make[0](SPACE), TS(), name="a", seed=0)
+        agent = paper_agent(paper_federation(SPACE), TS(), name="a", seed=0)
+        if not paper:
+            agent = Agent(Federation(SPACE), TS(), name="a", seed=0)
         for _ in range(12):
             run(agent, 1)
             if len(agent.trials) > 4:
                 agent.message()
         agent.save(tmp_path / "a")
-        assert Agent.load(tmp_path / "a").message() == agent.message()
+        settings = PAPER if paper else None
+        assert Agent.load(tmp_path / "a", settings=settings).message() == agent.message()
 
     def test_one_bad_chance_takes_no_message(self, federation: Federation, messages: list) -> None:
         class Wild(FTS, frozen=True):
@@ -386,9 +389,9 @@ class TestNothingIsLost:
         assert (len(agent.inbox), agent.account.received.messages) == (0, 0)
 
     def test_raw_scores_too_large_for_a_message_are_explained(self) -> None:
-        agent = Agent.paper(Federation.paper(SPACE), TS(), name="a", seed=0)
+        agent = paper_agent(paper_federation(SPACE), TS(), name="a", seed=0)
         run(agent, 6, lambda p: 1e9 * score(p))
-        with pytest.raises(ValueError, match="give it settings that standardise them"):
+        with pytest.raises(ValueError, match="use settings that standardise them"):
             agent.message()
 
 
@@ -411,7 +414,7 @@ class TestWrongArguments:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"design": "foo"}, {"maximiser": "foo"}, {"repeats": "foo"}, {"n_initial": 2.5}],
+        [{"repeats": "foo"}, {"n_initial": 2.5}],
     )
     def test_of_settings(self, wrong: dict) -> None:
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
@@ -522,7 +525,9 @@ class TestRepeats:
     SPACE = Space({"x": Float(0, 1)}, points=[{"x": i / 11} for i in range(12)])
 
     def agent(self, policy: fedbo.Policy | None = None, **settings: Any) -> Agent:
-        setting = Settings(**settings)
+        setting = (
+            PaperSettings(**settings) if "random_repeats" in settings else Settings(**settings)
+        )
         return Agent(Federation(self.SPACE, features=30), policy, seed=0, settings=setting)
 
     def test_points_are_not_tried_twice_until_all_were(self) -> None:
@@ -544,8 +549,7 @@ class TestRepeats:
     def test_through_a_file(self, tmp_path: Path) -> None:
         agent = run(self.agent(), 6, lambda p: p["x"])
         agent.save(tmp_path / "a")
-        loaded = Agent.load(tmp_path / "a")
-        assert loaded.settings.repeats == "avoid"
+        loaded = Agent.load(tmp_path / "a", settings=agent.settings)
         for each in (agent, loaded):
             run(each, 6, lambda p: p["x"])
         assert queries(agent) == queries(loaded)
@@ -562,7 +566,7 @@ class TestRepeats:
     def test_initial_points_too(self, design: str) -> None:
         for seed in range(10):
             federation = Federation(self.SPACE, features=30)
-            setting = Settings(n_initial=8, design=design)
+            setting = PaperSettings(n_initial=8, design=design)
             agent = run(Agent(federation, seed=seed, settings=setting), 8, lambda p: p["x"])
             assert len({t.params["x"] for t in agent.trials}) == 8
 
@@ -572,16 +576,20 @@ class TestRepeats:
         assert sum(t.params["x"] == 5 / 11 for t in agent.trials) > 5
 
     def test_they_may_be_replaced_by_random_points(self) -> None:
-        agent = run(self.agent(TS(), repeats="random"), 30, lambda p: -abs(p["x"] - 5 / 11))
+        agent = run(self.agent(TS(), random_repeats=True), 30, lambda p: -abs(p["x"] - 5 / 11))
         asked = [t.params["x"] for t in agent.trials]
         assert len({*asked}) > 8
         assert len({*asked}) < len(asked)
 
-    def test_in_a_box_nothing_is_avoided(self) -> None:
-        agent = Agent(Federation({"x": Float(0, 1)}, features=30), TS(beta=0.0), seed=0)
+    @pytest.mark.parametrize("repeats", ["avoid", "allow"])
+    def test_in_a_box(self, repeats: Any) -> None:
+        federation, setting = Federation({"x": Float(0, 1)}, features=30), Settings(repeats=repeats)
+        agent = Agent(federation, TS(beta=0.0), seed=0, settings=setting)
         for x in (0.0, 0.5, 1.0):
             agent.tell({"x": x}, x)
-        assert agent.ask().params["x"] == agent.ask().params["x"] == 1.0
+        asked = [trial.params["x"] for trial in agent.ask(3)]
+        assert (asked == [1.0] * 3) == (repeats == "allow")
+        assert (len({1.0, *asked}) == 4) == (repeats == "avoid")
 
 
 class TestLeftOutInitialPoints:
@@ -594,8 +602,8 @@ class TestLeftOutInitialPoints:
             return min(n_initial, 1)
 
         def query(self, target: fedbo.policy.Target) -> fedbo.Query:
-            x = target.design() if target.t > 1 else None
-            return super().query(target) if x is None else fedbo.Query(x, source="initial")
+            x = target.initial if target.t > 1 else None
+            return super().query(target) if x is None else fedbo.Query(x, Origin("initial"))
 
     def test_they_are_those_of_the_design(self, federation: Federation) -> None:
         whole = run(Agent(federation, TS(), seed=4), 3)
@@ -635,9 +643,9 @@ class TestLeftOutInitialPoints:
 
 class TestPresets:
     def test_paper(self) -> None:
-        federation = Federation.paper(SPACE, features=50, seed=1)
-        others = [run(Agent.paper(federation, TS(), name=f"p{i}", seed=i), 6) for i in range(3)]
-        agent = Agent.paper(federation, name="me", seed=9)
+        federation = paper_federation(SPACE, features=50, seed=1)
+        others = [run(paper_agent(federation, TS(), name=f"p{i}", seed=i), 6) for i in range(3)]
+        agent = paper_agent(federation, name="me", seed=9)
         agent.receive([other.message() for other in others])
         run(agent, 8)
         assert others[0].message().t_n == 3  # queried points, not the initial ones
@@ -646,7 +654,7 @@ class TestPresets:
 
     def test_an_exact_repeat_is_replaced(self) -> None:
         space = Space({"x": Float(0, 1)}, points=[{"x": 0.0}, {"x": 0.5}, {"x": 1.0}])
-        setting = Settings(repeats="random", n_initial=1)
+        setting = PaperSettings(random_repeats=True, n_initial=1)
         agent = run(Agent(Federation(space), TS(), seed=0, settings=setting), 12, lambda p: p["x"])
         assert {t.params["x"] for t in agent.trials} == {0.0, 0.5, 1.0}
 
@@ -663,7 +671,8 @@ class TestPresets:
 class TestTrialsBegunElsewhere:
     def test_they_are_pending_then_told(self, federation: Federation) -> None:
         agent = Agent(federation, TS(), seed=0)
-        trial = agent.open({"C": 1.0, "gamma": 1.0}, source="pool", t=4, credit={"p0": 1.0})
+        origin = Origin("pool", credit={"p0": 1.0})
+        trial = agent.adopt({"C": 1.0, "gamma": 1.0}, origin=origin, t=4)
         assert (trial.state, trial.source, trial.t) == ("pending", "pool", 4)
         assert agent.trials[0].credit == {"p0": 1.0}
         assert agent.tell(trial, 0.5).state == "complete"
@@ -673,18 +682,32 @@ class TestTrialsBegunElsewhere:
         here = run(Agent(federation, TS(), seed=0), 6)
         there = Agent(federation, TS(), seed=0)
         for trial in here.trials:
-            begun = there.open(trial.params, source=trial.source, t=trial.t)
+            begun = there.adopt(trial.params, origin=trial.origin, t=trial.t)
             there.tell(begun, trial.score)
         assert (there.ask().t, there.starting) == (here.ask().t, False)
 
     def test_what_cannot_be(self, federation: Federation) -> None:
         agent = Agent(federation, seed=0)
         with pytest.raises(ValueError, match=r"t is 0, expected 1 or more"):
-            agent.open({"C": 1.0, "gamma": 1.0}, t=0)
-        with pytest.raises(ValueError, match=r"source is 'me', expected one of initial, own"):
-            agent.open({"C": 1.0, "gamma": 1.0}, source="me")  # type: ignore[arg-type]
+            agent.adopt({"C": 1.0, "gamma": 1.0}, t=0)
         with pytest.raises(ValueError, match=r"parameter 'C' is 99"):
-            agent.open({"C": 99.0, "gamma": 1.0})
+            agent.adopt({"C": 99.0, "gamma": 1.0})
+        assert agent.trials == []
+
+
+class TestAskingForSeveral:
+    def test_a_batch_is_what_as_many_asks_give(self, federation: Federation) -> None:
+        one, many = (run(Agent(federation, name="a", seed=0), 4) for _ in range(2))
+        assert many.ask(3) == [one.ask() for _ in range(3)]
+        assert len(many.ask(1)) == 1
+
+    @pytest.mark.parametrize("n", [0, -1, 2.0, True, "3"])
+    def test_how_many(self, federation: Federation, n: Any) -> None:
+        agent = Agent(federation, seed=0)
+        with pytest.raises(ValueError, match="n is"):
+            agent.ask(n)
+        with pytest.raises(ValueError, match="a key belongs to one query"):
+            agent.ask(2, key=1)  # type: ignore[call-overload]
         assert agent.trials == []
 
 
@@ -695,17 +718,17 @@ class TestAskingWithAKey:
             for i in range(5):
                 agent.tell({"C": 0.01 * 4**i, "gamma": 0.3 + i}, float(i % 3))
             agent._rng.random(before)  # whatever it was asked for before
-            return agent.ask(key).params
+            return agent.ask(key=key).params
 
         assert asked(7, 0) == asked(7, 100)
         assert asked(7, 0) != asked(8, 0)
 
     def test_workers_that_start_together_start_apart(self, federation: Federation) -> None:
         """None of them sees what the others are trying."""
-        first = [Agent(federation, seed=0).ask(key).params["C"] for key in range(4)]
+        first = [Agent(federation, seed=0).ask(key=key).params["C"] for key in range(4)]
         assert len({*first}) == 4
         one = Agent(federation, seed=0)
-        assert [one.ask(key).params["C"] for key in (2, 0, 1)] == [first[2], first[0], first[1]]
+        assert [one.ask(key=key).params["C"] for key in (2, 0, 1)] == [first[2], first[0], first[1]]
 
 
 class TestNarrowerRanges:
@@ -720,7 +743,7 @@ class TestNarrowerRanges:
             policy,
             seed=0,
             within=self.WITHIN,
-            settings=Settings(maximiser=maximiser, repeats="random"),
+            settings=PaperSettings(maximiser=maximiser, random_repeats=True),
         )
 
         def outside_is_better(params: dict) -> float:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -266,7 +267,7 @@ class PolicyContract:
             self.goes_on(run(self.agent(federation), 3), 2)
         else:
             assert kind != self.kind
-            with pytest.raises(ValueError, match=f"'{kind}'"):
+            with pytest.raises(ValueError, match=re.escape(f"'{kind}'")):
                 Agent(federation, self.policy())
 
     def test_one_by_one_or_all_at_once(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Sequence
+from pathlib import Path
 
 from contracts.policy import BetaContract, PolicyContract
 
@@ -58,3 +60,18 @@ class TestTAF(PolicyContract):
 
     def policy(self) -> fedbo.TAF:
         return fedbo.TAF()
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_policy.py"
+Crowd = runpy.run_path(str(EXAMPLE))["Crowd"]
+
+
+class TestCustomPolicy(PolicyContract):
+    """The example of a policy that is none of fedbo's own."""
+
+    kind = "weights"
+    in_file = False
+    sources = frozenset({"own", "pool"})
+
+    def policy(self) -> fedbo.Policy:
+        return Crowd()
