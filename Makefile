@@ -5,7 +5,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo test bench transfer clean
+.PHONY: help demo lint check test bench transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -13,14 +13,21 @@ help:  ## show this list
 demo: .venv/stamp  ## run a whole federation on this machine
 	.venv/bin/fedbo demo
 
-test: export OMP_NUM_THREADS = 1
-test: export OPENBLAS_NUM_THREADS = 1
-test: .venv/stamp  ## lint, types, layers, tests and doctests
+check test: export OMP_NUM_THREADS = 1
+check test: export OPENBLAS_NUM_THREADS = 1
+
+lint: .venv/stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -n auto --dist loadfile
+	.venv/bin/vulture
+
+check: lint  ## lint, types, layers, dead code, and all tests that are not slow
+	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow'
+
+test: lint  ## the same with every test
+	.venv/bin/pytest -q -n auto --dist worksteal
 
 bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
