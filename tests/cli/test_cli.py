@@ -59,7 +59,7 @@ def test_demo_reports_draws_and_writes(tmp_path: Path) -> None:
     assert f"The picture is in {picture}." in result.stdout
     assert np.ptp(imread(picture)[..., :3]) > 0.5
     table = Table.from_csv(csv)
-    assert len(table) == 5 * 5 * 2
+    assert table.height == 5 * 5 * 2
     assert set(table["mode"]) == {"alone", "together"}
 
 

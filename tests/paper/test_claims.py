@@ -335,7 +335,7 @@ def test_only_complete_pairs_count() -> None:
 
 def test_the_order_of_rows_does_not_matter() -> None:
     runs = real("landmine", 0.03)
-    order = np.random.default_rng(0).permutation(len(runs))
+    order = np.random.default_rng(0).permutation(runs.height)
     shuffled = Table({name: runs[name][order] for name in runs.columns})
     assert judge(shuffled) == judge(runs)
 

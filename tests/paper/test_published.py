@@ -137,7 +137,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, data: bytes) -> None:
 def test_their_runs_have_the_columns_of_ours(tmp_path: Path) -> None:
     table = loaded(tmp_path, content(TS=[[0.8]], FTS_M100=[[0.7, 0.9]], TAF_M50=[[0.6]])).table()
     assert table.columns == (*LABELS, *MEASURED) == COLUMNS
-    assert len(table) == 4 * 51
+    assert table.height == 4 * 51
     assert set(table["experiment"]) == {"landmine"} and set(table["preset"]) == {"published"}
     federated = table.where(method="FTS", repeat=1)
     assert federated["best"].tolist() == [0.9] * 51
@@ -158,7 +158,7 @@ def test_seeds_are_averaged_within_a_pair_first(tmp_path: Path) -> None:
     )
     table = compare(runs, published)
     differences = np.array([0.01, 0.03, -0.01])
-    assert len(table) == 1 and table["method"].tolist() == ["TS"]
+    assert table.height == 1 and table["method"].tolist() == ["TS"]
     assert table["iteration"].tolist() == [50]
     assert table["ours"][0] == pytest.approx(0.81)
     assert table["published"][0] == pytest.approx(0.80)

@@ -20,10 +20,10 @@ def report(console: Console, explanation: Explanation) -> None:
     decimals = explanation.decimals
     _say(console, explanation.heading())
     _show(console, "Where the queries came from", explanation.sources, decimals)
-    if len(explanation.peers):
+    if explanation.peers.height:
         _show(console, "What each peer contributed", explanation.peers, decimals)
     improving = _improving(explanation.queries, decimals)
-    if len(improving):
+    if improving.height:
         _show(console, "Queries that improved on the best", improving, decimals)
     saved, sentences = explanation.saved, explanation.sentences()
     console.print(Text("\nWhat collaborating saved", style="bold"))
@@ -52,8 +52,8 @@ def _show(console: Console, title: str, table: Table, decimals: int) -> None:
     for row in list(zip(*columns, strict=True))[:_ROWS]:
         grid.add_row(*map(Text, row))
     console.print(Padding(grid, (0, 0, 0, 2)))
-    if len(table) > _ROWS:
-        _say(console, f"… and {len(table) - _ROWS} more: --csv writes all")
+    if table.height > _ROWS:
+        _say(console, f"… and {table.height - _ROWS} more: --csv writes all")
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
