@@ -183,7 +183,7 @@ def test_only_pairs_and_iterations_that_both_have_are_compared(tmp_path: Path) -
     assert table["iteration"].tolist() == [10, 30]
     assert table["pairs"].tolist() == [2, 2] and table["difference"].tolist() == [0.0, 0.0]
     assert table["met"].all()
-    assert not len(compare(ours(two[0]), published)), "one pair has no standard error"
+    assert not compare(ours(two[0]), published).height, "one pair has no standard error"
 
 
 def test_other_experiments_and_presets_are_left_alone(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_other_experiments_and_presets_are_left_alone(tmp_path: Path) -> None:
     assert table == compare(runs.where(experiment="published"), published)
     assert table["iteration"].tolist() == [10, 20, 30, 50] * 2
     assert set(table["pairs"]) == {30} and set(table["seeds"]) == {3}
-    assert not len(compare(runs.where(experiment="landmine"), published))
+    assert not compare(runs.where(experiment="landmine"), published).height
 
 
 def test_fields_are_compared_one_by_one(tmp_path: Path) -> None:
@@ -224,4 +224,4 @@ def test_the_published_file_has_what_its_table_says() -> None:
                 assert runs[field, run, 0] == pytest.approx(first, abs=1e-5)
     shown = [0.8098, 0.8120, 0.8200, 0.8213]
     assert np.allclose(np.array(published.curves["TS"].mean)[[10, 20, 30, 50]], shown, atol=1e-4)
-    assert len(published.table()) == 13 * 30 * 51
+    assert published.table().height == 13 * 30 * 51
