@@ -102,7 +102,7 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
         ("C = ", [], "space.toml: Invalid value"),
         ('C = { type = "float", low = 1 }', [], "parameter 'C': Object missing required field"),
         ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
-        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "TOML cannot hold"),
+        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "Expected `int`, got `date`"),
         (
             space_file.EXAMPLE,
             ["--direction", "maximize"],

@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fedbo.federation import Federation
-from fedbo.federation import file as toml
+from fedbo.federation.file import read_space
 from fedbo.space import Direction, Space
 
 EXAMPLE = """
@@ -25,8 +24,8 @@ def read(path: Path, direction: Direction | None = None) -> Space:
     """
     try:
         table = _space_table(tomllib.loads(path.read_text(encoding="utf-8")), direction)
-        return Federation.from_toml(toml.dumps({"space": table})).space
-    except (ValueError, TypeError) as error:  # the latter: a date, which TOML has and spaces do not
+        return read_space(table)
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
