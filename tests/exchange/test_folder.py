@@ -297,10 +297,10 @@ def damaged(whole: bytes) -> dict[str, tuple[bytes, str]]:
         "cut very short": (whole[:20], "damaged or cut short"),
         "one bit": (bytes(flipped), "damaged or cut short"),
         "too long": (whole + b"\0", "damaged or cut short"),
-        "zeros": (bytes(len(whole)), "written by something else"),
-        "a text": (b"Dear colleagues,\n", "written by something else"),
+        "zeros": (bytes(len(whole)), "written by another program"),
+        "a text": (b"Dear colleagues,\n", "written by another program"),
         "a later version": (files.seal("fedbo message 2", b"x"), "another version of fedbo"),
-        "an agent": (files.seal("fedbo agent 1", b"x"), "written by something else"),
+        "an agent": (files.seal("fedbo agent 1", b"x"), "written by another program"),
         "no message": (files.seal("fedbo message 1", b"x"), "not a message"),
         "a field too many": (
             files.seal("fedbo message 1", msgspec.msgpack.encode([*raw, 1])),

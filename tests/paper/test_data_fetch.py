@@ -251,9 +251,9 @@ def test_fetch_says_plainly_what_went_wrong(
     offer(monkeypatch, address)
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"gleam was not fetched: {address} ")
+    assert result.stderr.startswith(f"gleam was not downloaded: {address} ")
     by_hand = f"put GLEAM.tar.gz or the folder GLEAM that is in it into {tmp_path}.\n"
-    assert "By hand: get it from" in result.stderr and result.stderr.endswith(by_hand)
+    assert "To do it by hand, get it from" in result.stderr and result.stderr.endswith(by_hand)
     assert os.listdir(tmp_path) == []
 
 
@@ -266,7 +266,7 @@ def test_fetch_refuses_the_wrong_checksum(
     assert "is not the data set: its MD5 is " in result.stderr and gleam.MD5 in result.stderr
     offer(monkeypatch, site + "/data", verify=landmine.verify, file="x.zip", names=("x.zip",))
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
-    assert result.exit_code == 1 and "no zip file" in result.stderr
+    assert result.exit_code == 1 and "not a zip file" in result.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -274,14 +274,14 @@ def test_fetch_of_what_is_there_but_useless(tmp_path: Path) -> None:
     (tmp_path / "har.npz").write_bytes(b"damaged")
     result = invoke("fetch", "har", "--data", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith("har is there, but cannot be used: ")
+    assert result.stderr.startswith("har is here, but cannot be used: ")
     assert "delete it" in result.stderr
 
 
 def test_fetch_knows_three_names() -> None:
     result = invoke("fetch", "mnist")
     assert result.exit_code == 2
-    assert "'mnist' is no data set, expected landmine, har, gleam" in result.stderr
+    assert "'mnist' is not one of landmine, har, gleam" in result.stderr
 
 
 def test_the_addresses_are_the_papers() -> None:
@@ -319,5 +319,5 @@ def test_ctrl_c_ends_the_program_with_a_sentence(site: str, tmp_path: Path) -> N
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert complaint == "Stopped: nothing of it was kept.\n"
+    assert complaint == "Stopped. The incomplete file was removed.\n"
     assert os.listdir(tmp_path) == []
