@@ -468,13 +468,13 @@ def test_another_direction_or_another_name_is_refused() -> None:
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        ([], "--objective: say what is to be tuned"),
+        ([], "--objective: give the function to tune"),
         (["--objective", "train_here:score", "--federation", "no.toml"], "no.toml cannot be read"),
         (["--objective", "train_here:score", "--storage", "site.db"], "the storage is 'site.db'"),
         (["--objective", "train_here:score", "--storage", "sqlite:///no/s.db"], "make it first"),
         (["--objective", "train_here:score", "--trials", "0"], "--trials"),
         (["--objective", "train_here:score", "--name", "n" * 65], "expected 1 to 64 bytes"),
-        (["--preview", "--withdraw"], "give one of them"),
+        (["--preview", "--withdraw"], "give at most one of the two"),
     ],
 )
 def test_errors_come_first_and_are_clear(args: list[str], complaint: str) -> None:
