@@ -224,7 +224,7 @@ def test_same_seeds_same_table(tmp_path: Path) -> None:
         return simulate(parties, 5, every=2, stragglers=0.5, seed=losses)
 
     table = run(0, 1)
-    assert len(table) == 4 * (3 + 5)
+    assert table.height == 4 * (3 + 5)
     assert "peer" in table["source"]
     assert run(0, 1) == table
     assert run(10, 1) != table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,9 @@ cells = {
 def test_columns_have_the_type_of_their_values() -> None:
     kinds = {name: TABLE[name].dtype.kind for name in TABLE.columns}
     assert kinds == {"agent": "U", "iteration": "i", "score": "f", "ok": "b"}
-    assert len(TABLE) == 4
+    assert TABLE.height == 4
     assert Table({"mixed": ["a", 1, True]})["mixed"].tolist() == ["a", 1, True]
-    assert len(Table({})) == 0
+    assert Table({}).height == 0
 
 
 def test_columns_are_copies_that_nobody_can_change() -> None:
@@ -54,14 +55,14 @@ def test_where_takes_the_rows_with_all_these_values() -> None:
     assert TABLE.where(agent="b", iteration=2)["score"].tolist() == [2.0]
     assert TABLE.where(ok=False)["agent"].tolist() == ["b"]
     nothing = TABLE.where(agent="c")
-    assert len(nothing) == 0
+    assert nothing.height == 0
     assert nothing.columns == TABLE.columns
     assert nothing["iteration"].dtype.kind == "i"
 
 
 def test_a_value_of_another_type_is_nowhere() -> None:
-    assert len(TABLE.where(agent=1)) == 0
-    assert len(TABLE.where(iteration="1")) == 0
+    assert TABLE.where(agent=1).height == 0
+    assert TABLE.where(iteration="1").height == 0
 
 
 def test_equality_counts_nan_as_itself_and_types_as_different() -> None:
@@ -167,3 +168,14 @@ def test_repr_shows_the_first_rows() -> None:
     assert lines[:2] == ["x  score", "0  0.3333"]
     assert lines[-1] == "… 100 rows"
     assert len(lines) == 10
+
+
+def test_a_table_is_a_mapping_of_its_columns() -> None:
+    assert isinstance(TABLE, Mapping)
+    assert [*TABLE] == [*TABLE.keys()] == ["agent", "iteration", "score", "ok"]
+    assert len(TABLE) == 4 and Table({"x": range(9)}).height == 9
+    assert "score" in TABLE and "scores" not in TABLE
+    assert TABLE.get("scores") is None
+    assert {**TABLE}["iteration"].tolist() == [1, 1, 2, 2]
+    assert Table(TABLE) == TABLE
+    assert repr(Table({"x": []})) == "x\n(no rows)"

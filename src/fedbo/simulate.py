@@ -84,7 +84,7 @@ def simulate(
     >>> for x in (0.1, 0.3, 0.5, 0.7, 0.9):
     ...     _ = peer.tell({"x": x}, score({"x": x}))
     >>> table = simulate([Party(agent=target, objective=score, optimum=0), Party(agent=peer)], 10)
-    >>> len(table), bool(table["simple_regret"][-1] < 0.01)
+    >>> table.height, bool(table["simple_regret"][-1] < 0.01)
     (13, True)
     """
     _checked(parties, iterations, every, stragglers)

@@ -1,14 +1,17 @@
-"""A table of results: named columns as numpy arrays, and a CSV file that brings them back exactly.
+"""A table of results: named columns as numpy arrays, and a CSV file that restores them exactly.
 
-In the file strings stand in quotes and nothing else does, so that the agent "7" stays a string;
-numbers have as many digits as it takes.
+In the file, strings are quoted and nothing else is, so the agent named "7" stays a string. Numbers
+are written with as many digits as they need. The standard `csv` module writes such files, but its
+reader does not tell whether a cell was quoted; so this module reads them itself.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,22 @@ _CELL = re.compile(r'("(?:[^"]|"")*"|[^",\r\n]*)(,|\r?\n|\Z)')
 _SHOWN = 8  # rows in a repr
 
 
-class Table:
-    """Columns of the same length; read-only.
+class Table(Mapping[str, Column]):
+    """A read-only mapping from column names to columns of the same length.
+
+    Like any mapping, a table iterates over its keys, the column names, and ``len(table)`` is the
+    number of columns. ``table.height`` is the number of rows.
+
+    Args:
+        columns: The values of each column, by name. They are copied. A column becomes an array of
+            int64, float64, bool or str if all its values have that type, and of objects otherwise.
+
+    Raises:
+        ValueError: If columns differ in length or are not one-dimensional.
 
     >>> table = Table({"agent": ["a", "b", "a"], "iteration": [1, 1, 2], "score": [0.5, 2.0, 0.25]})
+    >>> list(table), table.height
+    (['agent', 'iteration', 'score'], 3)
     >>> table.where(agent="a")["score"]
     array([0.5 , 0.25])
     >>> Table.join([table.where(iteration=1), table.where(iteration=2)], run=[7, 8])
@@ -44,7 +59,11 @@ class Table:
 
     @classmethod
     def from_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-        """The table with these rows, each in the order of ``columns``.
+        """Build a table from rows.
+
+        Args:
+            columns: The column names.
+            rows: One sequence of cells for each row, in the order of ``columns``.
 
         >>> Table.from_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
         ['a', 'b']
@@ -54,9 +73,11 @@ class Table:
 
     @classmethod
     def join(cls, tables: Iterable[Table], **labels: Sequence[Cell]) -> Table:
-        """The rows of all tables, one after another, behind a column for each label.
+        """Concatenate the rows of several tables.
 
-        A label has one value for each table.
+        Args:
+            tables: One or more tables with the same columns in the same order.
+            **labels: Further columns, placed first, with one value for each table.
         """
         tables = list(tables)
         if not tables:
@@ -77,7 +98,7 @@ class Table:
                     f"label {name!r} has {len(values)} values, expected {len(tables)}, one a table"
                 )
             pairs = zip(values, tables, strict=True)
-            joined[name] = [value for value, table in pairs for _ in range(len(table))]
+            joined[name] = [value for value, table in pairs for _ in range(table.height)]
         return cls(joined | {name: _joined([t[name] for t in tables]) for name in columns})
 
     @property
@@ -85,8 +106,16 @@ class Table:
         """The names of the columns, in order."""
         return tuple(self._columns)
 
-    def __len__(self) -> int:
+    @property
+    def height(self) -> int:
+        """The number of rows."""
         return len(next(iter(self._columns.values()), ()))
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
@@ -94,34 +123,43 @@ class Table:
         return self._columns[name]
 
     def __eq__(self, other: object) -> bool:
-        """The same columns in the same order; NaN equals NaN here."""
+        """Whether the columns are the same, in the same order; NaN counts as equal to NaN."""
         return (
             isinstance(other, Table)
             and self.columns == other.columns
-            and all(_same(self[name], other[name]) for name in self.columns)
+            and all(_same(self[name], other[name]) for name in self)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def where(self, **values: Cell) -> Table:
-        """The rows that have these values in the columns of these names."""
-        keep = np.ones(len(self), dtype=np.bool_)
+        """Select the rows that have these values in the columns of these names."""
+        keep = np.ones(self.height, dtype=np.bool_)
         for name, value in values.items():
             keep &= np.asarray(self[name] == value)
-        return Table({name: column[keep] for name, column in self._columns.items()})
+        return Table({name: column[keep] for name, column in self.items()})
 
     def csv(self) -> str:
-        """The table as CSV text, a header first."""
-        rows = zip(*(column.tolist() for column in self._columns.values()), strict=True)
-        return "".join([",".join(map(_written, row)) + "\n" for row in (self.columns, *rows)])
+        """Return the table as CSV text with a header line."""
+        text = io.StringIO()
+        writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        writer.writerow(self)
+        writer.writerows(zip(*(column.tolist() for column in self.values()), strict=True))
+        return text.getvalue()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as UTF-8 text, a header first."""
+        """Write the table to a CSV file in UTF-8, with a header line."""
         Path(path).write_text(self.csv(), encoding="utf-8", newline="")
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Table:
-        """Read what `to_csv` wrote; in a file from elsewhere, what looks like a number is one."""
+        """Read a file that `to_csv` wrote, or any CSV file with a header line.
+
+        Unquoted cells that look like a number, ``True`` or ``False`` are read as such.
+
+        Raises:
+            ValueError: If the file is not a table; the text names the file and the row.
+        """
         with Path(path).open(encoding="utf-8", newline="") as file:
             try:
                 header, *rows = _cells(file.read())
@@ -138,18 +176,18 @@ class Table:
         return cls.from_rows([str(name) for name in header], rows)
 
     def __repr__(self) -> str:
-        shown = [[_shown(cell) for cell in self[name][:_SHOWN].tolist()] for name in self.columns]
-        texts = [[name, *cells] for name, cells in zip(self.columns, shown, strict=True)]
+        texts = [[name, *map(_shown, column[:_SHOWN].tolist())] for name, column in self.items()]
         widths = [max(map(len, column)) for column in texts]
         lines = [
             "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*texts, strict=True)
         ]
-        more = [f"… {len(self)} rows"] if len(self) > _SHOWN else []
-        return "\n".join([*lines, *more])
+        if not 0 < self.height <= _SHOWN:
+            lines.append(f"… {self.height} rows" if self.height else "(no rows)")
+        return "\n".join(lines)
 
 
 def _column(values: ArrayLike) -> Column:
-    """The values as an array of their one type; as objects if no type fits them all."""
+    """Convert the values to an array of their common type, or of objects if they have none."""
     if isinstance(values, np.ndarray):
         column = values.copy()
     else:
@@ -163,14 +201,13 @@ def _column(values: ArrayLike) -> Column:
 
 
 def _dtype(types: set[type], cells: Sequence[Any]) -> type:
-    if types <= {int} and types:
+    if types == {int}:
         return np.int64 if all(-(2**63) <= cell < 2**63 for cell in cells) else object
     if types <= {int, float}:
         return np.float64
-    for plain, dtype in ((bool, np.bool_), (str, np.str_)):
-        if types == {plain}:
-            return dtype
-    return object
+    if types == {bool}:
+        return np.bool_
+    return np.str_ if types == {str} else object
 
 
 def _joined(parts: Sequence[Column]) -> ArrayLike:
@@ -188,12 +225,8 @@ def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def _written(cell: Any) -> str:
-    return '"' + cell.replace('"', '""') + '"' if isinstance(cell, str) else repr(cell)
-
-
 def _cells(text: str) -> list[list[Cell]]:
-    """The cells of a CSV text, row by row."""
+    """Split a CSV text into rows of cells."""
     rows: list[list[Cell]] = [[]]
     row, at, length, match_at = rows[-1], 0, len(text), _CELL.match
     while at < length:
@@ -215,7 +248,7 @@ def _cells(text: str) -> list[list[Cell]]:
     return rows
 
 
-@lru_cache(maxsize=1 << 16)  # most cells of a long table are labels that come again
+@lru_cache(maxsize=1 << 16)  # most cells of a long table are labels that repeat
 def _read(cell: str) -> Cell:
     if cell.startswith('"'):
         return cell[1:-1].replace('""', '"')

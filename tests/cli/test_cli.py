@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -56,10 +57,10 @@ def test_demo_reports_draws_and_writes(tmp_path: Path) -> None:
     result = invoke(*SMALL, "--jobs", "1", "--out", str(picture), "--csv", str(csv))
     assert result.exit_code == 0, result.output
     assert "the mean best accuracy together is" in result.stdout
-    assert f"The picture is in {picture}." in result.stdout
+    assert f"The figure is in {picture}." in result.stdout
     assert np.ptp(imread(picture)[..., :3]) > 0.5
     table = Table.from_csv(csv)
-    assert len(table) == 5 * 5 * 2
+    assert table.height == 5 * 5 * 2
     assert set(table["mode"]) == {"alone", "together"}
 
 
@@ -71,7 +72,7 @@ def test_demo_reports_draws_and_writes(tmp_path: Path) -> None:
         (["--trials", "3"], "trials is 3, expected 4 to 1000: 3 are initial points"),
         (["--jobs", "0"], "--jobs"),
         (["--out", "demo.bmp"], "demo.bmp ends in '.bmp', expected one of .png, .pdf, .svg"),
-        (["--out", "nowhere/demo.png"], "nowhere does not exist: make it first"),
+        (["--out", "nowhere/demo.png"], "nowhere does not exist: create it first"),
         (["--csv", "."], ". is a folder, expected a file"),
         (["--agent", "3"], "No such option"),
     ],
@@ -94,7 +95,7 @@ def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
     result = invoke("demo")
     assert result.exit_code == 1
     assert result.stderr == (
-        "This needs scikit-learn and joblib, which fedbo does not bring along by itself: "
+        "This command needs scikit-learn and joblib, which fedbo does not install by default: "
         "pip install 'fedbo[experiments]'\n"
     )
 
@@ -122,6 +123,51 @@ def test_as_a_program_with_two_processes(tmp_path: Path) -> None:
     table = Table.from_csv(tmp_path / "demo.csv")
     here = play(Demo(agents=5, trials=5, repeats=1), 0, "together")
     assert np.array_equal(table.where(mode="together")["param_C"], here["param_C"])
+
+
+def test_commands_come_in_an_order_that_helps() -> None:
+    text = invoke("--help").stdout
+    lines = [line.split()[1] for line in text.splitlines() if line.startswith("│ ")]
+    commands = [word for word in lines if not word.startswith("-")]
+    assert commands == ["federation", "join", "ledger", "explain", "data", "demo", "reproduce"]
+
+
+def plugged(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    """Have other packages register these commands."""
+    entries = [EntryPoint(name, value, "fedbo.commands") for name, value in values.items()]
+    monkeypatch.setattr(cli, "entry_points", lambda group: entries)
+
+
+def test_a_broken_command_of_another_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged(
+        monkeypatch,
+        absent="no_such_package.cli:app",
+        nonsense="fedbo:__version__",
+        demo="fedbo_paper.cli.demo:demo",
+        data="fedbo_paper.cli.data:app",
+    )
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert "demo" in result.stdout and "data" in result.stdout and "join" in result.stdout
+    assert "absent" not in result.stdout and "nonsense" not in result.stdout
+    complaints = result.stderr.splitlines()
+    assert len(complaints) == 2
+    assert complaints[0] == (
+        "Warning: fedbo absent (no_such_package.cli:app) is missing: "
+        "ModuleNotFoundError: No module named 'no_such_package'"
+    )
+    assert complaints[1].startswith("Warning: fedbo nonsense (fedbo:__version__) is missing: ")
+    assert invoke("data", "--help").exit_code == invoke("demo", "--help").exit_code == 0
+
+
+def test_other_commands_do_not_load_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged(monkeypatch, slow="no_such_package:slow", join="no_such_package:not_ours")
+    for args in (["--version"], ["join", "--help"], ["federation", "show", "--help"]):
+        result = invoke(*args)
+        assert (result.exit_code, result.stderr) == (0, "")
+    result = invoke("slow")
+    assert result.exit_code == 2
+    assert "No such command 'slow'" in result.stderr and "no_such_package" in result.stderr
 
 
 def test_light_commands_load_nothing_heavy() -> None:

@@ -97,18 +97,22 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
 @pytest.mark.parametrize(
     ("text", "args", "complaint"),
     [
-        ("C = 1", [], "space.toml: 'C' is 1, expected a table with the type of a parameter"),
-        ("", [], "space.toml: no parameter in it"),
+        ("C = 1", [], "space.toml: 'C' is 1, expected a table with the type of the parameter"),
+        ("", [], "space.toml: there are no parameters"),
         ("C = ", [], "space.toml: Invalid value"),
         ('C = { type = "float", low = 1 }', [], "parameter 'C': Object missing required field"),
         ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
-        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "TOML cannot hold"),
+        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "Expected `int`, got `date`"),
         (
             space_file.EXAMPLE,
             ["--direction", "maximize"],
-            "direction is 'minimize' in it, and --direction is 'maximize'",
+            "direction is 'minimize' in the file, but --direction is 'maximize'",
         ),
-        (space_file.EXAMPLE, ["--from-study", "sqlite:///a.db", "s"], "give one of them"),
+        (
+            space_file.EXAMPLE,
+            ["--from-study", "sqlite:///a.db", "s"],
+            "give exactly one of the two",
+        ),
         (space_file.EXAMPLE, ["--features", "0"], "--features"),
     ],
 )
@@ -121,10 +125,10 @@ def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complain
 
 
 def test_one_of_two_sources_is_needed() -> None:
-    assert "give one of them" in said(invoke("new"))
+    assert "give exactly one of the two" in said(invoke("new"))
     assert "nowhere.toml cannot be read" in said(invoke("new", "--from-space", "nowhere.toml"))
     result = invoke("new", "--from-study", "sqlite:///a.db", "s", "--direction", "minimize")
-    assert "a study has its own" in said(result)
+    assert "the study has a direction" in said(result)
 
 
 # From a study
@@ -237,16 +241,16 @@ def test_show_explains_a_federation() -> None:
     assert result.exit_code == 0
     text = said(result)
     for part in (
-        "Scores are minimised (minimize) over 3 parameters, 3 dimensions",
+        "Scores are minimised over 3 parameters, which span 3 dimensions",
         "C float 0.0001 to 10 log 1",
         "depth int 1 to 8 linear, steps of 1 1",
-        "kernel categorical 'rbf', 'linear' one or the other 1",
+        "kernel categorical 'rbf', 'linear' unordered 1",
         "features 100, kernel se, seed 7",
-        "length scale 0.1, 0.2, 0.3 on the cube",
-        "weights: 100 numbers, about 450 bytes, each time",
+        "length scale 0.1, 0.2, 0.3 on the unit cube",
+        "weights: 100 numbers, about 450 bytes each",
         "epoch 2",
         str(ours.fingerprint),
-        "It hands out no trial",
+        "A site sends no trial",
     ):
         assert part in text, part
     assert max(map(len, result.stdout.splitlines())) <= 100
@@ -257,8 +261,8 @@ def test_show_counts_what_a_belief_hands_out() -> None:
     space = Space({"x": Float(0, 1)}, points=points)
     Federation(space, features=100, kind="belief+incumbent").save("f.toml")
     text = said(invoke("show", "f.toml"))
-    assert "belief+incumbent: 5,151 numbers, about 20.7 kB, each time" in text
-    assert "only 3 points listed in the file may be tried" in text
+    assert "belief+incumbent: 5,151 numbers, about 20.7 kB each" in text
+    assert "Only the 3 points that the file lists may be tried" in text
     assert "its best standardised score" in text
 
 

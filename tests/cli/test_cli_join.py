@@ -214,21 +214,21 @@ def sent() -> list[tuple[str, int]]:
 def test_two_sites_help_one_another_and_go_on_where_they_were() -> None:
     code, out, err = end(start("score", "--trials", "4", "--name", "site-a"))
     assert (code, err) == (0, "")
-    assert "Study 'federation' in sqlite:///site.db (new): train_here:score, to minimize" in out
-    assert "'site-a'; messages travel through" in out
-    assert "a folder that is made with the first of them" in out
+    assert "Study 'federation' in sqlite:///site.db (new): minimize train_here:score." in out
+    assert "'site-a'. Messages go through" in out
+    assert "a folder that the first message creates" in out
     assert "(4 of 4; messages: " in out
     assert "trials 4 complete" in out
-    assert "out, 0 in, 0 peers heard, in this run" in out
+    assert "sent, 0 received from 0 peers, in this run" in out
     assert sent()[-1] == ("site-a", 4)
     code, out, err = join("slow", "--trials", "2", storage="sqlite:///b.db")
     assert (code, err) == (0, "")
-    assert "1 in, 1 peer heard, in this run" in out
+    assert "1 received from 1 peer, in this run" in out
     code, out, err = join("slow", "--trials", "6", "--every", "2")
     assert (code, err) == (0, "")
-    assert "(4 of 6 trials are finished)" in out
-    assert "Peers know it by 'site-a'" in out
-    assert "messages 1 out, 1 in, 1 peer heard" in out
+    assert "(4 of 6 trials finished)" in out
+    assert "Peers know it as 'site-a'" in out
+    assert "messages 1 sent, 1 received from 1 peer" in out
     assert sent()[-1] == ("site-a", 6)
     assert states() == {"complete": 6}
     assert "fedbo ledger --agent site-a lists every message" in out
@@ -244,7 +244,7 @@ def test_enough_trials_are_enough() -> None:
     study.add_trial(create_trial(value=1.0, params=space, distributions=ranges))
     result = invoke("--objective", "train_here:score", "--trials", "1")
     assert result.exit_code == 0, result.output
-    assert "best 1 in trial 0, from given, not asked for" in said(result)
+    assert "best 1 in trial 0, from outside the federation" in said(result)
     assert states() == {"complete": 1}
 
 
@@ -265,11 +265,13 @@ def test_ctrl_c_lets_the_running_trial_finish() -> None:
     process = start("held", "--trials", "9")
     wait_for_second_trial()
     said_at_once = ctrl_c(process)
-    assert said_at_once == "Ctrl-C: stops when this trial is finished; once more gives it up.\n"
+    assert (
+        said_at_once == "Ctrl-C: stopping after this trial; press it again to abandon the trial.\n"
+    )
     Path("go").touch()
     code, out, err = end(process)
     assert (code, err) == (130, "")
-    assert "Stopped: 2 of 9 trials are finished. The same command goes on from here." in out
+    assert "Stopped: 2 of 9 trials are finished. Run the same command again to resume." in out
     assert states() == {"complete": 2}
     assert sent()[-1][1] == 2
     assert join("score", "--trials", "3")[0] == 0
@@ -283,7 +285,7 @@ def test_ctrl_c_twice_gives_the_running_trial_up() -> None:
     process.send_signal(signal.SIGINT)
     code, out, err = end(process)
     assert (code, err) == (130, "")
-    assert "1 of 9 trials are finished. Trial 1 was given up: it is marked failed." in out
+    assert "1 of 9 trials are finished. Trial 1 was abandoned, and is marked as failed." in out
     assert states() == {"complete": 1, "fail": 1}
 
 
@@ -299,7 +301,7 @@ def test_a_killed_process_loses_no_more_than_its_trial() -> None:
     database.close()
     code, out, err = end(start("score", "--trials", "3"))
     assert (code, err) == (0, "")
-    assert "(1 of 3 trials are finished)" in out
+    assert "(1 of 3 trials finished)" in out
     assert states() == {"complete": 3, "fail": 1}
 
 
@@ -352,8 +354,8 @@ def test_an_objective_that_ends_the_program_is_a_failure() -> None:
 def test_pruned_trials_are_finished_ones() -> None:
     code, out, err = join("pruned", "--trials", "3")
     assert (code, err) == (0, "")
-    assert "(3 of 3; messages: 0 out" in out
-    assert "No trial has a score (all 3 that are finished were pruned)" in out
+    assert "(3 of 3; messages: 0 sent" in out
+    assert "no trial has a score: all 3 finished trials were pruned" in out
     assert states() == {"pruned": 3}
     assert "There is no score in study 'federation'" in said(invoke("--preview"))
     code, out, _ = join("score", "--trials", "5")
@@ -384,7 +386,7 @@ def test_a_log_that_cannot_be_written_keeps_messages_here_and_trials_going(
     monkeypatch.setenv("FEDBO_STATE", str(Path("federation.toml").absolute()))
     code, out, err = end(start("score", "--trials", "2", "--name", "site-a"))
     assert code == 0
-    assert "trials 2 complete messages 0 out" in out
+    assert "trials 2 complete messages 0 sent" in out
     assert err.startswith("Warning: ")
     assert "message 1 of 'site-a' was not sent" in err
     assert FolderExchange("shared").fetch(FEDERATION) == []
@@ -466,13 +468,13 @@ def test_another_direction_or_another_name_is_refused() -> None:
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        ([], "--objective: say what is to be tuned"),
+        ([], "--objective: give the function to tune"),
         (["--objective", "train_here:score", "--federation", "no.toml"], "no.toml cannot be read"),
         (["--objective", "train_here:score", "--storage", "site.db"], "the storage is 'site.db'"),
         (["--objective", "train_here:score", "--storage", "sqlite:///no/s.db"], "make it first"),
         (["--objective", "train_here:score", "--trials", "0"], "--trials"),
         (["--objective", "train_here:score", "--name", "n" * 65], "expected 1 to 64 bytes"),
-        (["--preview", "--withdraw"], "give one of them"),
+        (["--preview", "--withdraw"], "give at most one of the two"),
     ],
 )
 def test_errors_come_first_and_are_clear(args: list[str], complaint: str) -> None:
@@ -489,7 +491,7 @@ def test_a_hub_is_not_yet_there() -> None:
         cli.app, ["join", "https://hub.example.org", "--storage", STORAGE, "--preview"]
     )
     assert result.exit_code == 2
-    assert "a hub is not yet something this version can reach" in said(result)
+    assert "a hub, which this version does not support yet" in said(result)
 
 
 def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,12 +560,12 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     assert sent() == []
     text = said(invoke("--preview"))
     assert "agent site-a" in text
-    assert "trials 2 behind it" in text
-    assert "Nothing was sent. With the next finished trial it becomes another one." in text
+    assert "trials 2 size" in text
+    assert "Nothing was sent. The next finished trial changes it." in text
     assert (sent(), states()) == ([], {"complete": 2})
     join("score", "--trials", "3", "--every", "3")
     text = said(invoke("--preview"))
-    assert "This very message was handed out before" in text
+    assert "This very message was sent before" in text
     [message] = FolderExchange("shared").fetch(FEDERATION)
     assert all(f"{omega:.4f}" in text for omega in message.omega)
 
@@ -577,8 +579,8 @@ def test_preview_writes_nothing() -> None:
     before = Path("site.db").read_bytes()
     result = invoke("--preview")
     assert result.exit_code == 0
-    assert "agent drawn when the study first asks" in said(result)
-    assert "trials 2 behind it" in said(result)
+    assert "agent a random name, chosen at the first trial" in said(result)
+    assert "trials 2 size" in said(result)
     assert "agent-" not in said(result)
     assert "agent site-a" in said(invoke("--preview", "--name", "site-a"))
     assert Path("site.db").read_bytes() == before
@@ -593,14 +595,14 @@ def test_a_message_can_be_taken_back() -> None:
     result = invoke("--withdraw")
     assert result.exit_code == 1
     assert "it has no name among peers" in said(result)
-    assert "nothing to take back" in said(invoke("--withdraw", "--name", "site-a"))
+    assert "nothing to withdraw" in said(invoke("--withdraw", "--name", "site-a"))
     join("score", "--trials", "1", "--name", "site-a")
     text = said(invoke("--withdraw"))
-    assert "The message of 'site-a' is taken back" in text
+    assert "The message of 'site-a' was withdrawn from" in text
     assert "Peers that have read it may keep it" in text
     assert FolderExchange("shared").fetch(FEDERATION) == []
     assert [release.action for release in Ledger().read()] == ["sent", "withdrawn"]
-    assert "nothing to take back" in said(invoke("--withdraw"))
+    assert "nothing to withdraw" in said(invoke("--withdraw"))
     join("score", "--trials", "2")
     assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
 
@@ -641,7 +643,7 @@ def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
     def watched(x: float, k: str) -> float:
         n = len(study.trials) - 1
         wait_until(lambda: f"trial {n} is running, from" in shown())
-        wait_until(lambda: f"messages: {n} out" in shown())
+        wait_until(lambda: f"messages: {n} sent" in shown())
         return x
 
     watching = JoinScreen(console, a_site(study, watched), trials=2)
@@ -651,8 +653,8 @@ def test_a_terminal_shows_how_it_goes_while_it_runs() -> None:
     assert re.search(r"trials  ━+.* 0/2 ", text)
     assert "best none yet; trial 0 is running, from an initial point" in text
     assert re.search(r"best 0\.\d+ in trial 0; trial 1 is running, from", text)
-    assert "messages: 1 out, 0 in, 0 peers heard" in text
-    assert "2 out, 0 in, 0 peers heard, in this run" in text
+    assert "messages: 1 sent, 0 received from 0 peers" in text
+    assert "2 sent, 0 received from 0 peers, in this run" in text
 
 
 def test_names_of_peers_do_not_move_the_cursor() -> None:

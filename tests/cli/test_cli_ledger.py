@@ -64,7 +64,7 @@ def test_every_message_has_its_line(log: Path) -> None:
     nbytes = str(message(scores=2).nbytes)
     assert rows[1][3:] == ["site-a", "memory", print_of, "2", "25", nbytes, "sent"]
     assert rows[3][3:] == ["site-a", "memory", print_of, "withdrawn"]
-    assert "3 messages handed out" in " ".join(lines)
+    assert "3 messages left this machine" in " ".join(lines)
     assert str(log) in "".join(lines)
     assert max(map(len, lines)) <= 100
 
@@ -74,7 +74,7 @@ def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:
         Ledger().publish(MemoryExchange(), message(name))
     assert "\n  2 " in invoke("--agent", "site-b").stdout
     assert "site-a" not in invoke("--agent", "site-b").stdout
-    assert "only by site-a, site-b" in said(invoke("--agent", "nobody"))
+    assert "only of site-a, site-b" in said(invoke("--agent", "nobody"))
     assert invoke("--agent", "site-b", "--show", "2").exit_code == 0
     result = invoke("--agent", "site-b", "--show", "1")
     assert result.exit_code == 1
@@ -102,12 +102,12 @@ def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
     Ledger().publish(MemoryExchange(), sent)
     text = said(invoke("--show", "1"))
     for part in (
-        "Number 1, handed out",
+        "Message 1, sent",
         "to memory",
         "agent site-a",
         f"federation {federation().fingerprint}",
         "counter 3",
-        "trials 3 behind it",
+        "trials 3",
         f"size 25 numbers (weights), {sent.nbytes} bytes",
         *(f"{omega:.4f}" for omega in sent.omega),
     ):
@@ -130,7 +130,7 @@ def test_what_was_withdrawn_has_no_content(log: Path) -> None:
     Ledger().withdraw(exchange, federation(), "site-a")
     result = invoke("--show", "2")
     assert result.exit_code == 0
-    assert "Number 2, withdrawn" in said(result)
+    assert "Message 2, withdrawn" in said(result)
 
 
 def test_json_has_everything(log: Path) -> None:
@@ -139,8 +139,8 @@ def test_json_has_everything(log: Path) -> None:
     [row] = json.loads(invoke("--json").stdout)
     assert row["number"] == 1
     assert (row["agent"], row["numbers"], row["nbytes"]) == ("site-a", 25, sent.nbytes)
-    [release] = Ledger().read()
-    assert row["content"] == release.content
+    [entry] = Ledger().read()
+    assert row["content"] == entry.content
     assert json.loads(invoke("--json", "--show", "1").stdout) == [row]
 
 
@@ -163,7 +163,7 @@ def test_a_message_of_an_older_version_says_so(log: Path) -> None:
     log.write_text(re.sub('"content":"....', '"content":"AAAA', log.read_text()))
     result = invoke("--show", "1")
     assert result.exit_code == 1
-    assert "Its content cannot be read: " in said(result)
+    assert "The content cannot be read: " in said(result)
 
 
 def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:
@@ -183,4 +183,4 @@ def test_a_damaged_line_is_skipped_with_a_sentence(log: Path) -> None:
     result = invoke()
     assert result.exit_code == 0
     assert "Warning: line 2 of" in result.stderr
-    assert "1 message handed out" in said(result)
+    assert "1 message left this machine" in said(result)

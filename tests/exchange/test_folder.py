@@ -113,13 +113,13 @@ def test_an_address_does_not_depend_on_where_the_program_is(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("https://hub.example.org", "a hub is not yet something this version can reach"),
-        ("HTTP://localhost:8000/x", "a hub is not yet something this version can reach"),
+        ("https://hub.example.org", "a hub, which this version does not support yet"),
+        ("HTTP://localhost:8000/x", "a hub, which this version does not support yet"),
         ("s3://bucket/folder", "'s3:', expected a folder or a file:// URL"),
         ("file://server/share", "names the machine 'server'"),
         ("", "the address is '', expected a folder"),
         ("a\0b", "null byte"),
-        ("/no/such/folder", "because /no/such is not there; check the address"),
+        ("/no/such/folder", "because /no/such does not exist; check the address"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused_at_once(address: str, said: str) -> None:
@@ -190,7 +190,7 @@ def test_a_folder_that_was_there_and_is_gone_is_an_error(folder: Path) -> None:
         lambda: exchange.publish(message()),
         lambda: exchange.withdraw(OURS, "site-a"),
     ):
-        with pytest.raises(ExchangeError, match="was there and is gone; see whether its drive"):
+        with pytest.raises(ExchangeError, match="has disappeared; check whether its drive"):
             act()
     assert not folder.exists()
     folder.mkdir()
@@ -202,9 +202,9 @@ def test_a_folder_whose_parent_is_gone_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "drive").mkdir()
     exchange = FolderExchange(tmp_path / "drive" / "exchange")
     (tmp_path / "drive").rmdir()
-    with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+    with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
         exchange.publish(message())
-    with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+    with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
         exchange.fetch(OURS)
 
 
@@ -297,10 +297,10 @@ def damaged(whole: bytes) -> dict[str, tuple[bytes, str]]:
         "cut very short": (whole[:20], "damaged or cut short"),
         "one bit": (bytes(flipped), "damaged or cut short"),
         "too long": (whole + b"\0", "damaged or cut short"),
-        "zeros": (bytes(len(whole)), "written by something else"),
-        "a text": (b"Dear colleagues,\n", "written by something else"),
+        "zeros": (bytes(len(whole)), "written by another program"),
+        "a text": (b"Dear colleagues,\n", "written by another program"),
         "a later version": (files.seal("fedbo message 2", b"x"), "another version of fedbo"),
-        "an agent": (files.seal("fedbo agent 1", b"x"), "written by something else"),
+        "an agent": (files.seal("fedbo agent 1", b"x"), "written by another program"),
         "no message": (files.seal("fedbo message 1", b"x"), "not a message"),
         "a field too many": (
             files.seal("fedbo message 1", msgspec.msgpack.encode([*raw, 1])),
@@ -341,7 +341,7 @@ def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
     huge = msgspec.structs.replace(
         message(sender="huge"), body=msgspec.structs.replace(message().body, omega=bytes(LARGEST))
     )
-    with pytest.raises(ExchangeError, match="nobody reads more than 67,108,864; agree on fewer"):
+    with pytest.raises(ExchangeError, match="peers read at most 67,108,864; agree on fewer"):
         exchange.publish(huge)
 
 
@@ -356,9 +356,9 @@ def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> Non
         assert sequences(exchange) == {"site-a": 1}
     said = sorted(str(one.message).removeprefix(f"{folder}/") for one in caught)
     assert said == [
-        "pipe.fedbo was skipped: it is not a plain file",
+        "pipe.fedbo was skipped: it is not a regular file",
         "round.fedbo was skipped: it cannot be read: Too many levels of symbolic links",
-        "zero.fedbo was skipped: it is not a plain file",
+        "zero.fedbo was skipped: it is not a regular file",
     ]
     assert sequences(exchange) == {"site-a": 1}
 
@@ -443,11 +443,11 @@ def test_a_copy_can_be_made_while_the_drive_is_off(tmp_path: Path) -> None:
     drive.rename(tmp_path / "off")
     copies = [copy.copy(exchange), copy.deepcopy(exchange), pickle.loads(taken_along)]
     for one in copies:
-        with pytest.raises(ExchangeError, match="drive is not there; check the address"):
+        with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
             one.fetch(OURS)
     drive.mkdir()
     for one in copies:
-        with pytest.raises(ExchangeError, match="was there and is gone"):
+        with pytest.raises(ExchangeError, match="has disappeared"):
             one.publish(message())
     drive.rmdir()
     (tmp_path / "off").rename(drive)
@@ -479,11 +479,11 @@ def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) 
     exchange.publish(message())
     for path in (plain_user / "shared", home(plain_user / "shared")):
         path.chmod(0o000)
-        with pytest.raises(ExchangeError, match=r"Permission denied; ask for the right to use it"):
+        with pytest.raises(ExchangeError, match=r"Permission denied; ask for permission to use it"):
             exchange.fetch(OURS)
         with pytest.raises(ExchangeError, match=r"not put into .*Permission denied; ask for"):
             exchange.publish(message(sequence=2))
-        with pytest.raises(ExchangeError, match=r"Permission denied; ask for the right to use it"):
+        with pytest.raises(ExchangeError, match=r"Permission denied; ask for permission to use it"):
             exchange.withdraw(OURS, "site-a")
         path.chmod(0o700)
         assert sequences(exchange) == {"site-a": 1}
@@ -503,7 +503,7 @@ def test_a_folder_that_may_be_read_but_not_written(plain_user: Path) -> None:
 
 def test_a_folder_that_may_not_be_made(plain_user: Path) -> None:
     plain_user.chmod(0o500)
-    with pytest.raises(ExchangeError, match="shared cannot be made: Permission denied"):
+    with pytest.raises(ExchangeError, match="shared cannot be created: Permission denied"):
         FolderExchange(plain_user / "shared").publish(message())
 
 
@@ -726,7 +726,7 @@ def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path
     said = ended(without_room(tmp_path, killed=False))
     assert said == (
         f"message 2 of 'site-a' was not put into {tmp_path}: File too large; "
-        "make room there, or raise the limit on the size of files\n"
+        "free some space there, or raise the limit on the size of files\n"
     )
     assert FolderExchange(tmp_path).fetch(federation) == [message(federation)]
     assert len(os.listdir(home(tmp_path, federation))) == 1

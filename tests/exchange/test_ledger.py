@@ -63,43 +63,33 @@ def test_the_log_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("platform", "variables", "expected"),
+    ("variable", "expected"),
     [
-        ("linux", {}, "home/.local/state/fedbo"),
-        ("linux", {"XDG_STATE_HOME": "{here}/state"}, "state/fedbo"),
-        ("linux", {"XDG_STATE_HOME": "relative"}, "home/.local/state/fedbo"),
-        ("darwin", {"XDG_STATE_HOME": "{here}/state"}, "home/Library/Application Support/fedbo"),
-        ("win32", {"LOCALAPPDATA": "{here}/local"}, "local/fedbo"),
-        ("win32", {}, "home/AppData/Local/fedbo"),
+        (None, "home/.local/state/fedbo"),
+        ("{here}/state", "state/fedbo"),
+        ("relative", "home/.local/state/fedbo"),
     ],
 )
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs knows better")
 def test_else_it_lies_in_the_users_state_folder(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    platform: str,
-    variables: dict[str, str],
-    expected: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None, expected: str
 ) -> None:
-    for name in ("FEDBO_STATE", "XDG_STATE_HOME", "LOCALAPPDATA"):
+    for name in ("FEDBO_STATE", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value.format(here=tmp_path))
-    monkeypatch.setattr(sys, "platform", platform)
+    if variable is not None:
+        monkeypatch.setenv("XDG_STATE_HOME", variable.format(here=tmp_path))
     assert Ledger().path == tmp_path / expected / "releases.jsonl"
 
 
-@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_a_user_without_a_home_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def homeless(_: type[Path]) -> Path:
-        raise RuntimeError("Could not determine home directory.")
+    def homeless(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
 
-    for name in ("FEDBO_STATE", "XDG_STATE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", classmethod(homeless))
-    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.delenv("FEDBO_STATE", raising=False)
+    monkeypatch.setattr("platformdirs.user_state_path", homeless)
     with pytest.raises(ExchangeError, match=r"set FEDBO_STATE to .* give ledger=Ledger\(FILE"):
         Ledger()
     assert Ledger(tmp_path / "x").path == tmp_path / "x"
@@ -127,11 +117,11 @@ def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> N
     before = datetime.datetime.now(datetime.UTC)
     ledger.publish(exchange, sent)
     after = datetime.datetime.now(datetime.UTC)
-    [release] = ledger.read()
+    [entry] = ledger.read()
     tick = datetime.timedelta(milliseconds=1)
-    assert before - tick < datetime.datetime.fromisoformat(release.when) <= after
-    assert release == Entry(
-        when=release.when,
+    assert before - tick < datetime.datetime.fromisoformat(entry.when) <= after
+    assert entry == Entry(
+        when=entry.when,
         action="sent",
         to=str(tmp_path / "exchange"),
         agent="日本",
@@ -144,8 +134,16 @@ def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> N
         nbytes=sent.nbytes,
         content=base64.b64encode(sent.encode()).decode(),
     )
-    assert release.message() == sent
+    assert entry.message() == sent
     assert exchange.fetch(federation) == [sent]
+
+
+def test_a_log_of_version_0_1_is_read() -> None:
+    path = Path(__file__).parents[1] / "fixtures" / "v0.1" / "releases.jsonl"
+    entries = Ledger(path).read()  # a warning would be an error
+    assert entries
+    for entry in entries:
+        assert entry.action != "sent" or entry.message().sender == entry.agent
 
 
 def test_lines_are_json_that_any_program_reads(
@@ -300,7 +298,7 @@ def test_what_cannot_be_written_down_is_not_sent(
     hopeless: dict[str, Path], exchange: MemoryExchange, where: str
 ) -> None:
     ledger = Ledger(hopeless[where])
-    said = r"message 1 of 'site-a' was not sent, because it could not be written down in .*: .*; "
+    said = r"message 1 of 'site-a' was not sent because it could not be recorded in .*: .*; "
     for _ in range(2):
         with pytest.raises(ExchangeError, match=said):
             ledger.publish(exchange, message())
@@ -319,7 +317,7 @@ def test_what_cannot_be_written_down_is_withdrawn_all_the_same(
 
 def test_a_log_that_cannot_be_read_is_an_error(hopeless: dict[str, Path]) -> None:
     for where in ("in a file", "a folder", "too long"):
-        with pytest.raises(ExchangeError, match=r"the log .* cannot be read"):
+        with pytest.raises(ExchangeError, match=r"the ledger .* cannot be read"):
             Ledger(hopeless[where]).read()
 
 
@@ -333,9 +331,9 @@ def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
     try:
         if root:
             os.seteuid(65534)
-        with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
+        with pytest.raises(ExchangeError, match="Permission denied; ask for permission to use it"):
             Ledger(place / "log").publish(exchange, message())
-        with pytest.raises(ExchangeError, match="Permission denied; ask for the right to use it"):
+        with pytest.raises(ExchangeError, match="Permission denied; ask for permission to use it"):
             Ledger(place / "new" / "log").publish(exchange, message())
     finally:
         if root:
@@ -360,8 +358,8 @@ def test_a_disk_that_fills_up_midway_leaves_no_half_line(
     )
     said = ended(child(program, path, tmp_path / "exchange", size + 100))
     assert said == (
-        "message 2 of 'site-a' was not sent, because it could not be written down in "
-        f"{path}: File too large; make room there, or raise the limit on the size of files\n"
+        "message 2 of 'site-a' was not sent because it could not be recorded in "
+        f"{path}: File too large; free some space there, or raise the limit on the size of files\n"
     )
     assert not (tmp_path / "exchange").exists()
     assert path.stat().st_size == size

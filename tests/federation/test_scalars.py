@@ -133,7 +133,7 @@ def test_absurd_scalars_are_refused_on_arrival(fields: dict[str, Any]) -> None:
 def test_garbage_is_refused() -> None:
     whole = scalars().encode()
     for data in (b"", b"garbage", whole[:-1], whole + b"\x00", msgspec.msgpack.encode([1, {}])):
-        with pytest.raises(MessageRefused, match=f"{len(data)} bytes are no scalars"):
+        with pytest.raises(MessageRefused, match=f"{len(data)} bytes are not scalars"):
             Scalars.decode(data)
 
 

@@ -179,7 +179,7 @@ def test_without_queries_from_peers_nothing_was_saved() -> None:
     explained = agent.explain()
     assert explained.saved is None
     assert "None of the 10 queries came from peers" in str(explained)
-    assert not len(explained.peers)
+    assert not explained.peers.height
 
 
 def test_after_few_trials_it_is_too_early() -> None:
@@ -335,7 +335,7 @@ def test_policies_that_blend_beliefs_are_replayed_without_credit() -> None:
     run(agent, f, 10)
     explained = agent.explain(draws=2)
     assert explained.saved is not None
-    assert not len(explained.peers)
+    assert not explained.peers.height
 
 
 def test_scores_of_any_size_give_the_same_verdict() -> None:
@@ -420,7 +420,7 @@ def test_the_command_prints_draws_and_writes(helped: Agent, tmp_path: Path) -> N
         assert part in printed
     assert np.ptp(imread(picture)[..., :3]) > 0.5
     assert Table.from_csv(folder / "peers.csv") == explained.peers
-    assert len(Table.from_csv(folder / "queries.csv")) == 20
+    assert Table.from_csv(folder / "queries.csv").height == 20
     assert {path.stem for path in folder.iterdir()} == {
         *("queries", "sources", "peers", "curves", "gains")
     }

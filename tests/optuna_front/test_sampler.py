@@ -203,7 +203,7 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
         FederatedSampler(seed=-1)
     with pytest.raises(TypeError, match="exchange is 7, expected an Exchange or its address"):
         FederatedSampler(exchange=7)  # type: ignore[arg-type]
-    with pytest.raises(ExchangeError, match="is not there"):
+    with pytest.raises(ExchangeError, match="does not exist; check the address"):
         FederatedSampler(exchange=tmp_path / "no" / "folder")
 
 

@@ -335,7 +335,7 @@ def test_only_complete_pairs_count() -> None:
 
 def test_the_order_of_rows_does_not_matter() -> None:
     runs = real("landmine", 0.03)
-    order = np.random.default_rng(0).permutation(len(runs))
+    order = np.random.default_rng(0).permutation(runs.height)
     shuffled = Table({name: runs[name][order] for name in runs.columns})
     assert judge(shuffled) == judge(runs)
 
@@ -371,7 +371,7 @@ def test_regrets_are_averaged_over_functions() -> None:
         *("n", "simple_regret", "simple_regret_error"),
         *("cumulative_regret", "cumulative_regret_error"),
     )
-    assert len(listed) == 1  # landmine's optimum is not known
+    assert listed.height == 1  # landmine's optimum is not known
     row = {name: listed[name][0] for name in listed.columns}
     assert (row["experiment"], row["method"], row["iteration"], row["n"]) == (
         *("synthetic", "TS"),
@@ -402,5 +402,5 @@ def test_presets_are_compared_from_the_same_points() -> None:
         "TS"
     }
     expected = np.mean([0.01 * (1 + repeat) for repeat in range(5)])
-    assert listed["lead"].tolist() == pytest.approx([expected] * len(listed))
+    assert listed["lead"].tolist() == pytest.approx([expected] * listed.height)
     assert (listed["low"] < expected).all() and (listed["high"] > expected).all()

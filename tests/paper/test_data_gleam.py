@@ -324,7 +324,7 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
     good, readings = annotation_csv(), recording(0)
     path = tmp_path / "GLEAM.tar.gz"
     path.write_bytes(b"<html>moved</html>")
-    with pytest.raises(FileRefused, match="no tar archive"):
+    with pytest.raises(FileRefused, match="not a tar archive"):
         gleam.load(tmp_path)
     with pytest.raises(FileRefused, match=f"MD5 is .*, expected {gleam.MD5}"):
         gleam.verify(path)

@@ -188,7 +188,7 @@ def test_used_counts_queries_from_peers_a_run() -> None:
     rows += [(*alone, 0, 0, 0, t, "own") for t in range(3)]
     runs = Table.from_rows([*columns, "target", "repeat", "seed", "iteration", "source"], rows)
     table = used(runs)
-    assert len(table) == 1 and (table["runs"][0], table["M"][0]) == (4, 100)
+    assert table.height == 1 and (table["runs"][0], table["M"][0]) == (4, 100)
     assert table["mean"][0] == 0.75 and table["none"][0] == 0.5
     assert table["standard_error"][0] == pytest.approx(np.std([0, 1, 2, 0], ddof=1) / 2)
     assert (table["expected_mean"][0], table["expected_none"][0]) == (0.5, 0.75**2)
@@ -197,8 +197,8 @@ def test_used_counts_queries_from_peers_a_run() -> None:
 def test_used_has_a_row_for_each_setting_of_fts() -> None:
     runs = fake_runs(("landmine", "synthetic"), targets=2, repeats=3, iterations=4)
     table = used(runs)
-    assert len(table.where(experiment="landmine", preset="paper")) == 5  # four M, and growing t_n
-    assert len(table.where(experiment="synthetic", preset="paper")) == 8
+    assert table.where(experiment="landmine", preset="paper").height == 5  # four M, and growing t_n
+    assert table.where(experiment="synthetic", preset="paper").height == 8
     assert set(table["runs"]) == {6}
     unknown = np.isnan(table["power"])
     assert np.array_equal(np.isnan(table["expected_mean"]), unknown) and unknown.any()

@@ -137,7 +137,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, data: bytes) -> None:
 def test_their_runs_have_the_columns_of_ours(tmp_path: Path) -> None:
     table = loaded(tmp_path, content(TS=[[0.8]], FTS_M100=[[0.7, 0.9]], TAF_M50=[[0.6]])).table()
     assert table.columns == (*LABELS, *MEASURED) == COLUMNS
-    assert len(table) == 4 * 51
+    assert table.height == 4 * 51
     assert set(table["experiment"]) == {"landmine"} and set(table["preset"]) == {"published"}
     federated = table.where(method="FTS", repeat=1)
     assert federated["best"].tolist() == [0.9] * 51
@@ -158,7 +158,7 @@ def test_seeds_are_averaged_within_a_pair_first(tmp_path: Path) -> None:
     )
     table = compare(runs, published)
     differences = np.array([0.01, 0.03, -0.01])
-    assert len(table) == 1 and table["method"].tolist() == ["TS"]
+    assert table.height == 1 and table["method"].tolist() == ["TS"]
     assert table["iteration"].tolist() == [50]
     assert table["ours"][0] == pytest.approx(0.81)
     assert table["published"][0] == pytest.approx(0.80)
@@ -183,7 +183,7 @@ def test_only_pairs_and_iterations_that_both_have_are_compared(tmp_path: Path) -
     assert table["iteration"].tolist() == [10, 30]
     assert table["pairs"].tolist() == [2, 2] and table["difference"].tolist() == [0.0, 0.0]
     assert table["met"].all()
-    assert not len(compare(ours(two[0]), published)), "one pair has no standard error"
+    assert not compare(ours(two[0]), published).height, "one pair has no standard error"
 
 
 def test_other_experiments_and_presets_are_left_alone(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_other_experiments_and_presets_are_left_alone(tmp_path: Path) -> None:
     assert table == compare(runs.where(experiment="published"), published)
     assert table["iteration"].tolist() == [10, 20, 30, 50] * 2
     assert set(table["pairs"]) == {30} and set(table["seeds"]) == {3}
-    assert not len(compare(runs.where(experiment="landmine"), published))
+    assert not compare(runs.where(experiment="landmine"), published).height
 
 
 def test_fields_are_compared_one_by_one(tmp_path: Path) -> None:
@@ -224,4 +224,4 @@ def test_the_published_file_has_what_its_table_says() -> None:
                 assert runs[field, run, 0] == pytest.approx(first, abs=1e-5)
     shown = [0.8098, 0.8120, 0.8200, 0.8213]
     assert np.allclose(np.array(published.curves["TS"].mean)[[10, 20, 30, 50]], shown, atol=1e-4)
-    assert len(published.table()) == 13 * 30 * 51
+    assert published.table().height == 13 * 30 * 51

@@ -41,7 +41,7 @@ def test_figure_1_says_what_section_5_1_says(fig1: Path) -> None:
 def test_everything_is_in_the_folder(fig1: Path) -> None:
     runs, summary = Table.from_csv(fig1 / "runs.csv"), Table.from_csv(fig1 / "summary.csv")
     assert runs.columns == (*results.LABELS, *results.MEASURED)
-    assert len(runs) == 20 * 12 * 51
+    assert runs.height == 20 * 12 * 51
     assert {*summary["runs"].tolist()} == {20}
     for name in ("fig1.png", "fig1.svg", "report.html", "selections.json"):
         assert (fig1 / name).stat().st_size > 100

@@ -1,5 +1,4 @@
-"""The commands of agents that tune: `fedbo federation`, `fedbo join`, `fedbo ledger`.
+"""The command line. `app` mounts the commands; each has a module, and most a screen beside it.
 
-`fedbo.cli` mounts them. Each loads what it needs when it is called, so that `fedbo --help` is quick
-and works without any of the extras.
+A command loads what it needs when it is called, so `fedbo --help` is quick and needs no extra.
 """

@@ -1,19 +1,62 @@
-"""The command line: mounts the commands of fedbo and those that other packages register.
+"""The program `fedbo`: its own commands, and those that other packages register.
 
-A package adds commands by an entry point of the group ``fedbo.commands``: a function becomes the
-command of that name, a `typer.Typer` a group of commands.
+A package registers a command by an entry point in the group ``fedbo.commands``. A function becomes
+the command of that name, a `typer.Typer` a group of commands. They are loaded only when needed; one
+that cannot be loaded is reported in one line and left out.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import Annotated
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from fedbo.cli import explain, federation, join, ledger  # light: load the rest when asked
+from fedbo.cli import explain, federation, join, ledger
+
+_OWN = ("federation", "join", "ledger", "explain")  # in the order of --help
+
+
+class _Commands(TyperGroup):
+    """The commands of this package first, then those of others by name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_OWN, *sorted(_registered().keys() - {*_OWN})]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        entry = _registered().get(cmd_name)
+        return own if own is not None or entry is None else _loaded(entry)
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group="fedbo.commands")}
+
+
+@cache
+def _loaded(entry: EntryPoint) -> Any:
+    """Load a command of another package; None, after a warning, if that fails."""
+    try:
+        loaded = entry.load()
+        if isinstance(loaded, typer.Typer):
+            command: Any = get_group(loaded)
+        else:
+            alone = typer.Typer(add_completion=False)
+            alone.command(entry.name)(loaded)
+            command = get_command(alone)
+        command.name = entry.name
+    except Exception as error:  # of a package that we do not know
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        typer.echo(f"Warning: fedbo {entry.name} ({entry.value}) is missing: {reason}", err=True)
+        return None
+    return command
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
@@ -23,12 +66,6 @@ app.add_typer(federation.app, name="federation")
 app.command()(join.join)
 app.command()(ledger.ledger)
 app.command()(explain.explain)
-for _entry in sorted(entry_points(group="fedbo.commands"), key=lambda entry: entry.name):
-    _command = _entry.load()
-    if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_entry.name)
-    else:
-        app.command(_entry.name)(_command)
 
 
 def _version(wanted: bool) -> None:
@@ -45,4 +82,4 @@ def _fedbo(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Federated Bayesian optimisation: agents help one another without showing a trial."""
+    """Federated Bayesian optimisation: sites help one another without sharing a trial."""

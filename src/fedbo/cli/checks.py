@@ -1,4 +1,4 @@
-"""What commands have in common: checks that come before any work, and how a program ends."""
+"""What commands have in common: checks before any work is done, and how a program ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import typer
 if TYPE_CHECKING:
     from fedbo.federation import Federation
 
-INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
 
 
 def end(text: str) -> NoReturn:
-    """End the program with a sentence that says why."""
+    """End the program with exit code 1, and say why."""
     from fedbo.cli import screen
 
     typer.echo(screen.lines(text), err=True)
@@ -28,7 +28,7 @@ def end(text: str) -> NoReturn:
 
 
 def refused(problem: str, hint: str) -> typer.BadParameter:
-    """What is wrong with an argument."""
+    """Build the error for an argument; ``hint`` is its name."""
     from fedbo.cli import screen
 
     return typer.BadParameter(screen.lines(problem), param_hint=hint)
@@ -36,10 +36,7 @@ def refused(problem: str, hint: str) -> typer.BadParameter:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print fedbo's warnings as a person wants them: the sentence, without a line of code.
-
-    Those of the user's own libraries stay as they are.
-    """
+    """Print fedbo's warnings as one line each; warnings of other libraries stay as they are."""
     from fedbo.cli import screen
 
     usual = warnings.showwarning
@@ -56,24 +53,29 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def require(extra: str, modules: dict[str, str]) -> None:
-    """End with a sentence that helps if one of the extra's packages is not installed."""
+    """End the program if a module of this extra is not installed.
+
+    Args:
+        extra: The extra of fedbo that installs the modules.
+        modules: The name of the package that has each module.
+    """
     missing = [package for module, package in modules.items() if find_spec(module) is None]
     if missing:
         end(
-            f"This needs {' and '.join(missing)}, which fedbo does not bring along by itself: "
-            f"pip install 'fedbo[{extra}]'"
+            f"This command needs {' and '.join(missing)}, which fedbo does not install by "
+            f"default: pip install 'fedbo[{extra}]'"
         )
 
 
 def writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
-    """Refuse, before any work is done, a path that cannot be written to."""
+    """Refuse a file that cannot be written."""
     folder = path.absolute().parent
     if endings and path.suffix.lower() not in endings:
         problem = f"{path} ends in {path.suffix!r}, expected one of {', '.join(endings)}"
     elif path.is_dir():
         problem = f"{path} is a folder, expected a file"
     elif not folder.is_dir():
-        problem = f"the folder {folder} does not exist: make it first"
+        problem = f"the folder {folder} does not exist: create it first"
     elif not os.access(path if path.exists() else folder, os.W_OK):
         problem = f"{path} cannot be written: permission denied"
     else:
@@ -82,7 +84,7 @@ def writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
 
 
 def folder(option: str, path: Path) -> None:
-    """Refuse, before any work is done, a folder that cannot be made or written to."""
+    """Refuse a folder that cannot be created or written to."""
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():
         raise refused(f"{there} is a file, expected a folder", option)
@@ -91,13 +93,15 @@ def folder(option: str, path: Path) -> None:
 
 
 def federation(option: str, path: Path) -> Federation:
-    """The federation in a file, or an end that says what is wrong with it."""
+    """Load a federation file, or end the program and say what is wrong with it."""
     from fedbo.federation import Federation
 
     try:
         return Federation.load(path)
     except OSError as error:
-        problem = f"{path} cannot be read ({error.strerror}): give a file of fedbo federation new"
+        problem = (
+            f"{path} cannot be read ({error.strerror}): give a file that fedbo federation new wrote"
+        )
         raise refused(problem, option) from None
-    except (ValueError, TypeError) as error:  # what is wrong in it
+    except (ValueError, TypeError) as error:
         end(str(error))

@@ -11,20 +11,22 @@ from fedbo.cli import checks
 
 
 def explain(
-    agent_file: Annotated[Path, typer.Argument(help="A file that Agent.save wrote.")],
+    agent_file: Annotated[Path, typer.Argument(help="A file written by Agent.save.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Draw it into this file: .png, .pdf or .svg.")
+        Path | None, typer.Option(help="Draw a figure into this file: .png, .pdf or .svg.")
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Write the tables, every query too, into this folder.")
+        Path | None,
+        typer.Option(help="Write all tables, with every query, into this folder."),
     ] = None,
     draws: Annotated[
-        int, typer.Option(help="Replays that the estimate of trials saved is made of.", min=1)
+        int,
+        typer.Option(help="How many replays without peers the estimate is based on.", min=1),
     ] = 32,
 ) -> None:
-    """Say where an agent's queries came from, what peers gave, and what that saved.
+    """Show where an agent's queries came from, and how many trials its peers saved.
 
-    It only reads the file: the agent goes on as if nothing had been asked.
+    The file is only read; the agent in it does not change.
     """
     if plot is not None:
         checks.require("experiments", {"matplotlib": "matplotlib"})
@@ -42,17 +44,18 @@ def explain(
         with console.status("Replaying the trials without peers"):
             explanation = agent.explain(draws)
     except OSError as error:
-        problem = f"{agent_file} cannot be read ({error.strerror}): give what Agent.save wrote"
-        raise typer.BadParameter(problem, param_hint="AGENT_FILE") from None
-    except ValueError as error:  # a file that is refused, an agent without scores
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        problem = (
+            f"{agent_file} cannot be read ({error.strerror}): give a file that Agent.save wrote"
+        )
+        raise checks.refused(problem, "AGENT_FILE") from None
+    except ValueError as error:  # the file is refused, or the agent has no scores
+        checks.end(str(error))
     explain_screen.report(console, explanation)
     if plot is not None:
-        from fedbo.insight import figure as explain_figure
+        from fedbo.insight import figure
 
-        explain_figure.draw(explanation, plot)
-        typer.echo(f"The picture is in {plot}.")
+        figure.draw(explanation, plot)
+        typer.echo(f"The figure is in {plot}.")
     if csv is not None:
         explanation.to_csv(csv)
         typer.echo(f"The tables are in {csv}.")

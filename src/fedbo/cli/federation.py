@@ -1,4 +1,4 @@
-"""``fedbo federation``: the one file that agents agree on, made and explained."""
+"""``fedbo federation``: create and show the file that all sites agree on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedbo.cli import checks
 if TYPE_CHECKING:
     from fedbo.space import Direction, Space
 
-app = typer.Typer(no_args_is_help=True, help="Make or explain the file that agents agree on.")
+app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
 
 
 @app.command()
@@ -21,34 +21,39 @@ def new(
     from_study: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="STORAGE NAME", help="Take the space of this Optuna study's finished trials."
+            metavar="STORAGE NAME", help="Take the space from the finished trials of this study."
         ),
     ] = None,
     from_space: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Take the space that this TOML file has.")
+        Path | None, typer.Option(metavar="FILE", help="Take the space from this TOML file.")
     ] = None,
     features: Annotated[
-        int, typer.Option(help="How many numbers stand for what a site believes.", min=1)
+        int,
+        typer.Option(help="How many random features sites share; more are more precise.", min=1),
     ] = 100,
-    seed: Annotated[int, typer.Option(help="Of the shared features.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
         Literal["weights", "belief", "belief+incumbent"],
         typer.Option(
-            help="What sites hand out: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."
+            help="What sites send: weights (for PTS and FTS), belief (RGPE) or belief+incumbent "
+            "(TAF)."
         ),
     ] = "weights",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
-        typer.Option(help="Of the score, where the file of --from-space says none; maximize."),
+        typer.Option(
+            help="Direction of the score, if the file of --from-space does not say; maximize by "
+            "default."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write the one file that every site of a federation is given.
+    """Create the file that every site of a federation needs.
 
     From a study: fedbo federation new --from-study sqlite:///site.db my-study
 
-    From a file: fedbo federation new --from-space space.toml, where the file is the space part of
-    another federation file, or has a table for each parameter:
+    From a file: fedbo federation new --from-space space.toml, where the file has one table for each
+    parameter, or is the [space] part of another federation file:
 
     \b
       direction = "minimize"
@@ -57,14 +62,13 @@ def new(
       kernel = { type = "categorical", choices = ["rbf", "linear"] }
     """
     if (from_study is None) == (from_space is None):
-        problem = "give one of them: the study, or the file, that has the space"
-        raise typer.BadParameter(problem, param_hint="--from-study / --from-space")
+        raise checks.refused("give exactly one of the two", "--from-study / --from-space")
     if from_study is not None and direction is not None:
-        raise typer.BadParameter("a study has its own: leave it out", param_hint="--direction")
+        raise checks.refused("the study has a direction: leave this option out", "--direction")
     checks.writable("OUT", out)
     if out.exists() and not force:
         problem = (
-            f"{out} exists, and sites may rely on it: choose another name, or write over it with "
+            f"{out} exists, and sites may rely on it: choose another name, or overwrite it with "
             "--force"
         )
         raise checks.refused(problem, "OUT")
@@ -73,26 +77,27 @@ def new(
     from fedbo.cli import federation_screen
     from fedbo.federation import Federation
 
+    left_out: list[str] = []
     try:
-        if from_space is not None:
-            space, remarks = _of_file(from_space, direction), list[str]()
+        if from_study is not None:
+            space, left_out = _space_of_study(*from_study)
         else:
-            assert from_study is not None
-            space, remarks = _of_study(*from_study)
+            assert from_space is not None
+            space = _space_in_file(from_space, direction)
         federation = Federation(space, features=features, seed=seed, kind=kind)
         federation.save(out)
     except (ValueError, OSError) as error:
         checks.end(str(error))
     console = Console()
     federation_screen.report(console, federation, out)
-    federation_screen.next_steps(console, out, remarks)
+    federation_screen.next_steps(console, out, left_out)
 
 
 @app.command()
 def show(
     file: Annotated[Path, typer.Argument(help="The federation file.")] = Path("federation.toml"),
 ) -> None:
-    """Say what a federation file agrees on, and what leaves a site that joins."""
+    """Show what a federation file says, and what a site that joins will send."""
     from rich.console import Console
 
     from fedbo.cli import federation_screen
@@ -100,7 +105,7 @@ def show(
     federation_screen.report(Console(), checks.federation("FILE", file), file)
 
 
-def _of_file(path: Path, direction: Direction | None) -> Space:
+def _space_in_file(path: Path, direction: Direction | None) -> Space:
     from fedbo.cli import space_file
 
     try:
@@ -110,7 +115,7 @@ def _of_file(path: Path, direction: Direction | None) -> Space:
         raise checks.refused(problem, "--from-space") from None
 
 
-def _of_study(storage: str, name: str) -> tuple[Space, list[str]]:
+def _space_of_study(storage: str, name: str) -> tuple[Space, list[str]]:
     checks.require("optuna", {"optuna": "optuna"})
     from fedbo.optuna.from_study import space_of
 

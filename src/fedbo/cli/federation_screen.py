@@ -1,4 +1,4 @@
-"""A federation in a terminal: what its agents agree on, and what leaves a site that joins."""
+"""A federation, printed in a terminal: what its sites agree on, and what each of them sends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,55 +13,59 @@ from fedbo.cli import screen
 from fedbo.federation import Federation
 from fedbo.space import Categorical, Float, Int, Parameter
 
-_HEADER = 50  # bytes of a message beside its numbers, if its sender has a name of usual length
+_HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
 _KINDS = {
-    "weights": "one random draw of what the site believes",
-    "belief": "what the site believes, and how surely",
-    "belief+incumbent": "what the site believes, how surely, and its best standardised score",
+    "weights": "one random draw from its model",
+    "belief": "the mean and covariance of its model",
+    "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
 }
 _SHOWN = 6  # choices of a categorical parameter
 
 
 def report(console: Console, federation: Federation, path: Path) -> None:
-    """Print what the file agrees on."""
+    """Print what the file says."""
     space = federation.space
-    minimised = space.direction == "minimize"
-    count = screen.count(len(space.names), "parameter")
-    screen.title(console, f"Federation {path}")
+    screen.say(console, f"Federation {path}", "bold")
     screen.say(
         console,
-        f"Scores are {'minimised' if minimised else 'maximised'} ({space.direction}) over {count}, "
-        f"{screen.count(space.dimensions, 'dimension')} of the cube on which models live.",
+        f"Scores are {'minimised' if space.direction == 'minimize' else 'maximised'} over "
+        f"{screen.count(len(space.names), 'parameter')}, which span "
+        f"{screen.count(space.dimensions, 'dimension')} of the unit cube of the models.",
     )
-    console.print(Padding(_parameters(federation), (1, 0, 1, 2)))
+    screen.show(console, _parameters(federation), above=1, below=1)
     if space.listed is not None:
         points = screen.count(len(space.listed), "point")
-        screen.say(console, f"Of these, only {points} listed in the file may be tried.\n")
-    console.print(Padding(_agreed(federation), (0, 0, 1, 2)))
-    for sentence in _shared(federation):
-        screen.say(console, sentence)
+        screen.say(console, f"Only the {points} that the file lists may be tried.\n")
+    screen.show(console, _agreed(federation), below=1)
+    screen.say(
+        console,
+        f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
+        f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
+        "trials it has, a counter and the fingerprint. A site sends no trial: neither parameters "
+        "nor scores, neither data nor code. Peers do learn roughly where this site's scores are "
+        "good, because that is what helps them.",
+    )
+    screen.say(console, "Further parameters, and what a score means, are up to each site.")
 
 
-def next_steps(console: Console, path: Path, remarks: Sequence[str]) -> None:
-    """Print what the space lacks of the study's, and what to do with the file."""
-    if remarks:
-        screen.say(console, "\nLeft out; each site samples these by itself:", "yellow")
-        for remark in remarks:
-            console.print(
-                Padding(Text(f"• {screen.printable(remark)}"), (0, 0, 0, 2)),
-                width=screen.width(console),
-            )
+def next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
+    """Print which of the study's parameters the space does not have, and what to do next."""
+    if left_out:
+        screen.say(console, "\nLeft out; each site samples these on its own:", "yellow")
+        for remark in left_out:
+            screen.say(console, f"• {screen.printable(remark)}", indent=2)
         screen.say(
             console,
-            "To share one of them, suggest it in every trial, with one range, or with one list of "
-            "choices that are strings, numbers or bools.",
+            "To share one of them, suggest it in every trial, with the same range, or with the "
+            "same list of choices that are strings, numbers or bools.",
         )
     screen.say(
         console,
-        f"\nWritten to {path}. Give every site this very file: messages of one that has other "
-        "values are refused. Each then runs fedbo join EXCHANGE --federation "
-        f"{path} --objective module:function, or has FederatedSampler({str(path)!r}, EXCHANGE) as "
-        "its study's sampler; EXCHANGE is a folder that all of them reach.",
+        f"\nWritten to {path}. Give every site this very file: messages from sites with other "
+        f"values are refused. Each site then runs fedbo join EXCHANGE --federation {path} "
+        "--storage STORAGE --objective MODULE:FUNCTION, or uses "
+        f"FederatedSampler({str(path)!r}, EXCHANGE) as the sampler of its study. EXCHANGE is a "
+        "folder that all sites can reach.",
     )
 
 
@@ -77,11 +80,11 @@ def _parameters(federation: Federation) -> Table:
 
 
 def _described(parameter: Parameter) -> tuple[str, str, str]:
-    """Its kind, its range and its scale."""
+    """Describe the kind, the range and the scale of a parameter."""
     if isinstance(parameter, Categorical):
         shown = ", ".join(map(repr, parameter.choices[:_SHOWN]))
         more = len(parameter.choices) - _SHOWN
-        return "categorical", shown + (f", … {more} more" if more > 0 else ""), "one or the other"
+        return "categorical", shown + (f", … {more} more" if more > 0 else ""), "unordered"
     span = f"{parameter.low:.6g} to {parameter.high:.6g}"
     if isinstance(parameter, Int):
         span = f"{parameter.low} to {parameter.high}"
@@ -92,18 +95,21 @@ def _described(parameter: Parameter) -> tuple[str, str, str]:
 
 
 def _agreed(federation: Federation) -> Table:
-    scales = federation.length_scale
-    told = f"{scales:.6g}" if isinstance(scales, float) else ", ".join(f"{s:.6g}" for s in scales)
-    rows = {
-        "features": f"{federation.features}, kernel {federation.kernel}, seed {federation.seed}",
-        "length scale": f"{told} on the cube, of the shared features",
-        "noise": f"{federation.noise_variance:.6g}, variance in standardised scores, of messages",
-        "message": f"{federation.kind}: {_size(federation)}, each time",
-        "epoch": f"{federation.epoch}",
-        "fingerprint": f"{federation.fingerprint}",
-        "": "sites that read out the same fingerprint and epoch agree on everything",
-    }
-    return screen.pairs(rows)
+    scale, numbers = federation.length_scale, _numbers(federation)
+    scales = (scale,) if isinstance(scale, float) else scale
+    return screen.pairs(
+        {
+            "features": f"{federation.features}, kernel {federation.kernel}, "
+            f"seed {federation.seed}",
+            "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
+            "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
+            "message": f"{federation.kind}: {screen.count(numbers, 'number')}, about "
+            f"{screen.size(_HEADER + 4 * numbers)} each",
+            "epoch": f"{federation.epoch}",
+            "fingerprint": f"{federation.fingerprint}",
+            "": "sites with the same fingerprint and epoch agree on everything above",
+        }
+    )
 
 
 def _numbers(federation: Federation) -> int:
@@ -111,19 +117,3 @@ def _numbers(federation: Federation) -> int:
     if federation.kind == "weights":
         return M
     return M + M * (M + 1) // 2 + (federation.kind == "belief+incumbent")
-
-
-def _size(federation: Federation) -> str:
-    numbers = _numbers(federation)
-    return f"{screen.count(numbers, 'number')}, about {screen.size(_HEADER + 4 * numbers)}"
-
-
-def _shared(federation: Federation) -> list[str]:
-    count = screen.count(_numbers(federation), "number")
-    return [
-        f"A site that joins hands out {count}: {_KINDS[federation.kind]}. With them go the name "
-        "that it chose, how many trials are behind them, a counter, and the fingerprint. It hands "
-        "out no trial: neither the parameters it tried nor their scores, and neither data nor "
-        "code. Peers do learn roughly where scores are good for this site: that is what helps.",
-        "What is searched beyond these parameters, and what scores mean, is each site's own.",
-    ]

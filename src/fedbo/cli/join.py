@@ -1,4 +1,4 @@
-"""``fedbo join``: tune here, help there, without a script."""
+"""``fedbo join``: tune an objective in a federation, without a script."""
 
 from __future__ import annotations
 
@@ -18,78 +18,82 @@ if TYPE_CHECKING:
 
 def join(
     exchange: Annotated[
-        str, typer.Argument(help="Where messages travel: a folder that all sites reach.")
+        str, typer.Argument(help="Where sites exchange messages: a folder that all of them reach.")
     ],
     storage: Annotated[
-        str, typer.Option(help="Where the study's trials are kept, such as sqlite:///site.db.")
+        str, typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db.")
     ],
-    federation: Annotated[Path, typer.Option(help="The file that all sites were given.")] = Path(
+    federation: Annotated[Path, typer.Option(help="The federation file of all sites.")] = Path(
         "federation.toml"
     ),
     objective: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="What is tuned: called with the federation's parameters by name, or with Optuna's "
-            "trial if its only required argument is called trial; returns the score.",
+            help="The function to tune. It is called with the federation's parameters by name, or "
+            "with Optuna's trial if its only required argument is named trial, and returns the "
+            "score.",
         ),
     ] = None,
     trials: Annotated[
         int,
         typer.Option(
-            help="How many finished trials the study is to have in all: complete or pruned, not "
-            "failed.",
+            help="How many finished trials the study shall have in total. Pruned trials count, "
+            "failed ones do not.",
             min=1,
         ),
     ] = 50,
     study: Annotated[
         str | None,
         typer.Option(
-            help="Its name in the storage; else that of the federation file, without .toml."
+            help="The name of the study; by default that of the federation file, without .toml."
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="What peers know this site by; drawn if not given.")
+        str | None, typer.Option(help="The name of this site among its peers; random by default.")
     ] = None,
-    every: Annotated[int, typer.Option(help="Hand out a message after so many trials.", min=1)] = 1,
+    every: Annotated[int, typer.Option(help="Send a message after this many trials.", min=1)] = 1,
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Decides everything random in a new study. Who knows it knows the noise in its "
-            "messages: leave it out where that matters.",
+            help="Seed of a new study. Do not set it if privacy matters: whoever knows it can "
+            "remove the noise from the messages.",
             min=0,
         ),
     ] = None,
     clip: Annotated[
         bool,
         typer.Option(
-            "--clip", help="Accept an objective whose ranges are inside the federation's."
+            "--clip", help="Accept an objective with narrower ranges than the federation's."
         ),
     ] = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Show the next message; send nothing, run nothing.")
+        bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")
     ] = False,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take this site's message back; run nothing.")
+        bool, typer.Option("--withdraw", help="Only withdraw this site's message; run nothing.")
     ] = False,
 ) -> None:
     """Tune an objective in an Optuna study that takes part in a federation.
 
-    Run it again to go on where it was, after Ctrl-C or a crash; run it several times at once on one
-    storage to have several workers. Ctrl-C lets the running trial finish; once more gives it up.
+    To resume after Ctrl-C or a crash, run the same command again. To have several workers, run it
+    several times at once on one storage. Ctrl-C lets the running trial finish; a second Ctrl-C
+    abandons it.
     """
     checks.require("optuna", {"optuna": "optuna"})
     if preview and withdraw:
-        raise typer.BadParameter("give one of them", param_hint="--preview / --withdraw")
+        raise checks.refused("give at most one of the two", "--preview / --withdraw")
     if objective is None and not (preview or withdraw):
-        problem = "say what is to be tuned, such as train:score for the function score in train.py"
-        raise typer.BadParameter(problem, param_hint="--objective")
+        problem = (
+            "give the function to tune, such as train:score for the function score in train.py"
+        )
+        raise checks.refused(problem, "--objective")
     from optuna import logging
 
     from fedbo.exchange import ExchangeError, exchange_at
     from fedbo.optuna.join import StorageFailed
 
-    logging.set_verbosity(logging.ERROR)  # what it would say is said here
+    logging.set_verbosity(logging.ERROR)  # this command reports by itself
     agreed = checks.federation("--federation", federation)
     try:
         place = exchange_at(exchange)
@@ -111,7 +115,7 @@ def join(
 
 
 class _Given(NamedTuple):
-    """Where a site's messages and its study are, and who it is."""
+    """Which exchange, federation and study were given, and the name of the site."""
 
     exchange: Exchange
     federation: Federation
@@ -120,7 +124,7 @@ class _Given(NamedTuple):
     name: str | None
 
     def find(self) -> optuna.Study | None:
-        """The study, if it exists and fits."""
+        """Find the study; None if it does not exist. Raises if it does not fit."""
         from fedbo.optuna import join, studies
 
         there = studies.find(self.storage, self.study)
@@ -153,7 +157,7 @@ def _run(
         clip=clip,
         ledger=ledger,
     )
-    given.find()  # refuses, before anything is made
+    given.find()  # raises, before anything is created, if it does not fit
     study = studies.create(given.storage, given.study, federation.space.direction, sampler)
     site = join.Site(study, sampler, function, ledger)
     watching = JoinScreen(Console(), site, trials)
@@ -175,22 +179,25 @@ def _preview(given: _Given, seed: int | None) -> None:
         message = join.sampler(given.federation, None, name=given.name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
-        lacks = "" if study is None else "score in "
-        screen.say(console, f"There is no {lacks}{given}, so there is nothing to hand out yet.")
+        missing = given if study is None else f"score in {given}"
+        screen.say(console, f"There is no {missing}, so there is nothing to send yet.")
         return
-    log = [one for one in Ledger().read(message.sender) if one.to == to and one.action == "sent"]
-    is_out = any(one.message() == message for one in log)
+    is_out = any(
+        entry.message() == message
+        for entry in Ledger().read(message.sender)
+        if entry.to == to and entry.action == "sent"
+    )
     has_asked = record.identity(study) is not None
-    about = {} if has_asked or given.name else {"agent": "drawn when the study first asks"}
-    screen.title(console, f"The message that would go to {screen.printable(to)} now")
+    about = {} if has_asked or given.name else {"agent": "a random name, chosen at the first trial"}
+    screen.say(console, f"The message that would be sent to {screen.printable(to)} now", "bold")
     ledger_screen.message(console, message, about)
-    remark = "With the next finished trial it becomes another one."
+    remark = "The next finished trial changes it."
     if is_out:
-        remark = "This very message was handed out before: see fedbo ledger."
+        remark = "This very message was sent before: see fedbo ledger."
     elif not has_asked and seed is None:
         remark = (
-            "The study has not asked for a trial in this federation yet: when it first does, the "
-            "noise is drawn anew, and the numbers become others."
+            "The study has not run a trial in this federation yet. The noise is drawn again at "
+            "the first one, so the numbers will differ."
         )
     screen.say(console, f"\nNothing was sent. {remark}")
 
@@ -207,21 +214,20 @@ def _withdraw(given: _Given) -> None:
     sender = given.name if known is None else known.name
     if sender is None:
         raise ValueError(
-            f"{given} has never asked for a trial, so it has no name among peers: give the storage "
-            "of one that has, or the name with --name"
+            f"{given} has not run a trial, so it has no name among peers: give the storage of a "
+            "study that has, or the name with --name"
         )
     ledger, console, place = Ledger(), Console(), given.exchange
     if not ledger.withdraw(place, given.federation, sender):
         screen.say(
             console,
-            f"There is no message of {sender!r} for this federation in {place.address}: nothing "
-            "to take back.",
+            f"There is no message of {sender!r} for this federation in {place.address}, so there "
+            "is nothing to withdraw.",
         )
         return
     screen.say(
         console,
-        f"The message of {sender!r} is taken back from {place.address}: nobody gets it there any "
-        "more. Peers that have read it may keep it, and what they learnt from it. The log "
-        f"{ledger.path} says when it was withdrawn. If the study goes on, it hands out a new "
-        "message after its next trial.",
+        f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read it "
+        f"may keep it, and what they learnt from it. The withdrawal is recorded in {ledger.path}. "
+        "If the study continues, it sends a new message after its next trial.",
     )

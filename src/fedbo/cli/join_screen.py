@@ -1,4 +1,4 @@
-"""`fedbo join` in a terminal: how it goes while it runs, and what came of it."""
+"""`fedbo join`, printed in a terminal: its progress, and the result."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from optuna.trial import TrialState
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import screen
@@ -22,18 +22,18 @@ from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
 
 _SOURCES = {
     "initial": "an initial point",
-    "own": "its own belief",
+    "own": "its own model",
     "pool": "the pool of peers",
     "peer": "one peer",
-    "told": "given, not asked for",
+    "told": "outside the federation",
 }
-_PEERS = 3  # that are named for a query
-_AGES = 24 * 3600.0  # seconds that the estimate of the time left looks back
-_ONCE = "Ctrl-C: stops when this trial is finished; once more gives it up."
+_PEERS = 3  # named for one query
+_AGES = 24 * 3600.0  # seconds that the estimate of the remaining time looks back
+_ONCE = "Ctrl-C: stopping after this trial; press it again to abandon the trial."
 
 
 class JoinScreen:
-    """Watches a site: a line for each trial, and in a terminal a bar and the state below them."""
+    """Shows a site at work: a line for each trial, and a progress bar below in a terminal."""
 
     def __init__(self, console: Console, site: Site, trials: int) -> None:
         self._console, self._site, self._trials = console, site, trials
@@ -54,11 +54,11 @@ class JoinScreen:
         self._look()
 
     def _look(self) -> None:
-        """See how the study stands; not more often than trials end, for it reads the storage."""
+        """Update from the study; called once for each trial, because it reads the storage."""
         self._finished, self._best = self._site.finished, self._site.best
         self._bar.update(self._task, completed=min(self._finished, self._trials))
 
-    # A watcher's two methods
+    # Called by the site
 
     def begun(self, number: int, origin: record.Origin | None) -> None:
         self._running = number
@@ -74,10 +74,10 @@ class JoinScreen:
             line.append(f"  ({self._finished} of {self._trials}; {self._traffic()})")
         self._console.print(line, soft_wrap=True)
 
-    # From the beginning to the end
+    # Called by the command
 
     def run(self) -> Ending:
-        """Run the site until it has its trials; what happened is on the screen."""
+        """Run the site until it has its trials, and print what happens."""
         if self._finished < self._trials:
             with self._interrupt, self._live():
                 ending = self._site.run(self._trials, self, self._interrupt)
@@ -89,24 +89,24 @@ class JoinScreen:
         return ending
 
     def introduce(self, place: Exchange, storage: str) -> None:
-        """Say what is about to run, and where everything is."""
+        """Print what will run, and where everything is."""
         site = self._site
         begun = len(site.study.get_trials(deepcopy=False))
-        state = f"{self._finished} of {self._trials} trials are finished" if begun else "new"
-        who = "a name that is drawn now" if site.name is None else repr(site.name)
+        state = f"{self._finished} of {self._trials} trials finished" if begun else "new"
+        who = "a random name" if site.name is None else repr(site.name)
         made = ""
         if isinstance(place, FolderExchange) and not place.folder.exists():
-            made = ", a folder that is made with the first of them"
+            made = ", a folder that the first message creates"
         screen.say(
             self._console,
             f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
-            f"{site.objective.name}, to {site.study.direction.name.lower()}. Peers know it by "
-            f"{who}; messages travel through {screen.printable(place.address)}{made}.\n",
+            f"{site.study.direction.name.lower()} {site.objective.name}. Peers know it as {who}. "
+            f"Messages go through {screen.printable(place.address)}{made}.\n",
         )
 
     @contextmanager
     def _live(self) -> Iterator[None]:
-        """The bar and the state, while the body runs; none where nobody watches."""
+        """Show the bar and the state meanwhile, but only in a terminal."""
         if not self._console.is_terminal:
             yield
             return
@@ -131,40 +131,37 @@ class JoinScreen:
         return Group(self._bar, *lines)
 
     def _traffic(self) -> str:
-        site = self._site
-        return f"messages: {_traffic(site)}"
+        return f"messages: {_traffic(self._site)}"
 
     def _notice(self) -> None:
-        if not self._console.is_terminal:  # there it is in the picture
-            os.write(2, f"{_ONCE}\n".encode())  # whatever was being printed when Ctrl-C came
+        if not self._console.is_terminal:  # a terminal shows it below the bar
+            os.write(2, f"{_ONCE}\n".encode())  # safe in a signal handler
 
     def _end(self, ending: Ending) -> None:
         finished = f"{self._finished} of {self._trials} trials are finished"
         if ending == "stopped":
-            given_up = (
-                ""
-                if self._running is None
-                else f"Trial {self._running} was given up: it is marked failed. "
-            )
-            text = f"Stopped: {finished}. {given_up}The same command goes on from here."
+            abandoned = ""
+            if self._running is not None:
+                abandoned = f"Trial {self._running} was abandoned, and is marked as failed. "
+            text = f"Stopped: {finished}. {abandoned}Run the same command again to resume."
             screen.say(self._console, text, "yellow")
         elif ending == "failing":
             screen.say(
                 self._console,
                 f"{FAILURES} trials in a row failed, the last with {self._last_failure}. {finished}"
-                ", and none is lost: once the objective works, the same command goes on.",
+                "; none of them is lost. Repair the objective, and run the same command again.",
                 "red",
             )
         report(self._console, self._site)
 
 
 def report(console: Console, site: Site) -> None:
-    """Print the best trial, where the queries came from, and what was exchanged."""
+    """Print the best trial, the sources of the queries, and how many messages there were."""
     best = site.best
     if best is None:
         pruned = len(site.trials(TrialState.PRUNED))
-        why = f"all {pruned} that are finished were pruned" if pruned else "none is finished"
-        screen.say(console, f"No trial has a score ({why}), so there is no best one to report.")
+        why = f"all {pruned} finished trials were pruned" if pruned else "none is finished"
+        screen.say(console, f"There is no best trial, because no trial has a score: {why}.")
         return
     console.print()
     params = ", ".join(f"{name} = {_short(value)}" for name, value in best.params.items())
@@ -174,15 +171,15 @@ def report(console: Console, site: Site) -> None:
         "trials": _counts(site),
         "messages": f"{_traffic(site)}, in this run",
     }
-    console.print(Padding(screen.pairs(rows), (0, 0, 1, 2)))
-    console.print(Padding(_sources(site), (0, 0, 1, 2)))
+    screen.show(console, screen.pairs(rows), below=1)
+    screen.show(console, _sources(site), below=1)
     name = screen.printable(shlex.quote(site.name or ""))
-    screen.say(console, f"fedbo ledger --agent {name} lists every message that it handed out.")
+    screen.say(console, f"fedbo ledger --agent {name} lists every message that this site sent.")
 
 
 def _traffic(site: Site) -> str:
     peers = screen.count(site.peers, "peer")
-    return f"{site.ledger.sent} out, {site.received} in, {peers} heard"
+    return f"{site.ledger.sent} sent, {site.received} received from {peers}"
 
 
 def _counts(site: Site) -> str:
@@ -193,8 +190,8 @@ def _counts(site: Site) -> str:
     return ", ".join(counts)
 
 
-def _sources(site: Site) -> RenderableType:
-    """How many of the complete trials each source gave, and the best of them."""
+def _sources(site: Site) -> Table:
+    """Count the complete trials of each source, and show the best of them."""
     scores: dict[str, list[float]] = {}
     for trial in site.trials(TrialState.COMPLETE):
         origin = record.read_origin(trial)
@@ -202,8 +199,8 @@ def _sources(site: Site) -> RenderableType:
         assert trial.value is not None
         scores.setdefault(source, []).append(trial.value)
     best = min if site.study.direction.name == "MINIMIZE" else max
-    grid = screen.grid("queries from")
-    for name in ("trials", "best of them"):
+    grid = screen.grid("source of the query")
+    for name in ("trials", "best score"):
         grid.add_column(name, justify="right")
     for source, words in _SOURCES.items():
         if source in scores:
@@ -213,7 +210,7 @@ def _sources(site: Site) -> RenderableType:
 
 
 def _line(step: Step) -> Text:
-    """What became of a trial, in one line."""
+    """Say in one line how a trial ended."""
     line = Text(f"trial {step.number:>4}  ")
     if step.state == TrialState.FAIL:
         return line.append("failed", style="red").append(f"  {screen.printable(step.why)}")
@@ -225,7 +222,7 @@ def _line(step: Step) -> Text:
 
 
 def _words(origin: record.Origin | None) -> str:
-    """Where a query came from."""
+    """Say where a query came from."""
     if origin is None:
         return _SOURCES["told"]
     if origin.source == "peer" and origin.peer is not None:

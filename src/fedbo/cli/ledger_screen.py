@@ -1,4 +1,4 @@
-"""What left this machine, in a terminal: the list, and the content of one message."""
+"""The ledger, printed in a terminal: the list of entries, and the content of one message."""
 
 from __future__ import annotations
 
@@ -11,125 +11,124 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import screen
 from fedbo.exchange import Entry
-from fedbo.message import Message
+from fedbo.message import Fingerprint, Message
 
 _ROW = 10  # numbers in a line
-_NARROWEST = {"when": 10, "agent": 8, "to": 12}  # columns that give way in a narrow terminal
+_NARROWEST = {"when": 10, "agent": 8, "to": 12}  # columns that shrink in a narrow terminal
 
 
-def table(console: Console, ledger: Mapping[int, Entry], path: Path) -> None:
-    """Print one line for each, by number, and what all of them come to."""
+def table(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
+    """Print one line for each entry, by number, and the totals."""
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for name in ("no.", "when", "agent", "to", "federation", "trials", "numbers", "bytes", "what"):
-        right = name in ("no.", "trials", "numbers", "bytes")
-        narrow = _NARROWEST.get(name)
+        narrowest = _NARROWEST.get(name)
         grid.add_column(
             name,
-            justify="right" if right else "left",
+            justify="right" if name in ("no.", "trials", "numbers", "bytes") else "left",
             overflow="fold",
-            no_wrap=narrow is None,
-            min_width=narrow,
+            no_wrap=narrowest is None,
+            min_width=narrowest,
         )
-    for number, one in ledger.items():
-        sent = one.action == "sent"
-        counts = (f"{one.t_n:,}", f"{one.numbers:,}", f"{one.nbytes:,}") if sent else ("", "", "")
-        cells = (f"{number}", local(one.when), one.agent, one.to, one.federation[:8], *counts)
-        texts = (Text(screen.printable(cell)) for cell in cells)
-        grid.add_row(*texts, Text(one.action, style="" if sent else "yellow"))
+    for number, entry in entries.items():
+        is_sent = entry.action == "sent"
+        counts = [f"{n:,}" if is_sent else "" for n in (entry.t_n, entry.numbers, entry.nbytes)]
+        cells = (f"{number}", local(entry.when), entry.agent, entry.to, entry.federation[:8])
+        grid.add_row(
+            *(Text(screen.printable(cell)) for cell in (*cells, *counts)),
+            Text(entry.action, style="" if is_sent else "yellow"),
+        )
     console.print(grid)
     console.print()
-    signs = [{"sent": 1, "undelivered": -1}.get(one.action, 0) for one in ledger.values()]
-    total = sum(sign * one.nbytes for sign, one in zip(signs, ledger.values(), strict=True))
+    sent = [entry.nbytes for entry in entries.values() if entry.action == "sent"]
+    lost = [entry.nbytes for entry in entries.values() if entry.action == "undelivered"]
     screen.say(
         console,
-        f"{screen.count(sum(signs), 'message')} handed out, {screen.size(total)} in all; the "
-        f"log is {screen.printable(str(path))}. fedbo ledger --show N prints what was in one.",
+        f"{screen.count(len(sent) - len(lost), 'message')} left this machine, "
+        f"{screen.size(sum(sent) - sum(lost))} in total. The log is {screen.printable(str(path))}. "
+        "fedbo ledger --show N prints the content of message N.",
     )
-    if -1 in signs:
+    if lost:
         screen.say(
             console,
-            "Undelivered ones were sent, and not taken: the place could not be reached, or had a "
+            "Undelivered messages were sent, but the exchange could not be reached, or it had a "
             "later message under this name.",
         )
 
 
-def content(console: Console, number: int, release: Entry) -> None:
+def content(console: Console, number: int, entry: Entry) -> None:
     """Print the header and the numbers of one message."""
-    done = "handed out" if release.action == "sent" else release.action
-    screen.title(console, f"Number {number}, {done} {local(release.when)}")
-    rows = {"to": release.to}
-    if release.action == "withdrawn":
-        rows |= {"agent": release.agent, "federation": release.federation}
-        console.print(Padding(screen.pairs(rows), (0, 0, 0, 2)))
-        screen.say(console, "From then on its message was handed out no more; nothing left then.")
+    screen.say(console, f"Message {number}, {entry.action} {local(entry.when)}", "bold")
+    about = {"to": entry.to}
+    if entry.action == "withdrawn":
+        about |= {"agent": entry.agent, "federation": entry.federation}
+        screen.show(console, screen.pairs(about))
+        screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
         return
-    message(console, release.message(), rows)
+    message(console, entry.message(), about)
 
 
 def message(console: Console, given: Message, about: Mapping[str, str] | None = None) -> None:
-    """Print a message whole: what its header says, and all its numbers in rows.
+    """Print a whole message: its header, and all its numbers in rows.
 
-    What is said ``about`` it comes first, and stands for what the header says of the same.
+    Args:
+        console: Where to print.
+        given: The message.
+        about: Rows to print first; they replace rows of the header with the same name.
     """
     rows = dict(about or {})
     rows |= {name: text for name, text in header(given).items() if name not in rows}
-    console.print(Padding(screen.pairs(rows), (0, 0, 0, 2)))
+    screen.show(console, screen.pairs(rows))
     if given.kind == "weights":
-        _vector(console, "omega, a draw of the weights of the features", given.omega)
+        _vector(console, "omega, a draw of the feature weights", given.omega)
         return
-    _vector(console, "nu, the mean of the weights of the features", given.nu)
-    console.print()
-    screen.say(console, "covariance of the weights, its lower triangle row by row", "bold")
+    _vector(console, "nu, the mean of the feature weights", given.nu)
+    screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
     for i, row in enumerate(given.covariance):
         _rows(console, row[: i + 1], f"{i}")
 
 
 def header(given: Message) -> dict[str, str]:
-    """What a message says beside its numbers."""
-    from fedbo.message.fingerprint import Fingerprint
-
+    """Say what a message has besides its numbers."""
     rows = {
         "agent": given.sender,
         "federation": str(Fingerprint(given.fingerprint)),
         "epoch": f"{given.epoch}",
         "counter": f"{given.sequence}",
-        "trials": f"{given.t_n:,} behind it",
+        "trials": f"{given.t_n:,}",
         "size": f"{screen.count(given.numbers, 'number')} ({given.kind}), "
         f"{screen.count(given.nbytes, 'byte')}",
     }
     if given.kind == "belief+incumbent":
-        rows["incumbent"] = f"{given.incumbent:.6g}, best standardised score"
+        rows["incumbent"] = f"{given.incumbent:.6g}, the best standardised score"
     return rows
 
 
-def as_json(ledger: Mapping[int, Entry]) -> str:
-    """The ledger as a JSON list, each with its number."""
-    rows = [{"number": number} | msgspec.to_builtins(one) for number, one in ledger.items()]
+def as_json(entries: Mapping[int, Entry]) -> str:
+    """Write the entries as a JSON list, each with its number."""
+    rows = [{"number": number} | msgspec.to_builtins(entry) for number, entry in entries.items()]
     text = msgspec.json.format(msgspec.json.encode(rows)).decode()
-    # JSON leaves these as they are, and a terminal may obey them.
+    # JSON does not escape these, and a terminal may obey them.
     return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def local(when: str) -> str:
-    """A moment in the log, in this machine's time."""
+    """Convert a time of the ledger to local time."""
     return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _vector(console: Console, title: str, values: NDArray[np.float32]) -> None:
-    console.print()
-    screen.say(console, title, "bold")
+    screen.say(console, f"\n{title}", "bold")
     for i in range(0, len(values), _ROW):
         _rows(console, values[i : i + _ROW], f"{i}")
 
 
 def _rows(console: Console, values: Sequence[float] | NDArray[np.float32], label: str) -> None:
-    """The values in lines of ten, the first one labelled."""
+    """Print the values in lines of ten, the first one labelled."""
     for i in range(0, len(values), _ROW):
         cells = "".join(f"{value:9.4f}" for value in values[i : i + _ROW])
         console.print(Text(f"{label if i == 0 else '':>6} {cells}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How commands put things in a terminal: sentences, tables, counts and sizes."""
+"""How commands print: sentences, tables, counts and sizes."""
 
 from __future__ import annotations
 
@@ -6,42 +6,36 @@ from collections.abc import Mapping
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-_WIDTH = 88  # of sentences, or the terminal's where that is narrower
+from fedbo.exchange.base import printable as printable
 
-
-def printable(text: str) -> str:
-    """Text of others, such as a peer's name or a path, so that it cannot move the cursor.
-
-    >>> printable("Zürich \\x1b[2J")
-    'Zürich \\\\x1b[2J'
-    """
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+_WIDTH = 88  # of sentences, at most
 
 
 def lines(text: str) -> str:
-    """The same of text that may have several lines."""
+    """Escape control characters, but keep line breaks."""
     return "\n".join(map(printable, text.split("\n")))
 
 
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a sentence; nothing in it is markup, nor does it move the cursor."""
-    console.print(Text(lines(text), style=style), width=width(console))
+def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+    """Print a sentence as it is: nothing in it is markup or moves the cursor."""
+    sentence = Text(lines(text), style=style)
+    console.print(
+        Padding(sentence, (0, 0, 0, indent)) if indent else sentence,
+        width=min(_WIDTH, console.width),
+    )
 
 
-def width(console: Console) -> int:
-    """Of sentences."""
-    return min(_WIDTH, console.width)
-
-
-def title(console: Console, text: str) -> None:
-    say(console, text, "bold")
+def show(console: Console, table: Table, *, above: int = 0, below: int = 0) -> None:
+    """Print a table, indented, with empty lines above and below it."""
+    console.print(Padding(table, (above, 0, below, 2)))
 
 
 def grid(*columns: str) -> Table:
-    """A table of the usual look, with columns of text."""
+    """Make a table with a header and columns of text."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -49,7 +43,7 @@ def grid(*columns: str) -> Table:
 
 
 def pairs(rows: Mapping[str, str]) -> Table:
-    """Names and what belongs to them; under an empty name stands a remark on the row above."""
+    """Make a table of names and their texts; an empty name marks a remark on the row above."""
     table = Table.grid(padding=(0, 3, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -59,7 +53,7 @@ def pairs(rows: Mapping[str, str]) -> Table:
 
 
 def count(n: int, noun: str) -> str:
-    """A number of things.
+    """Say how many things there are.
 
     >>> count(1, "trial"), count(5150, "number")
     ('1 trial', '5,150 numbers')
@@ -68,7 +62,7 @@ def count(n: int, noun: str) -> str:
 
 
 def size(nbytes: int) -> str:
-    """A number of bytes.
+    """Say how many bytes there are.
 
     >>> size(450), size(20_650), size(200_020_050)
     ('450 bytes', '20.6 kB', '200.0 MB')

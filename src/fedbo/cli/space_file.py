@@ -1,4 +1,4 @@
-"""A space that a person wrote down in TOML, for `fedbo federation new --from-space`."""
+"""A space in a TOML file written by hand, for `fedbo federation new --from-space`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fedbo.federation import Federation
-from fedbo.federation import file as toml
+from fedbo.federation.file import read_space
 from fedbo.space import Direction, Space
 
 EXAMPLE = """
@@ -19,26 +18,30 @@ kernel = { type = "categorical", choices = ["rbf", "linear"] }
 
 
 def read(path: Path, direction: Direction | None = None) -> Space:
-    """The space in the file: one table for each parameter, or the [space] of a federation file.
+    """Read a space: one table for each parameter, or the [space] of a federation file.
 
-    ``direction`` is for a file that says none. What is wrong is a ValueError that names the file.
+    Args:
+        path: The file.
+        direction: The direction if the file does not say; maximize if None.
+
+    Raises:
+        ValueError: If something is wrong; the text names the file.
     """
     try:
-        table = _space_table(tomllib.loads(path.read_text(encoding="utf-8")), direction)
-        return Federation.from_toml(toml.dumps({"space": table})).space
-    except (ValueError, TypeError) as error:  # the latter: a date, which TOML has and spaces do not
+        return read_space(_space_table(tomllib.loads(path.read_text(encoding="utf-8")), direction))
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str, Any]:
-    """What stands in [space] of a federation file, with a direction."""
+    """Build what a federation file has under [space], with a direction."""
     inner = given.get("space")
     if isinstance(inner, dict) and "type" not in inner:  # else it is a parameter of that name
-        beside = [key for key in given if key != "space"]
-        if beside:
+        others = [key for key in given if key != "space"]
+        if others:
             raise ValueError(
-                f"{beside[0]!r} stands beside [space], and only the space is taken from this file: "
-                "leave it out, and give an option (--features, --seed, --kind) instead"
+                f"{others[0]!r} stands beside [space], but only the space is read from this file: "
+                "remove it, and use an option (--features, --seed, --kind) instead"
             )
         table = dict(inner)
     else:
@@ -49,16 +52,16 @@ def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str
             table["direction"] = given["direction"]
     there = table.setdefault("direction", direction or "maximize")
     if direction not in (None, there):
-        raise ValueError(f"direction is {there!r} in it, and --direction is {direction!r}")
+        raise ValueError(f"direction is {there!r} in the file, but --direction is {direction!r}")
     return table
 
 
 def _check_tables(parameters: dict[str, Any]) -> None:
     if not parameters:
-        raise ValueError(f"no parameter in it, expected a table for each, such as\n{EXAMPLE}")
+        raise ValueError(f"there are no parameters, expected a table for each, such as\n{EXAMPLE}")
     for name, fields in parameters.items():
         if not isinstance(fields, dict) or "type" not in fields:
             raise ValueError(
-                f"{name!r} is {fields!r}, expected a table with the type of a parameter, such as "
+                f"{name!r} is {fields!r}, expected a table with the type of the parameter, such as "
                 f'{{ type = "float", low = 0.0, high = 1.0 }}'
             )

@@ -1,4 +1,4 @@
-"""How messages travel: one file an exchange, the contract in `base`, the log of what left."""
+"""How messages travel: exchanges, their contract in `base`, and the ledger of what left."""
 
 from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning

@@ -1,4 +1,4 @@
-"""From an address, as people write it, to the exchange that is there."""
+"""Find the exchange at an address."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from urllib.parse import unquote, urlsplit
 from fedbo.exchange.base import Exchange, ExchangeError
 from fedbo.exchange.folder import FolderExchange
 
-_URL = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # C:/ is none
+_URL = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not C:/
 
 
 def exchange_at(address: str | os.PathLike[str]) -> Exchange:
-    """The exchange at this address: a folder, as a path or a ``file://`` URL.
+    """Return the exchange at this address.
+
+    Args:
+        address: A folder, as a path or a ``file://`` URL.
+
+    Raises:
+        ExchangeError: If the address is not a folder, or cannot be reached.
 
     >>> exchange_at("https://hub.example.org")
     Traceback (most recent call last):
-    fedbo.exchange.base.ExchangeError: 'https://hub.example.org' is the address of a hub, and ...
+    fedbo.exchange.base.ExchangeError: 'https://hub.example.org' is the address of a hub, ...
     """
     url = _URL.match(address) if isinstance(address, str) else None
     if url is None:
@@ -26,25 +32,25 @@ def exchange_at(address: str | os.PathLike[str]) -> Exchange:
     scheme = url[1].lower()
     if scheme in ("http", "https"):
         raise ExchangeError(
-            f"{address!r} is the address of a hub, and a hub is not yet something this version "
-            "can reach; give a folder"
+            f"{address!r} is the address of a hub, which this version does not support yet; "
+            "give a folder"
         )
     if scheme != "file":
         raise ExchangeError(
             f"{address!r} starts with {scheme + ':'!r}, expected a folder or a file:// URL"
         )
-    return FolderExchange(_path_of(address))
+    return FolderExchange(_path(os.fspath(address)))
 
 
-def _path_of(url: str | os.PathLike[str]) -> str:
-    parts = urlsplit(os.fspath(url))
+def _path(url: str) -> str:
+    parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise ExchangeError(
-            f"{url!r} names the machine {parts.netloc!r}; give its folder as it is mounted here, "
-            "and three slashes: file:///folder"
+            f"{url!r} names the machine {parts.netloc!r}; give the folder as it is mounted here, "
+            "with three slashes: file:///folder"
         )
     if sys.platform == "win32":
-        from urllib.request import url2pathname  # slow to import, and needed nowhere else
+        from urllib.request import url2pathname  # slow to import
 
         return url2pathname(parts.path)
     return unquote(parts.path)

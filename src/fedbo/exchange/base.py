@@ -1,4 +1,4 @@
-"""What an exchange is: a place where the latest message of each agent can be had."""
+"""What an exchange is: a place that hands out the latest message of each agent."""
 
 from __future__ import annotations
 
@@ -9,60 +9,69 @@ from fedbo.federation import Federation
 from fedbo.message import Message, MessageRefused
 
 _ADVICE = {
-    errno.EACCES: "ask for the right to use it",
-    errno.EPERM: "ask for the right to use it",
-    errno.EROFS: "ask for the right to use it",
-    errno.ENOSPC: "make room there",
-    errno.EDQUOT: "make room there",
-    errno.EFBIG: "make room there, or raise the limit on the size of files",
-    errno.ENAMETOOLONG: "use a shorter one",
+    errno.EACCES: "ask for permission to use it",
+    errno.EPERM: "ask for permission to use it",
+    errno.EROFS: "ask for permission to use it",
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some space there",
+    errno.EFBIG: "free some space there, or raise the limit on the size of files",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ELOOP: "put a folder there instead",
 }
 
 
 class ExchangeError(OSError):
-    """A place that cannot be reached; its text says what was tried, where, and what to do."""
+    """A place cannot be reached; the text says what was tried, where, and what to do."""
 
 
 class ExchangeWarning(UserWarning):
-    """Something in an exchange was skipped; its text says what and why."""
+    """Something in an exchange was skipped; the text says what and why."""
 
 
 class Exchange(ABC):
-    """A place where the latest message of each agent can be had.
+    """A place that hands out the latest message of each agent.
 
-    The contract: an exchange knows messages and federations, and nothing of what agents make of
-    them. All three methods may be called from any thread, by many processes at once, and again
-    after an error; they raise `ExchangeError` when the place cannot be reached, and the place is
-    then as it was. After a crash a message is there whole, or the one before it is. A copy of an
-    exchange (``copy.deepcopy``) is the same place. ``address`` says where messages go, for people
-    and for the log of what left.
+    The contract: An exchange knows messages and federations, but not what agents do with them.
+    All three methods may be called from any thread, by many processes at once, and again after an
+    error. They raise `ExchangeError` if the place cannot be reached, and then leave it as it was.
+    After a crash, a message is there complete, or the previous one is. A copy of an exchange
+    (``copy.deepcopy``) is the same place.
+
+    Attributes:
+        address: Where messages go, for people and for the ledger.
     """
 
     address: str
 
     @abstractmethod
     def publish(self, message: Message) -> bool:
-        """Hand out the message, instead of its sender's earlier one for this federation and epoch.
+        """Hand out the message in place of its sender's earlier one.
 
-        If one with the same sequence or a later one is there, that one stays and nothing happens:
-        workers that share an agent may overtake one another, and a retry changes nothing. True if
-        this very message is now the one that is handed out, as after a retry; False if another is.
+        There is one message for each sender, federation and epoch. If the place already has one
+        with the same or a later sequence, nothing happens: workers that share an agent may
+        overtake one another, and a retry changes nothing.
+
+        Returns:
+            Whether the place now hands out exactly this message. True after a retry.
         """
 
     @abstractmethod
     def fetch(self, federation: Federation) -> list[Message]:
-        """The latest message of every sender for this federation and epoch, by senders' names.
+        """Return the latest message of every sender, sorted by sender.
 
-        The caller's own is among them. What is damaged or does not fit is left out, with one
-        `ExchangeWarning` for as long as it stays the same; it is never an exception. Where there is
-        much of it, some is named and the rest counted.
+        The messages are for this federation and epoch. The caller's own is among them. Messages
+        that are damaged or do not fit never raise an exception. They are left out, with one
+        `ExchangeWarning` until they change; if there are many, some are named and the rest counted.
         """
 
     @abstractmethod
     def withdraw(self, federation: Federation, sender: str) -> bool:
-        """Hand out the sender's messages for this federation no more, whatever their epoch.
+        """Stop handing out the sender's messages for this federation, in any epoch.
 
-        True if there was one. Peers that have it already may keep it.
+        Peers that already have a message may keep it.
+
+        Returns:
+            Whether there was a message.
         """
 
     def __repr__(self) -> str:
@@ -70,7 +79,7 @@ class Exchange(ABC):
 
 
 def refusal(federation: Federation, message: Message) -> str | None:
-    """Why the message does not fit the federation, or None if it does."""
+    """Say why the message does not fit the federation; None if it fits."""
     try:
         federation.check(message)
     except MessageRefused as error:
@@ -79,12 +88,21 @@ def refusal(federation: Federation, message: Message) -> str | None:
 
 
 def same_federation(federation: Federation, message: Message) -> bool:
-    """Whether the message was made for this federation, in this epoch or another."""
+    """Whether the message is for this federation, in this epoch or another."""
     part = federation.fingerprint.difference(message.fingerprint)
     return part is None or (part == "scalars" and message.epoch != federation.epoch)
 
 
 def failed(what: str, error: OSError) -> ExchangeError:
-    """What could not be done, why, and what to do about it."""
-    advice = _ADVICE.get(error.errno or 0, "see whether it is there, and can be reached")
+    """Build an error that says what failed, why, and what to do."""
+    advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
     return ExchangeError(f"{what}: {error.strerror or error}; {advice}")
+
+
+def printable(text: str) -> str:
+    """Escape control characters in a text from others, so that it cannot move the cursor.
+
+    >>> printable("Zürich \\x1b[2J")
+    'Zürich \\\\x1b[2J'
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

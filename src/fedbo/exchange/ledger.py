@@ -1,7 +1,7 @@
-"""The log of what left: one line of JSON for each message that was handed out, and when, and where.
+"""The ledger: a log of every message that left this machine, one line of JSON for each.
 
-A line is on the disk before its message is sent. If it cannot be written, nothing is sent; so no
-message leaves without a line. One that did not arrive has a second line that says so.
+The line is on disk before its message is sent. If the line cannot be written, the message is not
+sent, so nothing leaves unrecorded. A message that did not arrive gets a second line that says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import io
 import os
 import stat
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,17 +27,27 @@ from fedbo.federation import Federation
 from fedbo.message import Fingerprint, Kind, Message
 
 VARIABLE = "FEDBO_STATE"
-NAME = "releases.jsonl"
+NAME = "releases.jsonl"  # as version 0.1 called it
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log: a message that was sent, but was not delivered, or was withdrawn.
+    """One line of the ledger: a message was sent, was not delivered, or was withdrawn.
 
-    ``when`` is UTC as ISO 8601, ``to`` the address of the exchange, ``agent`` the sender,
-    ``federation`` the fingerprint. ``numbers`` and ``nbytes`` say how much the message holds;
-    ``content`` is all of it in base64, and empty where a message was withdrawn.
+    Args:
+        when: The time in UTC, as ISO 8601.
+        action: "sent"; "undelivered" if the exchange did not take what was sent; or "withdrawn".
+        to: The address of the exchange.
+        agent: The sender.
+        federation: The fingerprint of the federation.
+        epoch: The epoch of the federation.
+        sequence: The sequence number of the message.
+        t_n: How many trials the message is based on.
+        kind: What the message holds: weights, a belief, or a belief and an incumbent.
+        numbers: How many numbers the message holds.
+        nbytes: The size of the message in bytes.
+        content: The whole message in base64; empty if it was withdrawn.
     """
 
     when: str
@@ -55,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
     def message(self) -> Message:
-        """The message that was sent."""
+        """Decode the message that was sent."""
         if not self.content:
             raise ValueError(
                 f"message {self.sequence} of {self.agent!r} was {self.action} at {self.when}; "
@@ -65,10 +74,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """What was handed out, in a file that only grows; many processes may write it.
+    """A log of what was handed out, in a file that only grows.
 
-    Without a path it is ``releases.jsonl`` in the folder that ``FEDBO_STATE`` names, else in the
-    user's folder for such things (``~/.local/state/fedbo`` on Linux).
+    Many processes may write to it at once.
+
+    Args:
+        path: The file. By default it is ``releases.jsonl`` in the folder that the environment
+            variable ``FEDBO_STATE`` names, or else in the user's state folder
+            (``~/.local/state/fedbo`` on Linux). It is created with the first entry.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
@@ -76,49 +89,70 @@ class Ledger:
     >>> agent = Agent(Federation({"x": Float(0, 1)}), name="site-a", seed=0)
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger(f"{folder}/releases.jsonl")
+    ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
-    ...     [sent] = ledger.read()
-    >>> sent.agent, sent.to, sent.numbers, sent.message() == agent.message()
+    ...     [entry] = ledger.read()
+    >>> entry.agent, entry.to, entry.numbers, entry.message() == agent.message()
     ('site-a', 'memory', 100, True)
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        given = _usual_path() if path is None else os.path.expanduser(path)
+        given = _default_path() if path is None else os.path.expanduser(path)
         self.path = Path(os.path.abspath(given))
         self._lock = Lock()
-        self._file: tuple[int, int] | None = None  # which one was read so far
-        self._read_to = 0
-        self._out: dict[tuple[str, str], set[bytes]] = {}  # what is where of whom, as digests
+        # What was read so far: of which file, up to where, and which messages are out, as digests
+        # by address and agent.
+        self._file: tuple[int, int] | None = None
+        self._position = 0
+        self._out: dict[tuple[str, str], set[bytes]] = {}
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
-        """Write the message down, then publish it; a retry is not written down twice.
+        """Record the message, then publish it. A retry is not recorded twice.
 
-        True if the exchange now hands it out, as `Exchange.publish` says.
+        Args:
+            exchange: Where to publish.
+            message: What to publish.
+
+        Returns:
+            Whether the exchange now hands out this message, as `Exchange.publish` says.
+
+        Raises:
+            ExchangeError: If the message could not be recorded, and so was not sent, or if the
+                exchange cannot be reached.
         """
-        line = _sent(message, exchange.address)
+        entry = _sent(message, exchange.address)
         try:
-            is_new = self._append(line)
+            is_new = self._append(entry)
         except OSError as error:
-            what = f"message {message.sequence} of {message.sender!r} was not sent, because it"
-            raise self._failed(what, error) from error
+            what = f"message {message.sequence} of {message.sender!r} was not sent because it"
+            raise self._unrecorded(what, error) from error
         is_out = False
         try:
             is_out = exchange.publish(message)
         finally:
             if is_new and not is_out:
-                with contextlib.suppress(OSError):  # the line before says too much, not too little
-                    late = msgspec.structs.replace(line, when=_now(), action="undelivered")
-                    self._append(late)
+                # If this fails too, the ledger lists a message that did not leave: the safe error.
+                with contextlib.suppress(OSError):
+                    self._append(msgspec.structs.replace(entry, when=_now(), action="undelivered"))
         return is_out
 
     def withdraw(self, exchange: Exchange, federation: Federation, sender: str) -> bool:
-        """Withdraw the sender's messages for this federation, then write that down.
+        """Withdraw the sender's messages for this federation, then record that.
 
-        True if there was one. It is withdrawn even where that cannot be written down.
+        Args:
+            exchange: Where the messages are.
+            federation: The federation that they are for.
+            sender: The agent that sent them.
+
+        Returns:
+            Whether there was a message to withdraw.
+
+        Raises:
+            ExchangeError: If the exchange cannot be reached; or if the messages are withdrawn, but
+                this could not be recorded.
         """
         if not exchange.withdraw(federation, sender):
             return False
@@ -126,32 +160,37 @@ class Ledger:
             self._append(self._withdrawn(exchange.address, federation, sender))
         except OSError as error:
             what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
-            raise self._failed(what, error) from error
+            raise self._unrecorded(what, error) from error
         return True
 
     def read(self, agent: str | None = None) -> list[Entry]:
-        """All lines, or those of one agent, oldest first; a damaged line is skipped."""
-        lines = [*enumerate(self._lines(), 1)]
-        for number, line in lines:
-            if isinstance(line, str):
-                text = f"line {number} of {self.path} was skipped: {line}"
+        """Read all entries, oldest first; a damaged line is skipped with a warning.
+
+        Args:
+            agent: If given, only the entries of this agent are returned.
+        """
+        entries = []
+        for number, entry in enumerate(self._lines(), 1):
+            if isinstance(entry, str):
+                text = f"line {number} of {self.path} was skipped: {entry}"
                 warnings.warn(text, ExchangeWarning, stacklevel=2)
-        ledger = [line for _, line in lines if isinstance(line, Entry)]
-        return [release for release in ledger if agent is None or release.agent == agent]
+            elif entry is not None and agent in (None, entry.agent):
+                entries.append(entry)
+        return entries
 
     def _lines(self) -> Iterator[Entry | str | None]:
-        """Each line: a release, what is wrong with it, or None if it is empty."""
+        """Parse each line: an entry, what is wrong with it, or None if it is empty."""
         try:
             with alone(self.path):
                 data = self.path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
-            raise failed(f"the log {self.path} cannot be read", error) from error
+            raise failed(f"the ledger {self.path} cannot be read", error) from error
         yield from map(_parsed, data.split(b"\n"))
 
-    def _append(self, release: Entry) -> bool:
-        """Write the line, unless its message is out already; whether it was written."""
+    def _append(self, entry: Entry) -> bool:
+        """Write the entry, unless its message is out already; return whether it was written."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with (
@@ -159,44 +198,51 @@ class Ledger:
                 alone(self.path) as locked,
             ):
                 cut_short = self._catch_up(file)
-                out = self._out.get((release.to, release.agent), set())
-                if release.action == "sent" and _digest(release) in out:
+                out = self._out.get((entry.to, entry.agent), set())
+                if entry.action == "sent" and _digest(entry) in out:
                     return False
-                # What a crash cut short must not swallow this line too.
-                line = b"\n" * cut_short + msgspec.json.encode(release) + b"\n"
+                # A crash may have cut the last line short; this entry must not be glued to it.
+                line = b"\n" * cut_short + msgspec.json.encode(entry) + b"\n"
                 _write(file, line, undo=locked)
                 return True
 
     def _catch_up(self, file: io.FileIO) -> bool:
-        """Read what was added since the last time; whether the last line has no end."""
+        """Read what was added since the last time; return whether the last line has no end."""
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a plain file")
-        if self._file != (status.st_dev, status.st_ino) or status.st_size < self._read_to:
-            self._file, self._read_to = (status.st_dev, status.st_ino), 0
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        identity = (status.st_dev, status.st_ino)
+        if self._file != identity or status.st_size < self._position:
+            self._file, self._position = identity, 0
             self._out.clear()
-        file.seek(self._read_to)
-        *lines, last = file.readall().split(b"\n")
-        self._read_to += sum(len(line) + 1 for line in lines)
-        for release in map(_parsed, lines):
-            if isinstance(release, Entry):
-                out = self._out.setdefault((release.to, release.agent), set())
-                if release.action == "sent":
-                    out.add(_digest(release))
-                elif release.action == "undelivered":
-                    out.discard(_digest(release))
-                else:
-                    out.clear()
-        return bool(last)
+        file.seek(self._position)
+        *lines, rest = file.readall().split(b"\n")
+        self._position += sum(len(line) + 1 for line in lines)
+        for entry in map(_parsed, lines):
+            if isinstance(entry, Entry):
+                self._note(entry)
+        return bool(rest)
+
+    def _note(self, entry: Entry) -> None:
+        """Update which messages are out."""
+        out = self._out.setdefault((entry.to, entry.agent), set())
+        if entry.action == "sent":
+            out.add(_digest(entry))
+        elif entry.action == "undelivered":
+            out.discard(_digest(entry))
+        else:
+            out.clear()
 
     def _withdrawn(self, to: str, federation: Federation, sender: str) -> Entry:
-        """The line that says so; it names the message that was sent last, if that is known."""
-        line = Entry(
-            when=_now(),
+        """Make the entry of a withdrawal; it names the message that was sent last, if known."""
+        fingerprint = str(federation.fingerprint)
+        place = (to, sender, fingerprint, federation.epoch)
+        last = Entry(
+            when="",
             action="withdrawn",
             to=to,
             agent=sender,
-            federation=str(federation.fingerprint),
+            federation=fingerprint,
             epoch=federation.epoch,
             sequence=0,
             t_n=0,
@@ -205,39 +251,34 @@ class Ledger:
             nbytes=0,
             content="",
         )
-        for last in self._lines():
-            if isinstance(last, Entry) and last.action == "sent" and _place(last) == _place(line):
-                line = msgspec.structs.replace(last, when=line.when, action="withdrawn", content="")
-        return line
+        for entry in self._lines():
+            if (
+                isinstance(entry, Entry)
+                and entry.action == "sent"
+                and (entry.to, entry.agent, entry.federation, entry.epoch) == place
+            ):
+                last = entry
+        return msgspec.structs.replace(last, when=_now(), action="withdrawn", content="")
 
-    def _failed(self, what: str, error: OSError) -> ExchangeError:
-        return failed(f"{what} could not be written down in {self.path}", error)
+    def _unrecorded(self, what: str, error: OSError) -> ExchangeError:
+        return failed(f"{what} could not be recorded in {self.path}", error)
 
 
-def _usual_path() -> Path:
+def _default_path() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named) / NAME
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Application Support" / "fedbo" / NAME
-    variable, usual = (
-        ("LOCALAPPDATA", Path("AppData", "Local"))
-        if sys.platform == "win32"
-        else ("XDG_STATE_HOME", Path(".local", "state"))
-    )
-    folder = Path(os.environ.get(variable, ""))
-    # A relative XDG_STATE_HOME is to be ignored, says its specification.
-    return (folder if folder.is_absolute() else _home() / usual) / "fedbo" / NAME
+    from platformdirs import user_state_path  # `import fedbo` does not load it
 
-
-def _home() -> Path:
     try:
-        return Path.home()
+        folder = user_state_path("fedbo", appauthor=False)
+        if not folder.is_absolute():
+            raise RuntimeError(f"the user has no home folder, only {folder}")
+        return folder / NAME
     except RuntimeError as error:
         raise ExchangeError(
-            f"there is no place for the log of what leaves: {error} It is needed, because nothing "
-            f"leaves without a line in it; set {VARIABLE} to a folder, or give "
-            "ledger=Ledger(FILE)"
+            f"there is no folder for the ledger, and nothing is sent without it: {error}; set "
+            f"{VARIABLE} to a folder, or give ledger=Ledger(FILE)"
         ) from None
 
 
@@ -264,12 +305,8 @@ def _now() -> str:
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _place(release: Entry) -> tuple[str, str, str, int]:
-    return release.to, release.agent, release.federation, release.epoch
-
-
-def _digest(release: Entry) -> bytes:
-    return hashlib.sha256(release.content.encode()).digest()
+def _digest(entry: Entry) -> bytes:
+    return hashlib.sha256(entry.content.encode()).digest()
 
 
 def _parsed(line: bytes) -> Entry | str | None:
@@ -278,19 +315,19 @@ def _parsed(line: bytes) -> Entry | str | None:
     try:
         return msgspec.json.decode(line, type=Entry)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"it is not a release, or not a whole one: {error}"
+        return f"it is not a whole entry: {error}"
 
 
 def _write(file: io.FileIO, line: bytes, *, undo: bool) -> None:
-    """Write the line and see it on the disk; if that fails, take back the part that was written."""
-    before = os.fstat(file.fileno()).st_size
+    """Write the line through to the disk; if that fails, remove the part that was written."""
+    size = os.fstat(file.fileno()).st_size
     rest = memoryview(line)
     try:
         while rest:
             rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
     except OSError:
-        if undo:  # else somebody may have written behind it
+        if undo:  # without a lock, another process may have written behind it
             with contextlib.suppress(OSError):
-                file.truncate(before)
+                file.truncate(size)
         raise

@@ -1,4 +1,4 @@
-"""Locks that do not outlive their holder, be it a thread or a process."""
+"""Locks that are released when their holder dies, be it a thread or a process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WAIT, _PAUSE = 2.0, 0.001  # seconds
 
 
 class Lock:
-    """A lock between threads; a forked process and a copy get one that is free.
+    """A lock between threads. A forked process and a copy get a new lock that is free.
 
-    In a forked process the thread that held it is not there to release it.
+    In a forked process, the thread that held the lock does not exist and could never release it.
     """
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Lock:
 
 @contextlib.contextmanager
 def alone(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Keep others who ask for the same file or folder waiting, processes included.
+    """Lock a file or folder against other processes and threads.
 
-    The system frees the lock of a process that dies. False where there are no such locks (Windows,
-    many network drives), or where somebody holds it for seconds: whoever asks goes on all the same.
+    The system frees the lock of a process that dies. Yields False, without a lock, where there
+    are no such locks (Windows, many network drives), or if another process holds it for seconds.
     """
     fd = -1
     with contextlib.suppress(OSError):
@@ -72,7 +72,7 @@ def _locked(fd: int) -> bool:
 
 
 def _unlock(fd: int) -> None:
-    # To close the file is not enough: a process that was forked meanwhile has it open too.
+    # Closing the file is not enough: a process forked in the meantime has it open too.
     if sys.platform != "win32":
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""An exchange inside one process: for simulations, tests, and studies that share a program."""
+"""An exchange inside one process, for simulations, tests and studies in one program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedbo.message import Message
 
 
 class MemoryExchange(Exchange):
-    """Messages that stay in this process.
+    """An exchange that keeps messages in the memory of this process.
 
     >>> from fedbo import Agent, Federation, Float
     >>> federation = Federation({"x": Float(0, 1)})
@@ -31,7 +31,7 @@ class MemoryExchange(Exchange):
         self.address = "memory"
         self._lock = Lock()
         self._held: dict[tuple[bytes, int], dict[str, Message]] = {}
-        self._refused: set[Message] = set()  # and told so
+        self._refused: set[Message] = set()  # with a warning, so that each has only one
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -48,20 +48,20 @@ class MemoryExchange(Exchange):
         with self._lock:
             held = self._held.get((bytes(federation.fingerprint), federation.epoch), {})
             found = [message for _, message in sorted(held.items())]
-            refused = {message: refusal(federation, message) for message in found}
-            faults = {message: fault for message, fault in refused.items() if fault is not None}
-            news = [fault for message, fault in faults.items() if message not in self._refused]
-            self._refused |= faults.keys()
+            faults = {message: refusal(federation, message) for message in found}
+            bad = {message for message, fault in faults.items() if fault is not None}
+            news = [faults[message] for message in bad - self._refused]
+            self._refused |= bad
         for fault in news:
-            warnings.warn(f"skipped in memory: {fault}", ExchangeWarning, stacklevel=2)
-        return [message for message in found if message not in faults]
+            warnings.warn(f"a message was skipped: {fault}", ExchangeWarning, stacklevel=2)
+        return [message for message in found if message not in bad]
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
         with self._lock:
-            gone = [
+            withdrawn = [
                 held.pop(sender)
                 for held in self._held.values()
                 if sender in held and same_federation(federation, held[sender])
             ]
-            self._refused.difference_update(gone)
-            return bool(gone)
+            self._refused.difference_update(withdrawn)
+            return bool(withdrawn)

@@ -1,4 +1,4 @@
-"""What agents agree on: the specification, its TOML file, and how they agree on its scalars."""
+"""What agents agree on: the federation, its TOML file, and the agreement on its scalars."""
 
 from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.federation.scalars import Scalars

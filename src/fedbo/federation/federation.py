@@ -1,56 +1,65 @@
-"""What the agents of a federation agree on, and the TOML file that carries it."""
+"""What the agents of a federation agree on."""
 
 from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import msgspec
 import numpy as np
 
 from fedbo import files
-from fedbo.federation import file as toml
+from fedbo.federation import file
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import COUNTER_LIMITS, Fingerprint, Kind, Message
 from fedbo.model.features import Features
-from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
-from fedbo.space.axis import Value, number
+from fedbo.space import Parameter, Space
+from fedbo.space.axis import number
 
 KernelName = Literal["se", "matern52"]
 
-#: Times √D, as distances in the cube grow: the length scale of features where none is given.
+#: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
 
 _SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "epoch")
 _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
-_WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # factors of change from which a new epoch is worth it
-_TITLE = """
-# A fedbo federation: what its agents agree on. Give every agent this very file;
-# the messages of one that has other values are refused.
-"""
+_WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
 
 
 class FederationMismatch(ValueError):
-    """Two federations are not the same; the text names the first difference."""
+    """Two federations differ; the text names the first difference."""
 
 
 class Federation:
-    """The space, the shared features, the message noise, the kind of message and the epoch.
+    """What agents agree on before they can help one another.
 
-    ``features`` is the number of features M; ``phi`` is the shared map itself, built when first
-    used. ``length_scale`` (one, or one for each dimension of the unit
-    cube; 0.3 √D if none is given) belongs to those features and ``noise_variance`` to messages, in
-    standardised scores: neither has to do with what an agent fits to its own trials. ``kind`` is
-    what agents hand out: a draw ("weights"; enough for PTS and FTS), a "belief" (RGPE), or a
-    "belief+incumbent" (TAF).
+    Every agent of a federation has the same one, usually from the same ``federation.toml``. Its
+    length scale and noise variance concern messages only; they have nothing to do with what an
+    agent fits to its own trials.
+
+    Args:
+        space: The parameters that are searched, by name, or a `Space`.
+        features: The number M of shared random features, and of weights in a message.
+        kernel: The kernel that the features approximate, "se" or "matern52".
+        seed: The seed of the features.
+        length_scale: The length scale of the features on the unit cube: one number, or one for each
+            dimension. The default is 0.3 √D.
+        noise_variance: The variance of the noise in messages, in standardised scores.
+        kind: What agents send: "weights", one draw, which is enough for PTS and FTS; "belief" for
+            RGPE; "belief+incumbent" for TAF.
+        epoch: The version of the length scale and the noise variance; see `next_epoch`.
+
+    Attributes:
+        features: The number M.
+        phi: The shared feature map, built when it is first used.
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
+    >>> ours
+    Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> ours.features, ours.phi.M, str(ours.fingerprint)
     (50, 50, 'e2596cd2-58718eac-021d46f1-397948b5')
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
@@ -111,7 +120,12 @@ class Federation:
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float | None = None,
     ) -> Federation:
-        """The same federation one epoch on, with the scalars that were agreed anew."""
+        """Return the same federation, one epoch later.
+
+        Args:
+            length_scale: The new length scale; unchanged by default.
+            noise_variance: The new noise variance; unchanged by default.
+        """
         agreed = self._agreed() | {"epoch": self.epoch + 1}
         if length_scale is not None:
             agreed["length_scale"] = length_scale
@@ -120,12 +134,17 @@ class Federation:
         return Federation(self.space, **agreed)
 
     def agree(self, scalars: Iterable[Scalars]) -> Federation:
-        """The next epoch, with scalars for these agents; itself if that is not worth an epoch.
+        """Return the next epoch with scalars that suit these agents, or self if not worth it.
 
-        Scalars are `Agent.scalars` of three agents or more (see `fedbo.scalars` for how they are
-        combined). Who is given the same ones, in any order, gets the same federation. A new epoch
-        makes all messages that are about worthless, so it takes a length scale that changes by half
-        or a noise variance that changes threefold. `MessageRefused` names scalars that are foreign.
+        A new epoch invalidates every message in circulation. So the length scale must change by
+        half in some dimension, or the noise variance by a factor of three. All who are given the
+        same scalars, in any order, get the same federation; `fedbo.federation.scalars` says how.
+
+        Args:
+            scalars: What `Agent.scalars` returned at three agents or more.
+
+        Raises:
+            MessageRefused: If some scalars are of another federation; the text says which.
 
         >>> from fedbo.space import Float
         >>> ours = Federation({"C": Float(1e-4, 10, log=True)})
@@ -145,8 +164,8 @@ class Federation:
         >>> later.agree(given) is later
         True
         """
-        given = [*scalars]
         D = self.space.dimensions
+        given = [*scalars]
         for one in given:
             one.check(self.fingerprint, D)
         here = np.broadcast_to(self.length_scale, D).tolist()
@@ -162,7 +181,7 @@ class Federation:
         return self.next_epoch(length_scale=length_scales, noise_variance=noise_variance)
 
     def _agreed(self) -> dict[str, Any]:
-        """What the constructor takes beside the space, in its order."""
+        """What the constructor takes besides the space, in its order."""
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def __eq__(self, other: object) -> bool:
@@ -173,11 +192,11 @@ class Federation:
 
     def __repr__(self) -> str:
         agreed = ", ".join(f"{name}={value!r}" for name, value in self._agreed().items())
-        return f"Federation({self.space!r}, {agreed})"
+        return f"Federation({[*self.space.names]}, {self.space.direction}, {agreed})"
 
     @cached_property
     def phi(self) -> Features:
-        """The shared features phi, the same on every machine."""
+        """The shared feature map φ, the same on every machine."""
         return Features(
             self.space.dimensions,
             self.features,
@@ -188,7 +207,7 @@ class Federation:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """The agreement in 16 bytes; all of it but the epoch, which messages carry themselves."""
+        """16 bytes that identify the agreement, except for its epoch, which messages carry too."""
         return Fingerprint.from_parts(
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
@@ -197,7 +216,7 @@ class Federation:
         )
 
     def check(self, message: Message) -> None:
-        """Raise `MessageRefused`, which says why, unless the message fits this federation."""
+        """Raise `MessageRefused`, with the reason, if the message does not fit this federation."""
         message.check(
             fingerprint=self.fingerprint,
             epoch=self.epoch,
@@ -207,7 +226,7 @@ class Federation:
         )
 
     def difference(self, other: Federation) -> str | None:
-        """A sentence that names the first difference, or None if there is none."""
+        """Describe the first difference in a sentence; None if there is none."""
         difference = self.space.difference(other.space)
         if difference is not None:
             return difference
@@ -218,76 +237,52 @@ class Federation:
         return None
 
     def require_same(self, other: Federation) -> None:
-        """Raise `FederationMismatch` unless the other federation is this one."""
+        """Raise `FederationMismatch` if the other federation differs from this one."""
         difference = self.difference(other)
         if difference is not None:
             raise FederationMismatch(f"the federations differ: {difference}")
 
     def require_later(self, other: Federation) -> None:
-        """Raise `FederationMismatch` unless the other is this one in this or a later epoch."""
+        """Raise `FederationMismatch` unless the other is this one, in this or a later epoch."""
         if other.epoch > self.epoch:
             kept = {name: getattr(self, name) for name in (*_SCALARS, "epoch")}
             other = Federation(other.space, **other._agreed() | kept)
         self.require_same(other)
 
     def to_toml(self) -> str:
-        """The text of the TOML file."""
-        return toml.dumps(self._agreed() | {"space": _space_table(self.space)}, _TITLE)
+        """Return the text of the TOML file."""
+        return file.dumps(self._agreed(), self.space)
 
     @classmethod
     def from_toml(cls, text: str) -> Federation:
-        """Read what `to_toml` or a person wrote; a setting that is left out has its default."""
-        return _federation(tomllib.loads(text))
+        """Read the text of a TOML file; a setting that is missing has its default."""
+        settings, space = file.loads(text)
+        for key in settings:
+            if key not in _SETTINGS:
+                raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_SETTINGS)}")
+        return cls(space, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the TOML file, whole or not at all."""
+        """Write the TOML file, completely or not at all."""
         files.write(path, self.to_toml().encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Federation:
-        """Read the TOML file; what is wrong with it is an error that names the file."""
+        """Read a TOML file.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If something in it is wrong; the text names the file and the setting.
+        """
         try:
             return cls.from_toml(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
-class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):
-    """[space] in a file; the parameters are read one by one, so that errors can name them."""
-
-    parameters: dict[str, Any]
-    direction: Direction = "maximize"
-    points: list[dict[str, Value]] | None = None
-
-
-def _federation(table: dict[str, Any]) -> Federation:
-    unknown = [key for key in table if key not in ("space", *_SETTINGS)]
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}, expected one of {', '.join(_SETTINGS)}")
-    try:
-        given = msgspec.convert(table.pop("space", {}), _SpaceTable)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"[space]: {error}") from None
-    parameters = {name: _parameter(name, fields) for name, fields in given.parameters.items()}
-    return Federation(Space(parameters, direction=given.direction, points=given.points), **table)
-
-
-def _parameter(name: str, fields: object) -> Parameter:
-    try:
-        return msgspec.convert(fields, Float | Int | Categorical)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"parameter {name!r}: {error}") from None
-
-
-def _space_table(space: Space) -> dict[str, Any]:
-    points = {} if space.listed is None else {"points": space.listed}
-    parameters = {name: msgspec.to_builtins(given) for name, given in space.parameters.items()}
-    return {"direction": space.direction, **points, "parameters": parameters}
-
-
 def _space_part(space: Space) -> list[object]:
-    """The space as its fingerprint sees it: parameters as pairs, because their order counts."""
-    table = _space_table(space)
+    """Describe the space for its fingerprint: parameters as pairs, because their order counts."""
+    table = file.space_table(space)
     points = [[point[name] for name in space.names] for point in table.get("points", [])]
     return [table["direction"], [*table["parameters"].items()], points]
 
@@ -316,7 +311,7 @@ def _differ(here: float, there: float, factor: float) -> bool:
 
 
 def _length_scale(value: object, dimensions: int) -> float | tuple[float, ...]:
-    """One number, or D of them that are not all the same."""
+    """Check the length scale; D equal numbers become one."""
     if not isinstance(value, list | tuple | np.ndarray):
         return _positive("length_scale", value)
     scales = tuple(_positive("length_scale", scale) for scale in value)

@@ -1,61 +1,62 @@
-"""Writes TOML files; the standard library's tomllib reads them."""
+"""The TOML file of a federation: its settings, and its space as tables."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Mapping
 from typing import Any
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+import msgspec
+
+from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
+from fedbo.space.axis import Value
+
+_TITLE = """\
+# A fedbo federation: what its agents agree on. Give every agent this very file:
+# messages from agents with other values are refused.
+"""
 
 
-def dumps(table: Mapping[str, Any], title: str = "") -> str:
-    """The table as TOML, in its own order, under a title of comment lines.
+def dumps(settings: Mapping[str, Any], space: Space) -> str:
+    """Write the text of the file. Numbers are read back exactly."""
+    import tomli_w  # `import fedbo` does not load it
 
-    Numbers are written so that they are read back exactly. Tables inside tables become sections, a
-    list of tables has one line for each.
-
-    >>> print(dumps({"seed": 7, "space": {"C": {"low": 1e-4, "log": True}}}, "# agreed"), end="")
-    # agreed
-    <BLANKLINE>
-    seed = 7
-    <BLANKLINE>
-    [space.C]
-    low = 0.0001
-    log = true
-    """
-    sections = ["\n".join(section) for section in _sections(table, ())]
-    return "\n\n".join([title.strip(), *sections] if title else sections) + "\n"
+    return f"{_TITLE}\n{tomli_w.dumps({**settings, 'space': space_table(space)})}"
 
 
-def _sections(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[list[str]]:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    lines = [f"{_key(key)} = {_value(table[key])}" for key in table if key not in inner]
-    if path and (lines or not inner):
-        lines.insert(0, f"[{'.'.join(map(_key, path))}]")
-    if lines:
-        yield lines
-    for key, value in inner.items():
-        yield from _sections(value, (*path, key))
+def loads(text: str) -> tuple[dict[str, Any], Space]:
+    """Read the text of a file: the settings, not yet checked, and the space."""
+    settings = tomllib.loads(text)
+    return settings, read_space(settings.pop("space", {}))
 
 
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _value(name)
+def space_table(space: Space) -> dict[str, Any]:
+    """Describe a space as the file does under [space]."""
+    points = {} if space.listed is None else {"points": space.listed}
+    parameters = {name: msgspec.to_builtins(given) for name, given in space.parameters.items()}
+    return {"direction": space.direction, **points, "parameters": parameters}
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        items = [_value(item) for item in value]
-        if any(isinstance(item, Mapping) for item in value):
-            return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
-        return f"[{', '.join(items)}]"
-    raise TypeError(f"TOML cannot hold {value!r}, a {type(value).__name__}")
+def read_space(table: object) -> Space:
+    """Build the space that a table describes; a ValueError names the parameter that is wrong."""
+    try:
+        given = msgspec.convert(table, _SpaceTable)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"[space]: {error}") from None
+    parameters = {name: _parameter(name, fields) for name, fields in given.parameters.items()}
+    return Space(parameters, direction=given.direction, points=given.points)
+
+
+class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):
+    """[space] in a file; parameters are read one by one, so that errors can name them."""
+
+    parameters: dict[str, Any]
+    direction: Direction = "maximize"
+    points: list[dict[str, Value]] | None = None
+
+
+def _parameter(name: str, fields: object) -> Parameter:
+    try:
+        return msgspec.convert(fields, Float | Int | Categorical)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"parameter {name!r}: {error}") from None

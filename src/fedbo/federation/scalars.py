@@ -1,23 +1,26 @@
-"""The few numbers agents share to agree on the scalars of their federation, and their agreement.
+"""The numbers that agents share to agree on the scalars of their federation, and the agreement.
 
 =======  ==================================================================  ========
 symbol   meaning                                                             shape
 =======  ==================================================================  ========
 D        dimensions of the cube                                              scalar
 l_n      length scales that agent n fitted to its own scores                 (D,)
-l₀       the usual length scale, 0.3 √D                                      scalar
-s_n      noise variance that it fitted, in standard scores                   scalar
+l₀       the default length scale, 0.3 √D                                    scalar
+s_n      noise variance that agent n fitted, in standardised scores          scalar
 l        length scales agreed for the shared features                        (D,)
 sigma2   σ², the noise variance agreed for messages                          scalar
 =======  ==================================================================  ========
 
-l = √(l₀ · median l_n), half way in the logarithm from the usual l₀ to what agents found; but only
-in dimensions where they found much the same, the middle half of them within a factor of 2. In
-others no length scale suits them all, and it stays as it is. σ² = 30 · median s_n, from 0.01 to
-0.1: features that are shared fit nobody's scores as well as his own do. A liar can keep a length
-scale from changing, but less than half of all agents cannot move it beyond what honest ones found.
-Only products and square roots are taken, which IEEE 754 rounds in one way, and what is agreed keeps
-two digits: every site gets the same bits.
+In each dimension l = √(l₀ · median l_n), halfway in the logarithm between the default and what
+agents found, if the middle half of the agents agree within a factor of 2. Otherwise no length scale
+suits them all, and the current one stays. σ² = 30 · median s_n, limited to 0.01 to 0.1: it is
+larger than s_n because shared features fit no agent's scores as well as its own model does.
+
+A hostile agent can keep a length scale from changing. But less than half of the agents cannot move
+it beyond what honest agents found.
+
+Every site computes the same bits: only products and square roots are used, which IEEE 754 rounds in
+one way, and the result is rounded to two digits.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from msgspec.structs import force_setattr
 from fedbo.message import COUNTER_LIMITS, SENDER_BYTES, MessageRefused
 from fedbo.message.fingerprint import PARTS, Fingerprint
 
-FEWEST = 3  # senders; of two nobody can say which one is wild
-_MUCH_THE_SAME = 2.0
-_SCALE_LIMITS = (0.1, 2.0)  # times the usual length scale
+FEWEST = 3  # senders; between two, nobody can tell which one is an outlier
+_SIMILAR = 2.0  # a factor
+_SCALE_LIMITS = (0.1, 2.0)  # times the default length scale
 _NOISE = 30.0
 _NOISE_LIMITS = (0.01, 0.1)
 
@@ -42,10 +45,17 @@ _NOISE_LIMITS = (0.01, 0.1)
 class Scalars(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True
 ):
-    """What an agent shares to agree: hyper-parameters that it fitted, and never a trial.
+    """The hyper-parameters that one agent fitted, for an agreement; they contain no trial.
 
-    ``length_scales`` are on the cube, one for each dimension; ``noise_variance`` is that of
-    standard scores; ``t_n`` is the number of observations behind both.
+    Args:
+        fingerprint: The fingerprint of the federation, 16 bytes.
+        sender: The name of the agent.
+        length_scales: The fitted length scales on the unit cube, one for each dimension.
+        noise_variance: The fitted noise variance, in standardised scores.
+        t_n: How many observations they were fitted to.
+
+    Raises:
+        MessageRefused: If a value is not possible; the text names it.
 
     >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> mine = Scalars(
@@ -80,18 +90,18 @@ class Scalars(
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Scalars:
-        """The scalars that `encode` wrote; anything else is refused with a sentence."""
+        """Read what `encode` wrote; raise `MessageRefused` for anything else."""
         try:
             return _decoder.decode(data)
         except (ValueError, RecursionError) as error:
-            raise MessageRefused(f"{len(data)} bytes are no scalars: {error}") from None
+            raise MessageRefused(f"{len(data)} bytes are not scalars: {error}") from None
 
     def encode(self) -> bytes:
-        """The scalars as bytes, the same on every machine."""
+        """Return the scalars as bytes, the same on every machine."""
         return _encoder.encode(self)
 
     def check(self, fingerprint: Fingerprint, dimensions: int) -> None:
-        """Raise `MessageRefused` unless they are of this federation, in whatever epoch."""
+        """Raise `MessageRefused` unless they are of this federation, in any epoch."""
         part = fingerprint.difference(self.fingerprint)
         if part not in (None, "scalars"):
             there = Fingerprint(self.fingerprint)
@@ -108,19 +118,22 @@ _decoder = msgspec.msgpack.Decoder(Scalars)
 
 
 def agreed_scalars(
-    given: Iterable[Scalars], usual: float, current: Sequence[float]
+    given: Iterable[Scalars], default: float, current: Sequence[float]
 ) -> tuple[tuple[float, ...], float] | None:
-    """l and σ² for these agents; None if they are too few to agree.
+    """Compute l and σ² for these agents; None if fewer than three.
 
-    It does not depend on their order. Of one sender the scalars with the most observations count.
-    ``usual`` is l₀, ``current`` are the length scales (D,) as they stand.
+    Args:
+        given: The scalars, in any order. If a sender is there twice, the scalars with the most
+            observations count.
+        default: l₀.
+        current: The current length scales (D,).
 
     >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> given = [
     ...     Scalars(fingerprint=agreed, sender=n, length_scales=(l,), noise_variance=1e-3, t_n=20)
     ...     for n, l in [("a", 1.1), ("b", 1.2), ("c", 1.3), ("wild", 1e-6)]
     ... ]
-    >>> agreed_scalars(given, usual=0.3, current=[0.3])
+    >>> agreed_scalars(given, default=0.3, current=[0.3])
     ((0.59,), 0.03)
     """
     latest: dict[str, Scalars] = {}
@@ -130,26 +143,26 @@ def agreed_scalars(
         return None
     columns = zip(*(one.length_scales for one in latest.values()), strict=True)
     pairs = zip(columns, current, strict=True)
-    scales = [_scale(sorted(found), usual, here) for found, here in pairs]
+    scales = [_scale(sorted(found), default, here) for found, here in pairs]
     noise = _NOISE * _median(sorted(one.noise_variance for one in latest.values()))
     return tuple(scales), _rounded(noise, *_NOISE_LIMITS)
 
 
-def _scale(ranked: Sequence[float], usual: float, current: float) -> float:
-    """The agreement in one dimension."""
+def _scale(ranked: Sequence[float], default: float, current: float) -> float:
+    """Agree in one dimension."""
     quarter = len(ranked) // 4
-    if ranked[-1 - quarter] > _MUCH_THE_SAME * ranked[quarter]:
+    if ranked[-1 - quarter] > _SIMILAR * ranked[quarter]:
         return current
     low, high = _SCALE_LIMITS
-    return _rounded(math.sqrt(usual * _median(ranked)), low * usual, high * usual)
+    return _rounded(math.sqrt(default * _median(ranked)), low * default, high * default)
 
 
 def _median(ranked: Sequence[float]) -> float:
-    """The middle one, or the geometric mean of the two in the middle."""
+    """Return the middle value, or the geometric mean of the two in the middle."""
     n = len(ranked)
     return math.sqrt(ranked[(n - 1) // 2]) * math.sqrt(ranked[n // 2])
 
 
 def _rounded(value: float, low: float, high: float) -> float:
-    """Two digits of it, inside the limits."""
+    """Limit the value, and round it to two digits."""
     return float(f"{min(max(value, low), high):.2g}")

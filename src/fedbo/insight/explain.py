@@ -128,7 +128,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         best = self.queries.where(trial=self.best_trial)
         source, peers = str(best["source"][0]), str(best["peers"][0])
         by = f"{source}: {peers}" if peers else source
-        trials = f"{len(self.queries)} trials" if len(self.queries) > 1 else "1 trial"
+        trials = f"{self.queries.height} trials" if self.queries.height > 1 else "1 trial"
         best_score = f"the best score is {number(self.best, self.decimals)}"
         return f"Agent {self.agent}: {trials}, {best_score} (trial {self.best_trial}, {by})."
 
@@ -143,12 +143,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return [self.verdict, way + (first if saved.trials < self._scored() else ""), CAVEAT]
 
     def _scored(self) -> int:
-        return len(self.queries.where(state="complete"))
+        return self.queries.where(state="complete").height
 
     def _counted(self) -> list[str]:
         lines = ["", "Where the queries came from", *self._lines(self.sources)]
-        if len(self.peers):
-            rest = len(self.peers) - _PEERS_SHOWN
+        if self.peers.height:
+            rest = self.peers.height - _PEERS_SHOWN
             more = [f"  … and {rest} more"] if rest > 0 else []
             lines += ["", "What each peer contributed", *self._lines(self.peers), *more]
         return lines

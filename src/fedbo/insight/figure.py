@@ -44,7 +44,7 @@ def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
 def _draw_way(axes: Axes, explanation: Explanation) -> None:
     """Best so far, each query at its score, and the band of solo agents."""
     queries = explanation.queries.where(state="complete")
-    trial = np.arange(1, len(queries) + 1)
+    trial = np.arange(1, queries.height + 1)
     if explanation.saved is not None:
         solo = explanation.saved.curves
         axes.fill_between(
@@ -90,10 +90,10 @@ def _draw_way(axes: Axes, explanation: Explanation) -> None:
                 zorder=3,
             )
     axes.set_ylim(low, high)
-    axes.set_xlim(0.4, len(queries) + 0.6)
+    axes.set_xlim(0.4, queries.height + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     hollow = f"; {outside} far off, hollow at the edge" if outside else ""
-    failed = len(explanation.queries) - len(queries)
+    failed = explanation.queries.height - queries.height
     axes.set(xlabel=f"trial{' with a score' if failed else ''}", ylabel=f"score{hollow}")
     axes.set_title(_title(explanation), loc="left", fontsize="medium")
 
@@ -120,12 +120,12 @@ def _title(explanation: Explanation) -> str:
 def _draw_peers(axes: Axes, peers: Table) -> None:
     """What each peer's queries gained on the best score before, divided by credit."""
     axes.set_title("What each peer's queries gained", loc="left", fontsize="medium")
-    if not len(peers):
+    if not peers.height:
         axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
         return
-    shown = min(len(peers), _PEERS)
-    rest = len(peers) - shown
+    shown = min(peers.height, _PEERS)
+    rest = peers.height - shown
     names = [_short(name) for name in peers["peer"][:shown].tolist()]
     gained, shares = peers["gained"][:shown].tolist(), peers["share"][:shown].tolist()
     if rest:

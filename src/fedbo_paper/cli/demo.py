@@ -12,23 +12,23 @@ from fedbo_paper.cli import extras
 
 
 def demo(
-    agents: Annotated[int, typer.Option(help="How many agents, from 2 to 24.")] = 10,
+    agents: Annotated[int, typer.Option(help="Number of agents, 2 to 24.")] = 10,
     trials: Annotated[
-        int, typer.Option(help="Trials of each agent, the 3 initial points included.")
+        int, typer.Option(help="Trials of each agent, including 3 initial points.")
     ] = 25,
     repeats: Annotated[
-        int, typer.Option(help="How often all of it is run, for standard errors.")
+        int, typer.Option(help="How often everything is repeated, for standard errors.")
     ] = 10,
     seed: Annotated[
-        int, typer.Option(help="Decides everything random: the same seed, the same outcome.")
+        int, typer.Option(help="Random seed: the same seed gives the same result.")
     ] = 0,
-    jobs: Annotated[int, typer.Option(help="How many processes work at once.", min=1)] = 2,
-    out: Annotated[Path, typer.Option(help="The picture: .png, .pdf or .svg.")] = Path(
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
+    out: Annotated[Path, typer.Option(help="The figure to write: .png, .pdf or .svg.")] = Path(
         "fedbo-demo.png"
     ),
     csv: Annotated[Path | None, typer.Option(help="Write every trial to this file.")] = None,
 ) -> None:
-    """Run a whole federation on this machine: its agents alone, and together."""
+    """Run a whole federation on this machine, and compare its agents alone and together."""
     extras.require()
     checks.writable("--out", out, checks.PICTURES)
     if csv is not None:
@@ -48,7 +48,7 @@ def demo(
     if outcome.repeats:
         demo_screen.report(console, outcome)
         demo_figure.draw(outcome, out)
-        typer.echo(f"The picture is in {out}.")
+        typer.echo(f"The figure is in {out}.")
         if csv is not None:
             outcome.table.to_csv(csv)
             typer.echo(f"Every trial is in {csv}.")

@@ -1,4 +1,4 @@
-"""The packages that experiments need and the library does not."""
+"""The packages that the experiments need, but the library does not."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _PACKAGES = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "j
 
 
 def require() -> None:
-    """End with a sentence that helps if one of the packages is not installed."""
+    """End the program if one of the packages is not installed, and say how to install it."""
     checks.require("experiments", _PACKAGES)

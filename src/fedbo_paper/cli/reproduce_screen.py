@@ -76,8 +76,8 @@ def report(console: Console, outcome: Outcome, selections: Sequence[Selection]) 
     if findings:
         console.print(_verdicts(findings))
     console.print(
-        f"{len(outcome.runs):,} trials, digest {outcome.digest} (without the seconds, the same for "
-        "the same command)."
+        f"{outcome.runs.height:,} trials, digest {outcome.digest} (without the seconds, the same "
+        "for the same command)."
     )
     console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
 

@@ -1,8 +1,9 @@
-"""Real data: where it lies, how it is read, where it comes from.
+"""Real data: where it is stored, how it is read, and where it comes from.
 
-Each data set is a module with ``load(folder=None)``, which gives one `Samples` an agent. Files are
-looked for in the folder given, else in ``FEDBO_DATA``, then in the user's cache folder; originals
-are read straight from their archives and checked, and what takes long to read is kept as ``.npz``.
+Each data set is a module with ``load(folder=None)``, which returns one `Samples` for each agent.
+Files are searched for in the given folder, or else in ``FEDBO_DATA`` and then in the user's cache
+folder. Originals are read from their archives and checked. Arrays that take long to read are cached
+as ``.npz``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ __all__ = ["DATA_SETS", "DataSet", "MissingData", "Samples", "find", "folders", 
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to know of a data set from outside.
+    """How to find, download and load a data set.
 
-    ``names`` are the files and folders it may lie in, in the order in which they are looked for;
-    ``file`` is the one that a download becomes, and ``verify`` refuses what is not it.
+    Args:
+        agents: What an agent is: "fields" or "people".
+        address: The URL in the paper.
+        names: The files and folders that may hold it, in the order in which they are tried.
+        file: The file that a download becomes.
+        by_hand: What to get if the download fails, for people.
+        verify: Raises `FileRefused` if a downloaded file is not the data set.
+        load: Returns the samples of each agent; takes the data folder.
     """
 
     agents: str
@@ -35,7 +42,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     load: Callable[[Path | None], tuple[Samples, ...]]
 
 
-#: By the names that `fedbo data fetch` takes.
+#: The data sets, by the names that `fedbo data fetch` takes.
 DATA_SETS = {
     "landmine": DataSet(
         agents="fields",

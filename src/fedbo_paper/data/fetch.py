@@ -1,49 +1,104 @@
-"""Downloads that are whole and verified, or not there at all."""
+"""Downloads that end complete and verified, or leave nothing behind.
+
+pooch talks to the server. The rest is done here, because pooch bounds neither the size nor the
+duration of a download, and verifies files by a hash only, which not every data set has.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import secrets
-import urllib.error
-import urllib.request
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import requests
+from pooch import HTTPDownloader
+
+from fedbo import __version__
 from fedbo.files import FileRefused
 
 TIMEOUT = 30.0  # seconds without a byte
+LONGEST = 12 * 3600.0  # seconds in all
+LARGEST = 16 * 2**30  # bytes
 _CHUNK = 1 << 18
 
-#: Called with the bytes received so far and, where the site says it, how many there will be.
+#: Called with the bytes received so far and, if the server says so, how many there will be.
 Report = Callable[[int, int | None], None]
 
 
 class FetchFailed(OSError):
-    """A download that did not come about; its text says why. Nothing of it is kept."""
+    """A download failed, and left nothing behind; the text says why."""
 
 
 def download(address: str, target: Path, verify: Callable[[Path], None], report: Report) -> None:
-    """Download to ``target``, whole and verified: at any moment it is as before, or complete.
+    """Download a file. At any moment the target is as before, or complete and verified.
 
-    ``verify`` is given the file while it still has another name, and raises `FileRefused` if it is
-    not what it should be. Whatever ends a download, Ctrl-C included, nothing of it is left behind.
+    Whatever ends the download, Ctrl-C included, no incomplete file is left behind.
+
+    Args:
+        address: The URL.
+        target: The file to write.
+        verify: Called with the file under a temporary name; raises `FileRefused` if it is wrong.
+        report: Called with the progress.
+
+    Raises:
+        FetchFailed: If the file is not there afterwards; the text says why.
     """
-    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
+    temporary = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
     try:
-        with _new(beside) as file:
-            _receive(address, file, report)
-            _settle(file, target.parent)
+        with _new(temporary) as file:
+            _receive(address, _Sink(file, report))
+            try:
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise _unwritable(target.parent, error) from None
         try:
-            verify(beside)
+            verify(temporary)
         except FileRefused as error:
             raise FetchFailed(f"what {address} sent is not the data set: {error}") from None
-        beside.replace(target)
+        temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
+
+
+class _Sink:
+    """The file and the progress bar that pooch is given. It bounds the download."""
+
+    total = 0  # set by pooch; 0 if the server does not say
+
+    def __init__(self, file: BinaryIO, report: Report) -> None:
+        self._file, self._report = file, report
+        self._deadline = time.monotonic() + LONGEST
+        self.received = 0
+
+    def write(self, chunk: bytes) -> None:
+        if not self.received:
+            self._report(0, self.total or None)
+        self.received += len(chunk)
+        if self.received > LARGEST:
+            raise FetchFailed(f"the file has more than {LARGEST:,} bytes")
+        if time.monotonic() > self._deadline:
+            raise FetchFailed(f"the download took longer than {LONGEST / 3600:g} hours")
+        try:
+            self._file.write(chunk)
+        except OSError as error:
+            raise _unwritable(Path(self._file.name).parent, error) from None
+        self._report(self.received, self.total or None)
+
+    def flush(self) -> None:
+        """Called after each chunk; the file is flushed once, at the end."""
+
+    def update(self, _: int) -> None:
+        """Called with the chunk size, which may be more than was received."""
+
+    def reset(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def _new(path: Path) -> BinaryIO:
@@ -51,47 +106,46 @@ def _new(path: Path) -> BinaryIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("xb")
     except OSError as error:
-        raise FetchFailed(
-            f"{path.parent} cannot be written: {error.strerror}; "
-            "name a folder that can be with --data"
-        ) from None
+        raise _unwritable(path.parent, error) from None
 
 
-def _receive(address: str, file: BinaryIO, report: Report) -> None:
-    from fedbo import __version__
-
-    request = urllib.request.Request(address, headers={"User-Agent": f"fedbo/{__version__}"})
+def _receive(address: str, sink: _Sink) -> None:
+    # Without compression the bytes on the wire are the bytes of the file.
+    headers = {"User-Agent": f"fedbo/{__version__}", "Accept-Encoding": "identity"}
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            length = response.headers.get("Content-Length")
-            total = int(length) if length and length.isdecimal() else None
-            received = 0
-            report(received, total)
-            while chunk := response.read(_CHUNK):
-                _append(file, chunk)
-                received += len(chunk)
-                report(received, total)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise FetchFailed(f"{address} answers {error.code} ({error.reason})") from None
-    except urllib.error.URLError as error:
-        raise FetchFailed(f"{address} cannot be reached: {error.reason}") from None
-    except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise FetchFailed(f"the connection to {address} broke: {error!r}") from None
-    if total is not None and received != total:
-        raise FetchFailed(f"{address} broke off after {received:,} of {total:,} bytes")
+        # pooch leaves the connection open when a download fails; the stack closes it.
+        with contextlib.ExitStack() as answers:
+            get = HTTPDownloader(
+                progressbar=sink,
+                chunk_size=_CHUNK,
+                timeout=TIMEOUT,
+                headers=headers,
+                hooks={"response": lambda answer, **_: answers.enter_context(answer)},
+            )
+            get(address, sink, None)
+    except requests.HTTPError as error:
+        answer: Any = error.response
+        raise FetchFailed(f"{address} answers {answer.status_code} ({answer.reason})") from None
+    except (requests.RequestException, ValueError) as error:  # the latter: nonsense in a header
+        problem = _broke_off(address, sink) if sink.received else f"{address} cannot be reached"
+        raise FetchFailed(f"{problem}: {_reason(error)}") from None
+    if sink.received < sink.total:
+        raise FetchFailed(_broke_off(address, sink))
 
 
-def _append(file: BinaryIO, chunk: bytes) -> None:
-    try:
-        file.write(chunk)
-    except OSError as error:
-        raise FetchFailed(f"{file.name} cannot be written: {error.strerror}") from None
+def _broke_off(address: str, sink: _Sink) -> str:
+    of = f" of {sink.total:,}" if sink.total else ""
+    return f"{address} broke off after {sink.received:,}{of} bytes"
 
 
-def _settle(file: BinaryIO, folder: Path) -> None:
-    try:
-        file.flush()
-        os.fsync(file.fileno())
-    except OSError as error:
-        raise FetchFailed(f"{folder} cannot be written: {error.strerror}") from None
+def _reason(error: BaseException) -> str:
+    """Find the first cause; requests and urllib3 wrap it in long texts."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return getattr(error, "strerror", None) or repr(error)
+
+
+def _unwritable(folder: Path, error: OSError) -> FetchFailed:
+    return FetchFailed(
+        f"{folder} cannot be written: {error.strerror}; choose another folder with --data"
+    )

@@ -1,26 +1,27 @@
-"""GLEAM (Rahman et al. 2015): is a person eating, by the sensors of the Google Glass they wear.
+"""GLEAM (Rahman et al. 2015): is a person eating, from the sensors of a Google Glass.
 
-38 people, two hours each. The archive has one folder for each, named by four digits. In it are two
-CSV files, told apart by their columns, among photos, notes and what macOS leaves behind, all passed
-over::
+38 people wore one for two hours each. The archive has a folder for each person, named by four
+digits. It has two CSV files, which differ in their columns; photos, notes and files that macOS left
+behind are ignored::
 
     Unix Time, Sensor, Value1, Value2, Value3     a reading; time in ms
-    unix time, Activity                           by turns start and end of an activity
+    unix time, Activity                           start and end of an activity, in turn
 
-What the paper leaves open is decided here:
+The paper leaves some choices open, which are made here:
 
-- **Windows** lie one after the other from a recording's first reading, `WINDOW` seconds each: two
-  hours have 1,920 of them, and the paper counts 1,930 a person on average. With a reading every 200
-  to 400 ms a window has 9 to 18 of each sensor.
-- **Features** are mean, variance and kurtosis (see `windows`) of 19 channels: three values of six
-  sensors and the light's one. First the means of all channels, in the order of `CHANNELS`, then
-  the variances, then the kurtoses.
-- **Windows with gaps**: one is left out if any of the six sensors has fewer than `FEWEST` readings
-  in it, since a kurtosis of fewer says nothing. Light is different: Android reports it when it
+- **Windows** follow one another from the first reading of a recording, `WINDOW` seconds each. Two
+  hours have 1,920 of them; the paper reports 1,930 a person on average. With a reading every 200 to
+  400 ms, a window has 9 to 18 readings of each sensor.
+- **Features** are mean, variance and kurtosis (see `windows`) of 19 channels: three values of each
+  of six sensors, and one of light. First come the means of all channels, in the order of
+  `CHANNELS`, then the variances, then the kurtoses.
+- **Windows with gaps** are left out if any of the six sensors has fewer than `FEWEST` readings,
+  because a kurtosis of fewer is meaningless. Light is an exception: Android reports it only when it
   changes, so in a window without a reading it has the last value, variance 0 and kurtosis 0.
-- **Labels**: 1 if the window's middle lies in an interval of `eat`, else 0.
+- **Labels** are 1 if the middle of the window is inside an interval of `eat`, and 0 otherwise.
 
-The first reading takes a second or so a person and is kept as ``.npz``, one for each window length.
+Reading takes about a second for each person. The arrays are cached as ``.npz``, one file for each
+window length.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ ARCHIVE = "GLEAM.tar.gz"
 
 PEOPLE = 38
 WINDOW = 3.75  # seconds
-CACHE = "gleam-1-{}s.npz"  # by window; 1: the features as they are defined above
+CACHE = "gleam-1-{}s.npz"  # by window; 1 is the version of the features defined above
 NAMES = (CACHE.format(WINDOW), ARCHIVE, "GLEAM")
 FEWEST = 4  # readings of each of the six sensors in a window
 
-# A sensor is known by a part of its name, however that is spelt. In the order of the channels.
+# A sensor is recognised by a part of its name. The order is that of the channels.
 _SENSORS = {
     "gyroscope": "gyro",
     "accelerometer": "^(?!.*linear).*accel",
@@ -71,17 +72,19 @@ FEATURES = tuple(f"{what} {of}" for what in ("mean", "variance", "kurtosis") for
 _READING = ("unixtime", "sensor", "value1", "value2", "value3")
 _ANNOTATION = ("unixtime", "activity")
 _EATING = "eat"
-_UNNAMED = ("w", "")  # strays where an activity's name should be
+_UNNAMED = ("w", "")  # found where the name of an activity should be
 _WIDTH = 32  # bytes of a cell: more than any number needs
-_MOST_UNREADABLE = 0.05  # of a file's readings; more, and it is not what it should be
+_MOST_UNREADABLE = 0.05  # of the readings in a file; a file with more is refused
 
 Row = tuple[float, str]
 
 
 def load(folder: Path | None = None, *, window: float = WINDOW) -> tuple[Samples, ...]:
-    """The samples of each person; `MissingData` if there are none, `FileRefused` if bad.
+    """Return the samples of each person; raise `MissingData` or `FileRefused`.
 
-    ``window`` is in seconds.
+    Args:
+        folder: The data folder; see `places.folders` for the default.
+        window: The length of a window in seconds.
     """
     if not 0.5 <= window <= 600:
         raise ValueError(f"window is {window}, expected 0.5 to 600 seconds")
@@ -96,7 +99,7 @@ def load(folder: Path | None = None, *, window: float = WINDOW) -> tuple[Samples
 
 
 def verify(path: Path) -> None:
-    """Refuse a download that is not the known file."""
+    """Raise `FileRefused` if the download is not the known file."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
     if found != MD5:
@@ -117,7 +120,7 @@ def _checked(arrays: Arrays, path: Path) -> Arrays:
 
 
 def _read(path: Path, window: float) -> Arrays:
-    """Windows and labels of everyone, person after person: X, y and person."""
+    """Read windows and labels of all people: X, y and person."""
     recordings: dict[str, list[tuple[Floats, Floats]]] = defaultdict(list)
     annotations: dict[str, list[Row]] = defaultdict(list)
     for person, name, data in _tables(path):
@@ -136,7 +139,7 @@ def _read(path: Path, window: float) -> Arrays:
         middle, features = (
             np.concatenate(parts) for parts in zip(*recordings[person], strict=True)
         )
-        middle, once = np.unique(middle, return_index=True)  # a file may have a copy beside it
+        middle, once = np.unique(middle, return_index=True)  # there may be a copy of the file
         X.append(features[once])
         y.append(_inside(middle, eating(annotations[person])).astype(np.uint8))
         owner.append(np.full(len(middle), int(person), dtype=np.int16))
@@ -146,9 +149,9 @@ def _read(path: Path, window: float) -> Arrays:
 
 
 def _tables(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Every CSV file of every person: the person's four digits, the file's name, its content.
+    """Read every CSV file of every person: the four digits, the name of the file, its content.
 
-    An archive is read from front to back and never extracted.
+    An archive is read once, from front to back, and never extracted.
     """
     if path.is_dir():
         for file in sorted(path.rglob("*")):
@@ -165,12 +168,12 @@ def _tables(path: Path) -> Iterator[tuple[str, str, bytes]]:
                     yield person, member.name, content.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise FileRefused(
-            f"{path} is damaged, or no tar archive: {error}; fetch it again"
+            f"{path} is damaged, or not a tar archive: {error}; fetch it again"
         ) from None
 
 
 def _person(name: str) -> str | None:
-    """Whose file it is by its path, None for what is passed over."""
+    """Tell from the path whose file it is; None if it is ignored."""
     *parents, last = PurePosixPath(name).parts
     if not last.lower().endswith(".csv") or any(part[0] == "." for part in (*parents, last)):
         return None
@@ -179,13 +182,13 @@ def _person(name: str) -> str | None:
 
 
 def _columns(text: str) -> list[str]:
-    """A table's columns, without what spelling varies in."""
+    """Return the columns of a table, with normalised spelling."""
     header = next(csv.reader([text.partition("\n")[0]]), [])
     return [re.sub("[^a-z0-9]", "", column.lower()) for column in header]
 
 
 def _readings(text: str, columns: list[str], what: str) -> NDArray[np.bytes_]:
-    """The cells of all readings, (r, 5): time, sensor and three values."""
+    """Return the cells of all readings, (r, 5): time, sensor and three values."""
     wanted = [columns.index(column) for column in _READING]
     body = text.partition("\n")[2]
     if not body.strip():
@@ -200,14 +203,14 @@ def _readings(text: str, columns: list[str], what: str) -> NDArray[np.bytes_]:
             usecols=wanted,
             ndmin=2,
         )
-    except ValueError:  # some line has too few cells: slower, but nothing is lost
+    except ValueError:  # a line has too few cells: read them all, more slowly
         width = max(wanted) + 1
         rows = [(row + [""] * width)[:width] for row in csv.reader(io.StringIO(body))]
         return np.array(rows, dtype=f"S{_WIDTH}")[:, wanted]
 
 
 def _windows(cells: NDArray[np.bytes_], length: float, what: str) -> tuple[Floats, Floats]:
-    """Middles (m,) and features (m, 57) of the windows of this length, in ms, of a recording."""
+    """Compute the middles (m,) and features (m, 57) of a recording's windows; length in ms."""
     names, index = np.unique(cells[:, 1], return_inverse=True)
     readings: dict[str, Floats] = {}
     for sensor, pattern in (*_SENSORS.items(), (_LIGHT, _LIGHT)):
@@ -235,7 +238,7 @@ def _of(sensor: Windows, w: NDArray[np.int64]) -> Floats:
 
 
 def _numbers(cells: NDArray[np.bytes_], what: str) -> Floats:
-    """Cells as numbers, in the order of their first column, rows that are not numbers left out."""
+    """Convert cells to numbers, sorted by the first column; rows without numbers are left out."""
     try:
         numbers = cells.astype(np.float64)
     except ValueError:
@@ -267,11 +270,11 @@ def _annotation(text: str, columns: list[str]) -> list[Row]:
 
 
 def eating(rows: list[Row]) -> Floats:
-    """Starts and ends, (e, 2), of the intervals of eating among annotation rows (time, activity).
+    """Find the starts and ends, (e, 2), of eating in annotation rows (time, activity).
 
-    Rows are by turns start and end. Were one missing, counting would take every later meal for a
-    pause; so neighbours are paired by their names, such that the fewest rows are left over. A stray
-    in place of a name goes with any.
+    Rows are start and end in turn. If one is missing, counting would turn every later meal into a
+    pause. So neighbours are paired by name, such that the fewest rows are left over. A row without
+    a proper name can be paired with any other.
 
     >>> eating([(0, "walk"), (5, "walk"), (6, "eat"), (9, "w"), (9, "talk"), (12, "talk")]).tolist()
     [[6.0, 9.0]]
@@ -280,7 +283,7 @@ def eating(rows: list[Row]) -> Floats:
     """
     rows = sorted(dict.fromkeys(rows), key=lambda row: row[0])
     names = [None if name in _UNNAMED else name for _, name in rows]
-    # cost[i]: of the best pairing of the rows from i on; 1 a row left over, less a stray's use
+    # cost[i]: of the best pairing of rows i and later; a row left over costs 1
     cost = [0.0] * (len(rows) + 2)
     for i in reversed(range(len(rows))):
         cost[i] = min(1.0 + cost[i + 1], _pairing(names[i : i + 2]) + cost[i + 2])
@@ -295,7 +298,7 @@ def eating(rows: list[Row]) -> Floats:
 
 
 def _pairing(names: list[str | None]) -> float:
-    """What it costs to take two rows for start and end of one activity."""
+    """Return the cost of taking two rows as start and end of one activity."""
     if len(names) < 2:
         return np.inf
     if None in names:
@@ -304,7 +307,7 @@ def _pairing(names: list[str | None]) -> float:
 
 
 def _inside(at: Floats, intervals: Floats) -> NDArray[np.bool_]:
-    """Whether times lie in one of the intervals, which are ascending and do not overlap."""
+    """Whether each time is inside one of the intervals, which ascend and do not overlap."""
     if not len(intervals):
         return np.zeros(len(at), dtype=np.bool_)
     i = np.searchsorted(intervals[:, 0], at, side="right") - 1
@@ -313,13 +316,15 @@ def _inside(at: Floats, intervals: Floats) -> NDArray[np.bool_]:
 
 
 def stand_in(seed: int = 0) -> tuple[Samples, ...]:
-    """Made-up samples of GLEAM's shape: **not GLEAM**, only something in its stead.
+    """Make up samples of the shape of GLEAM. They are **not GLEAM**, and say nothing about people.
 
-    38 people with 242 to 3,416 rows, 1,930 on average, and 57 features. Rows are normal; those of
-    eating, a tenth to three tenths of a person's, are shifted along a direction that is partly
-    everyone's and partly the person's own. Each person has their own averages and spreads too. The
-    two kinds overlap: even the best classifier errs in a few per cent of rows. Nothing measured on
-    these says anything about people, only that the machinery runs.
+    They only show that the program runs. There are 38 people with 242 to 3,416 rows, 1,930 on
+    average, and 57 features. Rows are normally distributed. Rows of eating, 10 to 30 % of each
+    person's, are shifted in a direction that people partly share. Each person has other means and
+    spreads. The classes overlap: the best classifier is wrong in a few per cent of rows.
+
+    Args:
+        seed: The random seed.
 
     >>> people = stand_in()
     >>> len(people), people[0].X.shape[1], min(map(len, people)), max(map(len, people))
@@ -329,7 +334,7 @@ def stand_in(seed: int = 0) -> tuple[Samples, ...]:
     d = len(FEATURES)
     sizes = np.rint(242 + (3416 - 242) * np.linspace(0, 1, PEOPLE) ** 0.88).astype(np.int64)
     common = rng.standard_normal(d)
-    scale = rng.lognormal(0.0, 1.0, d)  # channels have units of their own
+    scale = rng.lognormal(0.0, 1.0, d)  # channels have different units
     people = []
     for size in rng.permutation(sizes):
         direction = common + rng.uniform(0.3, 1.0) * rng.standard_normal(d)

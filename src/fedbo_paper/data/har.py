@@ -1,13 +1,14 @@
-"""UCI HAR (Anguita et al. 2013): 30 people, 6 activities, 561 features of their phones' sensors.
+"""UCI HAR (Anguita et al. 2013): 30 people, 6 activities, 561 features from phone sensors.
 
-UCI hands out a zip inside a zip; the inner one, or what it extracts to, is read just as well::
+UCI offers a zip inside a zip. The inner one, or the folder that is in it, can be read as well::
 
     UCI HAR Dataset/{train,test}/X_{train,test}.txt         561 numbers a line
     UCI HAR Dataset/{train,test}/y_{train,test}.txt         activity, 1 to 6
     UCI HAR Dataset/{train,test}/subject_{train,test}.txt   person, 1 to 30
 
-The first reading takes some seconds and is kept as ``har.npz``: ``X`` (10299, 561) in float32,
-``y`` and ``subject``, the training rows first. Where there is a ``har.npz``, nothing else is read.
+Reading them takes some seconds, so the arrays are cached as ``har.npz``: ``X`` (10299, 561) in
+float32, ``y`` and ``subject``, with the training rows first. If ``har.npz`` exists, nothing else is
+read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ARCHIVE = "UCI HAR Dataset.zip"
 NAMES = (CACHE, ARCHIVE, ADDRESS.rpartition("/")[2], "UCI HAR Dataset")
 
 PEOPLE, FEATURES, ACTIVITIES, ROWS = 30, 561, 6, 10299
-SIZES = 281, 409  # rows of the person with the fewest, and of the one with the most
+SIZES = 281, 409  # the fewest and the most rows of a person
 
 _PARTS = ("train", "test")
 _TABLES = ("X", "y", "subject")
@@ -44,7 +45,7 @@ Members = dict[str, Path | zipfile.Path]
 
 
 def load(folder: Path | None = None) -> tuple[Samples, ...]:
-    """The samples of each person; `MissingData` if there are none, `FileRefused` if bad.
+    """Return the samples of each person; raise `MissingData` or `FileRefused`.
 
     Labels are 1 walking, 2 upstairs, 3 downstairs, 4 sitting, 5 standing, 6 lying.
     """
@@ -57,12 +58,12 @@ def load(folder: Path | None = None) -> tuple[Samples, ...]:
 
 
 def verify(path: Path) -> None:
-    """Refuse a download that is not the whole data set. (UCI states no checksum.)"""
+    """Raise `FileRefused` if the download is not the whole data set. UCI gives no checksum."""
     _checked(_read(path), path)
 
 
 def _read(path: Path) -> Arrays:
-    """All rows, the training rows first."""
+    """Read all rows, the training rows first."""
     with _members(path) as members:
         tables = {
             name: np.concatenate([_table(members, part, name, path) for part in _PARTS])
@@ -89,7 +90,7 @@ def _table(members: Members, part: str, name: str, path: Path) -> NDArray[Any]:
 
 @contextmanager
 def _members(path: Path) -> Iterator[Members]:
-    """What is in a folder, in a zip, or in the zip inside a zip, by name."""
+    """List the files in a folder, a zip, or a zip inside a zip, by name."""
     if path.is_dir():
         yield {file.relative_to(path).as_posix(): file for file in path.rglob("*.txt")}
         return
@@ -101,7 +102,7 @@ def _members(path: Path) -> Iterator[Members]:
                 data = io.BytesIO(archive.read(inner[0]))
                 archive = stack.enter_context(zipfile.ZipFile(data))
         except (zipfile.BadZipFile, zlib.error) as error:
-            raise FileRefused(f"{path} is damaged, or no zip file: {error}") from None
+            raise FileRefused(f"{path} is damaged, or not a zip file: {error}") from None
         yield {
             name: zipfile.Path(archive, name)
             for name in archive.namelist()

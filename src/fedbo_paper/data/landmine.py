@@ -1,4 +1,4 @@
-"""29 landmine fields (Xue et al. 2007): does a place hold a landmine, by 9 features of its radar.
+"""29 landmine fields (Xue et al. 2007): is there a landmine, from 9 features of a radar image.
 
 The file holds two MATLAB cell arrays of 29: ``feature`` (n, 9) and ``label`` (n, 1), 0 or 1.
 """
@@ -26,24 +26,24 @@ NAMES = (MATLAB, ARCHIVE)
 SHA256 = "2163ab20a80e33a8b65593c48cf283c540599dcb291105e63fa4af2ce24c2bea"  # of the .mat
 
 FIELDS, FEATURES = 29, 9
-SIZES = 445, 690  # the smallest field's samples, and the largest's
+SIZES = 445, 690  # samples of the smallest and the largest field
 
 
 def load(folder: Path | None = None) -> tuple[Samples, ...]:
-    """The samples of each field; `MissingData` if there is no such file, `FileRefused` if bad."""
+    """Return the samples of each field; raise `MissingData` or `FileRefused`."""
     path = find("landmine", NAMES, folder)
     return _fields(_matlab(path), path)
 
 
 def verify(path: Path) -> None:
-    """Refuse a download that is not the known file."""
+    """Raise `FileRefused` if the download is not the known file."""
     found = hashlib.sha256(_matlab(path)).hexdigest()
     if found != SHA256:
         raise FileRefused(f"its {MATLAB} has the SHA-256 {found}, expected {SHA256}")
 
 
 def _matlab(path: Path) -> bytes:
-    """The ``.mat`` file's content, straight from the archive if it is in one."""
+    """Read the ``.mat`` file, from its archive if it is in one."""
     if path.suffix != ".zip":
         return path.read_bytes()
     try:
@@ -52,24 +52,24 @@ def _matlab(path: Path) -> bytes:
                 if PurePosixPath(name).name == MATLAB:
                     return archive.read(name)
     except (zipfile.BadZipFile, zlib.error) as error:
-        raise FileRefused(f"{path.name} is damaged, or no zip file: {error}") from None
-    raise FileRefused(f"{path.name} holds no {MATLAB}, expected the archive of {ADDRESS}")
+        raise FileRefused(f"{path.name} is damaged, or not a zip file: {error}") from None
+    raise FileRefused(f"{path.name} has no {MATLAB}, expected the archive from {ADDRESS}")
 
 
 def _fields(data: bytes, path: Path) -> tuple[Samples, ...]:
     from scipy.io import loadmat
 
-    file: Any = io.BytesIO(data)  # which loadmat takes, though its stubs do not say so
+    file: Any = io.BytesIO(data)  # loadmat accepts it, although its stubs do not say so
     try:
         content = loadmat(file)
         features, labels = content["feature"].ravel(), content["label"].ravel()
-    except Exception as error:  # scipy raises what it likes on what is no MATLAB file
+    except Exception as error:  # scipy raises all kinds of errors for other files
         raise FileRefused(
-            f"{path} is no MATLAB file with 'feature' and 'label': {error}; get it again"
+            f"{path} is not a MATLAB file with 'feature' and 'label': {error}; get it again"
         ) from None
     if not len(features) == len(labels) == FIELDS:
         raise FileRefused(
-            f"{path} has {len(features)} fields and {len(labels)} fields' labels, expected {FIELDS}"
+            f"{path} has {len(features)} fields and labels of {len(labels)}, expected {FIELDS}"
         )
     return tuple(
         _field(X, y, f"field {n} of {path}")

@@ -1,7 +1,7 @@
-"""Where data sets lie, and where what was made of them is kept.
+"""Where data sets are stored, and where arrays read from them are cached.
 
-A data folder is named by its user (``--data``, ``folder``); else it is ``FEDBO_DATA``, and after
-that the user's cache folder. It may be read-only: nothing here insists on writing to it.
+The data folder is the one that the user gives (``--data``, ``folder``). By default it is the folder
+that ``FEDBO_DATA`` names, and then the user's cache folder. It may be read-only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import io
 import os
-import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from platformdirs import user_cache_path
 
 from fedbo import files
 
@@ -27,25 +27,16 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class MissingData(FileNotFoundError):
-    """A data set that is nowhere; its text says where it was looked for, and what to do."""
+    """A data set was not found; the text says where it was searched for, and what to do."""
 
 
 def user_folder() -> Path:
-    """The folder for what can be had again: ``~/.cache/fedbo``, or what the system has for it."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "fedbo"
-    variable, usual = (
-        ("LOCALAPPDATA", Path("AppData", "Local"))
-        if sys.platform == "win32"
-        else ("XDG_CACHE_HOME", Path(".cache"))
-    )
-    named = Path(os.environ.get(variable, ""))
-    # A relative XDG_CACHE_HOME is to be ignored, says its specification.
-    return (named if named.is_absolute() else Path.home() / usual) / "fedbo"
+    """Return the user's cache folder: ``~/.cache/fedbo`` on Linux."""
+    return user_cache_path("fedbo", appauthor=False, opinion=False)
 
 
 def folders(folder: Path | None = None) -> tuple[Path, ...]:
-    """Where data sets are looked for; the first is the one that `fedbo data fetch` fills.
+    """List where data sets are searched for; `fedbo data fetch` writes to the first.
 
     >>> [str(place) for place in folders(Path("here"))]
     ['here']
@@ -57,7 +48,7 @@ def folders(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def look(names: Sequence[str], folder: Path | None = None) -> Path | None:
-    """The first of these files or folders that is there, if any is.
+    """Return the first of these files or folders that exists, or None.
 
     >>> look(["landmine_published.json"], Path("no", "such", "folder")) is None
     True
@@ -70,7 +61,17 @@ def look(names: Sequence[str], folder: Path | None = None) -> Path | None:
 
 
 def find(data_set: str, names: Sequence[str], folder: Path | None = None, advice: str = "") -> Path:
-    """The first of these files or folders that is there, or a `MissingData` that helps."""
+    """Return the first of these files or folders that exists.
+
+    Args:
+        data_set: The name of the data set, for the error.
+        names: The names to look for, in this order.
+        folder: The data folder; see `folders` for the default.
+        advice: More text for the end of the error.
+
+    Raises:
+        MissingData: If none exists.
+    """
     found = look(names, folder)
     if found is not None:
         return found
@@ -79,18 +80,18 @@ def find(data_set: str, names: Sequence[str], folder: Path | None = None, advice
         f"{place.absolute()}{'' if place.is_dir() else ' (no such folder)'}" for place in places
     )
     raise MissingData(
-        f"the data set {data_set} is not there: looked for {' or '.join(map(repr, names))} in "
+        f"the data set {data_set} was not found: looked for {' or '.join(map(repr, names))} in "
         f"{where}. Get it with `fedbo data fetch {data_set}`, put one of these files there, or set "
         f"{VARIABLE} to the folder that has it{advice}."
     )
 
 
 def kept(name: str, source: Path, make: Callable[[], Arrays]) -> Arrays:
-    """What ``make`` makes of the source, made once.
+    """Return what ``make`` makes of the source, from a cache if possible.
 
-    It is kept beside the source as ``name``; where that folder is read-only, in the user's cache
-    folder under a name that also depends on the source; and where even that cannot be written, not
-    at all. A kept file that turns out damaged is made again.
+    The cache is the file ``name`` beside the source. If that folder is read-only, it is in the
+    user's cache folder, under a name that also depends on the source. If that is read-only too,
+    nothing is cached. A damaged cache is made again.
     """
     state = source.stat()
     mark = f"{source.resolve()} {state.st_size} {state.st_mtime_ns}"
@@ -115,11 +116,11 @@ def kept(name: str, source: Path, make: Callable[[], Arrays]) -> Arrays:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """All arrays of an ``.npz`` file; a damaged one is refused."""
+    """Read all arrays of an ``.npz`` file; raise `FileRefused` if it is damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise files.FileRefused(
-            f"{path} is damaged, or no .npz file: {error}; delete it, and fetch the data again"
+            f"{path} is damaged, or not an .npz file: {error}; delete it, and fetch the data again"
         ) from None

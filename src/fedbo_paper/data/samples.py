@@ -1,4 +1,4 @@
-"""What one agent has to learn from."""
+"""The samples of one agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Samples(msgspec.Struct, frozen=True, eq=False):
 def by_owner(
     X: NDArray[np.floating], y: NDArray[np.integer], owner: NDArray[np.integer]
 ) -> tuple[Samples, ...]:
-    """Stacked samples, dealt out to their owners in the order of the owners' numbers.
+    """Split stacked samples by owner, in the order of the owners' numbers.
 
     >>> first, second = by_owner(np.eye(3), np.array([5, 6, 7]), np.array([2, 1, 2]))
     >>> first.y.tolist(), second.y.tolist()

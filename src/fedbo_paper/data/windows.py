@@ -1,4 +1,4 @@
-"""Moments of irregular readings over windows of time.
+"""Moments of irregular readings in windows of time.
 
 =======  ===============================================================================
 t        times of readings, ascending (r,)
@@ -9,8 +9,8 @@ moments  (m, 3, c): mean, variance, kurtosis of each channel in each window
 =======  ===============================================================================
 
 Variance is the mean squared deviation (divisor n). Kurtosis is Fisher's, m₄ / m₂² − 3 without a
-correction for small n, so a normal distribution has 0; a channel that is constant in a window has
-none, and is given 0.
+correction for small n, so a normal distribution has 0. A channel that is constant in a window gets
+kurtosis 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
-    """One sensor's windows: their numbers w (m,), readings in each (m,), moments, last values."""
+    """The windows of one sensor: numbers w (m,), counts of readings (m,), moments, last values."""
 
     w: Ints
     counts: Ints
@@ -33,7 +33,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
 
 def moments(k: Ints, v: Floats) -> Windows:
-    """Moments of the readings v in each of their windows k.
+    """Compute the moments of the readings v in each window k.
 
     >>> windows = moments(np.array([4, 4, 7]), np.array([[1.0], [3.0], [5.0]]))
     >>> windows.w.tolist(), windows.counts.tolist(), windows.moments[..., 0].tolist()
@@ -42,7 +42,7 @@ def moments(k: Ints, v: Floats) -> Windows:
     starts = np.flatnonzero(np.diff(k, prepend=k[:1] - 1))
     counts = np.diff(starts, append=len(k))
     n = counts[:, None]
-    # From the first reading of its window, and only then from the mean: a large offset costs no
+    # First subtract the first reading of the window, then the mean: so a large offset costs no
     # digits, and a constant channel has deviations of exactly 0.
     first = v[starts]
     deviations = v - np.repeat(first, counts, axis=0)
@@ -62,9 +62,12 @@ def moments(k: Ints, v: Floats) -> Windows:
 
 
 def carried(windows: Windows, w: Ints) -> tuple[Floats, NDArray[np.bool_]]:
-    """Moments in the windows w of a sensor that speaks up only when its value changes.
+    """Compute moments in the windows w for a sensor that reports only changes.
 
-    Where it was silent, it held its last value. Also says which windows have one at all.
+    In a window without a reading, the sensor has its last value.
+
+    Returns:
+        The moments (m, 3, c), and which of the windows have a value at all (m,).
 
     >>> sensor = moments(np.array([2, 2]), np.array([[1.0], [3.0]]))
     >>> values, there = carried(sensor, np.array([1, 2, 3]))
@@ -74,5 +77,5 @@ def carried(windows: Windows, w: Ints) -> tuple[Floats, NDArray[np.bool_]]:
     i = np.searchsorted(windows.w, w, side="right") - 1
     silent = np.zeros_like(windows.moments)
     silent[:, 0] = windows.last
-    spoke = windows.w[i] == w
-    return np.where(spoke[:, None, None], windows.moments[i], silent[i]), i >= 0
+    heard = windows.w[i] == w
+    return np.where(heard[:, None, None], windows.moments[i], silent[i]), i >= 0

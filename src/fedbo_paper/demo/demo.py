@@ -87,7 +87,7 @@ def play(demo: Demo, repeat: int, mode: Mode, scores: Floats | None = None) -> T
     """One run of the federation; scores are put into ``scores`` as they come.
 
     >>> table = play(Demo(agents=2, trials=5), 0, "together")
-    >>> len(table), set(table["source"].tolist()) <= {"initial", "own", "peer"}
+    >>> table.height, set(table["source"].tolist()) <= {"initial", "own", "peer"}
     (10, True)
     """
     board = np.empty(demo.shape) if scores is None else scores

@@ -130,7 +130,7 @@ class _Clocked:
 def _timed(table: Table, clock: _Clocked, alone: bool) -> Table:
     """The table with CPU seconds; those of the target only if nobody else worked meanwhile."""
     spans = np.diff(clock.times)
-    seconds = spans[0::2] if alone else np.full(len(table), math.nan)
+    seconds = spans[0::2] if alone else np.full(table.height, math.nan)
     columns = {name: table[name] for name in table.columns}
     return Table(columns | {"seconds_evaluation": spans[1::2], "seconds": seconds})
 

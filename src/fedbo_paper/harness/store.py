@@ -27,7 +27,7 @@ class Store:
             table = Table.from_csv(self._path(job))
         except (FileNotFoundError, ValueError):
             return None
-        return table if len(table) == job.rows else None
+        return table if table.height == job.rows else None
 
     def __contains__(self, job: Job) -> bool:
         try:

@@ -136,11 +136,11 @@ def _settings(
     rows = []
     for selection in selections:
         mine = runs.where(experiment=selection.experiment, preset=selection.preset)
-        if len(mine):
+        if mine.height:
             title = f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}"
             rows.append((title, _what(selection, mine)))
     rows += [(experiments()[name].title, f"not run: {why}") for name, why in missing.items()]
-    rows.append(("Results", f"{len(runs):,} trials, digest {results.digest(runs)}"))
+    rows.append(("Results", f"{runs.height:,} trials, digest {results.digest(runs)}"))
     rows.append(("Software", ", ".join(f"{name} {version}" for name, version in _VERSIONS)))
     return rows
 
@@ -172,22 +172,22 @@ def _worth(experiment: str, preset: str, table: Table) -> tuple[Worth, ...]:
 def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Grid]:
     grids = []
     regret = regrets(runs)
-    if len(regret):
+    if regret.height:
         title = "Simple and cumulative regret: mean and standard error over functions"
         grids.append(Grid.of(regret, "fig1", title, columns=_REGRETS))
     best = results.summary(runs)
     best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
     for name in REAL:
-        if len(some := best.where(experiment=name)):
+        if (some := best.where(experiment=name)).height:
             title = f"{experiments()[name].title}: best score after 50 iterations"
             grids.append(Grid.of(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
     between = between_presets(runs)
-    if len(between):
+    if between.height:
         title = "What the paper's settings cost: the default preset's lead, from the same points"
         grids.append(Grid.of(between, "fig2", title, note=_BETWEEN))
     if published is not None:
         compared = beside.compare(runs, published)
-        if len(compared):
+        if compared.height:
             title = "Difference of the mean best AUC to the published one"
             grids.append(Grid.of(compared, "published", title))
             by_field = beside.compare_fields(runs, published)
@@ -198,7 +198,7 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
         )
         grids.append(Grid.of(table, "diagnostics", title, note=_WORTH_NOTE))
     following = used(runs)
-    if len(following):
+    if following.height:
         title = "How many of a run's queries followed a peer"
         grids.append(Grid.of(following, "diagnostics", title, note=_USED_NOTE))
     return grids

@@ -23,7 +23,7 @@ Run = tuple[int, int, int]  # target, repeat, seed
 
 def where(runs: Table, **values: Cell) -> Table:
     """`Table.where`; what has no rows stays as it is, whatever columns it has."""
-    return runs.where(**values) if len(runs) else runs
+    return runs.where(**values) if runs.height else runs
 
 
 def of_runs(runs: Table, column: str) -> dict[Run, Floats]:

@@ -266,7 +266,7 @@ def _fig1(material: Material) -> Figure:
 
 def _regrets_by_length(axes: Axes, runs: Table, t_n: int) -> None:
     near = where(runs, method="FTS", t_n=t_n, d_n=0.02)
-    if not len(near):
+    if not near.height:
         return
     _regret(axes, where(runs, method="TS"), "TS", COLOUR["TS"], STYLE["TS"])
     lengths = np.unique(near["M"]).tolist()
@@ -277,7 +277,7 @@ def _regrets_by_length(axes: Axes, runs: Table, t_n: int) -> None:
 
 def _regrets_by_schedule(axes: Axes, runs: Table) -> None:
     far = where(runs, method="FTS", d_n=1.2, t_n=100)
-    if not len(far):
+    if not far.height:
         return
     _regret(axes, where(runs, method="TS"), "TS", COLOUR["TS"], STYLE["TS"])
     for power, words, towards, style in ((0.5, r"\sqrt{t}", 0.0, "-"), (2.0, "t^2", -0.45, "-.")):
@@ -286,7 +286,7 @@ def _regrets_by_schedule(axes: Axes, runs: Table) -> None:
 
 
 def _regret(axes: Axes, runs: Table, label: str, colour: str, style: Any) -> None:
-    if len(runs):
+    if runs.height:
         functions = curves.average(curves.of_runs(runs, "simple_regret"), lambda run: run[0])
         strokes.band(axes, curves.stack(functions), label, colour, style)
 
@@ -300,7 +300,7 @@ def _fig2(material: Material) -> Figure:
             name(axes, heading, "parameters per peer", data.measure)
             runs = where(material.of(data.experiment, preset), every=0)
             _by_length(axes, runs, data)
-            if len(runs) and data.experiment == "landmine" and preset == "paper":
+            if runs.height and data.experiment == "landmine" and preset == "paper":
                 _published_by_length(axes, material.published)
     strokes.methods_legend(sheet.figure, published=bool(material.published))
     return sheet.finish(*((column, "x") for column in range(3)))
@@ -311,7 +311,7 @@ def _by_length(axes: Axes, runs: Table, data: _DataSet) -> None:
     for method in METHODS[1:]:
         arms = where(runs, method=method)
         points = []
-        for M in np.unique(arms["M"]).tolist() if len(arms) else ():
+        for M in np.unique(arms["M"]).tolist() if arms.height else ():
             arm = arms.where(M=M)
             mean, error = mean_and_error(data.loss(arm)[:, -1])
             per_peer = arm["parameters_received"][-1] / arm["N"][-1]
@@ -319,7 +319,7 @@ def _by_length(axes: Axes, runs: Table, data: _DataSet) -> None:
         if points:
             strokes.dots(axes, np.array(points), method)
     alone = where(runs, method="TS")
-    if len(alone):
+    if alone.height:
         mean, error = mean_and_error(data.loss(alone)[:, -1])
         strokes.level(axes, float(mean), float(error), "TS")
     axes.margins(x=0.1, y=0.1)
@@ -365,7 +365,7 @@ def _against_time(axes: Axes, runs: Table, data: _DataSet) -> None:
     for method in METHODS:
         arm = where(runs, method=method, every=0)
         arm = arm if method == "TS" else where(arm, M=_M)
-        if not len(arm):
+        if not arm.height:
             continue
         times = np.maximum(curves.stack(curves.elapsed(arm)), 1e-6)
         moments = np.geomspace(times[:, 0].max(), times[:, -1].max(), _GRID)
@@ -383,7 +383,7 @@ def _against_agents(axes: Axes, runs: Table) -> None:
     for method in METHODS[1:]:
         arms = where(runs, method=method)
         points = []
-        for N in np.unique(arms["N"]).tolist() if len(arms) else ():
+        for N in np.unique(arms["N"]).tolist() if arms.height else ():
             arm = arms.where(N=N)
             mean, error = mean_and_error(curves.stack(curves.elapsed(arm))[:, -1])
             points.append((N, float(mean), float(error)))
@@ -407,14 +407,14 @@ def _fig4(material: Material) -> Figure:
             runs = where(material.of(data.experiment, preset), target=0)
             federated = where(runs, method="FTS", M=_M)
             growing, once = where(federated, every=1), where(federated, every=0)
-            if not len(growing):
+            if not growing.height:
                 continue
             for arm, label, colour, style in (
                 (where(runs, method="TS"), "TS", COLOUR["TS"], STYLE["TS"]),
                 (once, "FTS, sent once", COLOUR["FTS"], "-"),
                 (growing, "FTS, growing $t_n$", COLOURS[2], "-."),
             ):
-                if len(arm):
+                if arm.height:
                     strokes.band(axes, data.loss(arm), label, colour, style)
             axes.legend(loc="upper right")
     return sheet.finish()
@@ -446,7 +446,7 @@ def _landmine_curves(material: Material) -> Figure:
         for preset, towards, style in _OURS:
             runs = where(material.of("landmine", preset), method=method, every=0)
             runs = runs if method == "TS" else where(runs, M=_M)
-            if len(runs):
+            if runs.height:
                 best = curves.stack(curves.of_runs(runs, "best"))
                 strokes.band(axes, best, preset, shade(COLOUR[method], towards), style)
         if axes.has_data():
@@ -472,7 +472,7 @@ def _published(material: Material) -> Figure:
     for axes, method in ((left, "TS"), (middle, "FTS")):
         name(axes, _with_length(method), "iteration", "mean best AUC" if axes is left else "")
         arm = where(runs, method=method)
-        if len(arm):
+        if arm.height:
             best = curves.average(curves.of_runs(arm, "best"), lambda run: run[:2])
             seeds = len(np.unique(arm["seed"]))
             label = "fedbo" if seeds == 1 else f"fedbo, mean of {seeds} seeds"

@@ -46,7 +46,7 @@ def _few_messages(runs: Table) -> Iterator[str]:
     """How often FTS has listened at all."""
     for preset, name in PRESET_NAMES.items():
         fts = _real(runs.where(method="FTS", preset=preset, every=0))
-        if len(fts):
+        if fts.height:
             followed = np.count_nonzero(fts["source"] == "peer") / len(_runs(fts))
             yield (
                 f"In the {name} a run of FTS made {followed:.2f} of its "
@@ -85,7 +85,7 @@ def _run_times(runs: Table) -> Iterator[str]:
 
 def _met(runs: Table, published: Published) -> Iterator[str]:
     compared = compare(runs, published)
-    if not len(compared):
+    if not compared.height:
         return
     met, errors = compared["met"], compared["standard_error"]
     yield (
@@ -98,7 +98,7 @@ def _met(runs: Table, published: Published) -> Iterator[str]:
     by_field = compare_fields(runs, published)
     apart = by_field.where(met=False)
     yield (
-        f"Field by field, {len(apart)} of {len(by_field)} differences are beyond two standard "
+        f"Field by field, {apart.height} of {by_field.height} differences are beyond two standard "
         f"errors (with five pairs each, about 12 % would be by chance): {_listed(apart)}."
     )
     yield from _APART
