@@ -180,7 +180,7 @@ class TestContents:
             Contents(title="t", notes={"fig9": ("Lost.",)})
 
     def test_truth_values_of_a_table_become_verdicts(self) -> None:
-        grid = Grid.of(Table({"met": [True, False]}), "published", "Differences")
+        grid = Grid.from_table(Table({"met": [True, False]}), "published", "Differences")
         assert grid.rows == (("met",), ("not met",))
 
     def test_every_chapter_may_have_notes(self) -> None:

@@ -174,33 +174,33 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
     regret = regrets(runs)
     if len(regret):
         title = "Simple and cumulative regret: mean and standard error over functions"
-        grids.append(Grid.of(regret, "fig1", title, columns=_REGRETS))
+        grids.append(Grid.from_table(regret, "fig1", title, columns=_REGRETS))
     best = results.summary(runs)
     best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
     for name in REAL:
         if len(some := best.where(experiment=name)):
             title = f"{experiments()[name].title}: best score after 50 iterations"
-            grids.append(Grid.of(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
+            grids.append(Grid.from_table(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
     between = between_presets(runs)
     if len(between):
         title = "What the paper's settings cost: the default preset's lead, from the same points"
-        grids.append(Grid.of(between, "fig2", title, note=_BETWEEN))
+        grids.append(Grid.from_table(between, "fig2", title, note=_BETWEEN))
     if published is not None:
         compared = beside.compare(runs, published)
         if len(compared):
             title = "Difference of the mean best AUC to the published one"
-            grids.append(Grid.of(compared, "published", title))
+            grids.append(Grid.from_table(compared, "published", title))
             by_field = beside.compare_fields(runs, published)
-            grids.append(Grid.of(by_field, "published", "The same, field by field"))
+            grids.append(Grid.from_table(by_field, "published", "The same, field by field"))
     for name, preset, table in worths:
         title = (
             f"{experiments()[name].title}, {PRESET_NAMES[preset]}: what a message's query scores"
         )
-        grids.append(Grid.of(table, "diagnostics", title, note=_WORTH_NOTE))
+        grids.append(Grid.from_table(table, "diagnostics", title, note=_WORTH_NOTE))
     following = used(runs)
     if len(following):
         title = "How many of a run's queries followed a peer"
-        grids.append(Grid.of(following, "diagnostics", title, note=_USED_NOTE))
+        grids.append(Grid.from_table(following, "diagnostics", title, note=_USED_NOTE))
     return grids
 
 
