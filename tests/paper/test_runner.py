@@ -23,7 +23,7 @@ from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.plan import Plan, plan
 from fedbo_paper.experiments.reproduce import wanted
 from fedbo_paper.experiments.run import perform
-from fedbo_paper.experiments.spec import Run, Selection, digest, experiments, seed_of
+from fedbo_paper.experiments.spec import Run, Selection, experiments, seed_of
 from fedbo_paper.harness.store import Store
 
 FIG1 = wanted(["fig1"], quick=True, seed=1)
@@ -109,11 +109,6 @@ def test_a_seed_has_functions_of_its_own() -> None:
     scores = [perform(run, None)["simple_regret"][0] for run in (one, two)]
     assert one.initial == two.initial
     assert scores[0] != scores[1]
-
-
-def test_digests_tell_every_run_from_every_other() -> None:
-    runs = plan(FIG1[0], None).runs
-    assert len({digest(run) for run in runs}) == len(runs)
 
 
 def test_seconds_are_of_the_target_and_of_its_objective(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "selections.json").exists():
         _asked(folder / "selections.json")  # say it now if that is damaged
-    store = Store(folder / "runs")
+    store = Store(folder / "runs", at)
     runner.run(plans, store, at, jobs, progress)
     everything = _remember(folder, [plan.selection for plan in plans])
     show = progress or (lambda stage, done, of: None)

@@ -299,11 +299,6 @@ def kind_of(problem: Problem) -> str:
     return type(problem).__name__.lower()
 
 
-def digest(job: Job) -> str:
-    """What tells one job from every other."""
-    return hashlib.sha256(msgspec.json.encode(job, order="deterministic")).hexdigest()[:16]
-
-
 def seed_of(*parts: str | int) -> int:
     """A seed of its own for each tuple of words and numbers.
 
