@@ -187,7 +187,7 @@ def test_every_stream_of_random_numbers_has_a_seed_of_its_own() -> None:
 
 
 def test_an_option_of_another_problem_is_refused() -> None:
-    with pytest.raises(ValueError, match="scoring: no option of har; leave it out"):
+    with pytest.raises(ValueError, match="scoring: not an option of har; leave it out"):
         wanted(["fig2"], only="har", problem={"scoring": "probability"})
     both = wanted(["fig2"], problem={"scoring": "probability"})
     assert [one.problem for one in both if one.experiment == "har"] == [{}]

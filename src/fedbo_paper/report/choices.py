@@ -16,7 +16,7 @@ def choices(selections: Sequence[Selection]) -> Pairs:
     said: list[tuple[str, str]] = []
     if "synthetic" in specs:
         spec = specs["synthetic"]
-        said += _synthetic(len(spec.of("fig1")), spec.repeats)
+        said += _synthetic(len(spec.targets_of("fig1")), spec.repeats)
     if "agents" in specs:
         said.append(_AGENTS)
     if {*specs} & {"landmine", "har", "glass"}:

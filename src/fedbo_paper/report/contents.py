@@ -13,7 +13,7 @@ from fedbo import __version__
 from fedbo.table import Table
 from fedbo_paper.experiments import published as beside
 from fedbo_paper.experiments import results
-from fedbo_paper.experiments.claims import Finding, between_presets, judge, regrets
+from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.diagnostics import used
 from fedbo_paper.experiments.published import Published
 from fedbo_paper.experiments.spec import PRESET_NAMES, REAL, Selection, experiments
@@ -171,7 +171,7 @@ def _worth(experiment: str, preset: str, table: Table) -> tuple[Worth, ...]:
 
 def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Grid]:
     grids = []
-    regret = regrets(runs)
+    regret = results.regrets(runs)
     if len(regret):
         title = "Simple and cumulative regret: mean and standard error over functions"
         grids.append(Grid.from_table(regret, "fig1", title, columns=_REGRETS))
@@ -181,7 +181,7 @@ def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Gri
         if len(some := best.where(experiment=name)):
             title = f"{experiments()[name].title}: best score after 50 iterations"
             grids.append(Grid.from_table(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
-    between = between_presets(runs)
+    between = results.between_presets(runs)
     if len(between):
         title = "What the paper's settings cost: the default preset's lead, from the same points"
         grids.append(Grid.from_table(between, "fig2", title, note=_BETWEEN))
