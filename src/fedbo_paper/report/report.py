@@ -125,7 +125,7 @@ CHAPTERS = {
     "fig3": "Figure 3: run time",
     "fig4": "Figure 4: growing t_n",
     "appendix": "Appendix: the other targets",
-    "published": "Beside the published landmine runs",
+    "published": "Comparison with the published landmine runs",
     "diagnostics": "What a message is worth",
     "other": "Other claims",
 }
@@ -249,7 +249,7 @@ def _effect(finding: Finding) -> str:
     value, low, high = finding.value, finding.low, finding.high
     n = f"n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{finding.n}"
     if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{_number(value, '.3g')}, {n}: too few, or all the same: no interval"
+        return f"{_number(value, '.3g')}, {n}; no interval: too few values, or all equal"
     half = (high - low) / 2
     if half <= 1e-9 * abs(value):
         shown = [_number(x, ".4g") for x in (value, low, high)]
