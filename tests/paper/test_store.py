@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from fedbo.table import Table
-from fedbo_paper.experiments.plan import plan
-from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.experiments import results, runner
+from fedbo_paper.experiments.plan import Plan, plan
+from fedbo_paper.experiments.reproduce import reproduce, wanted
 from fedbo_paper.experiments.spec import Diagnosis
 from fedbo_paper.harness import store
 from fedbo_paper.harness.store import Store, key
@@ -20,6 +22,9 @@ JOB = Diagnosis(
     targets=4, seed=0,
 )  # fmt: skip
 TABLE = Table({"mean": [0.5] * JOB.rows})
+
+
+Change = Callable[[pytest.MonkeyPatch], Diagnosis]
 
 
 def changed_job(monkeypatch: pytest.MonkeyPatch) -> Diagnosis:
@@ -39,7 +44,7 @@ def changed_source(monkeypatch: pytest.MonkeyPatch) -> Diagnosis:
 
 
 @pytest.fixture
-def fresh_data() -> object:
+def fresh_data() -> Iterator[None]:
     yield
     store.data_digest.cache_clear()
 
@@ -55,10 +60,10 @@ class TestKey:
 
     @pytest.mark.parametrize("change", [changed_job, changed_data, changed_source])
     def test_whatever_changes_the_job_runs_again(
-        self, change: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, change: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         Store(tmp_path).put(JOB, TABLE)
-        job = change(monkeypatch)  # type: ignore[operator]
+        job = change(monkeypatch)
         assert job not in Store(tmp_path) and Store(tmp_path).get(job) is None
 
     @pytest.mark.parametrize("library", ["numpy", "scipy", "scikit-learn"])
@@ -100,3 +105,23 @@ class TestDigests:
 
     def test_the_packages_that_compute_are_digested(self) -> None:
         assert store.source_digest() != store.source_digest(*map(str, store.fedbo.__path__))
+
+
+def test_a_report_names_runs_that_are_out_of_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pretend(plans: list[Plan], store: Store, *_: object) -> None:
+        for run in plans[0].runs:
+            iterations = [0, *range(1, run.iterations + 1)]
+            columns = {name: [0.5] * run.rows for name in results.MEASURED}
+            words = {name: [""] * run.rows for name in ("source", "peer")}
+            store.put(run, Table(columns | words | {"iteration": iterations}))
+
+    monkeypatch.setattr(runner, "run", pretend)
+    default, paper = (wanted(["fig1"], presets=(p,), quick=True) for p in ("default", "paper"))
+    assert reproduce(default, tmp_path).missing == {}
+    monkeypatch.setattr(store, "source_digest", lambda: "other source")
+    outcome = reproduce(paper, tmp_path)
+    assert {*outcome.runs["preset"].tolist()} == {"paper"}
+    assert "(default preset) were made with other code" in outcome.missing["synthetic"]
+    assert "run its command again" in (tmp_path / "report.html").read_text(encoding="utf-8")
