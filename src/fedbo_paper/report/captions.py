@@ -30,10 +30,10 @@ WORDS: dict[str, Words] = {
         "Figure 2: performance against the length of a message",
         "Best performance after the last iteration against the number of parameters that each "
         "peer sends, for M = 50, 100, 150, 200. Points closer to the bottom left are better. TS "
-        "receives nothing and is drawn as a horizontal line. RGPE and TAF send messages of equal "
-        "length; their points are drawn slightly apart. Hollow and dotted: the authors' published "
-        "runs. Bars: one standard error over all runs, which includes the differences between "
-        "targets.",
+        "receives nothing and is drawn as a horizontal line. Messages of RGPE and TAF are almost "
+        "equally long; their points are drawn slightly apart. Hollow and dotted: the authors' "
+        "published runs. Bars: one standard error over all runs, which includes the differences "
+        "between targets.",
         "Three panels, one for each data set, of final performance against parameters per peer "
         "for FTS, RGPE and TAF, with a horizontal line for TS.",
     ),

@@ -62,8 +62,8 @@ def _few_messages(runs: Table) -> Iterator[str]:
             followed = sum(np.count_nonzero(some["source"] == "peer") for some in fts) / count
             iterations = max(int(some["iteration"].max()) for some in fts if len(some))
             yield (
-                f"With the {name}, a run of FTS made {followed:.2f} of its {iterations} queries "
-                "on average at the maximum of a peer's message. The other queries are Thompson "
+                f"On average, a run of FTS with the {name} made {followed:.2f} of its {iterations} "
+                "queries at the maximum of a peer's message. The other queries are Thompson "
                 "sampling, as in TS."
             )
 
