@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from fedbo.table import Cell, Table
-from fedbo_paper.experiments.claims import (
-    CLAIMS,
-    CONSISTENT,
-    Finding,
-    between_presets,
-    judge,
-    regrets,
-)
+from fedbo_paper.experiments.claims import CLAIMS, CONSISTENT, Finding, judge
+from fedbo_paper.experiments.results import between_presets, regrets
 
 T = 4  # iterations
 COLUMNS = (
@@ -135,13 +129,13 @@ def test_the_measure_names_its_unit() -> None:
     assert "AUC after 4" in found(judge(real("landmine", 0.03)), "beats-rgpe").measure
     finding = found(judge(real("har", 0.03)), "beats-rgpe", "har")
     assert "validation error after 4" in finding.measure
-    assert "by M: 50: +0.0" in finding.note
+    assert "lead by M: 50: +0.0" in finding.note
 
 
 def test_a_lead_too_small_to_matter_is_said_to_be() -> None:
     finding = found(judge(real("landmine", lead=0.003)), "beats-taf")
     assert finding.verdict == "holds"
-    assert "less than the 0.01 that matter" in finding.note
+    assert "below the 0.01 that would matter" in finding.note
 
 
 def test_equal_methods_are_seldom_called_different() -> None:
@@ -322,7 +316,7 @@ def test_one_pair_decides_nothing() -> None:
     both = found(
         judge(table(*(arm(m, 0.5, repeats=1) for m in ("TS", "FTS")))), "some-targets-better"
     )
-    assert "1: +0.0000 (too few, or all the same: no interval)" in both.note
+    assert "1: +0.0000 (no interval: too few values, or all equal)" in both.note
 
 
 def test_only_complete_pairs_count() -> None:

@@ -60,7 +60,7 @@ def test_only_what_was_asked_for_is_judged_and_drawn(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(everything: Contents) -> None:
-    left_out = ("Activity recognition with Google glasses", "not run: Fetch it.")
+    left_out = ("Activity recognition with Google Glass", "not run: Fetch it.")
     assert left_out in everything.settings
 
 
@@ -70,7 +70,7 @@ def test_commands_have_the_options_that_were_given() -> None:
     )
     both = msgspec.structs.replace(selection, figures=("fig2", "fig4"))
     [(title, command)] = commands([both])
-    assert title == "Activity recognition with Google glasses, paper preset"
+    assert title == "Activity recognition with Google Glass, paper preset"
     options = "--only glass --quick --seed 3 --stand-in --epochs 5"
     assert command.split("\n") == [f"fedbo reproduce {name} {options}" for name in ("fig2", "fig4")]
 

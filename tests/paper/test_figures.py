@@ -13,7 +13,7 @@ from paper.fake_runs import EXPERIMENTS, NONE, fake_runs
 from fedbo.table import Table
 from fedbo_paper.report import curves
 from fedbo_paper.report.captions import WORDS
-from fedbo_paper.report.figures import NAMES, Material, Worth, draw, paint
+from fedbo_paper.report.figures import NAMES, Material, draw, paint
 
 
 class Curve(NamedTuple):
@@ -30,11 +30,11 @@ PUBLISHED = {
     )
     for name in ("TS", *(f"{m}-M{M}" for m in ("FTS", "RGPE", "TAF") for M in (50, 100, 150, 200)))
 }
-WORTH = tuple(
-    Worth(panel=f"landmine, {preset}", query=query, mean=mean, se=0.01)
-    for preset in ("paper preset", "default preset")
-    for query, mean in (("random point", 0.67), ("message", 0.70), ("peer's best point", 0.73))
+SCORES = Table.from_rows(
+    ["quantity", "mean", "standard_error"],
+    [("random", 0.67, 0.01), ("message", 0.70, 0.01), ("best", 0.73, 0.01), ("height", 2.0, 0.1)],
 )
+WORTH = tuple((f"landmine, {preset}", SCORES) for preset in ("paper preset", "default preset"))
 SHOWN_IN = {
     "synthetic": {"fig1"},
     "landmine": {"fig2", "fig3", "fig4", "appendix-landmine", "landmine-curves"},
@@ -107,6 +107,12 @@ class TestPaint:
         ]
         assert sum("stand-in" in title for title in titles) == 2
 
+    def test_queries_are_named_for_their_source(self, everything: Material) -> None:
+        labels = [
+            tick.get_text() for tick in paint("diagnostics", everything).axes[0].get_yticklabels()
+        ]
+        assert labels == ["random point", "message", "peer's best point"]
+
     def test_growing_t_n_needs_runs_of_it(self, runs: Table) -> None:
         assert not_run(paint("fig4", Material(runs=runs.where(every=0)))) == 6
 
@@ -154,15 +160,17 @@ class TestCurves:
     )
 
     def test_the_last_initial_point_counts(self) -> None:
-        best = curves.of_runs(self.ROWS, "best")
+        best = curves.by_run(self.ROWS, "best")
         assert {run: curve.tolist() for run, curve in best.items()} == {
             (0, 0, 0): [0.3, 0.4],
             (0, 1, 0): [0.2, 0.5],
         }
 
     def test_time_includes_all_initial_points_and_evaluations(self) -> None:
-        assert curves.elapsed(self.ROWS)[0, 1, 0].tolist() == [6.0, 9.0]
-        assert curves.evaluating(self.ROWS)[0, 1, 0].tolist() == [4.0, 6.0]
+        both = curves.totals_by_run(self.ROWS, "seconds", "seconds_evaluation")
+        assert both[0, 1, 0].tolist() == [6.0, 9.0]
+        evaluations = curves.totals_by_run(self.ROWS, "seconds_evaluation")
+        assert evaluations[0, 1, 0].tolist() == [4.0, 6.0]
 
     def test_no_rows_no_curves(self) -> None:
-        assert curves.of_runs(NONE, "best") == {}
+        assert curves.by_run(NONE, "best") == {}

@@ -163,7 +163,10 @@ class TestPage:
     @pytest.mark.parametrize(
         ("changed", "shown"),
         [
-            ({"low": -float("inf"), "high": float("inf"), "n": 1}, "0.0105, n = 1: too few"),
+            (
+                {"low": -float("inf"), "high": float("inf"), "n": 1},
+                "0.0105, n = 1; no interval: too few",
+            ),
             ({"value": 112.0, "low": 112.0, "high": 112.0}, "112 [112, 112]"),
             ({"value": 18.34, "low": 17.2, "high": 19.5}, "18.34 [17.20, 19.50]"),
             ({"value": 0.0, "low": -0.00001, "high": 0.01}, "0.0000 [0.0000, 0.0100]"),
@@ -180,7 +183,7 @@ class TestContents:
             Contents(title="t", notes={"fig9": ("Lost.",)})
 
     def test_truth_values_of_a_table_become_verdicts(self) -> None:
-        grid = Grid.of(Table({"met": [True, False]}), "published", "Differences")
+        grid = Grid.from_table(Table({"met": [True, False]}), "published", "Differences")
         assert grid.rows == (("met",), ("not met",))
 
     def test_every_chapter_may_have_notes(self) -> None:

@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_what_is_finished(fig1: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=300)
     done = len([*tmp_path.glob("runs/*.csv")])
-    assert process.returncode == 130 and "the same command goes on from here" in said
+    assert process.returncode == 130 and "run the same command to resume" in said
     assert 5 <= done < 240 and not (tmp_path / "runs.csv").exists()
     for path in (fig1 / "runs").iterdir():  # all but a few of the rest were done meanwhile
         if not (tmp_path / "runs" / path.name).exists() and done < 236:

@@ -1,4 +1,4 @@
-"""``fedbo reproduce``: the paper's experiments."""
+"""The command ``fedbo reproduce``: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -17,49 +17,53 @@ def reproduce(
     ],
     only: Annotated[
         str | None,
-        typer.Option(help="One experiment of it: landmine, glass, har, agents, ..."),
+        typer.Option(help="Only one experiment of it: landmine, glass, har, agents, ..."),
     ] = None,
     preset: Annotated[
         Literal["paper", "default", "both"],
-        typer.Option(help="The paper's settings, the library's own, or one after the other."),
+        typer.Option(help="The paper's settings, the library's own, or both."),
     ] = "paper",
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small part, to see that everything works.")
+        bool, typer.Option("--quick", help="Run a small part only, to see that everything works.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="How many processes work at once; all cores.", min=1)
+        int | None, typer.Option(help="Number of processes; one per core by default.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides everything random.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     maximiser: Annotated[
         Literal["refine", "direct"] | None,
-        typer.Option(
-            help="What maximises: refine, but for published, which has the paper's DIRECT."
-        ),
+        typer.Option(help="How maxima are found: refine by default, direct for published."),
     ] = None,
     scoring: Annotated[
         Literal["decision", "probability"] | None,
-        typer.Option(help="Landmine: AUC of decision values, or the paper's noisy probabilities."),
+        typer.Option(
+            help="Landmine: AUC of decision values, or of the paper's noisy probabilities."
+        ),
     ] = None,
     box: Annotated[
-        Literal["linear", "log"] | None, typer.Option(help="Scale of the searched ranges.")
+        Literal["linear", "log"] | None,
+        typer.Option(help="Scale on which parameters are searched."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Of the logistic regressions (glass, har).", min=1)
+        int | None,
+        typer.Option(help="Training epochs of the logistic regressions (glass, har).", min=1),
     ] = None,
     stand_in: Annotated[
-        bool, typer.Option("--stand-in", help="Glass: made-up data instead of the real.")
+        bool, typer.Option("--stand-in", help="Glass: use made-up data instead of the real data.")
     ] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Where the data lie; else FEDBO_DATA, else the cache.")
+        Path | None,
+        typer.Option(help="The data folder; FEDBO_DATA or the cache folder by default."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="A folder for tables, pictures and the report; it collects.")
+        Path,
+        typer.Option(help="Folder for tables, figures and the report; later results are added."),
     ] = Path("results"),
 ) -> None:
-    """Run the paper's experiments, and say which of its claims hold.
+    """Run the paper's experiments and report which of its claims hold.
 
-    What is finished is kept in the folder: a command that was stopped goes on where it was, and
-    figures and presets that were run one after the other meet in one report.
+    Finished work is kept in the output folder: an interrupted command resumes where it stopped, and
+    figures and presets that are run one after the other appear in one report.
     """
     extras.require()
     checks.folder("--out", out)
@@ -95,8 +99,8 @@ def reproduce(
         raise typer.Exit(1) from None
     except BrokenExecutor as error:
         typer.echo(
-            f"A process died, maybe for want of memory ({error}). What is finished is kept: the "
-            "same command goes on from here; fewer --jobs need less memory.",
+            f"A process ended unexpectedly, perhaps because memory ran out ({error}). Finished "
+            "work is kept: run the same command to resume. Fewer --jobs need less memory.",
             err=True,
         )
         raise typer.Exit(1) from None

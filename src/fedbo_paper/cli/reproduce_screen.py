@@ -1,4 +1,4 @@
-"""Reproducing in a terminal: how far it is while it runs, and what came of it."""
+"""What ``fedbo reproduce`` shows in a terminal: its progress, and the verdicts."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
 def run(
     console: Console, selections: Sequence[Selection], out: Path, data: Path | None, jobs: int
 ) -> Outcome | None:
-    """Run with progress; None if Ctrl-C ended it, which loses no finished job."""
+    """Run with a progress bar; return None after Ctrl-C, which loses no finished job."""
     for why in left_out(selections, data).values():
-        console.print(Text(f"Left out: {why}", style="yellow"))
+        console.print(Text(f"Skipped: {why}", style="yellow"))
     try:
         with _watching(console) as progress:
             return reproduce(selections, out, data=data, jobs=jobs, progress=progress)
     except KeyboardInterrupt:
         workers.stop()
-        console.print("Stopped. What is finished is kept: the same command goes on from here.")
+        console.print("Stopped. Finished work is kept: run the same command to resume.")
         return None
 
 
 @contextmanager
 def _watching(console: Console) -> Iterator[runner.Progress]:
-    """A bar for each stage."""
+    """Show a bar for each stage."""
     bars = Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(bar_width=36),
@@ -71,19 +71,19 @@ def _watching(console: Console) -> Iterator[runner.Progress]:
 
 
 def report(console: Console, outcome: Outcome, selections: Sequence[Selection]) -> None:
-    """Verdicts on what was asked for, and where everything is."""
+    """Print the verdicts that were asked for, and where the report is."""
     findings = [finding for finding in outcome.findings if selected(finding, selections)]
     if findings:
         console.print(_verdicts(findings))
     console.print(
-        f"{outcome.runs.height:,} trials, digest {outcome.digest} (without the seconds, the same "
-        "for the same command)."
+        f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times; the "
+        "same command gives the same digest)."
     )
     console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
 
 
 def _verdicts(findings: Sequence[Finding]) -> Table:
-    """Our own verdicts; effects and intervals are in the report."""
+    """The verdicts on our own runs; effects and intervals are in the report."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name in ("figure", "data", "preset", "verdict", "claim"):
         table.add_column(name, no_wrap=name != "claim")

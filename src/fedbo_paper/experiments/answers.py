@@ -1,23 +1,24 @@
 """How each kind of claim is judged on the runs of one experiment with one preset.
 
-A function here takes the runs and says what they have to say, or None if they lack what is needed.
-Where a claim is not about one M, a pair's value is its mean over those M that both sides have.
-Effects are oriented so that positive means ahead; `intervals` has the rules of the verdicts.
+Each function here takes the runs and returns an `Answer`, or None if the runs it needs are missing.
+Where a claim is not about one M, a pair's value is its mean over the M that both sides have.
+Effects are positive where our side is ahead; `intervals` has the rules of the verdicts.
 
 =========  ====================================================================================
-unit       synthetic: a function (its repeats are averaged); real data: a target with a repeat.
-           So intervals speak of other functions there, and of other starts of the same targets
-           here, as the paper does
-score      best so far: landmine's AUC, the activity data's validation error
-regret     simple regret without noise, on functions that are scaled into [0, 1]; *speed* is its
+unit       synthetic: a function, its repeats averaged; real data: a target with a repeat. So an
+           interval describes other functions in the first case, and other initial points of the
+           same targets in the second, as in the paper
+score      the best score so far: AUC for landmine, validation error for activity recognition
+regret     simple regret without noise, on functions that are scaled to [0, 1]; *speed* is its
            mean over iterations 1 to T, *end* its value at T
-seconds    CPU seconds of the method, the evaluations of its objective left out
+seconds    CPU seconds of the method without the evaluations of its objective
 =========  ====================================================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -40,16 +41,16 @@ from fedbo_paper.harness.intervals import (
 Rule = Callable[[Effect, float], Verdict]
 
 # Smallest differences that matter
-AUC = 0.01  # one of a field's 16 mines for validation falling behind a sixth of the clear places
-ERROR = 0.005  # less than one point for validation: HAR has about 170 (0.006), the glasses 100
-SPEED = 0.01  # an iteration's delay: a curve that starts from a regret of 0.5 costs 0.5/50 more
-END = 0.005  # a twentieth of the noise's standard deviation: it takes 800 looks at each to tell
-FASTER = 1.0  # beyond a ratio of 1: half the time
-FEWER = 1.0  # beyond a ratio of 1: half the numbers
+AUC = 0.01  # one of a field's 16 validation mines ranked below a sixth of the places without mines
+ERROR = 0.005  # less than one validation sample: HAR has about 170 (0.006), Google Glass 100
+SPEED = 0.01  # a delay of one iteration: a curve that starts at a regret of 0.5 costs 0.5/50 more
+END = 0.005  # a twentieth of the noise's standard deviation: 800 evaluations of each can tell it
+FASTER = 1.0  # above a ratio of 1: half the time
+FEWER = 1.0  # above a ratio of 1: half the numbers
 GROWTH = 0.1  # an exponent: ten times the agents cost a quarter more
 LINEAR = 0.25  # an exponent of 0.75 to 1.25 counts as linear
 
-FIRST = 0  # the target of figures 3 and 4; the appendix has the others
+FIRST = 0  # the target of figures 3 and 4; the appendix shows the others
 
 LARGER_IS_BETTER = {"landmine": True, "glass": False, "har": False}
 
@@ -58,7 +59,7 @@ LARGER_IS_BETTER = {"landmine": True, "glass": False, "har": False}
 
 
 class Quantity(NamedTuple):
-    """One number a run, which way is better, and the smallest difference that matters."""
+    """One number for each run, its better direction, and the smallest difference that matters."""
 
     what: str
     values: Floats
@@ -66,17 +67,17 @@ class Quantity(NamedTuple):
     matters: float
 
     def lead(self, runs: Runs, pairs: Pairs, level: float = LEVEL) -> Effect:
-        """How far ours are ahead."""
+        """Return how far our side is ahead."""
         a, b = self.sign * self.values[pairs.ours], self.sign * self.values[pairs.theirs]
         return paired(a, b, runs.clusters[pairs.ours], level)
 
     def known(self, pairs: Pairs) -> Pairs:
-        """The pairs for which it is known."""
+        """Return the pairs for which it is known."""
         return pairs.only(np.isfinite(self.values[pairs.ours] + self.values[pairs.theirs]))
 
 
 def score(runs: Runs) -> Quantity:
-    """The best score in the end."""
+    """The final best score."""
     return Quantity(f"{_metric(runs)} after {runs.T} iterations", runs.best[:, -1], *scale(runs))
 
 
@@ -87,7 +88,7 @@ def speed(runs: Runs) -> Quantity:
 
 
 def end(runs: Runs) -> Quantity:
-    """The simple regret in the end."""
+    """The final simple regret."""
     what = f"simple regret after {runs.T} iterations"
     return Quantity(what, runs.curve("simple_regret")[:, -1], -1, END)
 
@@ -97,7 +98,7 @@ def _metric(runs: Runs) -> str:
 
 
 def scale(runs: Runs) -> tuple[int, float]:
-    """Which way the score is better, and what matters of it."""
+    """Return the better direction of the score, and the smallest difference that matters."""
     return (1, AUC) if LARGER_IS_BETTER[runs.experiment] else (-1, ERROR)
 
 
@@ -105,7 +106,7 @@ def scale(runs: Runs) -> tuple[int, float]:
 
 
 class Answer(NamedTuple):
-    """What the runs say of a claim.
+    """What the runs say about a claim.
 
     >>> Answer("holds", Effect(0.02, 0.01, 0.03, 30), "lead in AUC", "Thirty pairs.").shown
     '+0.0200 [+0.0100, +0.0300]'
@@ -116,7 +117,7 @@ class Answer(NamedTuple):
     measure: str
     note: str
     zero: float = 0.0  # where neither side is ahead
-    said: str = ""  # instead of the effect, where that is not an interval
+    said: str = ""  # replaces the effect where the result is not an interval
 
     @property
     def shown(self) -> str:
@@ -129,7 +130,7 @@ Test = Callable[[Runs], Answer | None]
 def ahead(
     runs: Runs, *, ours: Side, theirs: Side, by: Callable[[Runs], Quantity], rule: Rule = superior
 ) -> Answer | None:
-    """Whether one side is ahead of the other, as far as the rule wants it."""
+    """Judge by a rule whether one side is ahead of the other."""
     quantity = by(runs)
     pairs = quantity.known(pairs_of(runs, ours, theirs))
     if not len(pairs.ours):
@@ -137,23 +138,23 @@ def ahead(
     effect = quantity.lead(runs, pairs)
     notes = [
         f"{ours.name} has {quantity.values[pairs.ours].mean():.4f} on average, "
-        f"{theirs.name} {quantity.values[pairs.theirs].mean():.4f}"
+        f"{theirs.name} has {quantity.values[pairs.theirs].mean():.4f}"
     ]
     if len(each := np.unique(pairs.features)) > 1:
         leads = [(m, quantity.lead(runs, pairs.only(pairs.features == m))) for m in each]
-        notes.append("by M: " + ", ".join(f"{m}: {_shown(lead)}" for m, lead in leads))
+        notes.append("lead by M: " + ", ".join(f"{m}: {_shown(lead)}" for m, lead in leads))
     if runs.experiment == "synthetic":
         other = (end if by is speed else speed)(runs)
         notes.append(f"in {other.what} the lead is {_shown(other.lead(runs, pairs))}")
     if rule is superior and is_small(effect, quantity.matters):
-        notes.append(f"the lead is certain, but less than the {quantity.matters:g} that matter")
+        notes.append(f"the lead is certain, but below the {quantity.matters:g} that would matter")
     measure = f"lead of {ours.name} over {theirs.name} in {quantity.what}"
     return Answer(rule(effect, quantity.matters), effect, measure, sentence(notes))
 
 
 def across_features(runs: Runs, *, side: Side, rule: Rule) -> Answer | None:
-    """The side with its largest M against the same with its smallest."""
-    M = runs.label("M")[side.of(runs)]
+    """Compare the largest M of a side with its smallest."""
+    M = runs.label("M")[side.select(runs)]
     if len(M) == 0 or M.min() == M.max():
         return None
     ours, theirs = (msgspec.structs.replace(side, M=int(m)) for m in (M.max(), M.min()))
@@ -163,7 +164,7 @@ def across_features(runs: Runs, *, side: Side, rule: Rule) -> Answer | None:
 def times(
     runs: Runs, *, ours: Side, theirs: Side, what: str, of: Callable[[Runs], Floats], matters: float
 ) -> Answer | None:
-    """How many times as much the other side needs."""
+    """Judge how many times as much the other side needs."""
     needed = of(runs)
     pairs = pairs_of(runs, ours, theirs)
     pairs = pairs.only((needed[pairs.ours] > 0) & (needed[pairs.theirs] > 0))
@@ -175,17 +176,17 @@ def times(
         f"{m}: {a[pairs.features == m].mean():.3g} and {b[pairs.features == m].mean():.3g}"
         for m in np.unique(pairs.features)
     ]
-    notes = [f"{what} of {ours.name} and {theirs.name} by M: {', '.join(each)}"]
+    notes = [f"mean {what} of {ours.name} and {theirs.name} by M: {', '.join(each)}"]
     if is_small(effect, matters, zero=1.0):
         notes.append(
-            f"the ratio is certainly above 1, but less than the {1 + matters:g} that matter"
+            f"the ratio is certainly above 1, but below the {1 + matters:g} that would matter"
         )
     measure = f"ratio of {what}, {theirs.name} to {ours.name}"
     return Answer(superior(effect, matters, zero=1.0), effect, measure, sentence(notes), 1.0)
 
 
 def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
-    """Whether the first target has better scores while the clock of our side runs.
+    """Judge whether the first target has better scores in the same CPU time.
 
     Both curves are averaged over the CPU seconds that our side needs for its T iterations.
     """
@@ -200,16 +201,16 @@ def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
     effect = paired(sign * curves[0], sign * curves[1])
     done = (runs.clock[pairs.theirs, 1:] <= until[:, None]).sum(axis=1).mean()
     note = (
-        f"{ours.name} averages {curves[0].mean():.4f} over the {until.mean():.3g} s that its "
-        f"{runs.T} iterations take, {theirs.name} {curves[1].mean():.4f} in as much time, enough "
-        f"for {done:.3g} iterations"
+        f"{ours.name} has {curves[0].mean():.4f} on average over the {until.mean():.3g} s of its "
+        f"{runs.T} iterations; {theirs.name} has {curves[1].mean():.4f} in the same time, in which "
+        f"it makes {done:.3g} iterations"
     )
     measure = f"lead over {theirs.name} in {_metric(runs)}, averaged over the run time"
     return Answer(superior(effect, matters), effect, measure, sentence([note]))
 
 
 def _mean_over_time(runs: Runs, rows: Rows, until: Floats) -> Floats:
-    """The mean of a best-so-far curve, as a function of time, up to so many seconds: (rows,)."""
+    """The mean over time of each best-so-far curve, up to ``until`` seconds: (rows,)."""
     ends = np.column_stack([runs.clock[rows], np.full(len(rows), np.inf)])
     shares = np.diff(np.minimum(ends, until[:, None])) / until[:, None]
     means: Floats = (shares * runs.best[rows]).sum(axis=1)
@@ -217,39 +218,46 @@ def _mean_over_time(runs: Runs, rows: Rows, until: Floats) -> Floats:
 
 
 def all_parts(runs: Runs, *, parts: Sequence[Test]) -> Answer | None:
-    """Whether every part holds; the effect is that of the part with the least."""
-    answers = [answer for part in parts if (answer := part(runs)) is not None]
-    if len(answers) < len(parts):
+    """Judge whether every part holds; the effect is the smallest among the parts."""
+    answers = _answers(runs, parts)
+    if not answers:
         return None
     least = min(answers, key=lambda answer: answer.effect.value)
-    notes = [f"{a.measure}: {a.shown}, {a.verdict}" for a in answers]
-    return Answer(
-        all_of(answer.verdict for answer in answers),
-        least.effect,
-        f"least of {len(answers)}: {least.measure}",
-        sentence(notes),
-        least.zero,
+    return least._replace(
+        verdict=all_of(answer.verdict for answer in answers),
+        measure=f"smallest of {len(answers)}: {least.measure}",
+        note=_each(answers),
     )
 
 
 def both_ways(runs: Runs, *, ours: Side, theirs: Side, rule: Rule = superior) -> Answer | None:
-    """By the mean regret and by the last one: where the two disagree it is not decided."""
-    found = [ahead(runs, ours=ours, theirs=theirs, by=by, rule=rule) for by in (speed, end)]
-    answers = [answer for answer in found if answer is not None]
-    if len(answers) < 2:
+    """Judge by the mean regret and by the final one; if they disagree, it is not decided."""
+    compare = partial(ahead, ours=ours, theirs=theirs, rule=rule)
+    answers = _answers(runs, [partial(compare, by=speed), partial(compare, by=end)])
+    if not answers:
         return None
     first, last = answers
     verdict = first.verdict if first.verdict == last.verdict else "not decided"
-    notes = [f"{answer.measure}: {answer.shown}, {answer.verdict}" for answer in answers]
-    return Answer(verdict, first.effect, first.measure, sentence(notes))
+    return first._replace(verdict=verdict, note=_each(answers))
+
+
+def _answers(runs: Runs, parts: Sequence[Test]) -> list[Answer]:
+    """The answers to all parts; none if the runs of one part are missing."""
+    answers = [part(runs) for part in parts]
+    found = [answer for answer in answers if answer is not None]
+    return found if len(found) == len(parts) else []
+
+
+def _each(answers: Sequence[Answer]) -> str:
+    return sentence([f"{a.measure}: {a.shown}, {a.verdict}" for a in answers])
 
 
 def message_lengths(runs: Runs) -> Answer | None:
-    """Whether messages are as long as the paper says; low and high are the extremes."""
+    """Judge whether messages are as long as the paper says; low and high are the extremes."""
     ratios, notes = [], []
     M = runs.label("M")
     for method, squares, more in (("FTS", 0, 0), ("RGPE", 1, 0), ("TAF", 1, 1)):
-        rows = Side(method).of(runs)
+        rows = Side(method).select(runs)
         rows = rows[runs.sent[rows] > 0]
         if not len(rows):
             return None
@@ -261,7 +269,7 @@ def message_lengths(runs: Runs) -> Answer | None:
     effect = Effect(float(values.mean()), float(values.min()), float(values.max()), len(values))
     exact = np.isclose(values, 1.0, rtol=1e-9)
     verdict: Verdict = "holds" if exact.all() else "does not hold"
-    said = f"{np.count_nonzero(exact)} of {len(values)} runs have the paper's count"
+    said = f"{np.count_nonzero(exact)} of {len(values)} runs have exactly the paper's count"
     measure = "numbers that a peer sends, divided by the paper's count"
     return Answer(verdict, effect, measure, sentence(notes), said=said)
 
@@ -269,8 +277,8 @@ def message_lengths(runs: Runs) -> Answer | None:
 def growth(
     runs: Runs, *, method: str, rule: Rule, delta: float, last: float = np.inf
 ) -> Answer | None:
-    """How seconds grow with the number of agents, over the last ``last``-fold of N."""
-    rows = Side(method).of(runs)
+    """Judge how run time grows with N; only N within a factor ``last`` of the largest count."""
+    rows = Side(method).select(runs)
     rows = rows[np.isfinite(runs.clock[rows, -1])]
     agents = runs.label("N")
     rows = rows[last * agents[rows] >= agents.max()]
@@ -289,7 +297,7 @@ def growth(
 
 
 def linear(effect: Effect, delta: float) -> Verdict:
-    """Whether an exponent is 1, give or take δ.
+    """Judge whether an exponent is within δ of 1.
 
     >>> linear(Effect(0.9, 0.85, 0.95, 3), delta=0.25)
     'holds'
@@ -298,9 +306,9 @@ def linear(effect: Effect, delta: float) -> Verdict:
 
 
 def some_targets(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
-    """Whether ours is ahead for some of the other targets, and behind for none by what matters.
+    """Judge whether our side is ahead for some of the other targets, and far behind for none.
 
-    Intervals are wider (Bonferroni), so that all of them together are right in 95 %.
+    Intervals are widened (Bonferroni), so that all of them together are right in 95 % of cases.
     """
     quantity = score(runs)
     pairs = pairs_of(runs, ours, theirs)
@@ -318,21 +326,21 @@ def some_targets(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
         verdict = "holds"
     elif all(lead.high < quantity.matters for lead in leads):
         verdict = "does not hold"
-    note = "by target: " + ", ".join(
+    note = "lead by target: " + ", ".join(
         f"{t}: {_shown(lead)}" for t, lead in zip(targets, leads, strict=True)
     )
-    measure = f"largest lead of {ours.name} over {theirs.name} in {quantity.what}, of these targets"
+    measure = f"largest lead of {ours.name} over {theirs.name} among targets, in {quantity.what}"
     return Answer(verdict, max(leads, key=lambda lead: lead.value), measure, sentence([note]))
 
 
 def _shown(effect: Effect, form: str = "+.4f") -> str:
     if not np.isfinite(effect.low):
-        return f"{effect.value:{form}} (too few, or all the same: no interval)"
+        return f"{effect.value:{form}} (no interval: too few values, or all equal)"
     return f"{effect.value:{form}} [{effect.low:{form}}, {effect.high:{form}}]"
 
 
 def sentence(parts: Sequence[str]) -> str:
-    """The parts as one sentence.
+    """Join parts into one sentence.
 
     >>> sentence(["by M: 50", "over 30 pairs"])
     'By M: 50; over 30 pairs.'

@@ -1,22 +1,22 @@
-"""What a message's query is worth, and how many of them a run makes.
+"""What the query of a message is worth, and how many such queries a run makes.
 
 A query that follows peer n is the point where φ(x)ᵀω_n is largest. `worth` scores that point with
-the target's own objective, for every target and every one of its peers, beside two others: a
-uniformly random point, which needs no peer, and the best point that the peer has tried, which would
-have to be shown to be shared. `used` counts how many queries came from peers at all.
+the target's own objective, for every target and each of its peers. It compares it with a uniformly
+random point, which needs no peer, and with the best point that the peer has tried, which the peer
+would have to disclose. `used` counts how many queries came from peers.
 
 ==========  =========================================================================  ===========
 symbol      meaning                                                                    shape
 ==========  =========================================================================  ===========
-K, N, R     targets that are looked at, peers of each, random points of each           scalars
+K, N, R     number of targets, of peers and of random points for each target           scalars
 x_n         argmax φ(x)ᵀω_n                                                            (D,)
 message     the target's score at x_n                                                  (K, N)
 best        the target's score at the peer's best point                                (K, N)
 random      the target's score at random points                                        (K, R)
-gain        how much better than random, on average over the target's R points         (K, N)
-height      φ(x_n)ᵀω_n, in the units that the message has: raw scores in the paper's   (K, N)
-            preset, standardised ones by default
-highest     the peer's best score in these units: what height should be about          (K, N)
+gain        how much better it is than the mean of the target's R random points        (K, N)
+height      φ(x_n)ᵀω_n in the units of the message: raw scores in the paper preset,    (K, N)
+            standardised scores in the default preset
+highest     the peer's best score in the same units; height should be close to it      (K, N)
 ==========  =========================================================================  ===========
 """
 
@@ -45,7 +45,7 @@ from fedbo_paper.problems.problems import Tasks
 Trials = Sequence[tuple[Mapping[str, Value], float]]
 Floats = NDArray[np.float64]
 
-_R = 100  # random points of each target: what all others are measured by should be sure
+_R = 100  # random points of each target; many, because all others are compared with them
 _ARM = ("experiment", "preset", "M", "N", "t_n", "d_n", "power", "every")
 _RUN = ("target", "repeat", "seed")
 
@@ -60,27 +60,38 @@ def worth(
     peers: int | None = None,
     seed: int = 0,
 ) -> Table:
-    """What the target scores where a peer's message is largest, at random, and at the peer's best.
+    """Score the queries that messages propose, random points, and the best points of peers.
 
-    ``histories[n]`` are the trials of agent n that its message draws on. Every target gets messages
-    of its own, from features of its own. ``targets`` are the agents that take their turn as the
-    target (all), ``peers`` is how many others each of them looks at, drawn at random (all). A
-    target makes two evaluations for each peer, and 100 at random points.
+    Every target gets its own messages, from its own features. It makes two evaluations for each
+    peer, and 100 at random points.
 
-    One row for each ``quantity``: ``random``, ``message`` and ``best`` are scores in the
-    objective's units, ``message_gain`` and ``best_gain`` how much better than random they are
-    (more is better, also where scores are errors), ``height`` and ``highest`` are in the message's
-    units. ``mean`` and ``standard_error`` are over ``targets``, each the mean of its peers; of all
-    ``values`` nine in ten lie between ``low`` and ``high``.
+    Args:
+        tasks: The problem.
+        histories: The trials of each agent that its message is based on.
+        preset: The preset of all agents.
+        M: Number of features, 100 by default.
+        targets: The agents that take their turn as the target; all by default.
+        peers: How many peers of each target are looked at, drawn at random; all by default.
+        seed: Decides everything random, 0 by default.
+
+    Returns:
+        A row for each ``quantity``. ``random``, ``message`` and ``best`` are scores in the units of
+        the objective. ``message_gain`` and ``best_gain`` say how much better than random they are
+        (positive is better, even where scores are errors). ``height`` and ``highest`` are in the
+        units of the message. ``mean`` and ``standard_error`` are over ``targets``, each the mean of
+        its peers. Nine out of ten of all ``values`` lie between ``low`` and ``high``.
+
+    Raises:
+        ValueError: There is no trial of an agent, no target, or no peer.
     """
     if len(histories) != tasks.agents or not all(histories):
         raise ValueError(
             f"histories has trials of {sum(map(bool, histories))} agents in {len(histories)} "
-            f"lists, expected one or more trials of each of the {tasks.agents} agents"
+            f"lists, expected at least one trial of each of the {tasks.agents} agents"
         )
     chosen = range(tasks.agents) if targets is None else targets
     if not chosen:
-        raise ValueError("targets is empty, expected one agent or more, or None for all")
+        raise ValueError("targets is empty, expected at least one agent, or None for all")
     with one_thread():
         found = [
             _of_target(
@@ -98,12 +109,12 @@ def worth(
 
 
 def _peers(tasks: Tasks, target: int, peers: int | None, seed: int) -> list[int]:
-    """Whose messages the target looks at."""
+    """The peers whose messages the target looks at."""
     others = [n for n in range(tasks.agents) if n != target]
     if len(others) == tasks.agents or not others:
         raise ValueError(
             f"target {target} is not one of {tasks.agents} agents with a peer; "
-            f"expected 0 to {tasks.agents - 1}, and two agents or more"
+            f"expected 0 to {tasks.agents - 1}, and at least two agents"
         )
     if peers is None or peers >= len(others):
         return others
@@ -122,7 +133,7 @@ def _of_target(
     peers: Sequence[int],
     seed: int,
 ) -> dict[str, list[float]]:
-    """All quantities of one target, one number for each of its peers."""
+    """All quantities of one target: a number for each of its peers."""
     space = tasks.space
     shared = federation(tasks, preset, M, seed_of("worth", "features", seed, target))
     own = settings(tasks, preset, "refine")
@@ -147,7 +158,7 @@ def _of_target(
 
 
 def _highest(history: Trials, space: Space, own: Settings) -> float:
-    """The best score of a history, as it goes into a message."""
+    """The best score of a history, in the units of a message."""
     y = space.sign * np.array([score for _, score in history])
     return float(own.standardise(y).max())
 
@@ -159,12 +170,13 @@ def _summary(name: str, values: Floats) -> list[Cell]:
 
 
 def used(runs: Table) -> Table:
-    """How many queries of FTS's runs followed a peer, beside what p_t lets one expect.
+    """Count how many queries of FTS's runs followed a peer, and compare with the expectation.
 
-    One row for each setting: ``mean`` queries from peers a run with its ``standard_error``,
-    ``none``, the share of runs without any, and what is expected of either (NaN where p_t is not a
-    power of t). A message is used once, so where messages are sent once there are at most N such
-    queries.
+    Returns:
+        A row for each setting: the ``mean`` number of such queries per run with its
+        ``standard_error``, the share of runs with ``none``, and the expected value of both (NaN
+        where p_t is not a power of t). A message is used once, so there are at most N such queries
+        where messages are sent once.
     """
     rows = [
         [*arm, *_counted(np.array(counts), T, int(arm[3]), float(arm[6]), bool(arm[7]))]
@@ -175,7 +187,13 @@ def used(runs: Table) -> Table:
 
 
 def expected(power: float, iterations: int, N: int, renewed: bool = False) -> tuple[float, float]:
-    """The mean number of queries from peers, and the probability of none, in a run with p_t.
+    """Return the expected number of queries from peers in a run, and the probability of none.
+
+    Args:
+        power: p_t is 1 − 1/t^power.
+        iterations: The length of the run.
+        N: The number of peers.
+        renewed: Whether peers send new messages before every iteration.
 
     >>> mean, none = expected(power=2, iterations=50, N=28)
     >>> round(mean, 3), round(none, 3)
@@ -198,7 +216,7 @@ def _counted(counts: Floats, T: int, N: int, power: float, renewed: bool) -> lis
 
 
 def _counts(runs: Table) -> Iterator[tuple[list[Cell], list[int], int]]:
-    """Each setting, the number of queries from peers in each of its runs, and their length."""
+    """Each setting, with the number of queries from peers in each run, and the runs' length."""
     arms: dict[str, tuple[list[Cell], dict[tuple[int, ...], int], int]] = {}
     labels = zip(*(runs[name].tolist() for name in (*_ARM, *_RUN)), strict=True)
     trials = zip(runs["source"].tolist(), runs["iteration"].tolist(), strict=True)

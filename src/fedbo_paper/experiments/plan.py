@@ -1,9 +1,10 @@
-"""From what is wanted to the jobs that make it."""
+"""From a selection to the jobs that it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,7 +30,7 @@ _M, _PEERS, _FEW = 100, 10, 4  # of a diagnosis: features, peers of each target,
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of a selection, and what the agents have to do alone before them."""
+    """The runs of a selection, and the histories that its agents need first."""
 
     selection: Selection
     runs: tuple[Run, ...]
@@ -37,37 +38,51 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     diagnoses: tuple[Diagnosis, ...] = ()
 
     def before(self, job: Run | Diagnosis) -> tuple[History, ...]:
-        """The histories that a job needs, one for each agent of the problem, in their order."""
+        """Return the histories that a job needs, one for each agent of the problem, in order."""
         if isinstance(job, Run) and job.arm.method == "TS":
             return ()
         return tuple(history for history in self.histories if history.seed == job.seed)
 
 
 def plan(selection: Selection, folder: Path | None) -> Plan:
-    """The jobs of a selection; runs of all arms take turns, so that the time left can be told."""
+    """Plan the jobs of a selection.
+
+    The runs of all arms alternate, so that the remaining time can be estimated.
+
+    Args:
+        selection: What to run.
+        folder: The data folder, or None for the usual places.
+
+    Raises:
+        MissingData: The experiment's data are not in the folder.
+    """
     spec = selection.spec
     tasks = spec.problem.open(folder)
     published = Published.load(folder) if isinstance(spec.problem, Landmine) else None
     if spec.needs_published and published is None:
         places = " or ".join(map(str, folders(folder)))
         raise MissingData(
-            f"the published landmine runs are not there: {NAME} is not in {places}. Without it "
-            "there is nothing to compare with; the other experiments do without it."
+            f"the published landmine runs are missing: {NAME} is not in {places}. This experiment "
+            "compares with them and cannot run without; the other experiments can."
         )
     others = tasks.agents if isinstance(spec.problem, Synthetic) else tasks.agents - 1
     arms = spec.arms_of(selection.figures, others, POWERS[selection.preset])
+    shared: dict[str, Any] = {
+        "problem": spec.problem,
+        "preset": selection.preset,
+        "maximiser": selection.maximiser,
+    }
     runs = tuple(
         Run(
+            **shared,
             experiment=selection.experiment,
-            problem=spec.problem,
-            preset=selection.preset,
-            maximiser=selection.maximiser,
             arm=arm,
             target=target,
             repeat=repeat,
             seed=seed,
             iterations=spec.iterations,
-            initial=_initial(spec, tasks, published, seed, target, repeat),
+            initial=(published and _points(published.initial(target, repeat)))
+            or _random_points(spec, tasks, "initial", seed, target, repeat),
         )
         for seed in spec.seeds
         for repeat in range(spec.repeats)
@@ -77,73 +92,48 @@ def plan(selection: Selection, folder: Path | None) -> Plan:
     return Plan(
         selection=selection,
         runs=runs,
-        histories=_histories(selection, tasks, runs),
-        diagnoses=_diagnoses(selection, tasks, runs),
+        histories=_histories(spec, tasks, runs, shared),
+        diagnoses=_diagnoses(selection, tasks, runs, shared),
     )
 
 
-def _histories(selection: Selection, tasks: Tasks, runs: tuple[Run, ...]) -> tuple[History, ...]:
-    """Each agent's solo run for every seed, as long as the longest that a run needs."""
-    spec = selection.spec
-    needed = {(run.seed, _length(run)) for run in runs if run.arm.method != "TS"}
-    if not needed or isinstance(spec.problem, Synthetic):
+def _histories(
+    spec: Experiment, tasks: Tasks, runs: tuple[Run, ...], shared: Mapping[str, Any]
+) -> tuple[History, ...]:
+    """A history of each agent for every seed, as long as the longest that a run needs."""
+    federated = [run for run in runs if run.arm.method != "TS"]
+    if not federated or isinstance(spec.problem, Synthetic):
         return ()
-    longest = max(length for _, length in needed)
+    longest = max(run.arm.t_n + run.iterations * bool(run.arm.every) for run in federated)
     return tuple(
         History(
-            problem=spec.problem,
-            preset=selection.preset,
-            maximiser=selection.maximiser,
+            **shared,
             agent=agent,
             seed=seed,
             iterations=longest,
-            initial=_random(spec, tasks, "initial alone", seed, agent),
+            initial=_random_points(spec, tasks, "initial alone", seed, agent),
         )
-        for seed in sorted({seed for seed, _ in needed})
+        for seed in sorted({run.seed for run in federated})
         for agent in range(tasks.agents)
     )
 
 
-def _diagnoses(selection: Selection, tasks: Tasks, runs: tuple[Run, ...]) -> tuple[Diagnosis, ...]:
-    """What the messages of figure 2 are worth to every agent, with the paper's usual M."""
+def _diagnoses(
+    selection: Selection, tasks: Tasks, runs: tuple[Run, ...], shared: Mapping[str, Any]
+) -> tuple[Diagnosis, ...]:
+    """What the messages of figure 2 are worth to every agent, with M = 100."""
     if "fig2" not in selection.figures:
         return ()
     first = next(run for run in runs if run.arm.method == "FTS" and run.arm.M == _M)
-    diagnosis = Diagnosis(
-        problem=first.problem,
-        preset=first.preset,
-        maximiser=first.maximiser,
-        M=_M,
-        t_n=first.arm.t_n,
-        peers=_PEERS,
-        targets=_FEW if selection.quick else tasks.agents,
-        seed=first.seed,
-    )
-    return (diagnosis,)
+    targets = _FEW if selection.quick else tasks.agents
+    t_n, seed = first.arm.t_n, first.seed
+    return (Diagnosis(**shared, M=_M, t_n=t_n, peers=_PEERS, targets=targets, seed=seed),)
 
 
-def _length(run: Run) -> int:
-    return run.arm.t_n + (run.iterations if run.arm.every else 0)
-
-
-def _initial(
-    spec: Experiment,
-    tasks: Tasks,
-    published: Published | None,
-    seed: int,
-    target: int,
-    repeat: int,
-) -> Points:
-    """The published initial points where there are any, else random ones."""
-    if published is not None and published.has(target, repeat):
-        return _points(published.initial(target, repeat))
-    return _random(spec, tasks, "initial", seed, target, repeat)
-
-
-def _random(spec: Experiment, tasks: Tasks, *key: str | int) -> Points:
+def _random_points(spec: Experiment, tasks: Tasks, *key: str | int) -> Points:
     rng = np.random.default_rng(seed_of(kind_of(spec.problem), *key))
-    return _points([tasks.space.decode(x) for x in tasks.space.sample(rng, spec.initial)])
+    return _points(tasks.space.decode(x) for x in tasks.space.sample(rng, spec.initial))
 
 
-def _points(given: Sequence[dict[str, Value]]) -> Points:
+def _points(given: Iterable[Mapping[str, Value]]) -> Points:
     return tuple(tuple(params.items()) for params in given)

@@ -1,7 +1,7 @@
-"""What a preset means for a problem: its federation, and its agents' settings.
+"""What a preset means for a problem: its federation, and the settings of its agents.
 
-"paper" has the settings of the paper and of its authors' code, "default" those of the library. The
-synthetic functions have their own of either kind (`fedbo.experiments.synthetic`).
+The preset "paper" has the settings of the paper and of its authors' code, "default" those of the
+library. Synthetic functions define both themselves (`fedbo_paper.problems.synthetic`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedbo_paper.problems.synthetic import SyntheticTasks
 def federation(
     tasks: Tasks, preset: Preset, M: int, seed: int, kind: Kind = "weights"
 ) -> Federation:
-    """The federation of all agents of a problem, with M features drawn from ``seed``."""
+    """Return the federation of all agents of a problem, with M features drawn from ``seed``."""
     seed %= 2**63
     if isinstance(tasks, SyntheticTasks):
         return tasks.federation(preset, M, seed)
@@ -29,7 +29,7 @@ def federation(
 
 
 def settings(tasks: Tasks, preset: Preset, maximiser: Maximiser) -> PaperSettings:
-    """How an agent of a problem models its scores and maximises."""
+    """Return how an agent of a problem models its scores and maximises."""
     if isinstance(tasks, SyntheticTasks):
         return tasks.settings(preset)
     chosen = PAPER if preset == "paper" else PaperSettings()

@@ -1,9 +1,9 @@
-"""The landmine runs that the paper's authors published, and how far ours are from them.
+"""The landmine runs that the paper's authors published, and a comparison of ours with them.
 
-Their logs, gathered in ``landmine_published.json`` in the data folder, have the best AUC after each
-iteration of 13 methods on fields 0-5, five runs each, and the three initial points of each field
-and run, the same for every method. Ours start from the same points, so the two are compared run by
-run: a *pair* is a field and a run, and our seeds are averaged within it before anything else.
+``landmine_published.json`` in the data folder has what the authors' logs contain: the best AUC
+after each iteration of 13 methods on fields 0 to 5, five runs each, and the three initial points of
+each field and run, which all methods share. Our runs start from the same points, so the two are
+compared run by run: a *pair* is a field and a run. Our seeds are averaged within a pair first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 from fedbo_paper.data import look
 from fedbo_paper.experiments.results import LABELS, MEASURED
+from fedbo_paper.harness.averages import mean_and_error
 
 NAME = "landmine_published.json"
 #: Iterations at which the two are compared.
@@ -39,10 +40,10 @@ Floats = NDArray[np.float64]
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """One method: mean best AUC after 0, 1, … iterations, with standard errors over all runs.
+    """One method's mean best AUC after 0, 1, … iterations, with standard errors over all runs.
 
-    ``seconds`` is what an iteration took on the authors' machine; ``runs[field][run]`` is the best
-    AUC of one run after 0, 1, … iterations.
+    ``seconds`` is how long an iteration took on the authors' machine. ``runs[field][run]`` is the
+    best AUC of one run after 0, 1, … iterations.
     """
 
     mean: tuple[Unit, ...]
@@ -55,7 +56,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
         if {len(self.mean), len(self.se), *lengths} != {len(self.mean)} or not self.mean:
             raise ValueError(
                 f"mean has {len(self.mean)} numbers, se {len(self.se)} and runs {sorted(lengths)}; "
-                "expected as many in each, one for each iteration from 0"
+                "expected the same number in each, one for each iteration from 0"
             )
 
 
@@ -64,8 +65,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     >>> curve = Curve(mean=(0.6, 0.7), se=(0.0, 0.0), seconds=1.2, runs={0: {0: (0.6, 0.7)}})
     >>> known = Published(curves={"TS": curve}, inits={0: {0: ((0.0, 0.5, 0.6),)}})
-    >>> known.has(0, 0), known.initial(0, 0)
-    (True, [{'C': 0.0001, 'gamma': 5.005}])
+    >>> known.initial(field=0, run=0)
+    [{'C': 0.0001, 'gamma': 5.005}]
     """
 
     curves: dict[CurveName, Curve]
@@ -73,7 +74,14 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Published | None:
-        """What the file in the data folder says, or None if there is no such file."""
+        """Read the file in the data folder.
+
+        Returns:
+            The runs, or None if there is no such file.
+
+        Raises:
+            FileRefused: The file is damaged, or has other contents.
+        """
         path = look([NAME], folder)
         if path is None:
             return None
@@ -81,32 +89,23 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise files.FileRefused(
-                f"{path} does not hold the published landmine runs: {error}; put a whole copy "
-                "there, or move it away to go without the comparison"
+                f"{path} does not hold the published landmine runs: {error}; replace it with a "
+                "complete copy, or remove it to run without the comparison"
             ) from None
 
-    def has(self, field: int, run: int) -> bool:
-        """Whether the initial points of this run are known."""
-        return run in self.inits.get(field, {})
-
     def initial(self, field: int, run: int) -> list[dict[str, Value]]:
-        """The initial points of a run, in the parameters' own units."""
-        if not self.has(field, run):
-            known = ", ".join(f"field {f}: {sorted(runs)}" for f, runs in self.inits.items())
-            raise KeyError(
-                f"there are no published initial points of field {field}, run {run}, only {known}"
-            )
-        points = self.inits[field][run]
+        """Return the initial points of a run in the units of the parameters; empty if unknown."""
+        points = self.inits.get(field, {}).get(run, ())
         return [{"C": _linear(x1, _C), "gamma": _linear(x2, _GAMMA)} for x1, x2, _ in points]
 
     def curve(self, method: str, M: int) -> Curve | None:
-        """The curve of a method with so many features; `TS` has none."""
+        """Return the curve of a method with M features; TS has no features."""
         return self.curves.get(method if method == "TS" else f"{method}-M{M}")
 
     def table(self) -> Table:
-        """The runs in the columns of ours, as the preset "published" of the experiment "landmine".
+        """Return the runs in our columns, as the preset "published" of the experiment "landmine".
 
-        What the logs do not say of each run is NaN or empty; seconds they have as a mean only.
+        What the logs do not contain is NaN or empty, as are seconds, known only as a mean.
         """
         rows = [
             _row(name, curve, field, run, iteration)
@@ -119,10 +118,11 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(runs: Table, published: Published) -> Table:
-    """Ours beside theirs at some iterations: mean best AUC, and their paired difference.
+    """Compare our runs with the published ones at some iterations.
 
-    ``met`` says that it is within two standard errors of 0. Fewer than two pairs have no standard
-    error, and no row.
+    Returns:
+        The mean best AUC of both, and the mean of their paired difference. ``met`` says that it is
+        within two standard errors of 0. There is no row for fewer than two pairs.
     """
     ours = runs.where(experiment="published", preset="paper")
     rows = [
@@ -132,7 +132,7 @@ def compare(runs: Table, published: Published) -> Table:
 
 
 def compare_fields(runs: Table, published: Published) -> Table:
-    """The same for each field: what agrees on average may differ field by field, both ways."""
+    """Compare field by field: runs that agree on average may differ in opposite ways by field."""
     ours = runs.where(experiment="published", preset="paper")
     rows = [
         [method, field, *row]
@@ -148,7 +148,7 @@ def _arms(runs: Table) -> list[tuple[str, int]]:
 
 
 def _rows(runs: Table, published: Published, method: str, M: int) -> list[list[Cell]]:
-    """One arm of ours beside theirs, a row for each checkpoint that both reached."""
+    """One arm of ours and of theirs, a row for each checkpoint that both have reached."""
     curve = published.curve(method, M)
     if curve is None:
         return []
@@ -158,16 +158,14 @@ def _rows(runs: Table, published: Published, method: str, M: int) -> list[list[C
         ours, theirs, seeds = _pairs(arm.where(iteration=iteration), curve, iteration)
         if len(ours) < 2:
             continue
-        differences = ours - theirs
-        difference = float(differences.mean())
-        error = float(differences.std(ddof=1) / math.sqrt(len(differences)))
+        difference, error = map(float, mean_and_error(ours - theirs))
         means = (float(ours.mean()), float(theirs.mean()), difference, error)
         rows.append([iteration, *means, len(ours), seeds, abs(difference) <= _NEAR * error])
     return rows
 
 
 def _pairs(runs: Table, curve: Curve, iteration: int) -> tuple[Floats, Floats, int]:
-    """The best of each pair, ours (a mean over seeds) and theirs, and the fewest seeds of any."""
+    """The best AUC of each pair, ours (the mean over seeds) and theirs, and the fewest seeds."""
     best: dict[tuple[int, int], list[float]] = {}
     columns = (runs[name].tolist() for name in ("target", "repeat", "best"))
     for field, run, value in zip(*columns, strict=True):

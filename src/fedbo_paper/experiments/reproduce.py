@@ -3,11 +3,11 @@
 =====================  ==========================================================================
 ``runs.csv``           every trial of every run
 ``summary.csv``        each arm at some iterations, with standard errors
-``fig….png``, ``.svg`` the pictures
-``report.html``        the pictures, the paper's claims and what became of them
-``selections.json``    what was asked for so far: a folder collects, so that presets and figures
-                       that were run one after the other meet in one report
-``runs/``              finished jobs, for the next time
+``fig….png``, ``.svg`` the figures
+``report.html``        the figures, and the paper's claims with their verdicts
+``selections.json``    what was requested so far; presets and figures that are run one after the
+                       other appear in one report
+``runs/``              finished jobs, which are not run again
 =====================  ==========================================================================
 """
 
@@ -29,9 +29,9 @@ from fedbo_paper.experiments.plan import Plan, plan
 from fedbo_paper.experiments.published import Published
 from fedbo_paper.experiments.spec import (
     FIGURES,
+    PRESET_NAMES,
     PRESETS,
     Experiment,
-    Figure,
     Maximiser,
     Preset,
     Run,
@@ -45,7 +45,7 @@ from fedbo_paper.report.contents import contents, marked
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the output folder, and what could not be run for want of data."""
+    """What is in the output folder, and what is missing from it and why."""
 
     folder: Path
     runs: Table
@@ -64,7 +64,19 @@ def wanted(
     maximiser: Maximiser | None = None,
     problem: Mapping[str, Any] | None = None,
 ) -> list[Selection]:
-    """What to run for these figures, of all experiments or of only one.
+    """Return what to run for some figures.
+
+    Args:
+        names: Names of figures, or "all".
+        only: One experiment; all that the figures show by default.
+        presets: "paper", "default" or both; "paper" by default.
+        quick: Whether to run a small part only.
+        seed: Decides everything random, 0 by default.
+        maximiser: "refine" or "direct"; the experiment's own by default.
+        problem: Options of the problems, such as ``{"epochs": 5}``.
+
+    Raises:
+        ValueError: There is no such figure, experiment or option.
 
     >>> [(s.experiment, s.preset) for s in wanted(["fig1"])]
     [('synthetic', 'paper')]
@@ -72,60 +84,48 @@ def wanted(
     Traceback (most recent call last):
     ValueError: there is no 'fig5', expected fig1, fig2, fig3, fig4, appendix, published or all
     """
-    figures, given = _figures(names), dict(problem or {})
-    chosen, taken = [], set()
-    for name, spec in experiments().items():
-        shown = tuple(figure for figure in figures if figure in spec.targets)
-        if not shown or only not in (None, name):
-            continue
-        for preset in presets:
-            if preset in spec.presets:
-                options = {k: v for k, v in given.items() if k in spec.problem.__struct_fields__}
-                taken |= {*options}
-                selection = Selection(
-                    experiment=name,
-                    preset=preset,
-                    figures=shown,
-                    quick=quick,
-                    seed=seed,
-                    maximiser=_maximiser(spec, maximiser),
-                    problem=options,
-                )
-                chosen.append(selection)
+    for name in names:
+        if name not in (*FIGURES, "all"):
+            raise ValueError(f"there is no {name!r}, expected {', '.join(FIGURES)} or all")
+    figures = tuple(figure for figure in FIGURES if figure in names or "all" in names)
+    among = {name: spec for name, spec in experiments().items() if {*figures} & {*spec.targets}}
+    given = dict(problem or {})
+    chosen = [
+        Selection(
+            experiment=name,
+            preset=preset,
+            figures=tuple(figure for figure in figures if figure in spec.targets),
+            quick=quick,
+            seed=seed,
+            maximiser=_maximiser(spec, maximiser),
+            problem={k: v for k, v in given.items() if k in spec.problem.__struct_fields__},
+        )
+        for name, spec in among.items()
+        for preset in presets
+        if only in (None, name) and preset in spec.presets
+    ]
     if not chosen:
-        raise ValueError(_nothing(figures, only, presets))
-    if unused := [name for name in given if name not in taken]:
+        which = "" if only is None else f" of {only!r}"
+        raise ValueError(
+            f"{', '.join(figures)} shows nothing{which} with the preset {', '.join(presets)}; "
+            f"its experiments are {', '.join(among)} ('published' has the paper preset only)"
+        )
+    if unused := [name for name in given if not any(name in one.problem for one in chosen)]:
         which = ", ".join(dict.fromkeys(selection.experiment for selection in chosen))
-        raise ValueError(f"{', '.join(unused)}: no option of {which}; leave it out")
+        raise ValueError(f"{', '.join(unused)}: not an option of {which}; leave it out")
     return chosen
 
 
 def _maximiser(spec: Experiment, asked: Maximiser | None) -> Maximiser:
-    """The one that was asked for, else the experiment's own; listed points are enumerated."""
+    """The one that was asked for, or the experiment's own; synthetic points are enumerated."""
     own = spec.maximiser or "refine"
     return own if asked is None or isinstance(spec.problem, Synthetic) else asked
-
-
-def _figures(names: Sequence[str]) -> tuple[Figure, ...]:
-    for name in names:
-        if name not in (*FIGURES, "all"):
-            raise ValueError(f"there is no {name!r}, expected {', '.join(FIGURES)} or all")
-    return tuple(figure for figure in FIGURES if figure in names or "all" in names)
-
-
-def _nothing(figures: Sequence[str], only: str | None, presets: Sequence[str]) -> str:
-    among = [name for name, spec in experiments().items() if {*figures} & {*spec.targets}]
-    which = "" if only is None else f" of {only!r}"
-    return (
-        f"{', '.join(figures)} has nothing{which} with the preset {', '.join(presets)}; "
-        f"its experiments are {', '.join(among)} ('published' has the paper's preset only)"
-    )
 
 
 def left_out(
     selections: Sequence[Selection], data: str | os.PathLike[str] | None = None
 ) -> dict[str, str]:
-    """The experiments whose data are not there, and what to do about it."""
+    """Return the experiments whose data are missing, and what to do about it."""
     return _plans(selections, None if data is None else Path(data))[1]
 
 
@@ -137,11 +137,20 @@ def reproduce(
     jobs: int | None = None,
     progress: runner.Progress | None = None,
 ) -> Outcome:
-    """Run what is wanted and not there yet, and write all that the folder now has.
+    """Run what is requested and not finished yet, and write everything that the folder has.
 
-    ``jobs`` is the number of processes; None leaves it to `joblib.parallel_config`. An experiment
-    whose data are not there is left out and said to be; if nothing is left, `MissingData` says what
-    to fetch.
+    Args:
+        selections: What to run, as `wanted` returns it.
+        out: The output folder.
+        data: The data folder, or None for the usual places.
+        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        progress: Called after every job.
+
+    Returns:
+        The outcome. It names the experiments that were left out because their data are missing.
+
+    Raises:
+        MissingData: The data of all experiments are missing; the error says what to fetch.
     """
     folder, at = Path(out), None if data is None else Path(data)
     plans, missing = _plans(selections, at)
@@ -149,8 +158,8 @@ def reproduce(
         raise MissingData("\n".join(missing.values()))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "selections.json").exists():
-        _asked(folder / "selections.json")  # say it now if that is damaged
-    store = Store(folder / "runs")
+        _requested(folder / "selections.json")  # a damaged file is refused before anything runs
+    store = Store(folder / "runs", at)
     runner.run(plans, store, at, jobs, progress)
     everything = _remember(folder, [plan.selection for plan in plans])
     show = progress or (lambda stage, done, of: None)
@@ -159,7 +168,7 @@ def reproduce(
     runs = results.tidy(_finished([run for plan in kept for run in plan.runs], store))
     _write(folder / "runs.csv", marked(runs, everything))
     _write(folder / "summary.csv", results.summary(runs))
-    missing = unknown | missing
+    missing = unknown | _outdated(kept, runs) | missing
     page = contents(runs, everything, missing, _worths(kept, store), Published.load(at), folder)
     report.write(folder / "report.html", page)
     show("report", 1, 1)
@@ -177,14 +186,24 @@ def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Pla
     return plans, missing
 
 
+def _outdated(plans: Sequence[Plan], runs: Table) -> dict[str, str]:
+    """The experiments that were requested earlier, and whose runs can no longer be used."""
+    return {
+        one.experiment: f"its runs ({PRESET_NAMES[one.preset]}) were made with other code, data or "
+        "libraries; run its command again"
+        for one in (plan.selection for plan in plans)
+        if not runs.where(experiment=one.experiment, preset=one.preset).height
+    }
+
+
 def _finished(runs: Sequence[Run], store: Store) -> list[tuple[Run, Table]]:
-    """Those of the runs that are done, in an order of their own."""
+    """The runs that are finished, in an order that does not depend on when they finished."""
     tables = [(run, store.get(run)) for run in sorted(dict.fromkeys(runs), key=_order)]
     return [(run, table) for run, table in tables if table is not None]
 
 
 def _worths(plans: Sequence[Plan], store: Store) -> list[tuple[str, str, Table]]:
-    """What messages are worth, where that was found out."""
+    """What messages are worth, where that was diagnosed."""
     found = [
         (plan.selection.experiment, plan.selection.preset, store.get(diagnosis))
         for plan in plans
@@ -204,11 +223,11 @@ def _order(run: Run) -> tuple[Any, ...]:
 
 
 def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
-    """What was ever asked for in this folder, the latest of each experiment and preset."""
+    """Everything requested so far in this folder, the latest for each experiment and preset."""
     path = folder / "selections.json"
     kept = {}
     if path.exists():
-        kept = {(one.experiment, one.preset): one for one in _asked(path)}
+        kept = {(one.experiment, one.preset): one for one in _requested(path)}
     for one in selections:
         old = kept.get((one.experiment, one.preset))
         if old is not None and old.like(one):
@@ -220,15 +239,15 @@ def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
     return everything
 
 
-def _asked(path: Path) -> list[Selection]:
+def _requested(path: Path) -> list[Selection]:
     try:
-        asked = msgspec.json.decode(path.read_bytes(), type=list[Selection])
-        _ = [selection.spec for selection in asked]
-        return asked
+        requested = msgspec.json.decode(path.read_bytes(), type=list[Selection])
+        _ = [selection.spec for selection in requested]
+        return requested
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
         raise files.FileRefused(
-            f"{path} does not say what was asked for in this folder: {error}; delete it, and run "
-            "what the report is to have again (finished jobs are kept)"
+            f"{path} is damaged: {error}; delete it, and run the commands again whose results the "
+            "report should show (finished jobs are kept)"
         ) from None
 
 

@@ -1,8 +1,8 @@
-"""One job: a target's run beside its peers, what an agent did alone, or what messages are worth.
+"""Perform one job: a target's run among its peers, an agent's history, or a diagnosis of messages.
 
-The target is run by `fedbo.simulate`. Peers are agents that were told their own trials; where
-messages are sent before every iteration they replay what they did alone, one trial an iteration.
-All randomness comes from the job itself, so that it has the same outcome wherever it runs.
+`fedbo.simulate` runs the target. Peers are agents that were told their own trials. Where messages
+are sent before every iteration, peers replay their histories, one trial per iteration. All
+randomness comes from the job itself, so its outcome is the same wherever it runs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,20 @@ from fedbo_paper.problems.synthetic import SyntheticTasks
 Trials = Sequence[tuple[dict[str, Value], float]]
 
 _KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief+incumbent"}
-_FUNCTIONS = 1_000_000  # of a seed, so that each seed has functions of its own
+_FUNCTIONS = 1_000_000  # of each seed, so that no two seeds share a function
 
 
 def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table:
-    """Do a job. On real data runs and diagnoses need what each agent of the problem did alone."""
+    """Perform a job.
+
+    Args:
+        job: What to do.
+        folder: The data folder, or None for the usual places.
+        alone: The histories of all agents, which runs and diagnoses on real data need.
+
+    Returns:
+        The job's table: one row for each trial of the target, or for each diagnosed quantity.
+    """
     tasks = job.problem.open(folder)
     with one_thread():
         if isinstance(job, History):
@@ -50,7 +59,7 @@ def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table
 
 
 def _alone(job: History, tasks: Tasks) -> Table:
-    """Thompson sampling of one agent, from its own initial points."""
+    """One agent's Thompson sampling, from its own initial points."""
     agent = Agent(
         federation(tasks, job.preset, 1, 0),
         TS(),
@@ -79,13 +88,8 @@ def _worth(job: Diagnosis, tasks: Tasks, alone: Sequence[Table]) -> Table:
 
 def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
     arm = job.arm
-    shared = federation(
-        tasks,
-        job.preset,
-        max(arm.M, 1),
-        _seed(job, "features"),
-        _KINDS.get(arm.method, "weights"),
-    )
+    kind = _KINDS.get(arm.method, "weights")
+    shared = federation(tasks, job.preset, max(arm.M, 1), _seed(job, "features"), kind)
     objective = _Clocked(tasks.objective(_task(job, tasks), _seed(job, "noise")))
     target = Agent(
         shared,
@@ -95,21 +99,17 @@ def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
         settings=settings(tasks, job.preset, job.maximiser),
         initial=[dict(point) for point in job.initial],
     )
-    party = Party(
-        agent=target,
-        objective=objective,
-        truth=objective.truth,
-        optimum=objective.optimum,
-    )
+    truth, optimum = objective.truth, objective.optimum
+    party = Party(agent=target, objective=objective, truth=truth, optimum=optimum)
     peers = [] if arm.method == "TS" else _peers(job, tasks, shared, alone)
-    Agent.messages([peer.agent for peer in peers])  # made now: they are not the target's work
+    Agent.messages([peer.agent for peer in peers])  # now: their time does not count as the target's
     objective.start()
     table = simulate([party, *peers], job.iterations, every=arm.every)
     return _timed(table.where(agent="target"), objective, alone=not arm.every)
 
 
 class _Clocked:
-    """The target's objective, and when each evaluation started and ended, in CPU seconds."""
+    """The target's objective; it records the CPU time at which each evaluation starts and ends."""
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
@@ -128,7 +128,7 @@ class _Clocked:
 
 
 def _timed(table: Table, clock: _Clocked, alone: bool) -> Table:
-    """The table with CPU seconds; those of the target only if nobody else worked meanwhile."""
+    """The table with CPU seconds; the target's are known only if no peer worked in between."""
     spans = np.diff(clock.times)
     seconds = spans[0::2] if alone else np.full(table.height, math.nan)
     columns = {name: table[name] for name in table.columns}
@@ -136,7 +136,7 @@ def _timed(table: Table, clock: _Clocked, alone: bool) -> Table:
 
 
 def _peers(job: Run, tasks: Tasks, shared: Federation, alone: Sequence[Table]) -> list[Party]:
-    """Everyone but the target, with what they know when the target starts."""
+    """All agents but the target, with the trials they know when the target starts."""
     own = settings(tasks, job.preset, job.maximiser)
     if isinstance(tasks, SyntheticTasks):
         return [_peer(job, n, shared, own, _observed(job, tasks, n)) for n in range(job.arm.N)]
@@ -151,14 +151,9 @@ def _peers(job: Run, tasks: Tasks, shared: Federation, alone: Sequence[Table]) -
 
 
 def _peer(
-    job: Run,
-    n: int,
-    shared: Federation,
-    own: PaperSettings,
-    known: Trials,
-    later: Trials = (),
+    job: Run, n: int, shared: Federation, own: PaperSettings, known: Trials, later: Trials = ()
 ) -> Party:
-    """A peer that knows some trials, and will do the later ones while the target runs."""
+    """A peer that knows some trials, and replays the later ones while the target runs."""
     agent = Agent(
         shared,
         _Replay(tuple(shared.space.encode(params) for params, _ in later)) if later else TS(),
@@ -174,7 +169,7 @@ def _peer(
 
 
 class _Replay(Policy, frozen=True):
-    """Queries that were made before, one after the other."""
+    """Repeats earlier queries, one after the other."""
 
     points: tuple[Array, ...]
 
@@ -188,12 +183,12 @@ def _observed(job: Run, tasks: SyntheticTasks, n: int) -> Trials:
 
 
 def _task(job: Run, tasks: Tasks) -> int:
-    """Which of the tasks the target has: a field, a person, or one of the seed's functions."""
+    """The index of the target's task: a field, a person, or one of the seed's functions."""
     return job.target + _FUNCTIONS * job.seed * isinstance(tasks, SyntheticTasks)
 
 
 def _known(alone: Table, t_n: int, own: PaperSettings) -> tuple[Trials, Trials]:
-    """What an agent's first message draws on when it has made t_n queries, and the later ones."""
+    """The trials that an agent's first message is based on, after t_n queries, and later ones."""
     columns = [name for name in alone.columns if name.startswith("param_")]
     names = [name.removeprefix("param_") for name in columns]
     values = zip(*(alone[name].tolist() for name in columns), strict=True)

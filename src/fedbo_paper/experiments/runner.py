@@ -1,13 +1,13 @@
-"""Runs the jobs of any experiment, several at a time, and remembers those that are finished.
+"""Run the jobs of any experiment, several at a time, and store those that are finished.
 
-Jobs run in processes of this machine through joblib. Another of joblib's backends (Dask, Ray) is
-taken by joblib's own switch::
+Jobs run in processes of this machine through joblib. To use another of joblib's backends (Dask,
+Ray), select it with joblib::
 
     with joblib.parallel_config(backend="dask"):
         reproduce(wanted(["fig2"]), "results")
 
-A job's outcome depends on the job alone, so neither the number of processes nor the backend, nor
-how often a run was stopped, changes a number; only CPU seconds are never twice the same.
+A job's outcome depends on the job alone. The number of processes, the backend and interruptions do
+not change any number; only CPU seconds differ from run to run.
 """
 
 from __future__ import annotations
@@ -37,59 +37,59 @@ def run(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Do all jobs that the store does not have: first what agents do alone, then the runs."""
-    show = progress or (lambda stage, done, of: None)
+    """Run all jobs that the store does not have: first the histories of agents, then the runs.
+
+    Args:
+        plans: What to run.
+        store: Where finished jobs are.
+        folder: The data folder, or None for the usual places.
+        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        progress: Called after every job.
+    """
     alone = list(dict.fromkeys(history for plan in plans for history in plan.histories))
     later: dict[Run | Diagnosis, Plan] = {}
     for plan in plans:
         later |= dict.fromkeys((*plan.diagnoses, *plan.runs), plan)
-    histories = [(job, ()) for job in alone if job not in store]
-    _stage("agents alone", histories, len(alone), store, folder, jobs, show)
+
+    def stage(name: str, tasks: Sequence[_Task], total: int) -> None:
+        show = progress or (lambda stage, done, of: None)
+        show(name, total - len(tasks), total)
+        finished = _finished(tasks, folder, jobs)
+        for done, (job, table) in enumerate(finished, total - len(tasks) + 1):
+            store.put(job, table)
+            show(name, done, total)
+
+    stage("agents alone", [(job, ()) for job in alone if job not in store], len(alone))
     known = {job: store.get(job) for job in alone}
     tasks: list[_Task] = []
     for job, plan in later.items():
         if job not in store:
             tables = [known[history] for history in plan.before(job)]
             tasks.append((job, tuple(table for table in tables if table is not None)))
-    _stage("runs", tasks, len(later), store, folder, jobs, show)
-
-
-def _stage(
-    name: str,
-    tasks: Sequence[_Task],
-    of: int,
-    store: Store,
-    folder: Path | None,
-    jobs: int | None,
-    show: Progress,
-) -> None:
-    done = of - len(tasks)
-    show(name, done, of)
-    for job, table in _finished(tasks, folder, jobs):
-        store.put(job, table)
-        done += 1
-        show(name, done, of)
+    stage("runs", tasks, len(later))
 
 
 def _finished(
     tasks: Sequence[_Task], folder: Path | None, jobs: int | None
 ) -> Iterator[tuple[Job, Table]]:
-    """Jobs and their tables, in the order in which they end."""
+    """Jobs and their tables, in the order in which they finish."""
     from joblib import Parallel, delayed, effective_n_jobs
     from joblib.parallel import get_active_backend
 
     first = os.getpid()
-    calls = [delayed(_apart)(*task, folder, first) for task in tasks]
+    calls = [delayed(_in_worker)(*task, folder, first) for task in tasks]
     if get_active_backend()[0].supports_return_generator:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
         return
-    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend hands over all results at once
+    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
     for start in range(0, len(calls), block):
         yield from Parallel(n_jobs=jobs, batch_size=1)(calls[start : start + block])
 
 
-def _apart(job: Job, alone: Sequence[Table], folder: Path | None, first: int) -> tuple[Job, Table]:
-    """A job in a process of its own, where Ctrl-C is left to the first process."""
+def _in_worker(
+    job: Job, alone: Sequence[Table], folder: Path | None, first: int
+) -> tuple[Job, Table]:
+    """Do a job; a worker process leaves Ctrl-C to the first process."""
     if os.getpid() != first and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return job, perform(job, folder, alone)

@@ -1,10 +1,10 @@
 """The runs of an experiment as arrays, and pairs of runs that start from the same points.
 
-A *side* is the runs of one method in some setting. Two sides are paired by target, repeat and seed:
-such runs start from the same points.
+A *side* is the runs of one method in some setting. Two sides are paired by target, repeat and seed,
+because such runs start from the same points.
 
 =====  ========================================================================================
-T      last iteration; a run that did not get there is left out
+T      last iteration; runs that stopped earlier are ignored
 unit   a target with a repeat and a seed
 =====  ========================================================================================
 """
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.table import Cell, Table
-from fedbo_paper.experiments.results import ARM
+from fedbo_paper.experiments.spec import ARM
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -28,7 +28,7 @@ UNIT = ("target", "repeat", "seed")
 
 
 class Runs:
-    """The complete runs of one experiment with one preset: arrays with a row for each run."""
+    """The complete runs of one experiment with one preset, as arrays with a row for each run."""
 
     def __init__(self, experiment: str, preset: str, table: Table) -> None:
         self.experiment = experiment
@@ -49,20 +49,20 @@ class Runs:
         return len(self._first)
 
     def label(self, name: str) -> NDArray[Any]:
-        """A column that says what a run is: (runs,)."""
+        """Return a column that describes each run: (runs,)."""
         labels: NDArray[Any] = self._table[name][self._first]
         return labels
 
     def curve(self, name: str) -> Floats:
-        """A column after each iteration, from the initial points on: (runs, T + 1)."""
+        """Return a column after each iteration; 0 is after the initial points: (runs, T + 1)."""
         curves = np.full((len(self._complete), self.T + 1), np.nan)
-        curves[self._at] = self._table[name]  # of the initial points the last one stays
+        curves[self._at] = self._table[name]  # the last initial point wins
         complete: Floats = curves[self._complete]
         return complete
 
     @cached_property
     def units(self) -> NDArray[np.intp]:
-        """Which runs start from the same points: (runs,)."""
+        """Equal numbers for runs that start from the same points: (runs,)."""
         columns = np.stack([self.label(name) for name in UNIT], axis=1)
         return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -85,13 +85,13 @@ class Runs:
 
     @cached_property
     def sent(self) -> Floats:
-        """How many numbers each peer has sent in all: (runs,)."""
+        """How many numbers each peer has sent in total: (runs,)."""
         received = self.curve("parameters_received")[:, -1]
         sent: Floats = received / np.maximum(self.label("N"), 1)
         return sent
 
     def arms(self) -> list[tuple[list[Cell], Rows]]:
-        """The arms of the experiment, each with its runs."""
+        """Return the arms of the experiment, each with its runs."""
         labels = [self.label(name) for name in ARM]
         codes = np.stack([np.unique(one, return_inverse=True)[1] for one in labels], axis=1)
         _, first, arm = np.unique(codes, axis=0, return_index=True, return_inverse=True)
@@ -103,13 +103,14 @@ class Runs:
 
 
 def groups_of(runs: Table) -> list[Runs]:
+    """Split a table of all trials by experiment and preset."""
     names = dict.fromkeys(zip(runs["experiment"].tolist(), runs["preset"].tolist(), strict=True))
     groups = [Runs(e, p, runs.where(experiment=e, preset=p)) for e, p in names]
     return [group for group in groups if group.T and len(group)]
 
 
 class Side(msgspec.Struct, frozen=True):
-    """Which runs one side of a claim is about; what is None may have any value.
+    """The runs that one side of a claim is about; a setting of None may have any value.
 
     >>> Side("FTS", M=100, every=1).name
     'FTS (M = 100) with growing t_n'
@@ -121,10 +122,10 @@ class Side(msgspec.Struct, frozen=True):
     d_n: float | None = None
     power: float | None = None
     every: int | None = 0
-    fewest: int = 0  # of features
+    fewest: int = 0  # features
 
-    def of(self, runs: Runs) -> Rows:
-        """The side's runs."""
+    def select(self, runs: Runs) -> Rows:
+        """Return the rows of the side's runs."""
         wanted = [(name, getattr(self, name)) for name in self.__struct_fields__[:-1]]
         keep = [runs.label(name) == value for name, value in wanted if value is not None]
         return np.flatnonzero(np.logical_and.reduce([runs.label("M") >= self.fewest, *keep]))
@@ -142,7 +143,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Pairs(NamedTuple):
-    """Runs of two sides that start from the same points, row by row, and their M."""
+    """Rows of runs of two sides that start from the same points, and their M."""
 
     ours: Rows
     theirs: Rows
@@ -153,8 +154,8 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(runs: Runs, ours: Side, theirs: Side) -> Pairs:
-    """All pairs of the two sides, at each M that both have."""
-    a, b, M = ours.of(runs), theirs.of(runs), runs.label("M")
+    """Return all pairs of the two sides, at each M that both have."""
+    a, b, M = ours.select(runs), theirs.select(runs), runs.label("M")
     found = []
     for m in np.unique(np.concatenate([M[side] for side in (a, b)])):
         of_a = a if ours.has_one_m else a[M[a] == m]
@@ -163,7 +164,7 @@ def pairs_of(runs: Runs, ours: Side, theirs: Side) -> Pairs:
             if len(np.unique(runs.units[rows])) < len(rows):
                 raise ValueError(
                     f"{runs.experiment}, preset {runs.preset}: {side.name} has two runs of the "
-                    "same target, repeat and seed; expected one: name what tells them apart"
+                    "same target, repeat and seed, expected one; narrow the side down"
                 )
         _, i, j = np.intersect1d(runs.units[of_a], runs.units[of_b], return_indices=True)
         found.append(Pairs(of_a[i], of_b[j], np.full(len(i), m)))

@@ -1,19 +1,19 @@
-"""What an experiment's file says, and the runs that come of it.
+"""What an experiment's file contains, and the jobs that follow from it.
 
-An experiment is a small TOML file beside this module: a problem, how long its runs are, who the
-targets are in which figure, and its *arms*, the ways in which a target is run. Where a file lists
-several values (``M = [50, 100]``), there is an arm for each combination. A `Run` is one target in
-one arm from one set of initial points: all that decides its numbers, and nothing else.
+An experiment is a small TOML file in this folder. It names a problem, the length of a run, the
+targets that each figure shows, and the *arms*: the ways to run a target. Where a file lists several
+values (``M = [50, 100]``), there is one arm for each combination. A `Run` is one target in one arm
+from one set of initial points; its fields decide all its numbers.
 
 ======  ===================================================================================
 symbol  meaning
 ======  ===================================================================================
 M       number of features
-N       number of peers; all other agents of the problem where a file is silent
-t_n     observations of each peer when messages are first handed out
-d_n     how far a peer's function is from the target's
-p_t     1 − 1/t^power; the preset's own where a file is silent
-every   0: messages are sent once; 1: before every iteration, while peers go on (growing t_n)
+N       number of peers (default: all other agents of the problem)
+t_n     observations of each peer when it first sends a message
+d_n     distance between a peer's function and the target's
+p_t     1 − 1/t^power (default: that of the preset)
+every   0: messages are sent once; 1: before every iteration, while peers continue (growing t_n)
 ======  ===================================================================================
 """
 
@@ -37,19 +37,19 @@ Maximiser = Literal["refine", "direct"]
 Figure = Literal["fig1", "fig2", "fig3", "fig4", "appendix", "published"]
 FIGURES: tuple[Figure, ...] = get_args(Figure)
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-#: What a reader calls them.
+#: The presets as a reader knows them.
 PRESET_NAMES: dict[str, str] = {"paper": "paper preset", "default": "default preset"}
-#: The experiments on real data of section 5.2.
+#: The experiments of section 5.2, on real data.
 REAL = ("landmine", "glass", "har")
-#: p_t = 1 − 1/t^power of section 5.2, and of the library.
+#: The power in p_t = 1 − 1/t^power, in section 5.2 and in the library.
 POWERS: dict[Preset, float] = {"paper": 2.0, "default": 0.5}
 
-#: Initial points: the name and value of each parameter of each.
+#: Initial points, each with the name and value of every parameter.
 Points = tuple[tuple[tuple[str, Value], ...], ...]
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to run a target; Thompson sampling alone has no peers and no features."""
+    """One way to run a target. TS has no peers and no features."""
 
     method: Method
     M: int = 0
@@ -60,8 +60,12 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     every: int = 0
 
 
+#: The settings of an arm, as columns of a table.
+ARM = Arm.__struct_fields__
+
+
 class Arms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arms as a file has them, and the figures that show them."""
+    """A group of arms in a file, and the figures that show them."""
 
     figures: tuple[Figure, ...]
     method: Method | tuple[Method, ...]
@@ -73,36 +77,35 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     every: int = 0
 
     def each(self, others: int, power: float) -> list[Arm]:
-        """An arm for each combination of values; N and power are these where the file is silent.
+        """Return an arm for each combination of values.
+
+        Args:
+            others: N where the file does not give it.
+            power: The power of p_t where the file does not give it.
 
         >>> arms = Arms(figures=("fig2",), method=("FTS", "TAF"), M=(50, 100)).each(28, 2.0)
         >>> len(arms), arms[0]
         (4, Arm(method='FTS', M=50, N=28, t_n=50, d_n=None, power=2.0, every=0))
         """
-        values = {
-            "method": self.method,
-            "M": self.M,
-            "N": others if self.N is None else self.N,
-            "t_n": self.t_n,
-            "d_n": self.d_n,
-            "power": power if self.power is None else self.power,
-            "every": self.every,
-        }
-        lists = [value if isinstance(value, tuple) else (value,) for value in values.values()]
-        each = [dict(zip(values, some, strict=True)) for some in product(*lists)]
-        arms = [msgspec.convert(one, Arm) for one in each]
-        return list(dict.fromkeys(_plain(arm) for arm in arms))
+        fallback = {"N": others, "power": power}
+        values: dict[str, tuple[Any, ...]] = {}
+        for name in ARM:
+            value = getattr(self, name)
+            value = fallback.get(name) if value is None else value
+            values[name] = value if isinstance(value, tuple) else (value,)
+        arms = [Arm(**dict(zip(values, some, strict=True))) for some in product(*values.values())]
+        return list(dict.fromkeys(map(_without_unused, arms)))
 
 
-def _plain(arm: Arm) -> Arm:
-    """The arm without what its method does not use."""
+def _without_unused(arm: Arm) -> Arm:
+    """The arm without the settings that its method does not use."""
     if arm.method == "TS":
         return Arm(method="TS")
     return arm if arm.method == "FTS" else msgspec.structs.replace(arm, power=None)
 
 
 class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of an experiment ``--quick`` keeps: enough to see that everything works."""
+    """The part of an experiment that ``--quick`` runs, to show that everything works."""
 
     targets: int
     repeats: int
@@ -112,10 +115,11 @@ class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An experiment, as its file has it.
+    """An experiment, as its file describes it.
 
-    Targets are listed for each figure, or counted from 0. ``needs_published`` says that it makes no
-    sense without the published initial points; landmine runs take them where they are there.
+    ``targets`` has, for each figure, the list of targets or how many there are, counted from 0. An
+    experiment with ``needs_published`` cannot run without the published initial points. Other
+    landmine experiments use them where they are available.
     """
 
     title: str
@@ -131,18 +135,20 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     maximiser: Maximiser | None = None
     needs_published: bool = False
 
-    def of(self, figure: Figure) -> tuple[int, ...]:
-        """The targets of a figure."""
+    def targets_of(self, figure: Figure) -> tuple[int, ...]:
+        """Return the targets of a figure."""
         targets = self.targets[figure]
         return tuple(range(targets)) if isinstance(targets, int) else targets
 
     def arms_of(
         self, figures: tuple[Figure, ...], others: int, power: float
     ) -> dict[Arm, tuple[int, ...]]:
-        """The arms that these figures show, and the targets to run in each."""
+        """Return the arms that these figures show, and the targets to run in each."""
         shown: dict[Arm, set[int]] = {}
         for arms in self.arms:
-            targets = {n for figure in figures if figure in arms.figures for n in self.of(figure)}
+            targets = {
+                n for figure in figures if figure in arms.figures for n in self.targets_of(figure)
+            }
             for arm in arms.each(others, power) if targets else ():
                 shown.setdefault(arm, set()).update(targets)
         return {arm: tuple(sorted(targets)) for arm, targets in shown.items()}
@@ -150,7 +156,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """All experiments by name.
+    """Return all experiments by name.
 
     >>> sorted(experiments())
     ['agents', 'glass', 'har', 'landmine', 'published', 'synthetic']
@@ -167,11 +173,11 @@ def _read(name: str, text: str) -> Experiment:
     try:
         return msgspec.convert(tomllib.loads(text), Experiment)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ValueError(f"the experiment {name} is not what it should be: {error}") from None
+        raise ValueError(f"the experiment file {name} is not valid: {error}") from None
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of an experiment: figures, preset, and what differs from its file."""
+    """A request for some figures of an experiment with one preset, and changes to its file."""
 
     experiment: str
     preset: Preset
@@ -183,7 +189,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> Experiment:
-        """The experiment, changed as selected."""
+        """The experiment with the changes that were requested."""
         spec = experiments()[self.experiment]
         problem = msgspec.convert(msgspec.to_builtins(spec.problem) | self.problem, Problem)
         seeds = tuple(self.seed + seed for seed in spec.seeds)
@@ -191,7 +197,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return _quick(spec) if self.quick else spec
 
     def like(self, other: Selection) -> bool:
-        """Whether only the figures differ."""
+        """Return whether the two differ at most in their figures."""
         return msgspec.structs.replace(self, figures=other.figures) == other
 
 
@@ -210,71 +216,61 @@ def _quick(spec: Experiment) -> Experiment:
     return msgspec.structs.replace(
         spec,
         arms=tuple(arms),
-        targets={figure: spec.of(figure)[: quick.targets] for figure in spec.targets},
+        targets={figure: spec.targets_of(figure)[: quick.targets] for figure in spec.targets},
         repeats=quick.repeats,
         iterations=quick.iterations or spec.iterations,
         seeds=spec.seeds[:1],
     )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """One target in one arm: all that decides its numbers."""
-
-    experiment: str
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
     problem: Problem
     preset: Preset
     maximiser: Maximiser
-    arm: Arm
-    target: int
-    repeat: int
     seed: int
+
+
+class _Trials(_Job, frozen=True, kw_only=True):
     iterations: int
     initial: Points
-
-    @property
-    def name(self) -> str:
-        arm = self.arm
-        which = f"{self.target}.{self.repeat}"
-        return "-".join([self.experiment, self.preset, arm.method, f"M{arm.M}", which])
 
     @property
     def rows(self) -> int:
-        """Of its table."""
+        """The number of rows of the job's table."""
         return len(self.initial) + self.iterations
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What an agent did alone before it hands out its first message: Thompson sampling."""
+class Run(_Trials, frozen=True, kw_only=True, tag=True):
+    """One target in one arm."""
 
-    problem: Problem
-    preset: Preset
-    maximiser: Maximiser
+    experiment: str
+    arm: Arm
+    target: int
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        arm, which = self.arm, f"{self.target}.{self.repeat}"
+        return f"{self.experiment}-{self.preset}-{arm.method}-M{arm.M}-{which}"
+
+
+class History(_Trials, frozen=True, kw_only=True, tag=True):
+    """What an agent does alone, by Thompson sampling, before it sends its first message."""
+
     agent: int
-    seed: int
-    iterations: int
-    initial: Points
 
     @property
     def name(self) -> str:
         return f"{kind_of(self.problem)}-{self.preset}-alone-{self.agent}"
 
-    @property
-    def rows(self) -> int:
-        """Of its table."""
-        return len(self.initial) + self.iterations
 
+class Diagnosis(_Job, frozen=True, kw_only=True, tag=True):
+    """What messages based on t_n trials of each agent are worth to the first ``targets`` agents."""
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What messages are worth that draw on t_n queries of each agent, to ``targets`` of them."""
-
-    problem: Problem
-    preset: Preset
-    maximiser: Maximiser
     M: int
     t_n: int
     peers: int
     targets: int
-    seed: int
 
     @property
     def name(self) -> str:
@@ -282,7 +278,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def rows(self) -> int:
-        """Of its table: one for each quantity of `fedbo.experiments.paper.diagnostics`."""
+        """The number of rows of the job's table: one for each quantity of `diagnostics.worth`."""
         return 7
 
 
@@ -290,7 +286,7 @@ Job = Run | History | Diagnosis
 
 
 def kind_of(problem: Problem) -> str:
-    """How files call the problem.
+    """Return the problem's name in files.
 
     >>> from fedbo_paper.problems.problems import Har
     >>> kind_of(Har())
@@ -299,13 +295,8 @@ def kind_of(problem: Problem) -> str:
     return type(problem).__name__.lower()
 
 
-def digest(job: Job) -> str:
-    """What tells one job from every other."""
-    return hashlib.sha256(msgspec.json.encode(job, order="deterministic")).hexdigest()[:16]
-
-
 def seed_of(*parts: str | int) -> int:
-    """A seed of its own for each tuple of words and numbers.
+    """Return a seed that differs for every tuple of words and numbers.
 
     >>> seed_of("har", "noise", 0) == seed_of("har", "noise", 0) != seed_of("har", "noise", 0, 0)
     True

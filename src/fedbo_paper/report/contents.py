@@ -1,34 +1,35 @@
-"""What a report says: findings, pictures, tables, and the words around them."""
+"""What a report says: findings, figures, tables, and the text around them."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from fedbo import __version__
 from fedbo.table import Table
-from fedbo_paper.experiments import published as beside
+from fedbo_paper.experiments import published as authors
 from fedbo_paper.experiments import results
-from fedbo_paper.experiments.claims import Finding, between_presets, judge, regrets
+from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.diagnostics import used
 from fedbo_paper.experiments.published import Published
 from fedbo_paper.experiments.spec import PRESET_NAMES, REAL, Selection, experiments
+from fedbo_paper.harness.store import library_versions
 from fedbo_paper.problems.problems import Glass
 from fedbo_paper.report.choices import choices, commands
-from fedbo_paper.report.figures import NAMES, Material, Picture, Worth, draw
+from fedbo_paper.report.figures import NAMES, Picture, draw
 from fedbo_paper.report.notes import notes
 from fedbo_paper.report.report import Contents, Grid
+from fedbo_paper.report.sheet import Material
 
 _TITLE = "Federated Bayesian optimisation via Thompson sampling: every experiment, with a verdict"
 
-#: What comes along with a figure.
+#: Figures and chapters that belong to another figure.
 _ALSO = {"landmine-curves": "fig2", "diagnostics": "fig2"}
 
-#: What messages are worth: the experiment, the preset, and the table of `diagnostics.worth`.
+#: The experiment, the preset, and the table of `diagnostics.worth`.
 Worths = Sequence[tuple[str, str, Table]]
 
 
@@ -40,9 +41,19 @@ def contents(
     published: Published | None,
     folder: Path,
 ) -> Contents:
-    """Everything that the runs say; pictures are written to the folder on the way."""
+    """Collect everything that a report says, and draw its figures.
+
+    Args:
+        runs: The table of all trials.
+        selections: What was requested; nothing else is judged or drawn.
+        missing: Why an experiment could not be run, by its name.
+        worths: What messages are worth, where that was diagnosed.
+        published: The authors' runs, if they are known.
+        folder: Where figures are written.
+    """
     if not {"landmine", "published"} & {*runs["experiment"].tolist()}:
         published = None
+    stand_in = any(map(_stands_in, selections))
     findings = [
         finding
         for finding in judge(runs, None if published is None else published.table())
@@ -51,20 +62,21 @@ def contents(
     material = Material(
         runs=runs,
         published={} if published is None else published.curves,
-        worth=tuple(one for name, preset, table in worths for one in _worth(name, preset, table)),
-        stand_in=any(_stands_in(selection) for selection in selections),
+        worth=tuple((f"{name}, {PRESET_NAMES[preset]}", table) for name, preset, table in worths),
+        stand_in=stand_in,
     )
+    figures: set[str] = {figure for selection in selections for figure in selection.figures}
     return Contents(
         title=_TITLE,
-        lead=_lead(findings, selections),
+        lead=_lead(findings, selections, stand_in),
         settings=tuple(_settings(runs, selections, missing)),
-        findings=tuple(_marked(finding, material.stand_in) for finding in findings),
-        pictures=_pictures(material, selections, folder),
+        findings=tuple(_marked(finding) if stand_in else finding for finding in findings),
+        pictures=_pictures(material, figures, folder),
         grids=tuple(_grids(runs, worths, published)),
         notes={
-            chapter: said
-            for chapter, said in notes(runs, worths, published).items()
-            if _ALSO.get(chapter, chapter) in _figures(selections)
+            chapter: paragraphs
+            for chapter, paragraphs in notes(runs, worths, published).items()
+            if _ALSO.get(chapter, chapter) in figures
         },
         choices=choices(selections),
         commands=commands(selections),
@@ -72,7 +84,7 @@ def contents(
 
 
 def marked(runs: Table, selections: Sequence[Selection]) -> Table:
-    """The runs, with made-up data called so in the column of experiments."""
+    """Return the runs, with experiments on made-up data renamed to say so."""
     if not any(map(_stands_in, selections)):
         return runs
     columns = {name: runs[name] for name in runs.columns}
@@ -81,7 +93,7 @@ def marked(runs: Table, selections: Sequence[Selection]) -> Table:
 
 
 def selected(finding: Finding, selections: Sequence[Selection]) -> bool:
-    """Whether the figure that a finding is about was asked for, of these data and this preset."""
+    """Return whether a finding's figure was requested for its data and its preset."""
     chapter = finding.figure.rstrip("abcd") if finding.figure[:3] == "fig" else finding.figure
     return any(
         chapter in selection.figures
@@ -91,16 +103,20 @@ def selected(finding: Finding, selections: Sequence[Selection]) -> bool:
     )
 
 
-def _figures(selections: Sequence[Selection]) -> set[str]:
-    return {figure for selection in selections for figure in selection.figures}
+def _stands_in(selection: Selection) -> bool:
+    problem = selection.spec.problem
+    return isinstance(problem, Glass) and problem.stand_in
 
 
-def _pictures(
-    material: Material, selections: Sequence[Selection], folder: Path
-) -> dict[str, Picture]:
-    """The figures that were asked for; pictures of others are old, and removed."""
-    wanted = _figures(selections)
-    chosen = [name for name in NAMES if _ALSO.get(name, name.partition("-")[0]) in wanted]
+def _marked(finding: Finding) -> Finding:
+    if finding.experiment != "glass":
+        return finding
+    return msgspec.structs.replace(finding, experiment="glass-stand-in")
+
+
+def _pictures(material: Material, figures: set[str], folder: Path) -> dict[str, Picture]:
+    """The figures that were requested; old files of other figures are removed."""
+    chosen = [name for name in NAMES if _ALSO.get(name, name.partition("-")[0]) in figures]
     pictures = draw(material, folder, chosen)
     for name in NAMES:
         if name not in pictures:
@@ -109,25 +125,20 @@ def _pictures(
     return pictures
 
 
-def _marked(finding: Finding, stand_in: bool) -> Finding:
-    if not stand_in or finding.experiment != "glass":
-        return finding
-    return msgspec.structs.replace(finding, experiment="glass-stand-in")
-
-
-def _lead(findings: Sequence[Finding], selections: Sequence[Selection]) -> str:
-    quick = any(selection.quick for selection in selections)
-    small = " Parts of it are small (--quick) and only show that everything works." if quick else ""
-    made_up = any(map(_stands_in, selections))
-    invented = " The Google Glass data are made up: they only stand in." if made_up else ""
+def _lead(findings: Sequence[Finding], selections: Sequence[Selection], stand_in: bool) -> str:
     ours = [finding.verdict for finding in findings if finding.preset in PRESET_NAMES]
     held, failed = ours.count("holds"), ours.count("does not hold")
-    return (
-        "The experiments of Dai, Low and Jaillet (NeurIPS 2020), run anew, and what they say of "
-        f"each claim of the paper. Of {len(ours)} claims, counted once for each data set and "
-        f"preset, {held} hold, {failed} do not, and {len(ours) - held - failed} are not decided by "
-        f"these data.{small}{invented}"
+    text = (
+        "We repeated the experiments of Dai, Low and Jaillet (NeurIPS 2020) and judged each claim "
+        f"of the paper. Of {len(ours)} claims, counted once for each data set and preset, {held} "
+        f"hold, {failed} do not hold, and {len(ours) - held - failed} are not decided by these "
+        "data."
     )
+    if any(selection.quick for selection in selections):
+        text += " Some experiments were run with --quick: they only show that everything works."
+    if stand_in:
+        text += " The Google Glass data are made up and only stand in for the real data."
+    return text
 
 
 def _settings(
@@ -141,97 +152,76 @@ def _settings(
             rows.append((title, _what(selection, mine)))
     rows += [(experiments()[name].title, f"not run: {why}") for name, why in missing.items()]
     rows.append(("Results", f"{runs.height:,} trials, digest {results.digest(runs)}"))
-    rows.append(("Software", ", ".join(f"{name} {version}" for name, version in _VERSIONS)))
+    versions = {"fedbo": __version__, "Python": platform.python_version(), **library_versions()}
+    rows.append(("Software", ", ".join(f"{name} {version}" for name, version in versions.items())))
     return rows
 
 
 def _what(selection: Selection, runs: Table) -> str:
     spec = selection.spec
-    count = len({*map(repr, zip(*(runs[name].tolist() for name in results.LABELS), strict=True))})
     problem = ", ".join(
         f"{name} {getattr(spec.problem, name)}" for name in spec.problem.__struct_fields__
     )
     seeds = f", seeds {', '.join(map(str, spec.seeds))}" if spec.seeds != (0,) else ""
-    quick = "a small part only (quick): " if selection.quick else ""
-    stand_in = "made-up data that only stand in for the real: " if _stands_in(selection) else ""
+    quick = "a small part only (--quick): " if selection.quick else ""
+    stand_in = "made-up data in place of the real data: " if _stands_in(selection) else ""
     return (
-        f"{stand_in}{quick}{count} runs of {spec.iterations} iterations ({problem}; "
-        f"maximiser {selection.maximiser}{seeds})"
+        f"{stand_in}{quick}{runs.where(iteration=1).height} runs of {spec.iterations} iterations "
+        f"({problem}; maximiser {selection.maximiser}{seeds})"
     )
 
 
-def _stands_in(selection: Selection) -> bool:
-    problem = selection.spec.problem
-    return isinstance(problem, Glass) and problem.stand_in
-
-
-def _worth(experiment: str, preset: str, table: Table) -> tuple[Worth, ...]:
-    return Worth.of(table, panel=f"{experiment}, {PRESET_NAMES[preset]}")
-
-
 def _grids(runs: Table, worths: Worths, published: Published | None) -> list[Grid]:
-    grids = []
-    regret = regrets(runs)
-    if regret.height:
-        title = "Simple and cumulative regret: mean and standard error over functions"
-        grids.append(Grid.of(regret, "fig1", title, columns=_REGRETS))
-    best = results.summary(runs)
-    best = Table({name: best[name][best["iteration"] == 50] for name in _BEST})
+    """All tables that have rows."""
+    summary = results.summary(runs).where(iteration=50)
+    grid = Grid.from_table
+    grids = [grid(results.regrets(runs), "fig1", _REGRET_TITLE, columns=_REGRET_COLUMNS)]
     for name in REAL:
-        if (some := best.where(experiment=name)).height:
-            title = f"{experiments()[name].title}: best score after 50 iterations"
-            grids.append(Grid.of(some, "fig2", title, note=_BEST_NOTE, columns=_BEST[1:]))
-    between = between_presets(runs)
-    if between.height:
-        title = "What the paper's settings cost: the default preset's lead, from the same points"
-        grids.append(Grid.of(between, "fig2", title, note=_BETWEEN))
+        title = f"{experiments()[name].title}: best score after 50 iterations"
+        some = summary.where(experiment=name)
+        grids.append(grid(some, "fig2", title, note=_BEST_NOTE, columns=_BEST_COLUMNS))
+    grids.append(grid(results.between_presets(runs), "fig2", _BETWEEN_TITLE, note=_BETWEEN_NOTE))
     if published is not None:
-        compared = beside.compare(runs, published)
-        if compared.height:
-            title = "Difference of the mean best AUC to the published one"
-            grids.append(Grid.of(compared, "published", title))
-            by_field = beside.compare_fields(runs, published)
-            grids.append(Grid.of(by_field, "published", "The same, field by field"))
+        title = "Our mean best AUC minus the published one"
+        grids.append(grid(authors.compare(runs, published), "published", title))
+        by_field = authors.compare_fields(runs, published)
+        grids.append(grid(by_field, "published", f"{title}, field by field"))
     for name, preset, table in worths:
-        title = (
-            f"{experiments()[name].title}, {PRESET_NAMES[preset]}: what a message's query scores"
-        )
-        grids.append(Grid.of(table, "diagnostics", title, note=_WORTH_NOTE))
-    following = used(runs)
-    if following.height:
-        title = "How many of a run's queries followed a peer"
-        grids.append(Grid.of(following, "diagnostics", title, note=_USED_NOTE))
-    return grids
+        title = f"{experiments()[name].title}, {PRESET_NAMES[preset]}: scores of a message's query"
+        grids.append(grid(table, "diagnostics", title, note=_WORTH_NOTE))
+    grids.append(grid(used(runs), "diagnostics", _USED_TITLE, note=_USED_NOTE))
+    return [grid for grid in grids if grid.rows]
 
 
-_REGRETS = (
+_REGRET_TITLE = "Simple and cumulative regret: mean and standard error over functions"
+_REGRET_COLUMNS = (
     *("preset", "method", "M", "t_n", "d_n", "power", "iteration", "n"),
     *("simple_regret", "simple_regret_error", "cumulative_regret", "cumulative_regret_error"),
 )
-_VERSIONS = (
-    ("fedbo", __version__),
-    ("Python", platform.python_version()),
-    *((name, version(name)) for name in ("numpy", "scipy", "scikit-learn")),
+_BEST_COLUMNS = (
+    *("preset", "method", "M", "every", "runs"),
+    *("best", "best_error", "elapsed", "parameters_received"),
 )
 _BEST_NOTE = (
-    "best: mean of the best score so far (an AUC, or a validation error, where less is better), "
-    "and its standard error over all runs; every: 1 where messages were sent before every "
-    "iteration; elapsed: CPU seconds of a run, evaluations included; parameters received: in all."
+    "best: mean of the best score so far (an AUC, or a validation error, where lower is better); "
+    "best error: its standard error over all runs; every: 1 if messages were sent before every "
+    "iteration, 0 if they were sent once; elapsed: CPU seconds of a run, evaluations included; "
+    "parameters received: in total."
 )
-_USED_NOTE = (
-    "mean and standard error: queries a run that followed a peer; none: share of runs without any; "
-    "expected: what p_t lets one expect."
+_BETWEEN_TITLE = "What the paper's settings cost: the lead of the default preset"
+_BETWEEN_NOTE = (
+    "Both presets start from the same points. The columns default and paper are mean best scores, "
+    "averaged over all M. The lead is positive where the default preset is better; low and high "
+    "are the ends of its 95 % interval over targets × repeats."
 )
 _WORTH_NOTE = (
-    "message, random, best: the target's score at the message's maximum, at random points, at the "
-    "peer's best point; gain: how much better than random; height: the message's function at its "
-    "maximum; highest: the best score that went into it. Nine of ten values lie from low to high."
+    "message, random, best: the target's score at the maximum of the message, at random points, "
+    "and at the peer's best point; gain: how much better than random this is; height: the maximum "
+    "of the message's function; highest: the best score that the message is based on. Nine out of "
+    "ten values lie between low and high."
 )
-_BETWEEN = (
-    "Best score, averaged over all M; the lead is positive where the default preset is better, "
-    "with its 95 % interval over targets × repeats."
-)
-_BEST = (
-    *("experiment", "preset", "method", "M", "every", "runs"),
-    *("best", "best_error", "elapsed", "parameters_received"),
+_USED_TITLE = "How many queries of a run followed a peer"
+_USED_NOTE = (
+    "mean and standard error: queries per run that followed a peer; none: share of runs without "
+    "such a query; expected: the same two values as p_t predicts them."
 )

@@ -1,4 +1,4 @@
-"""From the rows of runs to the curves that are drawn.
+"""The curves of runs, from the rows of a table.
 
 ========  =====================================================================
 R, T      runs, iterations
@@ -15,39 +15,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.table import Cell, Table
+from fedbo.table import Table
 
 Floats = NDArray[np.float64]
 Run = tuple[int, int, int]  # target, repeat, seed
 
 
-def where(runs: Table, **values: Cell) -> Table:
-    """`Table.where`; what has no rows stays as it is, whatever columns it has."""
-    return runs.where(**values) if runs.height else runs
-
-
-def of_runs(runs: Table, column: str) -> dict[Run, Floats]:
-    """The column's curve of each run.
+def by_run(runs: Table, column: str) -> dict[Run, Floats]:
+    """Return the curve of a column for each run.
 
     >>> rows = [(0, 0, 0, 0, 3.0), (0, 0, 0, 0, 5.0), (0, 0, 0, 1, 6.0), (1, 0, 0, 0, 4.0)]
-    >>> of_runs(Table.from_rows(["target", "repeat", "seed", "iteration", "best"], rows), "best")
+    >>> by_run(Table.from_rows(["target", "repeat", "seed", "iteration", "best"], rows), "best")
     {(0, 0, 0): array([5., 6.]), (1, 0, 0): array([4.])}
     """
     return _at_ends(runs, runs[column].astype(np.float64), lambda values: values)
 
 
-def elapsed(runs: Table) -> dict[Run, Floats]:
-    """CPU seconds of each run since its start, evaluations included."""
-    return _at_ends(runs, runs["seconds"] + runs["seconds_evaluation"], np.cumsum)
-
-
-def evaluating(runs: Table) -> dict[Run, Floats]:
-    """CPU seconds that each run has spent on evaluations."""
-    return _at_ends(runs, runs["seconds_evaluation"], np.cumsum)
+def totals_by_run(runs: Table, *columns: str) -> dict[Run, Floats]:
+    """Return the sum of columns since the start of each run, initial points included."""
+    return _at_ends(runs, np.sum([runs[name] for name in columns], axis=0), np.cumsum)
 
 
 def average(curves: Mapping[Run, Floats], group: Callable[[Run], Hashable]) -> dict[Any, Floats]:
-    """The mean curve of each group of runs.
+    """Return the mean curve of each group of runs.
 
     >>> curves = {(7, 0, 0): np.array([1.0]), (7, 1, 0): np.array([3.0])}
     >>> average(curves, lambda run: run[0])
@@ -60,7 +50,7 @@ def average(curves: Mapping[Run, Floats], group: Callable[[Run], Hashable]) -> d
 
 
 def stack(curves: Mapping[Any, Floats]) -> Floats:
-    """All curves as rows, as far as the shortest goes.
+    """Return all curves as rows, cut to the length of the shortest.
 
     >>> stack({0: np.array([1.0, 2.0]), 1: np.array([3.0])}).tolist()
     [[1.0], [3.0]]
@@ -70,7 +60,7 @@ def stack(curves: Mapping[Any, Floats]) -> Floats:
 
 
 def _at_ends(runs: Table, values: Floats, through: Callable[[Floats], Floats]) -> dict[Run, Floats]:
-    """Of each run the values, after a function of them, at the last row of each iteration."""
+    """A function of each run's values, at the last row of each iteration."""
     keys = np.stack([runs[name] for name in ("target", "repeat", "seed")], axis=1)
     order = np.lexsort((runs["iteration"], *keys.T[::-1]))  # stable: initial points stay in order
     starts = np.flatnonzero(np.any(np.diff(keys[order], axis=0), axis=1)) + 1

@@ -1,4 +1,4 @@
-"""How the paper's figures look: colours and lines of the methods, and how they are put on axes."""
+"""The look of the paper's figures: colours and line styles of the methods, and how to draw them."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ RC: dict[Any, Any] = {
     "legend.fontsize": 8.5,
     "legend.frameon": False,
     "legend.handlelength": 2.6,
-    "svg.hashsalt": "fedbo",  # with no date either, the same runs give the same file
+    "svg.hashsalt": "fedbo",  # the same runs give the same file; see also `metadata` in `draw`
     "xtick.labelsize": 8.5,
     "ytick.labelsize": 8.5,
 }
 
 
 def name(axes: Axes, title: str, x: str, y: str) -> None:
-    """Title and labels."""
+    """Set the title and the labels of axes."""
     axes.set(title=title, xlabel=x, ylabel=y)
     if x == "iteration":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
 
 
 def has_data(figure: Figure) -> bool:
-    """Whether anything is drawn on it."""
+    """Return whether anything is drawn on the figure."""
     return any(axes.has_data() for axes in figure.axes)
 
 
 def say_not_run(axes: Axes) -> None:
-    """For a panel without data."""
+    """Mark a panel as one without runs."""
     axes.text(0.5, 0.5, "not run", transform=axes.transAxes, color=GREY, ha="center", va="center")
     axes.tick_params(which="both", length=0, labelbottom=False, labelleft=False)
     for spine in axes.spines.values():
@@ -60,7 +60,7 @@ def say_not_run(axes: Axes) -> None:
 
 
 def band(axes: Axes, curves: Floats, label: str, colour: str, style: Any) -> None:
-    """Mean and standard error of curves (R, T + 1)."""
+    """Draw the mean of curves (R, T + 1) and a band of one standard error."""
     mean, error = mean_and_error(curves)
     line(axes, np.arange(len(mean)), mean, error, label, colour, style)
 
@@ -68,14 +68,14 @@ def band(axes: Axes, curves: Floats, label: str, colour: str, style: Any) -> Non
 def line(
     axes: Axes, x: NDArray[Any], mean: Floats, error: Floats, label: str, colour: str, style: Any
 ) -> None:
-    """A curve in its standard errors; without any where there is one run only."""
+    """Draw a curve and a band; an error that is NaN, for a single run, gives no band."""
     error = np.nan_to_num(error)
     axes.plot(x, mean, linestyle=style, color=colour, label=label, linewidth=1.6)
     axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
 
 
 def dots(axes: Axes, points: Floats, method: str, muted: bool = False) -> None:
-    """Points (x, mean, error) of a method, joined by a line; muted ones are hollow and pale."""
+    """Draw the points (x, mean, error) of a method, joined; muted ones are hollow and pale."""
     x, mean, error = points.T
     colour = shade(COLOUR[method], 0.5) if muted else COLOUR[method]
     axes.errorbar(
@@ -93,20 +93,20 @@ def dots(axes: Axes, points: Floats, method: str, muted: bool = False) -> None:
 
 
 def level(axes: Axes, mean: float, error: float, method: str) -> None:
-    """A mean that does not depend on x, in its standard error."""
+    """Draw a mean that does not depend on x, with a band of one standard error."""
     half = float(np.nan_to_num(error))
     axes.axhline(mean, color=COLOUR[method], linestyle=STYLE[method], zorder=1)
     axes.axhspan(mean - half, mean + half, color=COLOUR[method], alpha=0.12, linewidth=0)
 
 
 def tag(axes: Axes, text: str, x: float, y: float) -> None:
-    """A few small words above a point."""
+    """Write a few small words above a point."""
     offset: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5, "color": GREY}
     axes.annotate(text, (x, y), (0, 3), **offset)
 
 
 def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, with plain numbers on it; call this when all data are drawn."""
+    """Make an axis logarithmic, with plain numbers as labels; call this after drawing the data."""
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
@@ -116,7 +116,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
 
 
 def methods_legend(figure: Figure, published: bool = False) -> None:
-    """One legend above all panels: what a colour means is the same in all of them."""
+    """Draw one legend of the methods above all panels."""
     if not has_data(figure):
         return
     handles = [
@@ -130,7 +130,7 @@ def methods_legend(figure: Figure, published: bool = False) -> None:
 
 
 def shade(colour: str, towards: float) -> str:
-    """The colour nearer to white (1) or to black (−1).
+    """Return the colour mixed with white (towards 1) or with black (towards −1).
 
     >>> shade("#000000", 1.0), shade("#FFFFFF", -0.5)
     ('#ffffff', '#808080')
