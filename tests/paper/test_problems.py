@@ -21,7 +21,7 @@ THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=
 
 def opened(problem: Problem) -> Tasks:
     file = {Landmine: "LandmineData.mat", Har: "har.npz"}.get(type(problem))
-    return problem.open(None if file is None else folder_with(file))
+    return problem.tasks(None if file is None else folder_with(file))
 
 
 # ---------------------------------------------------------------- what a file may say
@@ -119,15 +119,15 @@ def test_data_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:
     for problem, file in ((Landmine(), "LandmineData.mat"), (Har(), "har.npz")):
         with pytest.raises(MissingData, match=file):
-            problem.open(tmp_path)
+            problem.tasks(tmp_path)
     with pytest.raises(MissingData, match=r"GLEAM\.tar\.gz.*--stand-in"):
-        Glass().open(tmp_path)
-    assert GLASS.open(tmp_path).agents == 38
+        Glass().tasks(tmp_path)
+    assert GLASS.tasks(tmp_path).agents == 38
 
 
 def test_a_window_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"window is 0.1"):
-        Glass(window=0.1).open(tmp_path)
+        Glass(window=0.1).tasks(tmp_path)
 
 
 # ---------------------------------------------------------------- what agents tune

@@ -1,4 +1,4 @@
-"""Families of tasks that are made up: tables of scores on which defaults may be chosen.
+"""Families of synthetic tasks: tables of scores, for choosing defaults and for hostile.py.
 
 ======  ==========================================================  ===============
 symbol  meaning                                                     shape
@@ -6,23 +6,23 @@ symbol  meaning                                                     shape
 X       configurations, a scrambled Sobol sequence on the cube      (points, D)
 Y       scores, higher is better                                    (tasks, points)
 f       what the tasks of a family have in common                   function
-g_n     what is task n's own                                        function
+g_n     what is specific to task n                                  function
 ======  ==========================================================  ===============
 
 ==========  ================================================================================
 family      task n
 ==========  ================================================================================
 similar     f + 0.3 g_n
-shifted     f moved by a random vector, 0.1 long in each dimension, + 0.1 g_n
-scaled      a_n h_n(f + 0.3 g_n) + b_n: sizes over four orders of magnitude, any offset, and h_n
-            monotone: bent upwards, bent downwards (scores pile up at the top), or straight
-opposed     f + 0.3 g_n, and every other task (n = 1, 3, …) negated: half of anybody's peers
-            are of use, half mislead
+shifted     f, shifted by a random vector of about 0.1 in each dimension, + 0.1 g_n
+scaled      a_n h_n(f + 0.3 g_n) + b_n: scales over four orders of magnitude, any offset, and a
+            monotone h_n: convex, concave (scores pile up at the top) or linear
+opposed     f + 0.3 g_n, and every other task (n = 1, 3, …) negated: half of a target's peers
+            help, half mislead
 unrelated   g_n
 ==========  ================================================================================
 
-f and g_n are random functions with the covariance of a kernel, which differs from seed to seed: SE
-or Matérn 5/2, with a length scale for each dimension between 0.2 and 1 times √D/2 (none under 0.1).
+f and g_n are random functions of a GP. Its kernel differs from seed to seed: SE or Matérn 5/2, with
+a length scale for each dimension of 0.2 to 1 times √D/2, but at least 0.1.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from collections.abc import Callable
 import numpy as np
 
 from fedbo.model.features import Features
+from fedbo_paper.harness.intervals import Floats
 
-Array = np.ndarray
-Function = Callable[[Array], Array]
+Function = Callable[[Floats], Floats]
 
-FEATURES = 2000  # so many that a random function of them is close to a draw from the GP
-OWN = 0.3  # size of a task's own part beside what is common
+FEATURES = 2000  # enough for a random function to be close to a draw from the GP
+OWN = 0.3  # size of g_n
 SHIFT = 0.1
 
 
 class Landscape:
-    """Random functions of one kernel, as many as are asked for, the same for the same seed."""
+    """A source of random functions with one random kernel."""
 
     def __init__(self, D: int, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -59,20 +59,20 @@ class Landscape:
         return self._phi.function(self._rng.standard_normal(FEATURES))
 
 
-def similar(X: Array, tasks: int, rng: np.random.Generator) -> Array:
+def similar(X: Floats, tasks: int, rng: np.random.Generator) -> Floats:
     land = Landscape(X.shape[1], rng)
     f = land.function()(X)
     return np.array([f + OWN * land.function()(X) for _ in range(tasks)])
 
 
-def shifted(X: Array, tasks: int, rng: np.random.Generator) -> Array:
+def shifted(X: Floats, tasks: int, rng: np.random.Generator) -> Floats:
     land = Landscape(X.shape[1], rng)
     f = land.function()
     moves = SHIFT * rng.standard_normal((tasks, X.shape[1]))
     return np.array([f(X + move) + 0.1 * land.function()(X) for move in moves])
 
 
-def scaled(X: Array, tasks: int, rng: np.random.Generator) -> Array:
+def scaled(X: Floats, tasks: int, rng: np.random.Generator) -> Floats:
     bends: list[Function] = [np.expm1, lambda z: -np.expm1(-z), lambda z: z]
     rows = []
     for y in similar(X, tasks, rng):
@@ -82,17 +82,18 @@ def scaled(X: Array, tasks: int, rng: np.random.Generator) -> Array:
     return np.array(rows)
 
 
-def opposed(X: Array, tasks: int, rng: np.random.Generator) -> Array:
+def opposed(X: Floats, tasks: int, rng: np.random.Generator) -> Floats:
     signs = np.where(np.arange(tasks) % 2, -1.0, 1.0)
-    return signs[:, None] * similar(X, tasks, rng)
+    Y: Floats = signs[:, None] * similar(X, tasks, rng)
+    return Y
 
 
-def unrelated(X: Array, tasks: int, rng: np.random.Generator) -> Array:
+def unrelated(X: Floats, tasks: int, rng: np.random.Generator) -> Floats:
     land = Landscape(X.shape[1], rng)
     return np.array([land.function()(X) for _ in range(tasks)])
 
 
-FAMILIES: dict[str, Callable[[Array, int, np.random.Generator], Array]] = {
+FAMILIES: dict[str, Callable[[Floats, int, np.random.Generator], Floats]] = {
     "similar": similar,
     "shifted": shifted,
     "scaled": scaled,
@@ -103,8 +104,18 @@ FAMILIES: dict[str, Callable[[Array, int, np.random.Generator], Array]] = {
 
 def make(
     family: str, D: int, seed: int = 0, *, tasks: int = 16, points: int = 500
-) -> tuple[Array, Array]:
-    """X (points, D) and Y (tasks, points) of a family; X is the same for all of one D and seed.
+) -> tuple[Floats, Floats]:
+    """Create the tasks of a family.
+
+    Args:
+        family: Name of the family.
+        D: Number of dimensions.
+        seed: Seed of everything random. X depends on D and the seed only.
+        tasks: Number of tasks.
+        points: Number of configurations.
+
+    Returns:
+        X (points, D) and Y (tasks, points).
 
     >>> X, Y = make("similar", 2, seed=0, tasks=5)
     >>> X.shape, Y.shape, bool(np.corrcoef(Y).min() > 0.5)

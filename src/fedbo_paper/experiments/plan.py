@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(selection: Selection, folder: Path | None) -> Plan:
     """The jobs of a selection; runs of all arms take turns, so that the time left can be told."""
     spec = selection.spec
-    tasks = spec.problem.open(folder)
+    tasks = spec.problem.tasks(folder)
     published = Published.load(folder) if isinstance(spec.problem, Landmine) else None
     if spec.needs_published and published is None:
         places = " or ".join(map(str, folders(folder)))

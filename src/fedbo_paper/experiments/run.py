@@ -40,7 +40,7 @@ _FUNCTIONS = 1_000_000  # of a seed, so that each seed has functions of its own
 
 def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table:
     """Do a job. On real data runs and diagnoses need what each agent of the problem did alone."""
-    tasks = job.problem.open(folder)
+    tasks = job.problem.tasks(folder)
     with one_thread():
         if isinstance(job, History):
             return _alone(job, tasks)

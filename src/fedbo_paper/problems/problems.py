@@ -84,7 +84,7 @@ class Landmine(_Problem, frozen=True, kw_only=True, tag="landmine"):
         super().__post_init__()
         _one_of("scoring", self.scoring, Scoring)
 
-    def open(self, folder: Path | None = None) -> Tasks:
+    def tasks(self, folder: Path | None = None) -> Tasks:
         """The tasks; `data.MissingData` if the data set is not there."""
         return _landmine(self, folder)
 
@@ -109,7 +109,7 @@ class Har(_Activities, frozen=True, kw_only=True, tag="har"):
     ValueError: epochs is 0, expected a whole number, 1 or more
     """
 
-    def open(self, folder: Path | None = None) -> Tasks:
+    def tasks(self, folder: Path | None = None) -> Tasks:
         """The tasks; `data.MissingData` if the data set is not there."""
         return _har(self, folder)
 
@@ -121,7 +121,7 @@ class Glass(_Activities, frozen=True, kw_only=True, tag="glass"):
     length in seconds of what becomes one sample; ``stand_in`` takes made-up samples of the same
     shape instead (whatever the window): nothing measured on them says anything about people.
 
-    >>> tasks = Glass(stand_in=True).open()
+    >>> tasks = Glass(stand_in=True).tasks()
     >>> tasks.agents, tasks.space.names
     (38, ('batch_size', 'l2', 'learning_rate'))
     """
@@ -129,7 +129,7 @@ class Glass(_Activities, frozen=True, kw_only=True, tag="glass"):
     window: float = gleam.WINDOW
     stand_in: bool = False
 
-    def open(self, folder: Path | None = None) -> Tasks:
+    def tasks(self, folder: Path | None = None) -> Tasks:
         """The tasks; `data.MissingData` if the data set is not there, nor a stand-in wanted."""
         return _glass(self, folder)
 

@@ -52,7 +52,7 @@ _NEVER = 2**31  # observations until hyper-parameters are fitted
 class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synthetic"):
     """Functions drawn from a GP with an SE kernel, and peers that have almost the same.
 
-    >>> tasks = Synthetic().open()
+    >>> tasks = Synthetic().tasks()
     >>> objective = tasks.objective(target=0, seed=0)
     >>> best = max(tasks.points, key=objective.truth)
     >>> objective.truth(best), objective.optimum
@@ -75,7 +75,7 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
         if not 0.0 < self.noise_variance < np.inf:
             raise ValueError(f"noise_variance is {self.noise_variance}, expected more than 0")
 
-    def open(self, folder: Path | None = None) -> SyntheticTasks:
+    def tasks(self, folder: Path | None = None) -> SyntheticTasks:
         """The tasks; ``folder``, where other problems have their data, is not looked at."""
         return SyntheticTasks(self)
 
@@ -152,7 +152,7 @@ class SyntheticTasks:
         One draw of few features can be lucky, so draw them anew for each run that is averaged over;
         with the same seed the first 25 of 100 features are those of M = 25.
 
-        >>> Synthetic().open().federation("paper", M=50, seed=0).noise_variance
+        >>> Synthetic().tasks().federation("paper", M=50, seed=0).noise_variance
         0.01
         """
         length_scale = self.problem.length_scale
@@ -167,7 +167,7 @@ class SyntheticTasks:
     def settings(self, preset: Preset) -> Settings:
         """What the target, and every peer, makes of its scores: see the head of this module.
 
-        >>> Synthetic().open().settings("paper").standardise
+        >>> Synthetic().tasks().settings("paper").standardise
         False
         """
         if preset == "default":

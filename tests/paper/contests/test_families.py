@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
-families = importlib.import_module("fedbo_paper.contests.families")
+from fedbo_paper.contests import families
 
 
 @pytest.mark.parametrize("D", [1, 8])
