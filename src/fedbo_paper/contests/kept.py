@@ -41,6 +41,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         rows: Number of scores.
         data: Digest of the tasks' data.
         details: What was computed on the data, such as a sampler, a target and a seed.
+        source: Digest of the code in `MODULES`.
+        packages: Versions of `PACKAGES`.
+        problem: None. The store need not read a problem's data, because ``data`` stands for it.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[str | int, ...]
     source: str
     packages: dict[str, str]
+    problem: None = None
 
 
 def kept(

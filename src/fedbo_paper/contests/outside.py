@@ -10,14 +10,12 @@ settings are Optuna's defaults.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedbo_paper.contests.grounds import Ground, Params
-from fedbo_paper.harness.intervals import Floats
 
 if TYPE_CHECKING:
     import optuna
@@ -40,37 +38,6 @@ def play(ground: Ground, name: str, target: int, seed: int, evaluations: int) ->
     Returns:
         The scores of the initial points and of the sampler's evaluations, in this order.
     """
-    sign, tried = ground.space.sign, list[Params]()
-
-    def evaluate(x: Floats) -> tuple[Floats, float]:
-        params = ground.nearest(x, tried)
-        tried.append(params)
-        return ground.space.encode(params), sign * ground.score(target, params)
-
-    initial = np.array([ground.space.encode(params) for params in ground.initial(target, seed)])
-    sampler_seed = int(np.random.SeedSequence((5, seed, target)).generate_state(1)[0])
-    return [sign * score for score in run(name, initial, evaluate, evaluations, sampler_seed)]
-
-
-def run(
-    name: str,
-    initial: Floats,
-    evaluate: Callable[[Floats], tuple[Floats, float]],
-    evaluations: int,
-    seed: int,
-) -> list[float]:
-    """Maximise a function on the unit cube with a sampler of Optuna.
-
-    Args:
-        name: One of `SAMPLERS`.
-        initial: Initial points (n, D).
-        evaluate: Takes a point, and returns the point that was evaluated instead and its score.
-        evaluations: Number of evaluations after the initial points.
-        seed: Seed of the sampler.
-
-    Returns:
-        All scores, those of the initial points first.
-    """
     try:
         import optuna
     except ModuleNotFoundError:
@@ -84,29 +51,31 @@ def run(
             raise SystemExit(f"{error}, which Optuna's GPSampler needs. {MISSING}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     cube: dict[str, optuna.distributions.BaseDistribution] = {
-        f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0) for d in range(len(initial.T))
+        f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0)
+        for d in range(ground.space.dimensions)
     }
-    scores: list[float] = []
+    sign, tried, scores = ground.space.sign, list[Params](), list[float]()
+    initial = ground.initial(target, seed)
+    sampler_seed = int(np.random.SeedSequence((5, seed, target)).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sampler = _sampler(name, seed, len(initial))
+        sampler = _sampler(name, sampler_seed, len(initial))
         study = optuna.create_study(direction="maximize", sampler=sampler)
-
-        def query(x: Floats) -> None:
-            point, score = evaluate(x)
-            params = dict(zip(cube, point.tolist(), strict=True))
-            told = optuna.trial.create_trial(params=params, distributions=cube, value=score)
-            study.add_trial(told)
-            scores.append(score)
-
-        for x in initial:
-            query(x)
-        for _ in range(evaluations):
-            trial = study.ask(cube)
-            x = np.array([trial.params[key] for key in cube])
-            # both samplers ignore a failed trial, but would treat a running one as pending
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            query(x)
+        for t in range(len(initial) + evaluations):
+            if t < len(initial):
+                x = ground.space.encode(initial[t])
+            else:
+                trial = study.ask(cube)
+                x = np.array([trial.params[key] for key in cube])
+                # both samplers ignore a failed trial, but would treat a running one as pending
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            tried.append(ground.nearest(x, tried))
+            scores.append(ground.score(target, tried[-1]))
+            point = dict(zip(cube, ground.space.encode(tried[-1]).tolist(), strict=True))
+            value = sign * scores[-1]
+            study.add_trial(
+                optuna.trial.create_trial(params=point, distributions=cube, value=value)
+            )
     return scores
 
 

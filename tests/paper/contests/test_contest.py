@@ -126,12 +126,11 @@ def test_outside_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """With a sampler of our own in the place of Optuna's, which is not installed everywhere."""
     calls = []
 
-    def run(name: str, initial: Any, evaluate: Any, evaluations: int, seed: int) -> list[float]:
+    def play(ground: Any, name: str, target: int, seed: int, evaluations: int) -> list[float]:
         calls.append(name)
-        points = [*initial, *np.random.default_rng(seed).random((evaluations, initial.shape[1]))]
-        return [evaluate(x)[1] for x in points]
+        return contest.run_random(ground, target, seed, evaluations)
 
-    monkeypatch.setattr(outside, "run", run)
+    monkeypatch.setattr(outside, "play", play)
     ground = grounds.Listed(*families.make("similar", 2, tasks=2, points=30))
     runs = [contest.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path) for seed in (0, 0, 1)]
     assert len(calls) == 2 and runs[0] == runs[1] != runs[2]

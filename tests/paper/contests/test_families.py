@@ -34,16 +34,6 @@ def test_similar_tasks_agree_and_unrelated_ones_do_not() -> None:
     assert abs(np.median(correlations("unrelated"))) < 0.3
 
 
-def test_half_of_the_opposed_tasks_are_negated() -> None:
-    signs = np.sign(np.corrcoef(families.make("opposed", 2, 1, tasks=8)[1])[0])
-    assert signs.tolist() == [1, -1] * 4
-
-
-def test_scaled_tasks_differ_in_size_by_orders_of_magnitude() -> None:
-    sizes = np.ptp(families.make("scaled", 2, 0)[1], axis=1)
-    assert sizes.max() > 50 * sizes.min()
-
-
 def test_an_unknown_family_is_named() -> None:
     with pytest.raises(ValueError, match="'same', expected one of similar"):
         families.make("same", 2)
