@@ -185,7 +185,7 @@ class TestReport:
         best[:, 1, :, 3:] += np.array([-0.01, 0.0, 0.01])[:, None, None]
         text = demo_screen.summary(made_up(best))
         assert "0.7000 together and 0.5000 alone: together is ahead by 0.2000 ± 0.0058." in text
-        assert "together is ahead by 0.2000 ± 0.0058 in mean best accuracy." in text
+        assert "Averaged over trials 4 to 5, together is ahead by 0.2000 ± 0.0058." in text
         assert "reached the final mean of alone after 4 trials" in text
         assert "one standard error over 3 repeats" in text
 
@@ -193,7 +193,7 @@ class TestReport:
         best = np.full((2, 2, 2, 5), 0.5)
         best[:, 0] += np.array([0.0, 0.1])[:, None, None]
         text = demo_screen.summary(made_up(best))
-        assert "together is behind by 0.0500 ± 0.0500, no clear difference." in text
+        assert "together is behind by 0.0500 ± 0.0500 (no clear difference)." in text
         assert "did not reach the final mean of alone in 5 trials" in text
 
     def test_one_repeat_has_no_error(self) -> None:

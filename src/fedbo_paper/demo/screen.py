@@ -45,10 +45,9 @@ def summary(outcome: Outcome) -> str:
     T, lead = outcome.demo.trials, outcome.lead
     final, overall = lead[:, -1], lead[:, N_INITIAL:].mean(axis=1)
     return (
-        f"On average over trials {N_INITIAL + 1} to {T}, together is {_lead(overall)} in mean best "
-        f"accuracy. After {T} trials, the mean best accuracy is "
-        f"{outcome.curves[:, 1, -1].mean():.4f} together and "
-        f"{outcome.curves[:, 0, -1].mean():.4f} alone: together is {_lead(final)}. "
+        f"After {T} trials, the mean best accuracy is {outcome.curves[:, 1, -1].mean():.4f} "
+        f"together and {outcome.curves[:, 0, -1].mean():.4f} alone: together is {_lead(final)}. "
+        f"Averaged over trials {N_INITIAL + 1} to {T}, together is {_lead(overall)}. "
         f"{_sooner(outcome.curves.mean(axis=0))} {_basis(outcome.repeats)}"
     )
 
@@ -162,7 +161,7 @@ def _lead(leads: Floats) -> str:
     text = f"{'ahead' if mean >= 0 else 'behind'} by {abs(mean):.4f}"
     if np.isnan(error):
         return text
-    return f"{text} ± {error:.4f}" + (", no clear difference" if abs(mean) < 2 * error else "")
+    return f"{text} ± {error:.4f}" + (" (no clear difference)" if abs(mean) < 2 * error else "")
 
 
 def _sooner(curves: Floats) -> str:
