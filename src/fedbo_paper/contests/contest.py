@@ -17,7 +17,7 @@ import numpy as np
 
 import fedbo
 from fedbo_paper.contests import outside
-from fedbo_paper.contests.grounds import Ground, Params
+from fedbo_paper.contests.grounds import INITIAL, Ground, Params
 from fedbo_paper.contests.kept import kept
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.screen import work
@@ -178,15 +178,10 @@ def play_outside(
     ground: Ground, name: str, target: int, seed: int, evaluations: int, cache: Path
 ) -> Scores:
     """Run a sampler of Optuna on one target, unless the cache has this run."""
-    scores = kept(
-        cache / "outside",
-        partial(outside.play, ground, name, target, seed, evaluations),
-        name=f"{ground.name}-{name.replace(' ', '-')}-{target}-{seed}",
-        rows=len(ground.initial(target, seed)) + evaluations,
-        data=ground.digest,
-        details=(name, target, seed, evaluations),
-    )
-    return {(name, target, seed): scores}
+    run = partial(outside.play, ground, name, target, seed, evaluations)
+    file, rows = f"{ground.name}-{name}-{target}-{seed}".replace(" ", "-"), INITIAL + evaluations
+    details = (ground.digest, name, target, seed, evaluations)
+    return {(name, target, seed): kept(cache / "outside", file, rows, run, *details)}
 
 
 # A whole contest

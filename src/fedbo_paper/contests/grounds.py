@@ -180,14 +180,11 @@ class Trained:
         self.survey = np.array(work(f"survey {self.name}", calls, jobs))
 
     def _surveyed(self, task: int, X: Floats, cache: Path) -> list[float]:
-        return kept(
-            cache,
-            lambda: [self.score(task, self.space.decode(x)) for x in X],
-            name=f"survey-{self.name}-{task}",
-            rows=len(X),
-            data=self.digest,
-            details=(repr(self.problem), task, array_digest([X])),
-        )
+        def scores() -> list[float]:
+            return [self.score(task, self.space.decode(x)) for x in X]
+
+        details = (self.digest, repr(self.problem), task, array_digest([X]))
+        return kept(cache, f"survey-{self.name}-{task}", len(X), scores, *details)
 
     def score(self, task: int, params: Params) -> float:
         return float(self.problem.tasks().objective(task, 0)(params))  # each process keeps the data

@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedbo_paper.contests import options, screen
-from fedbo_paper.contests.grounds import INITIAL, Trained
-from fedbo_paper.contests.measures import best_so_far
-from fedbo_paper.contests.summary import AT, hold
+from fedbo_paper.contests.grounds import Trained
+from fedbo_paper.contests.summary import hold, mean_best
 from fedbo_paper.problems.problems import Har
 
 SURVEY = 8  # 2^8 points
@@ -33,14 +32,10 @@ def main() -> None:
     points = Sobol(3, rng=np.random.default_rng(0)).random_base2(SURVEY)
     ground = Trained(Har(box=given.box), points, given.cache, given.jobs, normalise=False)
     result, curves = hold(ground, "HAR, error above the best known one of each person", given)
-    at = [n for n in AT if n <= given.evaluations]
-    errors = {}
-    for name, scores in curves.items():
-        mean = best_so_far(ground, scores).mean(axis=(0, 1))
-        errors[name] = {str(n): float(mean[INITIAL + n - 1]) for n in at}
+    errors = {name: mean_best(ground, each, given.evaluations) for name, each in curves.items()}
     screen.table(
         "mean lowest error after this many evaluations",
-        ["policy", *map(str, at)],
+        ["policy", *next(iter(errors.values()))],
         [[name, *(f"{error:.5f}" for error in by_n.values())] for name, by_n in errors.items()],
     )
     screen.finish(result | {"errors": errors, "box": given.box}, given.json)

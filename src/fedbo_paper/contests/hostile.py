@@ -20,7 +20,7 @@ after n. A regret of 0.001 counts as 0. Means are over targets and seeds.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -300,7 +300,9 @@ def main() -> None:
     parser = options.contest_parser(__doc__)
     for name, known in (("--family", FAMILIES), ("--ground", GROUNDS)):
         text = f"some of {', '.join(known)}; default: all"
-        parser.add_argument(name, type=_some(known), default=known, metavar="A,B,...", help=text)
+        parser.add_argument(
+            name, type=options.some(known), default=known, metavar="A,B,...", help=text
+        )
     parser.add_argument(
         "--policy",
         choices=[*contest.POLICIES],
@@ -344,18 +346,3 @@ def _all_figures(groups: dict[str, list[Curves]]) -> Results:
         solo = together.pop(SOLO)
         results[name] = {family: figures(regret, solo) for family, regret in together.items()}
     return results
-
-
-def _some(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """Create a parser of names that are separated by commas."""
-
-    def read(text: str) -> tuple[str, ...]:
-        given = text.split(",")
-        for name in given:
-            if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f"{name!r} is unknown, expected some of {', '.join(known)}"
-                )
-        return tuple(name for name in known if name in given)
-
-    return read

@@ -11,12 +11,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import cast
 
 import msgspec
-from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike
 
 from fedbo.table import Table
 from fedbo_paper.experiments.spec import Job
@@ -34,42 +35,30 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "optuna", "torch")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a sequence of scores.
-
-    Args:
-        name: What the file name starts with.
-        rows: Number of scores.
-        data: Digest of the tasks' data.
-        details: What was computed on the data, such as a sampler, a target and a seed.
-        source: Digest of the code in `MODULES`.
-        packages: Versions of `PACKAGES`.
-        problem: None. The store need not read a problem's data, because ``data`` stands for it.
-    """
+    """Everything that decides a sequence of scores; the name and ``rows`` are for the store."""
 
     name: str
     rows: int
-    data: str
     details: tuple[str | int, ...]
     source: str
     packages: dict[str, str]
-    problem: None = None
+    problem: None = None  # the store need not read a problem's data: see ``details``
 
 
 def kept(
-    folder: Path,
-    compute: Callable[[], Sequence[float]],
-    *,
-    name: str,
-    rows: int,
-    data: str,
-    details: tuple[str | int, ...],
+    folder: Path, name: str, rows: int, compute: Callable[[], Sequence[float]], *details: str | int
 ) -> list[float]:
-    """Return the scores from the folder, or compute them and keep them there."""
-    request = Request(
-        name=name, rows=rows, data=data, details=details, source=_source(), packages=_packages()
-    )
-    job = cast(Job, request)  # the store uses its name, its number of rows, and its digest
-    store = Store(folder)
+    """Return scores from the folder, or compute them and keep them there.
+
+    Args:
+        folder: Where scores are kept.
+        name: The beginning of the file's name.
+        rows: Number of scores.
+        compute: Computes the scores.
+        details: What the scores depend on beside code and packages, such as a digest of the data.
+    """
+    request = Request(name=name, rows=rows, details=details, source=_source(), packages=_packages())
+    store, job = Store(folder), cast(Job, request)
     table = store.get(job)
     if table is None:
         table = Table({"score": compute()})
@@ -84,13 +73,9 @@ def array_digest(arrays: Iterable[ArrayLike]) -> str:
     >>> array_digest([[1.0, 2.0]]) == array_digest([[1.0], [2.0]])
     False
     """
-    import numpy as np
-
     digest = hashlib.sha256()
-    for each in arrays:
-        array: NDArray[np.generic] = np.ascontiguousarray(each)
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
+    for array in map(np.ascontiguousarray, arrays):
+        digest.update(f"{array.dtype.str} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -108,10 +93,5 @@ def _source() -> str:
 
 @cache
 def _packages() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "none"
-    return found
+    installed = {name.lower(): one.version for one in distributions() if (name := one.name)}
+    return {name: installed.get(name, "none") for name in PACKAGES}

@@ -19,7 +19,7 @@ from fedbo_paper.contests import options, screen
 from fedbo_paper.contests.contest import SOLO
 from fedbo_paper.contests.grounds import INITIAL, Trained, grid
 from fedbo_paper.contests.measures import Curves, best_so_far
-from fedbo_paper.contests.summary import AT, hold
+from fedbo_paper.contests.summary import hold, mean_best
 from fedbo_paper.problems.problems import Landmine
 
 SIDE = 25
@@ -34,10 +34,7 @@ def reach(ground: Trained, curves: Curves, evaluations: int) -> dict[str, Any]:
             best_so_far(ground, each[:, : scores.shape[1]]).mean(axis=(0, 1))
             for each in (curves[SOLO], scores)
         )
-        result[name] = {
-            "mean": {str(n): float(own[INITIAL + n - 1]) for n in AT if n <= evaluations},
-            "reach": {},
-        }
+        result[name] = {"mean": mean_best(ground, scores, evaluations), "reach": {}}
         for n in (n for n in REACH if n <= evaluations):
             there = np.flatnonzero(own >= solo[INITIAL + n - 1])
             after = max(int(there[0]) + 1 - INITIAL, 0) if len(there) else None

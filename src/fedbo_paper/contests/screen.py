@@ -83,11 +83,6 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     out.print(shown)
 
 
-def number(value: float) -> str:
-    """Format a number; NaN becomes a dash."""
-    return "–" if math.isnan(value) else f"{value:.4f}"
-
-
 def estimate(effect: Effect, digits: int = 2) -> str:
     """Format an estimate with its interval.
 

@@ -11,7 +11,8 @@ from fedbo_paper.contests.contest import SOLO
 from fedbo_paper.contests.grounds import INITIAL, Ground
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.options import chosen
-from fedbo_paper.contests.screen import estimate, number, table
+from fedbo_paper.contests.screen import estimate, table
+from fedbo_paper.harness.intervals import Floats
 
 Figures = dict[str, Any]
 
@@ -58,6 +59,12 @@ def summary(regret: Curves, default: str, evaluations: int) -> Figures:
     return {"default": default, "policies": policies}
 
 
+def mean_best(ground: Ground, scores: Floats, evaluations: int) -> dict[str, float]:
+    """Compute the mean best score, by the number of evaluations."""
+    mean = measures.best_so_far(ground, scores).mean(axis=(0, 1))
+    return {str(n): float(mean[INITIAL + n - 1]) for n in AT if n <= evaluations}
+
+
 def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
     """Print the figures as tables."""
     policies, default = result["policies"], result["default"]
@@ -80,7 +87,7 @@ def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
     print_table(
         f"{title}: mean {kind} after this many evaluations (* is the default policy)",
         "regret",
-        number,
+        "{:.4f}".format,
         seeds=True,
     )
     print_table("ratio to solo TS, paired, 95 % interval", "ratio", estimate, SOLO)
