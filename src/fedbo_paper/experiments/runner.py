@@ -1,12 +1,18 @@
 """Runs the jobs of any experiment, several at a time, and remembers those that are finished.
 
+Jobs run in processes of this machine through joblib. Another of joblib's backends (Dask, Ray) is
+taken by joblib's own switch::
+
+    with joblib.parallel_config(backend="dask"):
+        reproduce(wanted(["fig2"]), "results")
+
 A job's outcome depends on the job alone, so neither the number of processes nor the backend, nor
 how often a run was stopped, changes a number; only CPU seconds are never twice the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -58,8 +64,16 @@ def _stage(
 ) -> None:
     done = of - len(tasks)
     show(name, done, of)
-    calls = [partial(perform, job, folder, alone) for job, alone in tasks]
-    for i, table in workers.run(calls, jobs):
-        store.put(tasks[i][0], table)
+    for job, table in _finished(tasks, folder, jobs):
+        store.put(job, table)
         done += 1
         show(name, done, of)
+
+
+def _finished(
+    tasks: Sequence[_Task], folder: Path | None, jobs: int | None
+) -> Iterator[tuple[Job, Table]]:
+    """Jobs and their tables, in the order in which they end."""
+    calls = [partial(perform, job, folder, alone) for job, alone in tasks]
+    for i, table in workers.run(calls, jobs):
+        yield tasks[i][0], table

@@ -1,10 +1,4 @@
-"""Run calls in several processes with joblib, and end these processes after Ctrl-C.
-
-Another backend of joblib (Dask, Ray) is selected with joblib's own switch::
-
-    with joblib.parallel_config(backend="dask"):
-        reproduce(wanted(["fig2"]), "results")
-"""
+"""Run calls in several processes with joblib, and end these processes after Ctrl-C."""
 
 from __future__ import annotations
 
