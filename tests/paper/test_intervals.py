@@ -1,4 +1,4 @@
-"""Intervals cover what they should, and verdicts are wrong as rarely as promised: by Monte Carlo.
+"""Monte Carlo tests: intervals have their coverage, and verdicts their error rates.
 
 Frequencies over 4,000 experiments have a standard error of at most 0.0035 at 5 %, so the margin of
 0.012 is more than three of them.
@@ -88,7 +88,7 @@ def test_an_exponent_covers_in_95_percent() -> None:
 def frequency(
     rule: Callable[[Effect, float], Verdict], verdict: Verdict, truth: float, spread: float
 ) -> float:
-    """How often a rule says this where the effect is ``truth``, with ten pairs."""
+    """Estimate how often a rule gives this verdict if the effect is ``truth``, with ten pairs."""
     rng = np.random.default_rng(5)
     pairs = truth + spread * rng.standard_normal((TIMES, 10))
     return float(np.mean([rule(mean(each), DELTA) == verdict for each in pairs]))

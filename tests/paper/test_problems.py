@@ -1,4 +1,4 @@
-"""Problems: what a file may say, what is opened, and what agents then tune."""
+"""Problems: their options in a file, their tasks, and their objectives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def opened(problem: Problem) -> Tasks:
     return problem.tasks(None if file is None else folder_with(file))
 
 
-# ---------------------------------------------------------------- what a file may say
+# ---------------------------------------------------------------- options in a file
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_bad_options_are_refused_in_code_too() -> None:
         Landmine(scoring="auc")  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- what is opened
+# ---------------------------------------------------------------- tasks
 
 
 def test_the_box_of_landmine_is_the_paper_s() -> None:
@@ -130,7 +130,7 @@ def test_a_window_that_cannot_be_is_refused(tmp_path: Path) -> None:
         Glass(window=0.1).tasks(tmp_path)
 
 
-# ---------------------------------------------------------------- what agents tune
+# ---------------------------------------------------------------- objectives
 
 
 @pytest.mark.parametrize("problem", HERE + THERE, ids=repr)

@@ -1,4 +1,4 @@
-"""Section 5.1's functions and peers against what appendix D says of them."""
+"""The functions and peers of section 5.1 against their description in appendix D."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_peer_is_d_n_away_everywhere_on_either_side(tasks: SyntheticTasks) -> 
     heads = np.array(away) > 0
     n = heads.size
     assert abs(heads.mean() - 0.5) < 4 * 0.5 / np.sqrt(n)
-    repeated = (heads[:, 1:] == heads[:, :-1]).mean()  # neighbours are strangers
+    repeated = (heads[:, 1:] == heads[:, :-1]).mean()  # neighbours are independent
     assert abs(repeated - 0.5) < 4 * 0.5 / np.sqrt(n)
     assert abs((heads[1:] == heads[:-1]).mean() - 0.5) < 4 * 0.5 / np.sqrt(n)  # so are peers
 

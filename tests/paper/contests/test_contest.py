@@ -123,7 +123,7 @@ def test_somebody_from_outside_gets_the_nearest_that_is_left() -> None:
 
 
 def test_outside_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a sampler of our own in the place of Optuna's, which is not installed everywhere."""
+    """Optuna is not installed everywhere, so random search replaces its sampler."""
     calls = []
 
     def play(ground: Any, name: str, target: int, seed: int, evaluations: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""Families of made-up tasks are what they are called."""
+"""Families of synthetic tasks have the properties that their names promise."""
 
 from __future__ import annotations
 

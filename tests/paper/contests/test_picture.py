@@ -1,4 +1,4 @@
-"""Pictures from made-up figures, with holes in them."""
+"""Pictures of invented figures, some of which are missing."""
 
 from __future__ import annotations
 
