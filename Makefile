@@ -29,12 +29,12 @@ check: lint  ## lint, types, layers, dead code, and all tests that are not slow
 test: lint  ## the same with every test
 	.venv/bin/pytest -q -n auto --dist worksteal
 
-bench: .venv-bench/stamp  ## CPU time of a query beside BoTorch and Optuna, and against N
+bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
 	.venv-bench/bin/python benchmarks/agents.py
 
-# Data from FEDBO_DATA: docs/transfer.md says which, and what the figures mean. Optuna's runs are kept.
-transfer: .venv/stamp .venv-bench/stamp  ## what collaborating pays: four benchmarks and their pictures (hours)
+# docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Optuna's runs are kept.
+transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: four benchmarks and their pictures (hours)
 	mkdir -p $(TRANSFER)
 	.venv-bench/bin/python benchmarks/table.py $${FEDBO_DATA:?is not set}/tst_svm_50x288.npz --targets odd --json $(TRANSFER)/svm.json
 	.venv-bench/bin/python benchmarks/landmine.py --box both --json $(TRANSFER)/landmine.json

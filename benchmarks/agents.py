@@ -1,29 +1,24 @@
-"""CPU time of one query against the number of agents N: FTS, PTS, RGPE and TAF.
+"""Measure the CPU time of one query against the number of agents N: FTS, PTS, RGPE and TAF.
 
-FTS, RGPE and TAF as in the paper's Fig. 3d.
-
-Real runs in D = 2: the target has been told 40 trials and makes 20 queries, told each score before
-the next, so that t = 41 to 60. Reported is the mean over a run, the median of 9 runs. Peers have 50
-trials each, M = 100. Queries that follow the own model refit it; FTS, with p_t = 1 - 1/sqrt(t),
-makes about a third of its queries by a message, and fits nothing then. What is done once when a
-message arrives is not counted. FTS and PTS go on to a million messages, whose memory is reported,
-as are the parameters and bytes of each kind.
+This is the paper's Fig. 3d, and PTS besides. The runs are real runs in D = 2: the target has 40
+trials and makes 20 queries (t = 41 to 60), and is told each score before the next query. A time is
+the mean over the queries of a run, and then the median of 9 runs. Each peer has 50 trials, and
+M = 100. A query by the agent's own model refits it. FTS, with p_t = 1 - 1/sqrt(t), makes about a
+third of its queries by a message, without a fit. Work that is done once when a message arrives is
+not counted. FTS and PTS are measured with up to a million messages; the memory of these is
+reported, and so are the numbers and bytes of a message of each kind.
 
     python benchmarks/agents.py --json out.json
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
-from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from trials import smooth_function, smooth_trials
+from trials import command, progress, smooth_function, smooth_trials
 
 import fedbo
 
@@ -45,7 +40,7 @@ def params(x: np.ndarray) -> dict[str, float]:
 
 
 def peer_messages(federation: fedbo.Federation, n: int) -> list[fedbo.Message]:
-    """Messages of n agents with 50 trials each, of functions of their own."""
+    """Create the messages of n agents with 50 trials each, on different functions."""
     messages = []
     for i in range(n):
         peer = fedbo.Agent(federation, name=f"peer-{i}", seed=i)
@@ -58,7 +53,7 @@ def peer_messages(federation: fedbo.Federation, n: int) -> list[fedbo.Message]:
 
 
 def fill(agent: fedbo.Agent, n: int, omegas: np.ndarray) -> None:
-    """Put n weight messages into the inbox, made of the real ones over and over."""
+    """Fill the inbox with n messages that repeat the given ones."""
     for first in range(0, n, 50_000):
         rows = np.arange(first, min(first + 50_000, n))
         names = [f"peer-{i}" for i in rows]
@@ -66,12 +61,12 @@ def fill(agent: fedbo.Agent, n: int, omegas: np.ndarray) -> None:
 
 
 def query_ms(agent: fedbo.Agent) -> float:
-    """Mean CPU milliseconds of a query, over a run from T - 10 trials on."""
+    """Measure the mean CPU milliseconds of a query, in a run from T - 10 trials on."""
     rng = np.random.default_rng(D)
     f = smooth_function(rng, D)
     for x in rng.random((T - QUERIES // 2, D)):
         agent.tell(params(x), float(f(x)))
-    trial = agent.ask()  # the first query pays for lazy imports and first draws
+    trial = agent.ask()  # the first query also pays for lazy imports and caches
     agent.tell(trial, float(f(np.array([*trial.params.values()]))))
     times = []
     for _ in range(QUERIES):
@@ -82,7 +77,8 @@ def query_ms(agent: fedbo.Agent) -> float:
     return mean(times)
 
 
-def measure(sizes: dict[str, tuple[int, ...]]) -> dict[str, dict]:
+def measure(sizes: dict[str, tuple[int, ...]] = SIZES) -> dict[str, dict]:
+    """Measure all policies, with inboxes of these sizes."""
     result: dict[str, dict] = {"cpu_ms": {}, "parameters": {}, "bytes": {}, "numbers": {}}
     for name, policy in POLICIES.items():
         federation = fedbo.Federation(SPACE, features=M, kind=KINDS[name])
@@ -102,22 +98,18 @@ def measure(sizes: dict[str, tuple[int, ...]]) -> dict[str, dict]:
                 result["inbox_mb"] = agent.inbox.nbytes / 1e6
             inboxes[N] = agent.inbox
         times: dict[int, list[float]] = {N: [] for N in inboxes}
-        for run in range(RUNS):  # all sizes in turn, so that a busy machine slows all alike
+        for run in range(RUNS):  # sizes take turns, so that a busy machine slows all of them
             for N, inbox in inboxes.items():
                 progress(f"{name}: run {run + 1} of {RUNS}, N = {N}")
                 agent = fedbo.Agent(federation, policy, name="target", seed=run)
                 agent.inbox = inbox
                 times[N].append(query_ms(agent))
         result["cpu_ms"][name] = {str(N): median(values) for N, values in times.items()}
-    progress("")
     return result
 
 
-def progress(text: str) -> None:
-    print(f"\r{text:<50}", end="", file=sys.stderr, flush=True)
-
-
 def show(result: dict[str, dict]) -> None:
+    """Print the figures."""
     print(f"\nCPU ms of one query, t = {T}, M = {M}, D = {D}, mean of {QUERIES}, median of {RUNS}")
     for name, times in result["cpu_ms"].items():
         print(f"  {name:5}" + "  ".join(f"N={int(N):,}: {ms:.1f}" for N, ms in times.items()))
@@ -131,21 +123,11 @@ def show(result: dict[str, dict]) -> None:
     print(f"messages of the largest inbox: {result['inbox_mb']:.0f} MB")
     for name in result["parameters"]:
         print(
-            f"  {name:5}{result['parameters'][name]:>7} parameters as the paper counts, "
+            f"  {name:5}{result['parameters'][name]:>7} parameters by the paper's count, "
             f"{result['numbers'][name]:>6} numbers in {result['bytes'][name]:>6} bytes on the wire"
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        result = measure(SIZES)
-    show(result)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        command(__doc__, measure, show)

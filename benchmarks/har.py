@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.har`: python benchmarks/har.py --help"""
+"""Run `fedbo_paper.contests.har`: python benchmarks/har.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.har import main
+from fedbo_paper.contests import har, screen
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(har.main)

@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.hostile`: python benchmarks/hostile.py --help"""
+"""Run `fedbo_paper.contests.hostile`: python benchmarks/hostile.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.hostile import main
+from fedbo_paper.contests import hostile, screen
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(hostile.main)

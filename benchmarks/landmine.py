@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.landmine`: python benchmarks/landmine.py --help"""
+"""Run `fedbo_paper.contests.landmine`: python benchmarks/landmine.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.landmine import main
+from fedbo_paper.contests import landmine, screen
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(landmine.main)

@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.picture`: python benchmarks/picture.py --help"""
+"""Run `fedbo_paper.contests.picture`: python benchmarks/picture.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.picture import main
+from fedbo_paper.contests import picture, screen
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(picture.main)

@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.small`: python benchmarks/small.py --help"""
+"""Run `fedbo_paper.contests.small`: python benchmarks/small.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.small import main
+from fedbo_paper.contests import screen, small
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(small.main)

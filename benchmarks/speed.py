@@ -1,19 +1,19 @@
-"""CPU time of one query, fedbo beside BoTorch and Optuna, of a trial in Optuna, and of an import.
+"""Measure the CPU time of a query beside BoTorch and Optuna, of an Optuna trial, and of an import.
 
 One query fits the hyper-parameters to all trials so far and chooses the next point:
 
-    fedbo      Agent.ask with the policy TS: fit, Matheron draw, its maximum
+    fedbo      Agent.ask with the policy TS: fit, Matheron draw, maximum of the draw
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
-    optuna_gp  GPSampler, study.ask with every parameter: fit, log-EI, its maximum
+    optuna_gp  GPSampler, study.ask with every parameter: fit, log-EI, maximum of log-EI
     sampler    FederatedSampler, the same way: fedbo inside Optuna
 
-Everybody sees the same trials of a smooth random function on [0, 1]^D. Between two queries each
-is told one new trial (untimed), so that each refits in every query; the queries run from t = 41 to
-60, around t = 50, and take turns, so that a busy machine slows all alike. One thread for all;
-defaults otherwise. Times are process CPU time, medians; a ratio is theirs over ours.
+All optimisers see the same trials of a smooth random function on [0, 1]^D. Between two queries each
+is told one new trial (not timed), so each refits in every query. The queries run from t = 41 to 60
+and take turns, so that a busy machine slows all of them. All use one thread, and defaults
+otherwise. Times are medians of process CPU time. A ratio is the time of the other over fedbo's.
 
-Then whole runs of Optuna's studies, on the same five functions, each sampler where it wants to go;
-timed are the trials from t = 41 to 60, from study.ask to study.tell:
+Then whole studies of Optuna are run on the same five functions, each sampler with its own queries.
+The trials from t = 41 to 60 are timed, from study.ask to study.tell:
 
     optuna_gp   GPSampler
     sampler     FederatedSampler, alone
@@ -25,8 +25,6 @@ timed are the trials from t = 41 to 60, from study.ask to study.tell:
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -48,13 +46,13 @@ try:
     from botorch.utils.sampling import optimize_posterior_samples
     from gpytorch.mlls import ExactMarginalLogLikelihood
     from threadpoolctl import threadpool_limits
-    from trials import smooth_function, smooth_trials
+    from trials import command, progress, smooth_function, smooth_trials
 
     import fedbo
     from fedbo.exchange import Ledger, MemoryExchange
     from fedbo.optuna import FederatedSampler
 except ModuleNotFoundError as error:
-    sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with all peers.")
+    sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with BoTorch and Optuna.")
 
 DIMENSIONS = (2, 6)
 T = 50
@@ -113,7 +111,7 @@ class InStudy:
         self.trial: optuna.Trial | None = None
 
     def tell(self, x: np.ndarray, score: float) -> None:
-        if self.trial is not None:  # a trial left running would cost its next query a slower qEI
+        if self.trial is not None:  # a running trial would make the next query use the slower qEI
             self.study.tell(self.trial, state=optuna.trial.TrialState.FAIL)
         params = dict(zip(self.space, x.tolist(), strict=True))
         self.study.add_trial(
@@ -134,14 +132,14 @@ OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
 
 
 def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> dict[str, float]:
-    """Median CPU milliseconds of a query, by optimiser."""
+    """Measure the median CPU milliseconds of a query, by optimiser."""
     first = T - QUERIES // 2
     X, y = smooth_trials(D, first + QUERIES)
     running = {name: make(D) for name, make in optimisers.items()}
     for optimiser in running.values():
         for x, score in zip(X[:first], y[:first], strict=True):
             optimiser.tell(x, float(score))
-        optimiser.query()  # the first query pays for lazy imports and caches
+        optimiser.query()  # the first query also pays for lazy imports and caches
     times: dict[str, list[float]] = {name: [] for name in running}
     for i in range(first, first + QUERIES):
         progress(f"D = {D}, query {i - first + 1} of {QUERIES}")
@@ -156,6 +154,7 @@ def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> di
 
 
 def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
+    """Create a FederatedSampler in a federation with peers."""
     names = [f"x{i}" for i in range(D)]
     federation = fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in names}, features=M)
     exchange = MemoryExchange()
@@ -176,7 +175,7 @@ SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
 
 
 def trial_times(D: int, folder: Path) -> dict[str, float]:
-    """Median CPU milliseconds of a trial in a study, by sampler."""
+    """Measure the median CPU milliseconds of a trial in a study, by sampler."""
     last = T + QUERIES // 2
     space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
     times: dict[str, list[float]] = {name: [] for name in SAMPLERS}
@@ -198,7 +197,7 @@ def trial_times(D: int, folder: Path) -> dict[str, float]:
 
 
 def import_times() -> dict[str, float]:
-    """Median CPU milliseconds (user and system) of each import in a fresh interpreter."""
+    """Measure the median CPU milliseconds of each import in a fresh interpreter."""
     times: dict[str, list[float]] = {name: [] for name in IMPORTS}
     for run in range(-1, IMPORT_RUNS):  # run -1 writes the byte code and fills the disk cache
         progress(f"import, run {run + 1} of {IMPORT_RUNS}")
@@ -213,11 +212,8 @@ def import_times() -> dict[str, float]:
     return {name: median(values) for name, values in times.items()}
 
 
-def progress(text: str) -> None:
-    print(f"\r{text:<50}", end="", file=sys.stderr, flush=True)
-
-
 def measure() -> dict[str, dict]:
+    """Measure queries, trials and imports."""
     warnings.simplefilter("ignore", InputDataWarning)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     torch.set_num_threads(1)
@@ -226,7 +222,6 @@ def measure() -> dict[str, dict]:
         with tempfile.TemporaryDirectory() as folder:
             trials = {str(D): trial_times(D, Path(folder)) for D in DIMENSIONS}
     imports = import_times()
-    progress("")
     cpu_ms = {name: {D: times[name] for D, times in by_D.items()} for name in OPTIMISERS}
     ratio = {
         name: {D: times[name] / times["fedbo"] for D, times in by_D.items()}
@@ -248,6 +243,7 @@ def measure() -> dict[str, dict]:
 
 
 def show(result: dict[str, dict]) -> None:
+    """Print the figures."""
     print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
     show_rows(result["cpu_ms"], result["ratio"], OPTIMISERS)
     within = (f"{result['sampler_ratio'][str(D)]:.1f} in D = {D}" for D in DIMENSIONS)
@@ -255,7 +251,7 @@ def show(result: dict[str, dict]) -> None:
     print(
         f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES};"
     )
-    print("the ratio is optuna_gp's over ours")
+    print("a ratio is the time of optuna_gp over that of the sampler")
     show_rows(result["trial_cpu_ms"], result["trial_ratio"], SAMPLERS)
     print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
     for name, statement in IMPORTS.items():
@@ -274,15 +270,5 @@ def show_rows(cpu_ms: dict[str, dict], ratio: dict[str, dict], names: Iterable[s
         print(f"{name:12}" + "".join(cells))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
-    arguments = parser.parse_args()
-    result = measure()
-    show(result)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, measure, show)

@@ -1,7 +1,6 @@
-"""See `fedbo_paper.contests.table`: python benchmarks/table.py --help"""
+"""Run `fedbo_paper.contests.table`: python benchmarks/table.py --help"""
 
-from fedbo_paper.contests import screen
-from fedbo_paper.contests.table import main
+from fedbo_paper.contests import screen, table
 
 if __name__ == "__main__":
-    screen.run(main)
+    screen.run(table.main)

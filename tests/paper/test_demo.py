@@ -117,7 +117,7 @@ class TestRuns:
 
     def test_board_has_the_scores(self) -> None:
         demo = Demo(agents=6, trials=4, repeats=2)
-        with Board.open(demo) as board:
+        with Board.create(demo) as board:
             assert board.done == 0
             outcome = Outcome(demo, [*play_all(demo, board, jobs=1)])
             assert board.done == np.prod(demo.shape)
@@ -127,7 +127,7 @@ class TestRuns:
         assert best == pytest.approx(outcome.curves[..., -1].mean(axis=0))
 
     def test_live_scores_are_of_repeats_in_which_both_got_there(self) -> None:
-        with Board.open(SMALL) as board:
+        with Board.create(SMALL) as board:
             board.scores[0, 0] = 0.5
             assert board.paired_best(3)[1] == 0
             board.scores[0, 1, :, :4] = 0.75
@@ -185,7 +185,7 @@ class TestReport:
         best[:, 1, :, 3:] += np.array([-0.01, 0.0, 0.01])[:, None, None]
         text = demo_screen.summary(made_up(best))
         assert "0.7000 together and 0.5000 alone: together is ahead by 0.2000 ± 0.0058." in text
-        assert "the mean best accuracy together is ahead by 0.2000 ± 0.0058." in text
+        assert "Averaged over trials 4 to 5, together is ahead by 0.2000 ± 0.0058." in text
         assert "reached the final mean of alone after 4 trials" in text
         assert "one standard error over 3 repeats" in text
 
@@ -193,13 +193,13 @@ class TestReport:
         best = np.full((2, 2, 2, 5), 0.5)
         best[:, 0] += np.array([0.0, 0.1])[:, None, None]
         text = demo_screen.summary(made_up(best))
-        assert "together is behind by 0.0500 ± 0.0500, no clear difference." in text
+        assert "together is behind by 0.0500 ± 0.0500 (no clear difference)." in text
         assert "did not reach the final mean of alone in 5 trials" in text
 
     def test_one_repeat_has_no_error(self) -> None:
         text = demo_screen.summary(made_up(np.full((1, 2, 2, 5), 0.5)))
         assert "ahead by 0.0000." in text
-        assert "One repeat has no standard error" in text
+        assert "One repeat gives no standard error" in text
         assert "±" not in text
 
     def test_table_fits_into_80_columns(self, outcome: Outcome) -> None:
@@ -237,7 +237,8 @@ class TestReport:
         console = Console(width=80, file=io.StringIO())
         outcome = demo_screen.run(console, SMALL, jobs=1)
         assert outcome.repeats == 1
-        assert "Stopped after 108 of 144 trials. 1 of 2 repeats" in console.file.getvalue()
+        assert "Stopped after 108 of 144 trials." in (text := console.file.getvalue())
+        assert "1 of 2 repeats" in text
 
 
 class TestPicture:

@@ -1,4 +1,4 @@
-"""Logistic regression by SGD: against its own loss, scikit-learn's solutions, and a plain loop."""
+"""Logistic regression by SGD against its own loss, scikit-learn's solutions and a simple loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo_paper.problems.logistic import EPOCHS, Regression, Split, halves, hol
 
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
-    """Samples around one centre a class; labels are 3, 5, 7, …"""
+    """Draw samples around one centre for each class; labels are 3, 5, 7, …"""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.arange(n) % classes)
     centres = rng.normal(size=(classes, d))
@@ -23,16 +23,16 @@ def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
 
 
 def loss(V: Array, X: Array, Y: Array, l2: float) -> float:
-    """What is descended on: mean cross-entropy, and l2/2 times the squares of all but the bias."""
+    """Compute the loss: mean cross-entropy, and l2/2 times the squared norm of W."""
     Z = V @ X.T
-    if len(Y) == 1:  # a sigmoid is a softmax beside an output of 0
+    if len(Y) == 1:  # a sigmoid is a softmax with a second output of 0
         Z, Y = np.vstack([Z, 0 * Z]), np.vstack([Y, 1 - Y])
     entropy = -np.sum(Y * log_softmax(Z, axis=0)) / len(X)
     return float(entropy + l2 / 2 * np.sum(V[:, :-1] ** 2))
 
 
 def slope(V: Array, X: Array, Y: Array, l2: float) -> Array:
-    """The gradient of `loss`, by central differences."""
+    """Compute the gradient of `loss` by central differences."""
     step = 1e-5
     at = np.empty_like(V)
     for i in np.ndindex(V.shape):
@@ -44,7 +44,7 @@ def slope(V: Array, X: Array, Y: Array, l2: float) -> Array:
 
 
 def plain(split: Split, epochs: int, size: int, l2: float, rate: float) -> float:
-    """The score by a loop without any cleverness."""
+    """Compute the score with a simple loop."""
     train, validate = split
     mean, deviation = train.X.mean(axis=0), train.X.std(axis=0)
     X, X_validate = (train.X - mean) / deviation, (validate.X - mean) / deviation
@@ -85,7 +85,7 @@ def test_many_small_steps_lead_to_scikit_learn_s_solution(classes: int) -> None:
     V = task.train(batch_size=80, l2=l2, learning_rate=0.5)
     best = LogisticRegression(C=1 / (80 * l2), tol=1e-10, max_iter=10_000)
     best.fit(task.X[:, :-1], split.train.y)
-    bias = V[:, -1] - (V[:, -1].mean() if classes > 2 else 0.0)  # softmax leaves the mean open
+    bias = V[:, -1] - (V[:, -1].mean() if classes > 2 else 0.0)  # softmax ignores the mean
     intercept = best.intercept_ - (best.intercept_.mean() if classes > 2 else 0.0)
     np.testing.assert_allclose(V[:, :-1], best.coef_, atol=1e-5)
     np.testing.assert_allclose(bias, intercept, atol=1e-5)
@@ -93,7 +93,7 @@ def test_many_small_steps_lead_to_scikit_learn_s_solution(classes: int) -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_way_there_is_that_of_scikit_learn_s_mlp_without_hidden_layers(classes: int) -> None:
-    """It divides alpha by the batch size; all batches are whole here, so that this is l2."""
+    """MLPClassifier divides alpha by the batch size; all batches have the same size here."""
     epochs, size, l2, rate = 3, 20, 0.1, 0.05
     split = halves(made(160, 5, classes))
     task = Regression(split, epochs=epochs)
@@ -110,7 +110,7 @@ def test_the_way_there_is_that_of_scikit_learn_s_mlp_without_hidden_layers(class
     labels = np.unique(split.train.y)
     for e, order in enumerate(task._orders):
         X, y = task.X[order, :-1], split.train.y[order]
-        if e == 0:  # a step of rate 0 makes its weights, which then start at 0
+        if e == 0:  # a step with rate 0 creates the weights; then set them to 0
             mlp.set_params(learning_rate_init=1e-300).partial_fit(X, y, classes=labels)
             mlp.set_params(learning_rate_init=rate)
             mlp._optimizer.learning_rate = mlp._optimizer.learning_rate_init = rate
@@ -124,7 +124,7 @@ def test_the_way_there_is_that_of_scikit_learn_s_mlp_without_hidden_layers(class
 @pytest.mark.parametrize(("n", "d", "classes"), [(120, 4, 3), (50, 90, 4)])
 @pytest.mark.parametrize("size", [1, 7, 20, 1000])
 def test_scores_are_those_of_a_plain_loop(n: int, d: int, classes: int, size: int) -> None:
-    """With what is left over as the last batch; with fewer features than samples, and with more."""
+    """With a smaller last batch, and with fewer or more features than samples."""
     split = halves(made(n, d, classes))
     task = Regression(split, epochs=5)
     for l2, rate in ((1e-6, 0.1), (0.3, 0.03), (1.0, 0.01)):
@@ -142,7 +142,7 @@ def test_more_features_than_samples_take_no_more_numbers_than_samples() -> None:
 
 
 def test_huge_steps_stay_finite() -> None:
-    """Far beyond the box: outputs of thousands, and no warning."""
+    """Far outside the box, outputs reach thousands without a warning."""
     task = Regression(halves(made(300, 800, 6)))
     assert 0.0 <= score(task, 20, 1e-6, 100.0) <= 1.0
     two = Regression(halves(made(300, 800, 2)))
@@ -205,7 +205,7 @@ def test_a_single_class_is_always_told_right() -> None:
 
 
 def test_the_default_epochs_train_well_and_leave_something_to_tune() -> None:
-    """On HAR, over people who are no targets of the paper's figures."""
+    """On HAR, over people who are not targets in the paper's figures."""
     rng = np.random.default_rng(0)
     tuned, anywhere, best = [], [], []
     for samples in har.load(folder_with("har.npz"))[6:30:4]:

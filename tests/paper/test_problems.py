@@ -1,4 +1,4 @@
-"""Problems: what a file may say, what is opened, and what agents then tune."""
+"""Problems: their options in a file, their tasks, and their objectives."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=
 
 def opened(problem: Problem) -> Tasks:
     file = {Landmine: "LandmineData.mat", Har: "har.npz"}.get(type(problem))
-    return problem.open(None if file is None else folder_with(file))
+    return problem.tasks(None if file is None else folder_with(file))
 
 
-# ---------------------------------------------------------------- what a file may say
+# ---------------------------------------------------------------- options in a file
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_bad_options_are_refused_in_code_too() -> None:
         Landmine(scoring="auc")  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------- what is opened
+# ---------------------------------------------------------------- tasks
 
 
 def test_the_box_of_landmine_is_the_paper_s() -> None:
@@ -119,18 +119,18 @@ def test_data_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:
     for problem, file in ((Landmine(), "LandmineData.mat"), (Har(), "har.npz")):
         with pytest.raises(MissingData, match=file):
-            problem.open(tmp_path)
+            problem.tasks(tmp_path)
     with pytest.raises(MissingData, match=r"GLEAM\.tar\.gz.*--stand-in"):
-        Glass().open(tmp_path)
-    assert GLASS.open(tmp_path).agents == 38
+        Glass().tasks(tmp_path)
+    assert GLASS.tasks(tmp_path).agents == 38
 
 
 def test_a_window_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"window is 0.1"):
-        Glass(window=0.1).open(tmp_path)
+        Glass(window=0.1).tasks(tmp_path)
 
 
-# ---------------------------------------------------------------- what agents tune
+# ---------------------------------------------------------------- objectives
 
 
 @pytest.mark.parametrize("problem", HERE + THERE, ids=repr)

@@ -1,4 +1,4 @@
-"""The landmine objective: the same AUC as plain scikit-learn's, the paper's noise, its scores."""
+"""The landmine objective against scikit-learn, and against the paper's noise and scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_platt = pytest.mark.skipif(
 
 
 def made(n: int = 120, mines: int = 20, seed: int = 0) -> Samples:
-    """Places of which those with mines lie a little to one side."""
+    """Create places; those with mines lie a little to one side."""
     rng = np.random.default_rng(seed)
     y = (np.arange(n) < mines).astype(np.int64)
     return Samples(X=rng.normal(size=(n, 4)) + 0.7 * y[:, None], y=y)
@@ -41,7 +41,7 @@ def real() -> tuple[Samples, ...]:
 
 
 def points(n: int, seed: int = 0) -> Array:
-    """C and gamma (n, 2), half of them uniform over the paper's box, half on log scales."""
+    """Draw C and gamma (n, 2): half uniformly over the paper's box, half on log scales."""
     rng = np.random.default_rng(seed)
     low, high = np.array([1e-4, 0.01]), np.array([10.0, 10.0])
     uniform = low + (high - low) * rng.random((n - n // 2, 2))
@@ -49,7 +49,7 @@ def points(n: int, seed: int = 0) -> Array:
 
 
 def plain(samples: Samples, C: float, gamma: float) -> float:
-    """The score in scikit-learn's own words."""
+    """Compute the score with scikit-learn only."""
     X, y = samples.X, samples.y
     train, validate, y_train, y_validate = train_test_split(
         X, y, test_size=0.5, stratify=y, random_state=0
@@ -90,14 +90,14 @@ def test_ties_count_half(levels: int) -> None:
 
 
 def test_far_from_all_support_vectors_places_are_tied(real: tuple[Samples, ...]) -> None:
-    """There every kernel value is lost beside the intercept; without it they would be in order."""
+    """Adding the intercept rounds all kernel values there to the same number."""
     far = Samples(X=real[4].X * 20, y=real[4].y)
     params = {"C": 5.0, "gamma": 10.0}
     assert ByDecision(Field(far))(params) == pytest.approx(plain(far, **params), abs=1e-12)
 
 
 def test_the_best_attainable_auc_is_the_known_one(real: tuple[Samples, ...]) -> None:
-    """Three of REFERENCE's grid of 60 × 60, at the places of the grid where they are attained."""
+    """Three maxima of a 60 × 60 grid, at their places on the grid."""
     known = {0: (47, 1, 0.856), 2: (1, 0, 0.795), 4: (1, 0, 0.857)}
     for n, (i, j, best) in known.items():
         params = {"C": 1e-4 + i / 59 * (10 - 1e-4), "gamma": 0.01 + j / 59 * (10 - 0.01)}
@@ -130,7 +130,7 @@ def test_a_noisy_score_depends_on_its_seed_and_its_params_only() -> None:
 
 
 def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]) -> None:
-    """At the published initial points of targets 0 to 5: 90 scores, in whose noise ours are too."""
+    """Compare 90 scores at the published initial points of targets 0 to 5, within their noise."""
     text = there("landmine_published.json").read_text(encoding="utf-8")
     published, exact, ours = [], [], []
     for n, runs in json.loads(text)["inits"].items():
@@ -151,9 +151,9 @@ def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]
 def test_what_takes_the_place_of_libsvm_s_probabilities_is_as_noisy(
     real: tuple[Samples, ...],
 ) -> None:
-    """As often 1 minus the exact AUC, at the same places, and with the same spread."""
+    """Both are as often 1 minus the exact AUC, at the same places, with the same spread."""
     libsvm_s, ours = [], []
-    seeds = np.arange(8)  # new ones at every place, since folds are the same at all of a field
+    seeds = np.arange(8)  # new ones at every place: with one seed, a field has the same folds
     for n in (8, 13, 20):
         field = Field(real[n])
         for C, gamma in points(10, seed=n)[:5].tolist():

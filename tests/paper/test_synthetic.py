@@ -16,14 +16,14 @@ from fedbo import FTS, TS, Agent, Power
 from fedbo.simulate import Party, simulate
 from fedbo_paper.problems.synthetic import Array, Preset, Synthetic
 
-TASKS = Synthetic().open()
+TASKS = Synthetic().tasks()
 FIRST, FUNCTIONS = 1000, 20
 Peers = tuple[int, int, float, float]  # M, t_n, d_n, and the exponent of p_t
 
 
 @cache
 def run(target: int, preset: Preset, T: int, peers: Peers | None) -> Array:
-    """The curve of one run, of FTS if there are peers and of TS if not."""
+    """Return the curve of one run: FTS if there are peers, TS otherwise."""
     M, t_n, d_n, exponent = peers or (1, 0, 0.0, 1.0)
     federation, settings = TASKS.federation(preset, M, seed=target), TASKS.settings(preset)
     objective = TASKS.objective(target, seed=0)
@@ -42,12 +42,12 @@ def run(target: int, preset: Preset, T: int, peers: Peers | None) -> Array:
 
 
 def curves(preset: Preset, T: int, peers: Peers | None, functions: int = FUNCTIONS) -> Array:
-    """(functions, 1 + T)."""
+    """Return the curves (functions, 1 + T)."""
     return np.array([run(FIRST + i, preset, T, peers) for i in range(functions)])
 
 
 def near(M: int, t_n: int) -> Array:
-    """Mean regret over iterations 1 … 20 with peers alike and p_t = 1 − 1/√t, by function."""
+    """Mean regret over iterations 1 … 20 with similar peers and p_t = 1 − 1/√t, by function."""
     means: Array = curves("paper", 20, (M, t_n, 0.02, 0.5))[:, 1:].mean(axis=1)
     return means
 

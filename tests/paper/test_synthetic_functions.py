@@ -1,4 +1,4 @@
-"""Section 5.1's functions and peers against what appendix D says of them."""
+"""The functions and peers of section 5.1 against their description in appendix D."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SMALL = Synthetic(size=60, length_scale=0.1)
 
 @pytest.fixture(scope="module")
 def tasks() -> SyntheticTasks:
-    return Synthetic().open()
+    return Synthetic().tasks()
 
 
 def test_functions_have_the_covariance_of_the_se_kernel() -> None:
     draws = 5_000
-    tasks = SMALL.open()
+    tasks = SMALL.tasks()
     F = np.array([tasks.unscaled(target) for target in range(draws)])
     x = np.linspace(0, 1, SMALL.size)
     K = np.exp(-0.5 * ((x[:, None] - x) / SMALL.length_scale) ** 2)
@@ -30,7 +30,7 @@ def test_functions_have_the_covariance_of_the_se_kernel() -> None:
 
 @pytest.mark.parametrize("length_scale", [0.001, 0.03, 0.15])
 def test_the_circle_that_functions_are_drawn_on_has_exactly_the_kernel(length_scale: float) -> None:
-    tasks = Synthetic(length_scale=length_scale).open()
+    tasks = Synthetic(length_scale=length_scale).tasks()
     x = np.linspace(0, 1, 1000)
     covariance = np.fft.fft(tasks._amplitudes**2).real[:1000]
     np.testing.assert_allclose(covariance, np.exp(-0.5 * (x / length_scale) ** 2), atol=1e-9)
@@ -45,7 +45,7 @@ def test_functions_fill_the_range_from_0_to_1(tasks: SyntheticTasks) -> None:
 
 def test_a_function_depends_on_its_index_only(tasks: SyntheticTasks) -> None:
     forwards = [tasks.function(target).copy() for target in range(5)]
-    other = Synthetic().open()
+    other = Synthetic().tasks()
     for target in reversed(range(5)):
         np.testing.assert_array_equal(other.function(target), forwards[target])
     assert np.abs(forwards[0] - forwards[1]).max() > 0.1
@@ -57,7 +57,7 @@ def test_a_peer_is_d_n_away_everywhere_on_either_side(tasks: SyntheticTasks) -> 
     heads = np.array(away) > 0
     n = heads.size
     assert abs(heads.mean() - 0.5) < 4 * 0.5 / np.sqrt(n)
-    repeated = (heads[:, 1:] == heads[:, :-1]).mean()  # neighbours are strangers
+    repeated = (heads[:, 1:] == heads[:, :-1]).mean()  # neighbours are independent
     assert abs(repeated - 0.5) < 4 * 0.5 / np.sqrt(n)
     assert abs((heads[1:] == heads[:-1]).mean() - 0.5) < 4 * 0.5 / np.sqrt(n)  # so are peers
 
@@ -137,7 +137,7 @@ def test_impossible_problems_are_refused(given: dict[str, float]) -> None:
 
 def test_more_observations_than_points_are_refused() -> None:
     with pytest.raises(ValueError, match="t_n is 61, expected 0 to 60"):
-        SMALL.open().observed(0, 0, 61, 0.02, seed=0)
+        SMALL.tasks().observed(0, 0, 61, 0.02, seed=0)
 
 
 def test_a_point_off_the_domain_is_refused(tasks: SyntheticTasks) -> None:

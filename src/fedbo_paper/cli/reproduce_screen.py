@@ -6,17 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TaskID
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +15,7 @@ from fedbo_paper.experiments import runner
 from fedbo_paper.experiments.claims import Finding
 from fedbo_paper.experiments.reproduce import Outcome, left_out, reproduce
 from fedbo_paper.experiments.spec import PRESETS, Selection
-from fedbo_paper.harness import workers
+from fedbo_paper.harness import screen, workers
 from fedbo_paper.report.contents import selected
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
@@ -47,17 +38,8 @@ def run(
 
 @contextmanager
 def _watching(console: Console) -> Iterator[runner.Progress]:
-    """Show a bar for each stage."""
-    bars = Progress(
-        TextColumn("{task.description:<14}"),
-        BarColumn(bar_width=36),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("passed,"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-    )
+    """A bar for each stage."""
+    bars = screen.bars(console)
     stages: dict[str, TaskID] = {}
 
     def show(stage: str, done: int, of: int) -> None:
@@ -76,15 +58,15 @@ def report(console: Console, outcome: Outcome, selections: Sequence[Selection]) 
     if findings:
         console.print(_verdicts(findings))
     console.print(
-        f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times; the "
-        "same command gives the same digest)."
+        f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times: "
+        "the same command gives the same digest)."
     )
     console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
 
 
 def _verdicts(findings: Sequence[Finding]) -> Table:
-    """The verdicts on our own runs; effects and intervals are in the report."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    """Our own verdicts; effects and intervals are in the report."""
+    table = screen.table()
     for name in ("figure", "data", "preset", "verdict", "claim"):
         table.add_column(name, no_wrap=name != "claim")
     for finding in findings:

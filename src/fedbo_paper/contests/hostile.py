@@ -1,18 +1,18 @@
-"""The guard: what collaborating costs an agent whose peers are of no use, or mean it ill.
+"""Measure what collaboration costs an agent whose peers are useless or hostile.
 
-family      what the target receives
+family      messages that the target receives
 ----------  --------------------------------------------------------------------------------------
-unrelated   messages of peers whose functions have nothing to do with its own: independent ones, or
-            on a real table the scores of other configurations, in another order for each peer
-negated     messages of peers that maximise the negative of an honest peer's function
-worst       messages that praise the target's worst point: a bump there
-noise       random weights, as large as honest ones
-half        messages of which a random half are negated, the others honest
+unrelated   from peers whose functions have nothing in common with its own; on a real table, each
+            peer has the scores of the configurations in another order
+negated     from peers that maximise the negative of an honest peer's function
+worst       from peers that praise the target's worst point: their function is a bump there
+noise       random weights, with the norms of honest ones
+half        a random half is from negated peers, the other half is honest
 
-Each on synthetic tasks (D = 1, 2, 4, 6: similar tasks, so that there is something to lose), on the
-SVM table and on grids of the landmine fields in both boxes. The delay at n is how many evaluations
-later than solo the default policy has the mean normalised regret that solo has after n; a regret
-of 0.001 counts as none. Means are over targets and seeds.
+Each family is run on synthetic tasks (D = 1, 2, 4, 6; similar tasks, so that honest peers would
+help), on the SVM table, and on grids of the landmine fields in both boxes. The delay at n says how
+many evaluations later than solo the default policy reaches the mean normalised regret that solo has
+after n. A regret of 0.001 counts as 0. Means are over targets and seeds.
 
     FEDBO_DATA=folder python benchmarks/hostile.py --json out.json
 """
@@ -21,77 +21,73 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 import fedbo
-from fedbo_paper.contests import contest, families, paired, screen
-from fedbo_paper.contests.contest import HISTORIES, SOLO, History
+from fedbo_paper.contests import contest, families, measures, options, screen
+from fedbo_paper.contests.contest import SOLO, History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Listed, Trained, grid, read_table
-from fedbo_paper.contests.screen import Call
-from fedbo_paper.data import MissingData, find
+from fedbo_paper.contests.measures import Curves
+from fedbo_paper.contests.summary import AT as ALL
+from fedbo_paper.data import find
+from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
 from fedbo_paper.problems.problems import Landmine
 
-Array = np.ndarray
+Figures = dict[str, Any]
+Results = dict[str, dict[str, Figures]]  # by ground and family
 
 HOSTILE = ("unrelated", "negated", "worst", "noise")
 FAMILIES = (*HOSTILE, "half")
 GROUNDS = ("synthetic", "svm", "landmine")
 TABLE = "tst_svm_50x288.npz"
 DIMENSIONS, INSTANCES, TASKS = (1, 2, 4, 6), 2, 12
-AT = (5, 10, 20)
-NOTHING = 0.001  # a regret that counts as none
-BUMP = 0.2  # width of the bump at the worst point, of the cube's diagonal
+AT = (5, 10, 20)  # evaluations at which delays are measured
+ZERO = 0.001  # a regret that counts as 0
+BUMP = 0.2  # width of the bump at the worst point, as a fraction of the cube's diagonal
+RESAMPLES = 500  # for the interval of a delay
 
-AVERAGE, ANY, LATE, ENOUGH = 2.0, 4.0, 1.05, 0.005  # what is allowed: see `verdicts`
+# The limits in `verdicts`: the mean delay, any delay, and the ratio to solo's regret at 50 where
+# that regret is larger than ENOUGH
+AVERAGE, ANY, LATE, ENOUGH = 2.0, 4.0, 1.05, 0.005
 
 
-class Field(msgspec.Struct):
-    """A table with the peers that a target may meet on it.
+class Field(NamedTuple):
+    """A table, and scores (tasks, n) of tasks that have nothing in common with it.
 
-    ``group`` is the ground it counts for; ``unrelated`` (tasks, n) are scores that have nothing to
-    do with its own.
+    ``group`` is the ground that the table belongs to.
     """
 
     group: str
     ground: Listed
-    unrelated: Array
-
-    def histories(self, jobs: int, seeds: int) -> dict[str, dict[int, list[History]]]:
-        """What peers of each sort did alone, by history seed."""
-        tables = {"honest": self.ground.Y, "negated": -self.ground.Y, "unrelated": self.unrelated}
-        return {
-            sort: contest.histories(
-                Listed(self.ground.X, Y), jobs, f"{self.ground.name}, {sort}", seeds
-            )
-            for sort, Y in tables.items()
-        }
+    unrelated: Floats
 
 
-def fields(options: argparse.Namespace) -> Iterator[Field]:
-    """The grounds, one table at a time."""
-    if "synthetic" in options.ground:
+def fields(given: argparse.Namespace) -> Iterator[Field]:
+    """Create the tables of all selected grounds, one after another."""
+    if "synthetic" in given.ground:
         for D in DIMENSIONS:
             for seed in range(INSTANCES):
                 X, Y = families.make("similar", D, seed, tasks=TASKS)
                 _, others = families.make("unrelated", D, seed, tasks=TASKS)
                 yield Field("synthetic", Listed(X, Y, f"synthetic D = {D}"), others)
-    if "svm" in options.ground:
-        ground = read_table(options.table or find("tst_svm", [TABLE]))
+    if "svm" in given.ground:
+        ground = read_table(given.table or find("tst_svm", [TABLE]))
         yield Field("svm", ground, _shuffled(ground.Y))
-    if "landmine" in options.ground:
-        for box in ("linear", "log"):
-            trained = Trained(Landmine(box=box))
+    if "landmine" in given.ground:
+        boxes: tuple[Literal["linear", "log"], ...] = ("linear", "log")
+        for box in boxes:
             X = grid(25, 2)
-            trained.look_around(X, options.cache, options.jobs)
-            ground = Listed(X, trained.survey, f"landmine {box}")
+            survey = Trained(Landmine(box=box), X, given.cache, given.jobs).survey
+            ground = Listed(X, survey, f"landmine {box}")
             yield Field(ground.name, ground, _shuffled(ground.Y))
 
 
-def _shuffled(Y: Array) -> Array:
+def _shuffled(Y: Floats) -> Floats:
     return np.random.default_rng(0).permuted(Y, axis=1)
 
 
@@ -99,7 +95,7 @@ def _shuffled(Y: Array) -> Array:
 
 
 def worst_praised(ground: Listed, target: int, seed: int) -> list[History]:
-    """Of each task, trials of a bump at the target's worst point: half there, half anywhere."""
+    """Create trials of a bump at the target's worst point: half near it, half anywhere."""
     n, D = ground.X.shape
     distance2 = ((ground.X - ground.X[ground.Y[target].argmin()]) ** 2).sum(axis=1)
     bump = np.exp(-distance2 / (2 * D * BUMP**2))
@@ -116,21 +112,20 @@ def worst_praised(ground: Listed, target: int, seed: int) -> list[History]:
 def peers(
     family: str, ground: Listed, met: dict[str, list[History]], target: int, seed: int
 ) -> list[History]:
-    """What each task's agent did before, in this family; the target's own is not used."""
+    """Return the history of each task's agent in a family; the target's own is not used."""
     if family in ("unrelated", "negated"):
         return met[family]
     if family == "worst":
         return worst_praised(ground, target, seed)
     if family == "noise":
         return met["honest"]
-    hostile = np.zeros(ground.tasks, dtype=bool)
     others = np.delete(np.arange(ground.tasks), target)
-    hostile[np.random.default_rng([seed, target]).permutation(others)[: len(others) // 2]] = True
-    return [met["negated" if bad else "honest"][task] for task, bad in enumerate(hostile.tolist())]
+    hostile = np.random.default_rng([seed, target]).permutation(others)[: len(others) // 2]
+    return [met["negated" if task in hostile else "honest"][task] for task in range(ground.tasks)]
 
 
 def only_noise(message: fedbo.Message, rng: np.random.Generator) -> fedbo.Message:
-    """The message with random weights of the same norm instead of its own."""
+    """Replace the weights of a message by random ones with the same norm."""
     name = "omega" if message.kind == "weights" else "nu"
     omega = np.frombuffer(getattr(message.body, name), dtype="<f4").astype(float)
     random = rng.standard_normal(len(omega))
@@ -150,226 +145,204 @@ def play(
     target: int,
     seeds: Sequence[int],
     evaluations: int,
-) -> tuple[int, dict[tuple[str, int], list[float]]]:
-    """Scores of solo runs on one target, and of runs in each family, by family and seed."""
-    history_seed = seeds[0] % HISTORIES
-    make, kind = contest.POLICIES[policy]
-    assert make is not None
-    scores = {}
+) -> Scores:
+    """Run solo, and the policy in each family, on one target with seeds of one group."""
+    scores: Scores = {}
     for family in (SOLO, *names):
-        if family == SOLO:
-            agreed, arrived = contest.federation(ground.space, kind, []), []
-        else:
-            known = peers(family, ground, met, target, history_seed)
-            others = [history for n, history in enumerate(known) if n != target]
-            agreed = contest.federation(ground.space, kind, others)
-            arrived = contest.messages(agreed, target, known, history_seed)
+        playing = contest.POLICIES[SOLO if family == SOLO else policy]()
+        arrived: list[fedbo.Message] = []
+        if family != SOLO:
+            known = peers(family, ground, met, target, seeds[0])
+            agreed = contest.federation(ground, playing)
+            arrived = contest.messages(agreed, target, known, seeds[0])
         if family == "noise":
-            rng = np.random.default_rng([6, history_seed, target])
+            rng = np.random.default_rng([6, seeds[0], target])
             arrived = [only_noise(message, rng) for message in arrived]
-        playing = fedbo.TS() if family == SOLO else make()
         for seed in seeds:
-            scores[family, seed] = contest.run(
-                ground, agreed, playing, arrived, target, seed, evaluations
+            scores[family, target, seed] = contest.run(
+                ground, playing, arrived, target, seed, evaluations
             )
-    return target, scores
+    return scores
 
 
-def measure(field: Field, policy: str, options: argparse.Namespace) -> contest.Curves:
-    """Normalised regrets (targets, seeds, evaluations) of solo and of each family."""
-    ground, seeds = field.ground, range(options.seeds)
-    sorts = field.histories(options.jobs, min(HISTORIES, len(seeds)))
-    tasks = contest.targets(ground, options.targets)
-    groups = [[s for s in seeds if s % HISTORIES == h] for h in range(min(HISTORIES, len(seeds)))]
-    calls: list[Call] = []
-    for group in groups:
-        met = {sort: known[group[0] % HISTORIES] for sort, known in sorts.items()}
-        for target in tasks:
-            given = (ground, met, options.family, policy, target, group, options.evaluations)
-            calls.append((play, given, (1 + len(options.family)) * len(group)))
-    scores: dict[tuple[int, str, int], list[float]] = {}
-    for target, found in screen.work(ground.name, calls, options.jobs):
-        scores |= {(target, *key): each for key, each in found.items()}
-    curves = {
-        family: np.array([[scores[target, family, seed] for seed in seeds] for target in tasks])
-        for family in (SOLO, *options.family)
+def measure(field: Field, policy: str, given: argparse.Namespace) -> Curves:
+    """Compute normalised regrets (targets, seeds, evaluations) of solo and in each family."""
+    ground = field.ground
+    tables = {"honest": ground.Y, "negated": -ground.Y, "unrelated": field.unrelated}
+    histories = {
+        sort: contest.histories(
+            Listed(ground.X, Y), given.jobs, given.seeds, f"{ground.name}, {sort}"
+        )
+        for sort, Y in tables.items()
     }
-    return contest.regrets(ground, tasks, curves)
+    tasks = contest.targets(ground, given.targets)
+    calls = []
+    for h, group in enumerate(contest.groups(given.seeds)):
+        met = {sort: known[h] for sort, known in histories.items()}
+        calls += [
+            partial(play, ground, met, given.family, policy, target, group, given.evaluations)
+            for target in tasks
+        ]
+    scores = screen.work(ground.name, calls, given.jobs)
+    return measures.regrets(ground, tasks, contest.curves(scores, (SOLO, *given.family), tasks))
 
 
-# What came of it
+# Results
 
 
-def figures(regret: Array, solo: Array) -> dict[str, Any]:
-    """Regrets, delays with their intervals, and ratios of a family on a ground."""
+def figures(regret: Floats, solo: Floats) -> Figures:
+    """Compute the regrets, ratios and delays of a family on a ground."""
     evaluations = regret.shape[-1] - INITIAL
-    at = [n for n in contest.AT if n <= evaluations]
     by_target, solo_by_target = regret.mean(axis=1), solo.mean(axis=1)
     mean, solo_mean = by_target.mean(axis=0), solo_by_target.mean(axis=0)
-    W = paired.resamples(len(regret), n=500)
-    result: dict[str, Any] = {"regret": {}, "solo": {}, "ratio": {}, "delay": {}, "reached": {}}
-    for n in at:
+    W = resamples(len(regret), RESAMPLES)
+    result: Figures = {"regret": {}, "solo": {}, "ratio": {}, "delay": {}, "reached": {}}
+    for n in (n for n in ALL if n <= evaluations):
         last = INITIAL + n - 1
         result["regret"][str(n)], result["solo"][str(n)] = float(mean[last]), float(solo_mean[last])
-        result["ratio"][str(n)] = paired.ratio(regret[:, :, last], solo[:, :, last])
+        result["ratio"][str(n)] = measures.ratio(regret[:, :, last], solo[:, :, last])
     for n in (n for n in AT if n <= evaluations):
         last = INITIAL + n - 1
-        point, reached = paired.delay(mean, solo_mean, last, NOTHING)
-        others = zip(W @ by_target, W @ solo_by_target, strict=True)
-        samples = [paired.delay(a, b, last, NOTHING)[0] for a, b in others]
-        result["delay"][str(n)] = [point, *np.quantile(samples, (0.025, 0.975)).tolist()]
+        value, reached = measures.delay(mean, solo_mean, last, ZERO)
+        samples = [
+            measures.delay(a, b, last, ZERO)[0]
+            for a, b in zip(W @ by_target, W @ solo_by_target, strict=True)
+        ]
+        low, high = np.quantile(samples, TAILS).tolist()
+        result["delay"][str(n)] = Effect(value, low, high, len(regret))
         result["reached"][str(n)] = reached
     return result
 
 
-def verdicts(results: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """What was promised, from figures by ground and family, and whether it holds."""
-    hostile = {
-        (ground, family): found
-        for ground, by_family in results.items()
-        for family, found in by_family.items()
-        if family in HOSTILE
-    }
-    verdict: dict[str, Any] = {}
+def verdicts(results: Results) -> Figures:
+    """Decide whether the delays and regrets stay within their limits."""
+    found: Figures = {}
+    hostile = {key: each for key, each in _flat(results).items() if key[1] in HOSTILE}
     if hostile:
         at = next(iter(hostile.values()))["delay"]
-        means = {n: float(np.mean([f["delay"][n][0] for f in hostile.values()])) for n in at}
-        delays = {(*key, n): found["delay"][n][0] for key, found in hostile.items() for n in at}
+        means = {n: float(np.mean([f["delay"][n].value for f in hostile.values()])) for n in at}
+        delays = {(*key, n): each["delay"][n].value for key, each in hostile.items() for n in at}
         longest = max(delays, key=delays.__getitem__)
-        bounded = all(found["reached"][n] for found in hostile.values() for n in at)
+        bounded = all(each["reached"][n] for each in hostile.values() for n in at)
         late = {
-            key: found["ratio"]["50"][0]
-            for key, found in hostile.items()
-            if "50" in found["ratio"] and found["solo"]["50"] > ENOUGH
+            " ".join(key): each["ratio"]["50"].value
+            for key, each in hostile.items()
+            if "50" in each["ratio"] and each["solo"]["50"] > ENOUGH
         }
-        verdict["mean delay"] = {
-            "values": means,
-            "limit": AVERAGE,
-            "holds": bounded and max(means.values()) <= AVERAGE,
-        }
-        verdict["longest delay"] = {
-            "values": {" ".join(longest): delays[longest]},
-            "limit": ANY,
-            "holds": bounded and delays[longest] <= ANY,
-        }
-        verdict["ratio at 50"] = {
-            "values": {" ".join(key): value for key, value in late.items() if value > LATE},
-            "limit": LATE,
-            "holds": all(value <= LATE for value in late.values()),
-        }
+        above = {key: value for key, value in late.items() if value > LATE}
+        found["mean delay"] = _verdict(means, AVERAGE, bounded and max(means.values()) <= AVERAGE)
+        found["longest delay"] = _verdict(
+            {" ".join(longest): delays[longest]}, ANY, bounded and delays[longest] <= ANY
+        )
+        found["ratio at 50"] = _verdict(above, LATE, all(r <= LATE for r in late.values()))
     ahead = {
-        f"{ground} {n}": by_family["half"]["ratio"][n][0]
-        for ground, by_family in results.items()
-        if "half" in by_family
+        f"{ground} {n}": each["ratio"][n].value
+        for (ground, family), each in _flat(results).items()
         for n in ("10", "20")
-        if n in by_family["half"]["ratio"]
+        if family == "half" and n in each["ratio"]
     }
     if ahead:
-        verdict["half hostile, ratio at 10 and 20"] = {
-            "values": ahead,
-            "limit": 1.0,
-            "holds": all(value < 1 for value in ahead.values()),
-        }
-    return verdict
+        holds = all(ratio < 1 for ratio in ahead.values())
+        found["half hostile, ratio at 10 and 20"] = _verdict(ahead, 1.0, holds)
+    return found
 
 
-def show(results: dict[str, dict[str, dict[str, Any]]], title: str) -> None:
-    """Regrets in one table, delays in another."""
-    found = {
-        f"{ground}, {family}": figures
+def _verdict(values: dict[str, float], limit: float, holds: bool) -> Figures:
+    return {"values": values, "limit": limit, "holds": holds}
+
+
+def _flat(results: Results) -> dict[tuple[str, str], Figures]:
+    return {
+        (ground, family): each
         for ground, by_family in results.items()
-        for family, figures in by_family.items()
+        for family, each in by_family.items()
     }
+
+
+def show(results: Results, title: str) -> None:
+    """Print regrets in one table and delays in another."""
+    found = {f"{ground}, {family}": each for (ground, family), each in _flat(results).items()}
     at, delays = ([*next(iter(found.values()))[key]] for key in ("regret", "delay"))
     screen.table(
-        f"{title}: mean regret of solo → in the family",
+        f"{title}: mean regret of solo → with these peers",
         ["ground, family", *at],
         [
             [name, *(f"{each['solo'][n]:.3f} → {each['regret'][n]:.3f}" for n in at)]
             for name, each in found.items()
         ],
     )
+    rows = []
+    for name, each in found.items():
+        late = [
+            ("" if each["reached"][n] else "≥ ") + screen.estimate(each["delay"][n], 1)
+            for n in delays
+        ]
+        rows.append([name, *late, screen.estimate(each["ratio"][at[-1]])])
     screen.table(
-        f"{title}: delay in evaluations, ratio to solo, 95 % intervals",
+        f"{title}: delay in evaluations and ratio to solo, 95 % intervals",
         ["ground, family", *(f"delay at {n}" for n in delays), f"ratio at {at[-1]}"],
-        [
-            [
-                name,
-                *(
-                    ("" if each["reached"][n] else "≥ ") + screen.estimate(each["delay"][n], 1)
-                    for n in delays
-                ),
-                screen.estimate(each["ratio"][at[-1]]),
-            ]
-            for name, each in found.items()
-        ],
+        rows,
     )
+
+
+def show_verdicts(found: Figures) -> None:
+    """Print one line for each verdict."""
+    for name, each in found.items():
+        values = ", ".join(f"{key}: {value:.2f}" for key, value in each["values"].items())
+        limit = f"at most {each['limit']}" if each["limit"] != 1 else "below 1"
+        holds = "holds" if each["holds"] else "DOES NOT HOLD"
+        line = f"{name}, {limit}: {holds} ({values or 'all'})"
+        screen.out.print(line, highlight=False, soft_wrap=True)
 
 
 def main() -> None:
-    parser = contest.arguments(__doc__)
-    parser.add_argument("--family", type=_some(FAMILIES), default=FAMILIES, metavar="A,B,...")
-    parser.add_argument("--ground", type=_some(GROUNDS), default=GROUNDS, metavar="A,B,...")
-    parser.add_argument("--policy", default=None, help="the default one unless told")
-    parser.add_argument("--table", type=Path, help=f"instead of {TABLE} in the data folder")
-    options = parser.parse_args()
-    policy = options.policy or contest.default_policy(fedbo.Space({"x": fedbo.Float(0, 1)}))
-    known = [name for name, (make, _) in contest.POLICIES.items() if make is not None]
-    if policy not in known:
-        raise screen.refuse(f"--policy is {policy!r}, expected one of {', '.join(known)}")
-    groups: dict[str, list[contest.Curves]] = {}
-    parts: dict[str, list[contest.Curves]] = {}
-    try:
-        for field in fields(options):
-            curves = measure(field, policy, options)
-            groups.setdefault(field.group, []).append(curves)
-            if field.group != field.ground.name:
-                parts.setdefault(field.ground.name, []).append(curves)
-    except MissingData as error:
-        raise screen.refuse(f"{error} Or choose others with --ground.") from None
+    """Run the command."""
+    parser = options.contest_parser(__doc__)
+    for name, known in (("--family", FAMILIES), ("--ground", GROUNDS)):
+        text = f"some of {', '.join(known)}; default: all"
+        parser.add_argument(
+            name, type=options.some(known), default=known, metavar="A,B,...", help=text
+        )
+    parser.add_argument(
+        "--policy",
+        choices=[*contest.POLICIES],
+        default=contest.default_policy(),
+        help="default: the default policy of an agent",
+    )
+    parser.add_argument(
+        "--table", type=Path, help=f"the SVM table; default: {TABLE} in the data folder"
+    )
+    given = parser.parse_args()
+    groups: dict[str, list[Curves]] = {}
+    parts: dict[str, list[Curves]] = {}
+    for field in fields(given):
+        curves = measure(field, given.policy, given)
+        groups.setdefault(field.group, []).append(curves)
+        if field.group != field.ground.name:
+            parts.setdefault(field.ground.name, []).append(curves)
     results, details = _all_figures(groups), _all_figures(parts)
-    show(results, policy)
+    show(results, given.policy)
     if details:
-        show(details, f"{policy}, synthetic tasks by dimension")
+        show(details, f"{given.policy}, synthetic tasks by dimension")
     verdict = verdicts(results)
-    for name, found in verdict.items():
-        values = ", ".join(f"{key}: {value:.2f}" for key, value in found["values"].items())
-        limit = f"at most {found['limit']}" if found["limit"] != 1 else "below 1"
-        holds = "holds" if found["holds"] else "DOES NOT HOLD"
-        line = f"{name}, {limit}: {holds} ({values or 'all'})"
-        screen.out.print(line, highlight=False, soft_wrap=True)
-    contest.finish(
+    show_verdicts(verdict)
+    screen.finish(
         {
-            "default": policy,
+            "default": given.policy,
             "grounds": results,
             "dimensions": details,
             "verdicts": verdict,
-            "seeds": options.seeds,
+            "seeds": given.seeds,
         },
-        options,
+        given.json,
     )
 
 
-def _all_figures(groups: dict[str, list[contest.Curves]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Figures by ground and family; tables of one ground are taken together."""
-    results: dict[str, dict[str, dict[str, Any]]] = {}
+def _all_figures(groups: dict[str, list[Curves]]) -> Results:
+    """Compute figures by ground and family; the targets of a ground's tables are taken together."""
+    results: Results = {}
     for name, curves in groups.items():
         together = {key: np.concatenate([each[key] for each in curves]) for key in curves[0]}
-        results[name] = {
-            family: figures(regret, together[SOLO])
-            for family, regret in together.items()
-            if family != SOLO
-        }
+        solo = together.pop(SOLO)
+        results[name] = {family: figures(regret, solo) for family, regret in together.items()}
     return results
-
-
-def _some(known: Sequence[str]) -> Any:
-    def read(text: str) -> tuple[str, ...]:
-        unknown = [name for name in text.split(",") if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(
-                f"{unknown[0]!r} is unknown, expected some of {', '.join(known)}"
-            )
-        return tuple(name for name in known if name in text.split(","))
-
-    return read

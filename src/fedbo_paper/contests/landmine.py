@@ -1,10 +1,10 @@
-"""The contest on 29 landmine fields with real training: each tunes the C and gamma of an SVM.
+"""Compare policies on 29 landmine fields, with real training.
 
-The score is the AUC. Every field in turn is the target and all others its peers, which have made 50
-evaluations alone. Regret is measured from the best AUC known of the field (of a grid of 25 x 25,
-and of any run) and normalised by what a random point loses (the median of the grid), in the paper's
-linear box and in the log box. Reported as by table.py, and also after how many evaluations each
-policy's mean best AUC reaches solo's after 20 and after 50.
+Each field tunes the C and gamma of an SVM; the score is the AUC. Each field in turn is the target,
+and all others are its peers, which have made 50 evaluations alone. A regret of 0 is the best known
+AUC of the field (of a 25 x 25 grid and of all runs), and a regret of 1 is the median of the grid.
+The contest is held in the paper's linear box and in the log box. The tables are those of table.py,
+and one more: how many evaluations each policy needs until its mean best AUC is solo's at 20 and 50.
 
     FEDBO_DATA=folder python benchmarks/landmine.py --box both --json out.json
 """
@@ -15,27 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from fedbo_paper.contests import contest, screen
+from fedbo_paper.contests import options, screen
+from fedbo_paper.contests.contest import SOLO
 from fedbo_paper.contests.grounds import INITIAL, Trained, grid
-from fedbo_paper.data import MissingData
+from fedbo_paper.contests.measures import Curves, best_so_far
+from fedbo_paper.contests.summary import hold, mean_best
 from fedbo_paper.problems.problems import Landmine
 
 SIDE = 25
 REACH = (20, 50)
 
 
-def reach(ground: Trained, curves: contest.Curves, evaluations: int) -> dict[str, Any]:
-    """After how many evaluations the mean best score is solo's after 20 and 50; None if never."""
+def reach(ground: Trained, curves: Curves, evaluations: int) -> dict[str, Any]:
+    """Compute when each policy's mean best score reaches solo's at 20 and 50; None if never."""
     result: dict[str, Any] = {}
     for name, scores in curves.items():
         solo, own = (
-            contest.best_so_far(ground, each[:, : scores.shape[1]]).mean(axis=(0, 1))
-            for each in (curves[contest.SOLO], scores)
+            best_so_far(ground, each[:, : scores.shape[1]]).mean(axis=(0, 1))
+            for each in (curves[SOLO], scores)
         )
-        result[name] = {
-            "mean": {str(n): float(own[INITIAL + n - 1]) for n in contest.AT if n <= evaluations},
-            "reach": {},
-        }
+        result[name] = {"mean": mean_best(ground, scores, evaluations), "reach": {}}
         for n in (n for n in REACH if n <= evaluations):
             there = np.flatnonzero(own >= solo[INITIAL + n - 1])
             after = max(int(there[0]) + 1 - INITIAL, 0) if len(there) else None
@@ -44,39 +43,37 @@ def reach(ground: Trained, curves: contest.Curves, evaluations: int) -> dict[str
 
 
 def show(found: dict[str, Any]) -> None:
-    at = [*found[contest.SOLO]["mean"]]
-    reached = [*found[contest.SOLO]["reach"]]
-    screen.table(
-        "mean best AUC after so many evaluations, and after how many solo's mean is reached",
-        ["policy", *at, *(f"solo's at {n}" for n in reached)],
+    """Print the table of `reach`."""
+    at, reached = ([*found[SOLO][key]] for key in ("mean", "reach"))
+    rows = [
         [
-            [
-                name,
-                *(f"{figures['mean'][n]:.4f}" for n in at),
-                *(
-                    "never" if (after := figures["reach"][n]) is None else str(after)
-                    for n in reached
-                ),
-            ]
-            for name, figures in found.items()
-        ],
+            name,
+            *(f"{figures['mean'][n]:.4f}" for n in at),
+            *(
+                "never" if figures["reach"][n] is None else str(figures["reach"][n])
+                for n in reached
+            ),
+        ]
+        for name, figures in found.items()
+    ]
+    screen.table(
+        "mean best AUC after this many evaluations, and evaluations needed to reach solo's mean",
+        ["policy", *at, *(f"solo's at {n}" for n in reached)],
+        rows,
     )
 
 
 def main() -> None:
-    parser = contest.arguments(__doc__)
-    contest.policy_arguments(parser)
+    """Run the command."""
+    parser = options.contest_parser(__doc__)
+    options.add_policies(parser)
     parser.add_argument("--box", choices=("linear", "log", "both"), default="both")
-    options = parser.parse_args()
+    given = parser.parse_args()
     boxes: dict[str, Any] = {}
-    for box in ("linear", "log") if options.box == "both" else (options.box,):
-        try:
-            ground = Trained(Landmine(box=box))
-        except MissingData as error:
-            raise screen.refuse(str(error)) from None
-        ground.look_around(grid(SIDE, 2), options.cache, options.jobs)
-        figures, curves = contest.hold(ground, f"landmine, {box} box", options)
-        found = reach(ground, curves, options.evaluations)
+    for box in ("linear", "log") if given.box == "both" else (given.box,):
+        ground = Trained(Landmine(box=box), grid(SIDE, 2), given.cache, given.jobs)
+        figures, curves = hold(ground, f"landmine, {box} box", given)
+        found = reach(ground, curves, given.evaluations)
         show(found)
         boxes[box] = figures | {"scores": found}
-    contest.finish(next(iter(boxes.values())) | {"boxes": boxes}, options)
+    screen.finish(next(iter(boxes.values())) | {"boxes": boxes}, given.json)

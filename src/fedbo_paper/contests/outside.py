@@ -1,20 +1,25 @@
-"""Optuna's samplers, which know nothing of peers, on the same tasks.
+"""Runs of Optuna's samplers, which know nothing of peers, on the same tasks.
 
-They see the unit cube. What they ask for is moved to the nearest point that may be queried (on a
-table, the nearest configuration not yet queried), and they are told of that point and its score: a
-trial that was asked for elsewhere is withdrawn. Everything else is Optuna's default, but for the
-start, which is the common initial points, and the GP's knowledge that scores have no noise.
+The samplers see the unit cube. If a sampler asks for a point that cannot be evaluated, the nearest
+possible one is evaluated instead (on a table, the nearest configuration that was not tried). The
+sampler is told that point and its score, and the trial it asked for is withdrawn. The samplers
+start from the common initial points, and the GP knows that scores have no noise. All other
+settings are Optuna's defaults.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-Array = np.ndarray
+from fedbo_paper.contests.grounds import Ground, Params
+
+if TYPE_CHECKING:
+    import optuna
+
 SAMPLERS = ("Optuna TPE", "Optuna GP")
 MISSING = (
     "Optuna is not installed; run in the environment that `make bench` builds (.venv-bench), "
@@ -22,36 +27,16 @@ MISSING = (
 )
 
 
-def optuna_version() -> str | None:
-    """The version that is installed, without importing it; None if there is none."""
-    try:
-        return version("optuna")
-    except PackageNotFoundError:
-        return None
+def is_installed() -> bool:
+    """Check whether Optuna is installed, without importing it."""
+    return find_spec("optuna") is not None
 
 
-def _sampler(name: str, seed: int, starts: int):
-    import optuna
+def play(ground: Ground, name: str, target: int, seed: int, evaluations: int) -> list[float]:
+    """Run a sampler on a task.
 
-    if name == "Optuna TPE":
-        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=starts)
-    if name == "Optuna GP":
-        return optuna.samplers.GPSampler(
-            seed=seed, n_startup_trials=starts, deterministic_objective=True
-        )
-    raise ValueError(f"sampler is {name!r}, expected one of {', '.join(SAMPLERS)}")
-
-
-def run(
-    name: str,
-    initial: Array,
-    evaluate: Callable[[Array], tuple[Array, float]],
-    evaluations: int,
-    seed: int,
-) -> list[float]:
-    """Scores, to be maximised, of the initial points (n, D) and of the sampler's queries after.
-
-    ``evaluate`` takes a point and gives the one that was queried in its place, with its score.
+    Returns:
+        The scores of the initial points and of the sampler's evaluations, in this order.
     """
     try:
         import optuna
@@ -65,28 +50,42 @@ def run(
         if name == "Optuna GP":
             raise SystemExit(f"{error}, which Optuna's GPSampler needs. {MISSING}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    cube = {
-        f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0) for d in range(len(initial.T))
+    cube: dict[str, optuna.distributions.BaseDistribution] = {
+        f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0)
+        for d in range(ground.space.dimensions)
     }
-    scores: list[float] = []
+    sign, tried, scores = ground.space.sign, list[Params](), list[float]()
+    initial = ground.initial(target, seed)
+    sampler_seed = int(np.random.SeedSequence((5, seed, target)).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sampler = _sampler(name, seed, len(initial))
+        sampler = _sampler(name, sampler_seed, len(initial))
         study = optuna.create_study(direction="maximize", sampler=sampler)
-
-        def query(x: Array) -> None:
-            point, score = evaluate(x)
-            params = {f"x{d}": float(value) for d, value in enumerate(point)}
-            told = optuna.trial.create_trial(params=params, distributions=cube, value=score)
-            study.add_trial(told)
-            scores.append(score)
-
-        for x in initial:
-            query(x)
-        for _ in range(evaluations):
-            trial = study.ask(cube)
-            x = np.array([trial.params[key] for key in cube])
-            # a failed trial is not seen by either sampler; one left open would be taken for pending
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            query(x)
+        for t in range(len(initial) + evaluations):
+            if t < len(initial):
+                x = ground.space.encode(initial[t])
+            else:
+                trial = study.ask(cube)
+                x = np.array([trial.params[key] for key in cube])
+                # both samplers ignore a failed trial, but would treat a running one as pending
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            tried.append(ground.nearest(x, tried))
+            scores.append(ground.score(target, tried[-1]))
+            point = dict(zip(cube, ground.space.encode(tried[-1]).tolist(), strict=True))
+            value = sign * scores[-1]
+            study.add_trial(
+                optuna.trial.create_trial(params=point, distributions=cube, value=value)
+            )
     return scores
+
+
+def _sampler(name: str, seed: int, starts: int) -> optuna.samplers.BaseSampler:
+    import optuna
+
+    if name == "Optuna TPE":
+        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=starts)
+    if name == "Optuna GP":
+        return optuna.samplers.GPSampler(
+            seed=seed, n_startup_trials=starts, deterministic_objective=True
+        )
+    raise ValueError(f"sampler is {name!r}, expected one of {', '.join(SAMPLERS)}")

@@ -1,12 +1,12 @@
-"""Pictures of what the contests and hostile.py found, from the JSON that they write.
+"""Draw pictures of the figures that the contests and hostile.py write as JSON.
 
-option      what is drawn                                                          file
+option      picture                                                                file
 ----------  ---------------------------------------------------------------------  ------------
 --svm       table.py: regret against evaluations, and its ratio to solo            svm.png
---landmine  landmine.py: the same, a row for each box                              landmine.png
---har       har.py: regret, and its difference from solo, in errors                har.png
---ranks     table.py, landmine.py, har.py: how far behind the default others rank  ranks.png
---hostile   hostile.py: delays, and ratios to solo, for each ground and family     hostile.png
+--landmine  landmine.py: the same, one row for each box                            landmine.png
+--har       har.py: regret, and its difference from solo, as errors                har.png
+--ranks     table.py, landmine.py, har.py: mean ranks behind the default policy    ranks.png
+--hostile   hostile.py: delays and ratios to solo, for each ground and family      hostile.png
 
     python benchmarks/picture.py docs/transfer --svm svm.json --hostile hostile.json
 """
@@ -24,23 +24,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbo.insight.style import COLOURS
-from fedbo_paper.contests import screen
+from fedbo_paper.contests import options, screen
 from fedbo_paper.contests.contest import RANDOM, SOLO
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE
 from fedbo_paper.contests.outside import SAMPLERS
 
 Figures = dict[str, Any]
 
-NAMED = ("PTS", "FTS", "RGPE", "TAF", *SAMPLERS)  # each has a colour of its own
-PLAIN = {SOLO: "black", RANDOM: "0.6"}
-LEAST_RATIO = 0.05  # that is shown: an interval may reach down to 0
+NAMED = ("PTS", "FTS", "RGPE", "TAF", *SAMPLERS)  # each has its own colour
+GREYS = {SOLO: "black", RANDOM: "0.6"}
+LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine, log box"}
 
 
 def colour(policy: str) -> str:
-    """Of a policy; the same in every picture."""
-    known = PLAIN | dict(zip(NAMED, COLOURS, strict=True))
+    """Return the colour of a policy, which is the same in every picture."""
+    known = GREYS | dict(zip(NAMED, COLOURS, strict=True))
     return known.get(policy, COLOURS[0])
 
 
@@ -52,7 +52,7 @@ def interval(
     least: float = -np.inf,
     **look: Any,
 ) -> None:
-    """A point with its interval, cut at ``least``; what is null in the file is left out."""
+    """Draw a point with its interval, cut off at ``least``; null values are left out."""
     point, low, high = (np.nan if value is None else max(value, least) for value in values)
     if np.isnan(point):
         return
@@ -63,7 +63,7 @@ def interval(
 
 
 def logarithmic(axes: Axes, which: str) -> None:
-    """An axis for ratios."""
+    """Make an axis logarithmic, with ticks for ratios."""
     axes.set(**{f"{which}scale": "log"})
     low, high = getattr(axes, f"get_{which}lim")()
     ticks = [0.05, 0.1, 0.2, 0.5, 1, 2, 5]
@@ -72,7 +72,8 @@ def logarithmic(axes: Axes, which: str) -> None:
     axes.minorticks_off()
 
 
-def bare(axes: Axes, title: str = "", **labels: str) -> None:
+def label(axes: Axes, title: str, **labels: str) -> None:
+    """Set the title and labels of a panel, and hide the upper and right borders."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, loc="left", fontsize="medium")
     axes.set(**labels)
@@ -82,20 +83,20 @@ def bare(axes: Axes, title: str = "", **labels: str) -> None:
 
 
 def curves(axes: Axes, policies: Figures) -> None:
-    """Mean regret against evaluations, one line a policy."""
+    """Draw the mean regret against evaluations, one line for each policy."""
     for name, figures in policies.items():
         curve = np.array(figures["curve"])
-        shown = np.where(curve > 0, curve, np.nan)  # 0 has no place on a logarithmic axis
+        shown = np.where(curve > 0, curve, np.nan)  # a logarithmic axis cannot show 0
         seeds = figures["seeds"]
-        label = f"{name} ({seeds} seed{'s' if seeds > 1 else ''})"
-        axes.plot(shown, color=colour(name), label=label, lw=2 if name == "PTS" else 1.4)
+        text = f"{name} ({seeds} seed{'s' if seeds > 1 else ''})"
+        axes.plot(shown, color=colour(name), label=text, lw=2 if name == "PTS" else 1.4)
     axes.set_yscale("log")
     axes.set_xlim(0, None)
     axes.legend(frameon=False, fontsize="small")
 
 
 def against_solo(axes: Axes, policies: Figures, what: str) -> None:
-    """The ratio to solo's regret, or the difference from it, with intervals."""
+    """Draw the ratio to solo's regret, or the difference from it, with intervals."""
     shown = [name for name in policies if name != SOLO]
     at = [*policies[SOLO]["regret"]]
     for k, name in enumerate(shown):
@@ -103,29 +104,31 @@ def against_solo(axes: Axes, policies: Figures, what: str) -> None:
             place = i + 0.16 * (k - (len(shown) - 1) / 2)
             least = LEAST_RATIO if what == "ratio" else -np.inf
             interval(axes, place, policies[name][what][n], up=True, least=least, color=colour(name))
-    axes.axhline(1.0 if what == "ratio" else 0.0, color=PLAIN[SOLO], lw=1)
+    axes.axhline(1.0 if what == "ratio" else 0.0, color=GREYS[SOLO], lw=1)
     axes.set_xticks(range(len(at)), at)
     if what == "ratio":
         logarithmic(axes, "y")
 
 
-def contests(found: dict[str, Figures], what: str = "ratio", regret: str = "normalised regret"):
-    """A row for each contest: curves of regret, and the comparison with solo."""
+def contests(
+    found: dict[str, Figures], what: str = "ratio", regret: str = "normalised regret"
+) -> Figure:
+    """Draw one row for each contest: the regrets, and the comparison with solo."""
     figure = Figure(figsize=(9, 3.5 * len(found)), layout="constrained")
     rows = figure.subplots(len(found), 2, squeeze=False)
-    after = "evaluations after the 3 initial ones"
+    after = "evaluations after the 3 initial points"
     for (left, right), (title, result) in zip(rows, found.items(), strict=True):
         policies = result["policies"]
         curves(left, policies)
-        bare(left, title, xlabel=after, ylabel=f"mean {regret}")
+        label(left, title, xlabel=after, ylabel=f"mean {regret}")
         against_solo(right, policies, what)
         word = "ratio to" if what == "ratio" else "difference from"
-        bare(right, f"{word} solo, paired, 95 % intervals", xlabel=after)
+        label(right, f"{word} solo, paired, 95 % intervals", xlabel=after)
     return figure
 
 
 def ranks(found: dict[str, Figures]) -> Figure:
-    """A panel for each contest: how far the others' mean ranks are behind the default's."""
+    """Draw one panel for each contest: the mean ranks behind the default policy."""
     figure = Figure(figsize=(3.4 * len(found) + 1, 3.2), layout="constrained")
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for axes, (title, result) in zip(panels, found.items(), strict=True):
@@ -136,12 +139,12 @@ def ranks(found: dict[str, Figures]) -> Figure:
             for k, n in enumerate(stops):
                 behind = policies[name]["rank_difference"][n]
                 place = row + 0.18 * (k - (len(stops) - 1) / 2)
-                look = {"color": STOPS[n], "label": f"at {n}" if not row else None}
-                interval(axes, place, behind, up=False, **look)
+                text = f"at {n}" if not row else None
+                interval(axes, place, behind, up=False, color=STOPS[n], label=text)
         axes.axvline(0.0, color="black", lw=1)
         axes.set_yticks(range(len(others)), others)
         axes.invert_yaxis()
-        bare(axes, title, xlabel=f"mean rank behind {default}")
+        label(axes, title, xlabel=f"mean rank behind {default}")
     panels[-1].legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -150,7 +153,7 @@ def ranks(found: dict[str, Figures]) -> Figure:
 
 
 def hostile(result: Figures) -> Figure:
-    """Delays, and ratios to solo's regret, a row for each ground and family."""
+    """Draw delays and ratios to solo's regret, one row for each ground and family."""
     found = [
         (ground, family, figures)
         for ground, by_family in result["grounds"].items()
@@ -180,13 +183,13 @@ def hostile(result: Figures) -> Figure:
     ]
     left.set_yticks(range(len(found)), names)
     left.set_ylim(len(found) - 0.5, -0.5)
-    limits = f"(allowed: {AVERAGE:g} on average, dashed; {ANY:g} in any, dotted)"
-    bare(left, f"{result['default']} later than solo", xlabel=f"evaluations\n{limits}")
+    limits = f"(limits: {AVERAGE:g} on average, dashed; {ANY:g} for each, dotted)"
+    label(left, f"delay of {result['default']} behind solo", xlabel=f"evaluations\n{limits}")
     logarithmic(right, "x")
     right.axvline(LATE, color=STOPS["50"], lw=1, ls="--")
-    note = f"(allowed at 50: {LATE:g}, dashed)"
+    note = f"(limit at 50: {LATE:g}, dashed)"
     title = f"where solo's regret exceeds {ENOUGH:g}"
-    bare(right, title, xlabel=f"ratio to solo's regret\n{note}")
+    label(right, title, xlabel=f"ratio to solo's regret\n{note}")
     right.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -195,57 +198,58 @@ def hostile(result: Figures) -> Figure:
 
 
 def read(path: Path) -> Figures:
+    """Read the JSON of a contest."""
     try:
         result = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise screen.refuse(f"cannot read {path}: {error}") from None
     if not isinstance(result, dict) or not {"policies", "grounds"} & {*result}:
-        raise screen.refuse(f"{path} is no JSON of table.py, landmine.py, har.py or hostile.py")
+        raise screen.refuse(
+            f"{path} is not a JSON file of table.py, landmine.py, har.py or hostile.py"
+        )
     return result
 
 
 def boxes(result: Figures, title: str) -> dict[str, Figures]:
-    """The contests of a file: one, or one for each box."""
+    """List the contests of a file by title: one, or one for each box."""
     if "boxes" not in result:
         return {TITLES.get(title, title): result}
     return {TITLES.get(box, box): figures for box, figures in result["boxes"].items()}
 
 
-def wanted(options: argparse.Namespace) -> dict[str, Figure]:
-    """The pictures that were asked for, by the names of their files."""
+def wanted(given: argparse.Namespace) -> dict[str, Figure]:
+    """Draw the pictures that were asked for, by file name."""
     pictures = {}
-    if options.svm:
-        pictures["svm"] = contests(boxes(read(options.svm), "svm"))
-    if options.landmine:
-        pictures["landmine"] = contests(boxes(read(options.landmine), "landmine"))
-    if options.har:
-        found = boxes(read(options.har), "HAR")
-        pictures["har"] = contests(found, "difference", "error beyond the best known")
-    if options.ranks:
+    if given.svm:
+        pictures["svm"] = contests(boxes(read(given.svm), "svm"))
+    if given.landmine:
+        pictures["landmine"] = contests(boxes(read(given.landmine), "landmine"))
+    if given.har:
+        found = boxes(read(given.har), "HAR")
+        pictures["har"] = contests(found, "difference", "error above the best known")
+    if given.ranks:
         together: dict[str, Figures] = {}
-        for path in options.ranks:
+        for path in given.ranks:
             together |= boxes(read(path), path.stem)
         pictures["ranks"] = ranks(together)
-    if options.hostile:
-        pictures["hostile"] = hostile(read(options.hostile))
+    if given.hostile:
+        pictures["hostile"] = hostile(read(given.hostile))
     return pictures
 
 
 def main() -> None:
-    first, _, rest = __doc__.partition("\n")
-    parser = argparse.ArgumentParser(
-        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Run the command."""
+    parser = options.parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="OUT_FOLDER")
     for name in ("svm", "landmine", "har", "hostile"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE.json")
     parser.add_argument("--ranks", type=Path, nargs="+", metavar="FILE.json")
-    options = parser.parse_args()
-    pictures = wanted(options)
+    given = parser.parse_args()
+    pictures = wanted(given)
     if not pictures:
         raise screen.refuse("nothing to draw: give a file, such as --svm out.json")
-    options.folder.mkdir(parents=True, exist_ok=True)
+    given.folder.mkdir(parents=True, exist_ok=True)
     for name, figure in pictures.items():
-        path = options.folder / f"{name}.png"
+        path = given.folder / f"{name}.png"
         figure.savefig(path, dpi=110)
         print(path)

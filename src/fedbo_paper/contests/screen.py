@@ -1,147 +1,114 @@
-"""Benchmarks in a terminal: how far they are, and what came of them."""
+"""Progress and tables of a contest in the terminal, and its results as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
 
-from fedbo_paper.harness import workers
+from fedbo_paper.data import MissingData
+from fedbo_paper.harness import screen, workers
+from fedbo_paper.harness.intervals import Effect
+
+T = TypeVar("T")
 
 console = Console(stderr=True)
 out = Console(width=None if sys.stdout.isatty() else 140)
 
-#: A function, its arguments, and how many runs it stands for.
-Call = tuple[Callable[..., Any], tuple[Any, ...], int]
+
+def work(stage: str, calls: Sequence[Callable[[], T]], jobs: int) -> list[T]:
+    """Run the calls in parallel, show the progress, and return the results in the calls' order."""
+    results: dict[int, T] = {}
+    with _progress(stage, len(calls)) as show:
+        for i, result in workers.run(calls, jobs):
+            results[i] = result
+            show(len(results))
+    return [results[i] for i in range(len(calls))]
 
 
-def work(stage: str, calls: Sequence[Call], jobs: int) -> Iterator[Any]:
-    """What the calls return, in the order in which they end, with progress in runs meanwhile."""
-    from joblib import Parallel, delayed
+@contextmanager
+def _progress(stage: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar in a terminal; elsewhere print a line for every tenth."""
+    if console.is_terminal:
+        with screen.bars(console) as bars:
+            task = bars.add_task(f"{stage:<16}", total=total)
+            yield lambda done: bars.update(task, completed=done)
+        return
+    start = time.monotonic()
 
-    first = os.getpid()
-    tasks = [delayed(_apart)(first, call) for call in calls]
-    with _Bar(stage, sum(runs for *_, runs in calls)) as advance:
-        finished = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
-        for result, runs in finished:
-            advance(runs)
-            yield result
+    def show(done: int) -> None:
+        if 10 * done // total > 10 * (done - 1) // total:
+            passed = time.monotonic() - start
+            left = passed * (total / done - 1)
+            say(f"{stage}: {done} of {total}, {passed:.0f} s passed, {left:.0f} s left")
 
-
-def _apart(first: int, call: Call) -> tuple[Any, int]:
-    """A call in a process of its own, where Ctrl-C is left to the first process."""
-    if os.getpid() != first and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    function, arguments, runs = call
-    return function(*arguments), runs
-
-
-class _Bar:
-    """A bar in a terminal, a line for every tenth elsewhere."""
-
-    def __init__(self, stage: str, total: int) -> None:
-        self.stage, self.total, self.done, self.start = stage, total, 0, time.monotonic()
-        self.bars = Progress(
-            TextColumn("{task.description:<16}"),
-            BarColumn(bar_width=36),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("passed,"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bars.add_task(stage, total=total)
-
-    def __enter__(self) -> Callable[[int], None]:
-        self.bars.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        self.bars.stop()
-
-    def _advance(self, runs: int) -> None:
-        before, self.done = self.done, self.done + runs
-        self.bars.update(self.task, completed=self.done)
-        tenth = 10 * self.done // self.total > 10 * before // self.total
-        if not console.is_terminal and tenth:
-            passed = time.monotonic() - self.start
-            left = passed * (self.total / self.done - 1)
-            say(
-                f"{self.stage}: {self.done} of {self.total}, {passed:.0f} s passed, {left:.0f} left"
-            )
+    yield show
 
 
 def say(text: str) -> None:
-    """A line about the run, beside its results."""
+    """Print a line about the run to standard error."""
     console.print(text, highlight=False, soft_wrap=True)
 
 
 def refuse(text: str) -> SystemExit:
-    """To be raised where the command cannot be done."""
+    """Create the exception that ends a command with an error message."""
     return SystemExit(f"{Path(sys.argv[0]).name}: {text}")
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a command; Ctrl-C ends it and its processes."""
+    """Run a command. Missing data and Ctrl-C end it with a message."""
     try:
         main()
+    except MissingData as error:
+        raise refuse(str(error)) from None
     except KeyboardInterrupt:
         workers.stop()
-        say("Stopped. Runs of outside samplers are kept: the same command goes on from there.")
+        say("Stopped. Finished runs of Optuna's samplers are kept and will not run again.")
         sys.exit(130)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to standard output."""
     out.print(f"\n{title}", highlight=False, soft_wrap=True)
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for i, name in enumerate(columns):
-        shown.add_column(name, justify="right" if i else "left", no_wrap=True)
+    shown = screen.table(*columns)
     for row in rows:
         shown.add_row(*row)
     out.print(shown)
 
 
-def number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"
+def estimate(effect: Effect, digits: int = 2) -> str:
+    """Format an estimate with its interval.
 
-
-def estimate(values: Sequence[float], digits: int = 2) -> str:
-    """A point with its interval."""
-    if math.isnan(values[0]):
+    >>> estimate(Effect(0.5, 0.25, 1.0, n=25))
+    '0.50 [0.25, 1.00]'
+    """
+    if math.isnan(effect.value):
         return "–"
-    point, low, high = (f"{value:.{digits}f}" for value in values)
-    return f"{point} [{low}, {high}]"
+    value, low, high = (f"{each:.{digits}f}" for each in (effect.value, effect.low, effect.high))
+    return f"{value} [{low}, {high}]"
 
 
-def write_json(path: Path, result: object) -> None:
-    """Write the figures; what is not a number becomes null."""
-    path.write_text(json.dumps(_plain(result), indent=2, allow_nan=False) + "\n")
+def finish(result: object, path: Path | None) -> None:
+    """Write the figures, if a file was given.
+
+    Estimates become [value, low, high]; NaN and infinity become null.
+    """
+    if path is not None:
+        path.write_text(json.dumps(_builtin(result), indent=2, allow_nan=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _builtin(value: Any) -> Any:
+    if isinstance(value, Effect):
+        value = [value.value, value.low, value.high]
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _builtin(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_builtin(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

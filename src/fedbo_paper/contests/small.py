@@ -1,10 +1,10 @@
-"""Two tables for `table.py`, made with scikit-learn: 44 small data sets, two kinds of model.
+"""Make two tables of scores for table.py with scikit-learn: 44 small data sets, two models.
 
-The tasks are small classification sets that come with scikit-learn or are made by it; the score is
-the accuracy on two fifths of a set that the model has not seen. `boosted.npz` has 175
-configurations of AdaBoost (depth of the trees, learning rate, how many), `network.npz` 150 random
-ones of a small neural network (units, penalty, learning rate, epochs, momentum). A task on which
-all configurations are much the same is left out.
+The tasks are small classification sets that scikit-learn ships or generates. The score is the
+accuracy on the two fifths of a set that the model was not trained on. `boosted.npz` has 175
+configurations of AdaBoost (tree depth, learning rate, number of trees). `network.npz` has 150
+random configurations of a small neural network (units, penalty, learning rate, epochs, momentum).
+Tasks on which all configurations score much the same are left out.
 
     python benchmarks/small.py FOLDER
     python benchmarks/table.py FOLDER/boosted.npz
@@ -12,18 +12,20 @@ all configurations are much the same is left out.
 
 from __future__ import annotations
 
-import argparse
-import os
 import warnings
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedbo_paper.contests.screen import Call, refuse, say, work
+from fedbo_paper.contests import options
+from fedbo_paper.contests.screen import refuse, say, work
 
-Array = np.ndarray
-Task = tuple[Array, Array]
+Task = tuple[NDArray[Any], NDArray[Any]]  # inputs (n, d) and labels (n,)
+Scored = tuple[list[float], list[list[float]]]  # a score for each configuration
 
 _MOST = 500  # rows of a set
 _LEAST = 0.02  # difference between a task's best and worst score
@@ -32,7 +34,7 @@ _CONFIGURATIONS = 150  # of the network
 
 
 def sets() -> list[Task]:
-    """The data sets: inputs (n, d) and labels (n,), in a random order."""
+    """Load or generate the data sets, each with its rows in random order."""
     from sklearn import datasets
 
     ready = datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer
@@ -71,25 +73,26 @@ def sets() -> list[Task]:
     return [_shuffled(X, y) for X, y in found]
 
 
-def _shuffled(X: Array, y: Array) -> Task:
+def _shuffled(X: NDArray[Any], y: NDArray[Any]) -> Task:
     order = np.random.default_rng(1).permutation(len(y))[:_MOST]
     return X[order], y[order]
 
 
-def _split(task: Task, seed: int) -> tuple[Array, Array, Array, Array]:
+def _split(task: Task, seed: int) -> tuple[NDArray[Any], ...]:
     X, y = task
     order = np.random.default_rng(seed).permutation(len(y))
     seen, unseen = np.split(order, [int(0.6 * len(y))])
     return X[seen], y[seen], X[unseen], y[unseen]
 
 
-def boosted(k: int, task: Task) -> tuple[int, list[float], list[tuple[float, ...]]]:
-    """Scores of AdaBoost on task k, and its configurations."""
+def boosted(k: int, task: Task) -> Scored:
+    """Score all configurations of AdaBoost on task k."""
     from sklearn.ensemble import AdaBoostClassifier
     from sklearn.tree import DecisionTreeClassifier
 
     X, y, X_new, y_new = _split(task, k)
-    scores, configurations = [], []
+    scores: list[float] = []
+    configurations: list[list[float]] = []
     for depth, rate in product((1, 2, 3, 4, 6), (0.05, 0.2, 0.5, 1.0, 2.0)):
         tree = DecisionTreeClassifier(max_depth=depth, random_state=0)
         model = AdaBoostClassifier(
@@ -98,18 +101,19 @@ def boosted(k: int, task: Task) -> tuple[int, list[float], list[tuple[float, ...
         stages = [np.mean(y_new == said) for said in model.fit(X, y).staged_predict(X_new)]
         for trees in _TREES:
             scores.append(float(stages[min(trees, len(stages)) - 1]))
-            configurations.append((depth, np.log(rate), np.log(trees)))
-    return k, scores, configurations
+            configurations.append([depth, np.log(rate), np.log(trees)])
+    return scores, configurations
 
 
-def network(k: int, task: Task) -> tuple[int, list[float], list[tuple[float, ...]]]:
-    """Scores of a network on task k, and its configurations; 0 where training breaks down."""
+def network(k: int, task: Task) -> Scored:
+    """Score all configurations of a network on task k; the score is 0 if training fails."""
     from sklearn.neural_network import MLPClassifier
 
     X, y, X_new, y_new = _split(task, k)
     centre, scale = X.mean(axis=0), X.std(axis=0) + 1e-9
     X, X_new = (X - centre) / scale, (X_new - centre) / scale
-    scores, configurations = [], []
+    scores: list[float] = []
+    configurations: list[list[float]] = []
     rng = np.random.default_rng(5)
     for _ in range(_CONFIGURATIONS):
         units, penalty = int(2 ** rng.uniform(1, 6.5)), 10 ** rng.uniform(-6, 1)
@@ -125,30 +129,31 @@ def network(k: int, task: Task) -> tuple[int, list[float], list[tuple[float, ...
             random_state=0,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that few epochs are not enough, which is the point
+            warnings.simplefilter(
+                "ignore"
+            )  # few epochs often do not converge: they are to score badly
             try:
                 scores.append(float(model.fit(X, y).score(X_new, y_new)))
-            except ValueError:  # weights that are no longer finite
+            except ValueError:  # the weights became infinite
                 scores.append(0.0)
-        configurations.append(
-            (np.log(units), np.log(penalty), np.log(rate), np.log(epochs), momentum)
-        )
-    return k, scores, configurations
+        configurations.append([*np.log([units, penalty, rate, epochs]).tolist(), momentum])
+    return scores, configurations
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    """Run the command."""
+    parser = options.parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="J")
-    options = parser.parse_args()
-    if not options.folder.is_dir():
-        raise refuse(f"there is no folder {options.folder}; make it first")
+    options.add_jobs(parser)
+    given = parser.parse_args()
+    if not given.folder.is_dir():
+        raise refuse(f"there is no folder {given.folder}; make it first")
     tasks = sets()
     for make in (boosted, network):
-        calls: list[Call] = [(make, (k, task), 1) for k, task in enumerate(tasks)]
-        made = sorted(work(make.__name__, calls, options.jobs))
-        accuracy, config = np.array([scores for _, scores, _ in made]), np.array(made[0][2])
+        calls = [partial(make, k, task) for k, task in enumerate(tasks)]
+        made = work(make.__name__, calls, given.jobs)
+        accuracy, config = np.array([scores for scores, _ in made]), np.array(made[0][1])
         kept = np.ptp(accuracy, axis=1) > _LEAST
-        path = options.folder / f"{make.__name__}.npz"
+        path = given.folder / f"{make.__name__}.npz"
         np.savez(path, accuracy=accuracy[kept], config=config)
         say(f"{path}: {kept.sum()} tasks, {len(config)} configurations")

@@ -1,11 +1,12 @@
-"""Leave one task out on any table of scores: every policy, and Optuna's samplers alone, paired.
+"""Compare all policies, and Optuna's samplers alone, on any table of scores.
 
-The file has arrays `accuracy` (tasks x configurations, higher is better) and `config`
-(configurations x D, columns on a sensible scale, mapped to [0, 1] here); queries are restricted to
-the listed configurations. Each task in turn is the target and all others its peers, which have
-made 50 evaluations alone. Reported at 5, 10, 20 and 50 evaluations after 3 common initial points:
-the normalised regret (best of the table - best so far) / (best - worst), its paired ratio to and
-difference from solo Thompson sampling, and mean ranks, with 95 % intervals over targets.
+The file has the arrays `accuracy` (tasks x configurations, higher is better) and `config`
+(configurations x D). Each column of `config` should be on a sensible scale; it is mapped to [0, 1].
+Only listed configurations are evaluated. Each task in turn is the target, and all other tasks are
+its peers, which have made 50 evaluations alone. Reported are, at 5, 10, 20 and 50 evaluations after
+3 common initial points: the normalised regret (best of the table - best so far) / (best - worst),
+its paired ratio to and difference from solo Thompson sampling, and mean ranks, with 95 % intervals
+over targets.
 
     python benchmarks/table.py PATH.npz --json out.json --seeds 10
 """
@@ -14,19 +15,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbo_paper.contests import contest, screen
+from fedbo_paper.contests import options, screen
 from fedbo_paper.contests.grounds import read_table
+from fedbo_paper.contests.summary import hold
 
 
 def main() -> None:
-    parser = contest.arguments(__doc__)
+    """Run the command."""
+    parser = options.contest_parser(__doc__)
     parser.add_argument("path", type=Path, metavar="PATH.npz")
-    contest.policy_arguments(parser)
-    options = parser.parse_args()
-    ground = read_table(options.path)
-    if ground.tasks < 2:
-        raise screen.refuse(f"{options.path} has {ground.tasks} task, expected 2 or more")
+    options.add_policies(parser)
+    given = parser.parse_args()
+    ground = read_table(given.path)
     n, D = ground.X.shape
-    screen.say(f"{options.path.name}: {ground.tasks} tasks, {n} configurations, D = {D}")
-    result, _ = contest.hold(ground, options.path.stem, options)
-    contest.finish(result, options)
+    screen.say(f"{given.path.name}: {ground.tasks} tasks, {n} configurations, D = {D}")
+    result, _ = hold(ground, given.path.stem, given)
+    screen.finish(result, given.json)

@@ -1,1 +1,1 @@
-"""`fedbo demo`: ten agents tune an SVM on their own share of the digits, alone and together."""
+"""`fedbo demo`: ten agents tune an SVM to their own handwritten digits, alone and together."""

@@ -1,9 +1,9 @@
-"""One federation run twice: every agent alone, and all of them together.
+"""Run one federation twice: every agent alone, and all agents together.
 
-Ten agents tune an SVM, each to its own handwritten digits. *Alone* they follow `TS`; *together*
-they follow `FTS`, and before every iteration each hands out its message to all others. Either way
-an agent starts from the same initial points. Both are repeated with new random numbers, while the
-images stay where they are; standard errors are over these repeats.
+Ten agents tune an SVM, each to its own handwritten digits. *Alone* they use `TS`. *Together* they
+use `FTS`, and each agent sends its message to all others before every iteration. An agent starts
+from the same initial points in both modes. Both modes are repeated with new random numbers, but
+with the same images. Standard errors are over these repeats.
 
 =======  ===================================================
 R        repeats                    ``Demo.repeats``
@@ -16,12 +16,10 @@ scores   (R, 2, N, T), NaN where a trial is not done yet
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +34,7 @@ from fedbo.policy import FTS, TS
 from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
+from fedbo_paper.harness import workers
 from fedbo_paper.problems import digits
 
 Mode = Literal["alone", "together"]
@@ -47,7 +46,7 @@ Floats = NDArray[np.float64]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What `simulate` made of one repeat in one mode."""
+    """The result of one repeat in one mode."""
 
     repeat: int
     mode: Mode
@@ -55,7 +54,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run. ``seed`` decides everything random: who has which images, and every query.
+    """The settings of a demo.
+
+    Args:
+        agents: Number of agents.
+        trials: Trials of each agent, the initial points included.
+        repeats: Number of repeats of both modes.
+        seed: Seed of everything random: the agents' images and all queries.
 
     >>> Demo(agents=1)
     Traceback (most recent call last):
@@ -79,12 +84,12 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of all scores: (R, 2, N, T)."""
+        """The shape of all scores: (R, 2, N, T)."""
         return (self.repeats, len(MODES), self.agents, self.trials)
 
 
 def play(demo: Demo, repeat: int, mode: Mode, scores: Floats | None = None) -> Table:
-    """One run of the federation; scores are put into ``scores`` as they come.
+    """Run the federation once, and write each score to ``scores`` as soon as it is there.
 
     >>> table = play(Demo(agents=2, trials=5), 0, "together")
     >>> table.height, set(table["source"].tolist()) <= {"initial", "own", "peer"}
@@ -111,7 +116,7 @@ def play(demo: Demo, repeat: int, mode: Mode, scores: Floats | None = None) -> T
 
 
 class _Watched:
-    """An agent's objective, whose scores can be watched in ``row`` while they come."""
+    """An agent's objective that also writes its scores to ``row``."""
 
     def __init__(self, images: digits.Images, row: Floats) -> None:
         self.images = images
@@ -126,9 +131,9 @@ class _Watched:
 
 
 class Board:
-    """All scores in a file, so that the processes that make them can be watched by another.
+    """All scores in a temporary file that several processes share, to show progress.
 
-    >>> with Board.open(Demo()) as board:
+    >>> with Board.create(Demo()) as board:
     ...     board.scores.shape, board.done
     ((10, 2, 10, 25), 0)
     """
@@ -139,7 +144,8 @@ class Board:
 
     @classmethod
     @contextmanager
-    def open(cls, demo: Demo) -> Iterator[Board]:
+    def create(cls, demo: Demo) -> Iterator[Board]:
+        """Create an empty board; it is deleted at the end of the block."""
         with tempfile.TemporaryDirectory(prefix="fedbo-", ignore_cleanup_errors=True) as folder:
             path = Path(folder, "scores")
             np.full(demo.shape, np.nan).tofile(path)
@@ -147,11 +153,15 @@ class Board:
 
     @property
     def done(self) -> int:
-        """How many trials are done."""
+        """The number of finished trials."""
         return int(np.count_nonzero(~np.isnan(self.scores)))
 
     def paired_best(self, trial: int) -> tuple[Floats, int]:
-        """Mean best score after so many trials, (2,), over the repeats in which both got there."""
+        """Compute the mean best score (2,) after so many trials, over repeats that got there.
+
+        Returns:
+            The means, and the number of repeats in which both modes have so many trials.
+        """
         scores = np.array(self.scores[..., :trial])
         there = ~np.isnan(scores).any(axis=(1, 2, 3))
         if not there.any():
@@ -160,20 +170,15 @@ class Board:
 
 
 def play_all(demo: Demo, board: Board, jobs: int = 2) -> Iterator[Run]:
-    """All runs, in as many processes as ``jobs``, each handed over when it is done."""
-    from joblib import Parallel, delayed
-
+    """Run all repeats in both modes in ``jobs`` processes, and yield each run when it is done."""
     runs = [(repeat, mode) for repeat in range(demo.repeats) for mode in MODES]
-    parallel = Parallel(n_jobs=min(jobs, len(runs)), return_as="generator_unordered")
-    yield from parallel(delayed(_play_apart)(demo, *run, board.path, os.getpid()) for run in runs)
+    calls = [partial(_play_on_board, demo, repeat, mode, board.path) for repeat, mode in runs]
+    for i, table in workers.run(calls, min(jobs, len(runs))):
+        yield Run(repeat=runs[i][0], mode=runs[i][1], table=table)
 
 
-def _play_apart(demo: Demo, repeat: int, mode: Mode, path: Path, first: int) -> Run:
-    """`play` in a process of its own, where Ctrl-C is left to the first process."""
-    if os.getpid() != first:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    table = play(demo, repeat, mode, _mapped(path, demo))
-    return Run(repeat=repeat, mode=mode, table=table)
+def _play_on_board(demo: Demo, repeat: int, mode: Mode, path: Path) -> Table:
+    return play(demo, repeat, mode, _mapped(path, demo))
 
 
 def _mapped(path: Path, demo: Demo) -> Floats:
@@ -181,7 +186,7 @@ def _mapped(path: Path, demo: Demo) -> Floats:
 
 
 class Outcome:
-    """What came of the repeats that were finished in both modes.
+    """The results of all repeats that are finished in both modes.
 
     >>> demo = Demo(agents=2, trials=4, repeats=1)
     >>> runs = [Run(repeat=0, mode=mode, table=play(demo, 0, mode)) for mode in MODES]
@@ -198,7 +203,7 @@ class Outcome:
 
     @property
     def table(self) -> Table:
-        """Every trial, behind the columns ``repeat`` and ``mode``."""
+        """All trials, with the columns ``repeat`` and ``mode`` in front."""
         return Table.join(
             [run.table for run in self.runs],
             repeat=[run.repeat for run in self.runs],
@@ -207,12 +212,12 @@ class Outcome:
 
     @cached_property
     def best(self) -> Floats:
-        """Best score so far: (R, 2, N, T)."""
+        """The best score so far: (R, 2, N, T)."""
         return self._column("best").astype(np.float64)
 
     @cached_property
     def from_peers(self) -> NDArray[np.bool_]:
-        """Whether a query together was a peer's: (R, N, T)."""
+        """Whether a query came from a peer's message, in the mode *together*: (R, N, T)."""
         peer: NDArray[np.bool_] = self._column("source")[:, 1] == "peer"
         return peer
 
@@ -224,20 +229,20 @@ class Outcome:
 
     @property
     def curves(self) -> Floats:
-        """Mean over agents of the best score so far: (R, 2, T)."""
+        """The mean over agents of the best score so far: (R, 2, T)."""
         curves: Floats = self.best.mean(axis=2)
         return curves
 
     @property
     def lead(self) -> Floats:
-        """How far together is ahead of alone in each repeat: (R, T)."""
+        """The lead of *together* over *alone* in each repeat: (R, T)."""
         return self.curves[:, 1] - self.curves[:, 0]
 
     @property
     def catching_up(self) -> Floats:
-        """After how many trials an agent together had its final best score alone: (R, N).
+        """The trials that each agent needed together to reach its final best score alone: (R, N).
 
-        Infinite where it never had.
+        Infinite if it never reached that score.
         """
         reached = self.best[:, 1] >= self.best[:, 0, :, -1:]
         return np.where(reached.any(-1), 1.0 + reached.argmax(-1), np.inf)

@@ -1,4 +1,4 @@
-"""The demo as a picture: best scores alone and together, and where the queries came from."""
+"""Draw the demo: best scores alone and together, and the sources of the queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTE: dict[str, Any] = {"textcoords": "offset points"}
 
 
 def draw(outcome: Outcome, path: str | os.PathLike[str]) -> Figure:
-    """Write the picture to a file, whose ending says in which format."""
+    """Draw the picture and write it to a file; the suffix of the path sets the format."""
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_curves(left, outcome)
@@ -34,10 +34,10 @@ def draw(outcome: Outcome, path: str | os.PathLike[str]) -> Figure:
 
 
 def _draw_curves(axes: Axes, outcome: Outcome) -> None:
-    """Best scores from the last initial point on: before, both modes are the same."""
+    """Draw best scores from the last initial point on: before it, both modes are the same."""
     trials = np.arange(N_INITIAL, outcome.demo.trials + 1)
     means, errors = mean_and_error(outcome.curves[..., N_INITIAL - 1 :])
-    looks = ((_TOGETHER, "-"), (_ALONE, "--"))  # together first: it is mostly the upper one
+    looks = ((_TOGETHER, "-"), (_ALONE, "--"))  # together first: it is usually the upper curve
     for m, (colour, style) in zip((1, 0), looks, strict=True):
         mean, error = means[m], np.nan_to_num(errors[m])
         axes.plot(trials, mean, style, color=colour, label=MODES[m], linewidth=2)
@@ -48,7 +48,7 @@ def _draw_curves(axes: Axes, outcome: Outcome) -> None:
 
 
 def _draw_sources(axes: Axes, outcome: Outcome) -> None:
-    """Who proposed the queries together: shares of each trial, and what p_t lets expect."""
+    """Draw the share of each source in the queries of each trial, and the expected share."""
     T = outcome.demo.trials
     trials = np.arange(1, T + 1)
     peers = outcome.from_peers.mean(axis=(0, 1))
@@ -67,7 +67,7 @@ def _draw_sources(axes: Axes, outcome: Outcome) -> None:
     )
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_title("Where the queries together came from", loc="left", fontsize="medium")
+    axes.set_title("Sources of the queries (together)", loc="left", fontsize="medium")
 
 
 def _averaged(outcome: Outcome) -> str:

@@ -1,62 +1,60 @@
-"""The demo in a terminal: how far it is while it runs, and what came of it."""
+"""Show the demo in a terminal: its progress and its results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from fedbo.cli.screen import count, say
 from fedbo_paper.demo.demo import MODES, N_INITIAL, Board, Demo, Floats, Outcome, Run, play_all
-from fedbo_paper.harness import workers
+from fedbo_paper.harness import screen, workers
 from fedbo_paper.harness.averages import mean_and_error
 from fedbo_paper.problems import digits
 
 _COLUMNS = 6  # of the live table
-_WIDTH = 80  # of everything, or the terminal's where that is narrower
 _STYLES = ("blue", "dark_orange")
 _CAPTION = (
-    'Means over repeats. "as good by": the trial, in the median repeat, by which '
-    "the agent had together the best accuracy that it ended with alone."
+    'Means over repeats. "as good by" is the trial, in the median repeat, at which the agent '
+    "reached together the best accuracy that it had at the end alone."
 )
 
 
 def introduction(demo: Demo) -> str:
-    """What is about to run.
+    """Describe the demo before it runs.
 
     >>> introduction(Demo(agents=3, repeats=1))[:46]
-    '3 agents tune an SVM (C and gamma), each to ha'
+    '3 agents tune an SVM (C and gamma), each on it'
     """
     return (
-        f"{demo.agents} agents tune an SVM (C and gamma), each to handwritten digits of its own: "
-        "alone (Thompson sampling), and together (federated Thompson sampling, with a message from "
-        f"each to all others before every query). {demo.trials} trials for each agent, the first "
-        f"{N_INITIAL} the same alone and together; {_repeats(demo.repeats)}."
+        f"{demo.agents} agents tune an SVM (C and gamma), each on its own handwritten digits. They "
+        "do it alone (Thompson sampling) and together (federated Thompson sampling: before every "
+        "query, each agent sends a message to all others). Each agent runs "
+        f"{demo.trials} trials; the first {N_INITIAL} are the same in both modes. "
+        f"The demo runs {count(demo.repeats, 'repeat')}."
     )
 
 
 def summary(outcome: Outcome) -> str:
-    """What the repeats say, whichever way it went."""
+    """Summarise the lead of together over alone in a few sentences."""
     T, lead = outcome.demo.trials, outcome.lead
     final, overall = lead[:, -1], lead[:, N_INITIAL:].mean(axis=1)
     return (
-        f"On average over trials {N_INITIAL + 1} to {T}, the mean best accuracy together is "
-        f"{_lead(overall)}. After {T} trials it is {outcome.curves[:, 1, -1].mean():.4f} "
+        f"After {T} trials, the mean best accuracy is {outcome.curves[:, 1, -1].mean():.4f} "
         f"together and {outcome.curves[:, 0, -1].mean():.4f} alone: together is {_lead(final)}. "
+        f"Averaged over trials {N_INITIAL + 1} to {T}, together is {_lead(overall)}. "
         f"{_sooner(outcome.curves.mean(axis=0))} {_basis(outcome.repeats)}"
     )
 
 
 def agents_table(outcome: Outcome) -> Table:
-    """One row for each agent, and their mean."""
-    table = _table(show_footer=True, caption=_CAPTION, caption_justify="left")
+    """Create a table with one row for each agent, and their mean."""
+    table = screen.table(show_footer=True, caption=_CAPTION, caption_justify="left")
     T, best = outcome.demo.trials, outcome.best[..., -1].mean(axis=0)
     peers = outcome.from_peers.sum(axis=-1).mean(axis=0)
     table.add_column("agent", "mean")
@@ -84,16 +82,16 @@ def agents_table(outcome: Outcome) -> Table:
 
 
 def report(console: Console, outcome: Outcome) -> None:
-    """The table of agents, and the summary."""
+    """Print the table of agents and the summary."""
     console.print(agents_table(outcome))
-    _say(console, summary(outcome))
+    say(console, summary(outcome))
 
 
 def run(console: Console, demo: Demo, jobs: int) -> Outcome:
-    """Run the demo and show how far it is; Ctrl-C ends it, and what is finished counts."""
-    _say(console, introduction(demo))
+    """Run the demo and show its progress. After Ctrl-C, the finished repeats count."""
+    say(console, introduction(demo))
     runs: list[Run] = []
-    with Board.open(demo) as board:
+    with Board.create(demo) as board:
         try:
             with _watching(console, demo, board):
                 for finished in play_all(demo, board, jobs):
@@ -101,23 +99,16 @@ def run(console: Console, demo: Demo, jobs: int) -> Outcome:
         except KeyboardInterrupt:
             workers.stop()
             outcome = Outcome(demo, runs)
-            _say(console, _stopped(outcome, board))
+            say(console, _stopped(outcome, board))
             return outcome
     return Outcome(demo, runs)
 
 
 @contextmanager
 def _watching(console: Console, demo: Demo, board: Board) -> Iterator[None]:
-    """Show progress and scores while the body runs; nothing of it stays on the screen."""
-    progress = Progress(
-        TextColumn("trials"),
-        BarColumn(bar_width=36),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-    )
-    task = progress.add_task("", total=int(np.prod(demo.shape)))
+    """Show progress and scores while the body runs, and remove them afterwards."""
+    progress = screen.bars(console)
+    task = progress.add_task("trials", total=int(np.prod(demo.shape)))
 
     def picture() -> RenderableType:
         progress.update(task, completed=board.done)
@@ -128,8 +119,8 @@ def _watching(console: Console, demo: Demo, board: Board) -> Iterator[None]:
 
 
 def _scores_table(demo: Demo, board: Board) -> Table:
-    """Mean best scores so far after some numbers of trials, over repeats that are that far."""
-    table = _table()
+    """Create a table of mean best scores after some numbers of trials, over repeats so far."""
+    table = screen.table()
     trials = np.unique(np.linspace(N_INITIAL, demo.trials, _COLUMNS).astype(int)).tolist()
     columns = [board.paired_best(trial) for trial in trials]
     table.add_column("mean best accuracy\nafter trial", min_width=18)
@@ -142,21 +133,14 @@ def _scores_table(demo: Demo, board: Board) -> Table:
     return table
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(Text(text), width=min(_WIDTH, console.width))
-
-
 def _stopped(outcome: Outcome, board: Board) -> str:
-    """What was done before Ctrl-C."""
+    """Say how much was finished before Ctrl-C."""
     demo = outcome.demo
     done = f"Stopped after {board.done} of {np.prod(demo.shape)} trials"
     if not outcome.repeats:
-        return f"{done}: no repeat is finished, so there is nothing to compare."
-    return f"{done}. {outcome.repeats} of {_repeats(demo.repeats)} are finished; this is of those:"
-
-
-def _table(**options: Any) -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), **options)
+        return f"{done}. No repeat is finished, so there is nothing to compare."
+    repeats = f"{outcome.repeats} of {count(demo.repeats, 'repeat')}"
+    return f"{done}. The results below are of the {repeats} that finished."
 
 
 def _or_dots(text: str, repeats: int) -> str:
@@ -172,16 +156,16 @@ def _coloured(value: float) -> Text:
 
 
 def _lead(leads: Floats) -> str:
-    """The mean difference and its standard error, in words that give the sign its meaning."""
+    """Format a mean lead and its standard error in words."""
     mean, error = mean_and_error(leads)
     text = f"{'ahead' if mean >= 0 else 'behind'} by {abs(mean):.4f}"
     if np.isnan(error):
         return text
-    return f"{text} ± {error:.4f}" + (", no clear difference" if abs(mean) < 2 * error else "")
+    return f"{text} ± {error:.4f}" + (" (no clear difference)" if abs(mean) < 2 * error else "")
 
 
 def _sooner(curves: Floats) -> str:
-    """When the mean curve together, of (2, T), reached what alone came to in the end."""
+    """Say when the mean curve together, of (2, T), reached the final value of alone."""
     reached = np.flatnonzero(curves[1] >= curves[0, -1])
     if not len(reached):
         return f"Together did not reach the final mean of alone in {curves.shape[1]} trials."
@@ -190,9 +174,5 @@ def _sooner(curves: Floats) -> str:
 
 def _basis(repeats: int) -> str:
     if repeats == 1:
-        return "One repeat has no standard error: take more with --repeats."
+        return "One repeat gives no standard error: use --repeats for more."
     return f"(± is one standard error over {repeats} repeats with the same images.)"
-
-
-def _repeats(n: int) -> str:
-    return "1 repeat" if n == 1 else f"{n} repeats"

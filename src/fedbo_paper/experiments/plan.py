@@ -57,7 +57,7 @@ def plan(selection: Selection, folder: Path | None) -> Plan:
         MissingData: The experiment's data are not in the folder.
     """
     spec = selection.spec
-    tasks = spec.problem.open(folder)
+    tasks = spec.problem.tasks(folder)
     published = Published.load(folder) if isinstance(spec.problem, Landmine) else None
     if spec.needs_published and published is None:
         places = " or ".join(map(str, folders(folder)))

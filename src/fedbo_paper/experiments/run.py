@@ -49,7 +49,7 @@ def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table
     Returns:
         The job's table: one row for each trial of the target, or for each diagnosed quantity.
     """
-    tasks = job.problem.open(folder)
+    tasks = job.problem.tasks(folder)
     with one_thread():
         if isinstance(job, History):
             return _alone(job, tasks)

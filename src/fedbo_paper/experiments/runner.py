@@ -12,16 +12,15 @@ not change any number; only CPU seconds differ from run to run.
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from fedbo.table import Table
 from fedbo_paper.experiments.plan import Plan
 from fedbo_paper.experiments.run import perform
 from fedbo_paper.experiments.spec import Diagnosis, Job, Run
+from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 
 #: Called with the name of a stage, how many of its jobs are done, and how many there are.
@@ -72,24 +71,7 @@ def run(
 def _finished(
     tasks: Sequence[_Task], folder: Path | None, jobs: int | None
 ) -> Iterator[tuple[Job, Table]]:
-    """Jobs and their tables, in the order in which they finish."""
-    from joblib import Parallel, delayed, effective_n_jobs
-    from joblib.parallel import get_active_backend
-
-    first = os.getpid()
-    calls = [delayed(_in_worker)(*task, folder, first) for task in tasks]
-    if get_active_backend()[0].supports_return_generator:
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
-        return
-    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
-    for start in range(0, len(calls), block):
-        yield from Parallel(n_jobs=jobs, batch_size=1)(calls[start : start + block])
-
-
-def _in_worker(
-    job: Job, alone: Sequence[Table], folder: Path | None, first: int
-) -> tuple[Job, Table]:
-    """Do a job; a worker process leaves Ctrl-C to the first process."""
-    if os.getpid() != first and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return job, perform(job, folder, alone)
+    """Jobs and their tables, in the order in which they end."""
+    calls = [partial(perform, job, folder, alone) for job, alone in tasks]
+    for i, table in workers.run(calls, jobs):
+        yield tasks[i][0], table

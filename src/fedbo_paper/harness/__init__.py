@@ -1,1 +1,1 @@
-"""What experiments and contests share: tasks, runs, intervals and stored results."""
+"""What the experiments, the contests and the demo share: processes, intervals, screens, a store."""

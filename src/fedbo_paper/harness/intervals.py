@@ -1,36 +1,38 @@
-"""Effects with 95 % intervals, and the rules that turn one into a verdict.
+"""Estimates with 95 % intervals, and the rules that turn an interval into a verdict.
 
 =========  ====================================================================================
-a, b       the same quantity of two methods, one value a run; the same place: the same start
-clusters   what each run belongs to; the unit of analysis is then a cluster's mean, because runs
-           on one function resemble each other and are not that many independent pieces of evidence
-δ          smallest difference that matters
-low, high  ends of the t-interval of a mean over n units; infinite if n is 1, or if fewer than
-           five differences are all the same
+a, b       the same quantity of two methods, one value per run; runs at the same index are paired
+clusters   the cluster of each run. Runs on one function resemble each other, so they are not
+           independent evidence: the unit of analysis is then the mean of a cluster
+δ          the smallest difference that matters
+low, high  ends of the t-interval of a mean over n units; infinite if n is 1, or if at most five
+           differences are all the same
+K          number of targets, the clusters of a bootstrap
+W          resamples: how often each target was drawn, divided by K (RESAMPLES, K)
 =========  ====================================================================================
 
-A verdict is read off the interval. An effect is positive where the claim's side is ahead, and
-``zero`` (0, or 1 for a ratio) is where neither is.
+A verdict depends on the interval only. An effect is positive if the claim's side is ahead. ``zero``
+(0, or 1 for a ratio) is the effect at which neither side is ahead.
 
 =============  =======================  ==================================  ===========
 claim          holds                    does not hold                       otherwise
 =============  =======================  ==================================  ===========
-`superior`     low > 0                  high < δ: even the best case is     not decided
-                                        less than what matters
+`superior`     low > 0                  high < δ: even in the best case     not decided
+                                        the lead does not matter
 `comparable`   −δ < low and high < δ    high < −δ or low > δ                not decided
 `no_worse`     low > −δ                 high < −δ                           not decided
 =============  =======================  ==================================  ===========
 
-A lead that is certain and certainly less than δ holds, and is called small (`is_small`). So where
-neither side is ahead "superior" is said to hold in 2.5 % of experiments, and where the lead is δ or
-more it is said not to hold in at most 2.5 %; the same goes for the other two rules at their limits.
-A claim made of several parts (`all_of`) holds if all of them do, which is said no more often by
-mistake than of one part, and does not hold if one of them does not.
+A lead that is certain, but certainly smaller than δ, holds and is called small (`is_small`). If
+neither side is ahead, "superior" holds in 2.5 % of experiments. If the lead is δ or more, it fails
+in at most 2.5 %. The other two rules have the same error rates at their limits. A claim with
+several parts (`all_of`) holds if all parts hold, and does not hold if one part does not. So it
+holds by mistake no more often than one part does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -41,13 +43,15 @@ from scipy.special import stdtrit
 Verdict = Literal["holds", "does not hold", "not decided"]
 
 LEVEL = 0.95  # of an interval
-FEW = 5  # units; no more whose differences are all the same say nothing of their spread
+FEW = 5  # units; if so few differences are all the same, they do not show their spread
+RESAMPLES = 2000  # of a bootstrap
+TAILS = (0.025, 0.975)  # its quantiles
 
 Floats = NDArray[np.float64]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """An estimate, its interval, and over how many units it is a mean."""
+    """An estimate, its interval, and the number of units that it is a mean over."""
 
     value: float
     low: float
@@ -56,7 +60,7 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 def mean(values: Floats, level: float = LEVEL) -> Effect:
-    """The mean and its t-interval.
+    """Compute the mean and its t-interval.
 
     >>> mean(np.array([1.0, 2.0, 3.0]))
     Effect(value=2.0, low=-0.484..., high=4.484..., n=3)
@@ -65,7 +69,7 @@ def mean(values: Floats, level: float = LEVEL) -> Effect:
     if n == 0 or not np.isfinite(values).all():
         raise ValueError(
             f"{n} values, {np.count_nonzero(~np.isfinite(values))} of them not finite; "
-            "expected at least one, all finite: leave out runs that are not complete"
+            "expected at least one, all finite: leave out incomplete runs"
         )
     centre = float(values.mean())
     if n == 1:
@@ -77,10 +81,10 @@ def mean(values: Floats, level: float = LEVEL) -> Effect:
 def paired(
     a: Floats, b: Floats, clusters: NDArray[Any] | None = None, level: float = LEVEL
 ) -> Effect:
-    """The mean of a − b.
+    """Compute the mean of a − b and its t-interval.
 
-    Scores are coarse (a validation error has some 100 values), so that a few runs may well differ
-    by the same amount: an interval of no width would then claim to know what it cannot.
+    Scores are coarse (a validation error has about 100 values), so a few runs can differ by exactly
+    the same amount. An interval of zero width would then claim too much, so it is infinite.
 
     >>> a, b = np.array([3.0, 3.0, 5.0, 5.0]), np.array([2.0, 2.0, 2.0, 2.0])
     >>> paired(a, b).n, paired(a, b, clusters=np.array([0, 0, 1, 1])).n
@@ -94,7 +98,7 @@ def paired(
 
 
 def ratio(a: Floats, b: Floats, clusters: NDArray[Any] | None = None) -> Effect:
-    """The geometric mean of a / b; its interval is that of the mean logarithm.
+    """Compute the geometric mean of a / b; its interval is that of the mean logarithm.
 
     >>> round(ratio(np.array([2.0, 8.0]), np.array([1.0, 1.0])).value, 9)
     4.0
@@ -105,7 +109,7 @@ def ratio(a: Floats, b: Floats, clusters: NDArray[Any] | None = None) -> Effect:
 
 
 def exponent(x: Floats, y: Floats) -> Effect:
-    """The slope of log y (n, k) against log x (k,): the mean over the n rows' slopes.
+    """Compute the slope of log y (n, k) against log x (k,): the mean slope of the n rows.
 
     >>> round(exponent(np.array([1.0, 10.0]), np.array([[2.0, 20.0], [3.0, 30.0]])).value, 9)
     1.0
@@ -115,7 +119,7 @@ def exponent(x: Floats, y: Floats) -> Effect:
 
 
 def cluster_means(values: Floats, clusters: NDArray[Any] | None) -> Floats:
-    """A mean for each cluster; the values themselves if there are none.
+    """Compute the mean of each cluster; without clusters, return the values.
 
     >>> cluster_means(np.array([1.0, 3.0, 7.0]), np.array(["a", "a", "b"]))
     array([2., 7.])
@@ -127,8 +131,47 @@ def cluster_means(values: Floats, clusters: NDArray[Any] | None) -> Floats:
     return means
 
 
+def bootstrap(statistic: Callable[..., Any], *values: Floats) -> Effect:
+    """Compute a statistic of means and its percentile bootstrap interval over targets.
+
+    The seeds of a target stay together, because runs on one target resemble each other.
+
+    Args:
+        statistic: A numpy function of the means: `np.positive` for a mean, `np.divide` for a ratio.
+        values: One array (K, seeds) for each argument of the statistic, all with the same targets.
+
+    Returns:
+        The statistic of the overall means; NaN where it is not defined, such as 0 / 0.
+
+    >>> bootstrap(np.divide, np.array([[1.0, 3.0], [2.0, 2.0]]), np.full((2, 2), 4.0)).value
+    0.5
+    """
+    W = resamples(len(values[0]))
+    by_target = [each.mean(axis=1) for each in values]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(*(each.mean() for each in by_target)))
+        samples = np.asarray(statistic(*(W @ each for each in by_target)))
+    samples = samples[~np.isnan(samples)]
+    if not samples.size:
+        return Effect(value, np.nan, np.nan, W.shape[1])
+    # "lower" and "higher" pick existing samples: interpolating between infinite ones gives NaN
+    low = float(np.quantile(samples, TAILS[0], method="lower"))
+    high = float(np.quantile(samples, TAILS[1], method="higher"))
+    return Effect(value, low, high, W.shape[1])
+
+
+def resamples(K: int, n: int = RESAMPLES) -> Floats:
+    """Draw n resamples W of K targets, the same ones each time; each row sums to 1.
+
+    >>> resamples(3, n=2).sum(axis=1).tolist()
+    [1.0, 1.0]
+    """
+    counts = np.random.default_rng(0).multinomial(K, np.full(K, 1 / K), size=n)
+    return counts / K
+
+
 def superior(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
-    """Whether the claim's side is ahead.
+    """Decide whether the claim's side is ahead.
 
     >>> superior(Effect(0.02, 0.01, 0.03, 30), delta=0.01)
     'holds'
@@ -141,7 +184,7 @@ def superior(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
 
 
 def comparable(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
-    """Whether the two sides differ by less than δ.
+    """Decide whether the two sides differ by less than δ.
 
     >>> comparable(Effect(0.00, -0.005, 0.005, 30), delta=0.01)
     'holds'
@@ -153,7 +196,7 @@ def comparable(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
 
 
 def no_worse(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
-    """Whether the claim's side is behind by less than δ, if at all.
+    """Decide whether the claim's side is ahead, or behind by less than δ.
 
     >>> no_worse(Effect(0.03, -0.005, 0.065, 30), delta=0.01)
     'holds'
@@ -164,7 +207,7 @@ def no_worse(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
 
 
 def is_small(effect: Effect, delta: float, zero: float = 0.0) -> bool:
-    """Whether there is a lead, and less than matters.
+    """Check whether there is a lead that is smaller than δ.
 
     >>> is_small(Effect(0.002, 0.001, 0.003, 30), delta=0.01)
     True
@@ -173,7 +216,7 @@ def is_small(effect: Effect, delta: float, zero: float = 0.0) -> bool:
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a claim that says several things at once.
+    """Combine the verdicts on the parts of a claim.
 
     >>> all_of(["holds", "not decided"])
     'not decided'

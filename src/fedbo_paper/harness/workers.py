@@ -1,4 +1,4 @@
-"""The processes that joblib runs work in."""
+"""Run calls in several processes with joblib, and end these processes after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,13 +6,54 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def run(calls: Sequence[Callable[[], T]], jobs: int | None = None) -> Iterator[tuple[int, T]]:
+    """Run the calls in parallel and yield each result as soon as it is there.
+
+    After `KeyboardInterrupt` the caller should call `stop`.
+
+    Args:
+        calls: Functions without arguments that can be pickled, such as `functools.partial`.
+        jobs: Number of processes. None leaves the choice to joblib's backend.
+
+    Yields:
+        The index of a call and its result, in the order in which the calls finish.
+
+    >>> from functools import partial
+    >>> dict(run([partial(pow, 2, 3), partial(pow, 2, 4)], jobs=1))
+    {0: 8, 1: 16}
+    """
+    from joblib import Parallel, delayed, effective_n_jobs
+    from joblib.parallel import get_active_backend
+
+    parent = os.getpid()
+    tasks = [delayed(_call)(i, call, parent) for i, call in enumerate(calls)]
+    if get_active_backend()[0].supports_return_generator:
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
+        return
+    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
+    for start in range(0, len(tasks), block):
+        yield from Parallel(n_jobs=jobs, batch_size=1)(tasks[start : start + block])
+
+
+def _call(i: int, call: Callable[[], T], parent: int) -> tuple[int, T]:
+    """Run one call. A worker process ignores Ctrl-C: the parent handles it."""
+    if os.getpid() != parent and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return i, call()
 
 
 def stop() -> None:
-    """End joblib's processes at once.
+    """End joblib's worker processes at once.
 
-    After Ctrl-C at an unlucky moment joblib forgets them while they wait for work, and Python waits
-    for them at its exit: for ever.
+    If Ctrl-C comes at a bad moment, joblib forgets its workers while they wait for work. Python
+    would then wait for them at exit and never return.
     """
     from joblib.externals.loky.backend.process import LokyProcess
 

@@ -1,1 +1,1 @@
-"""The problems that agents tune, by name: a space, and an objective for each agent."""
+"""Problems that agents tune: a search space, and an objective for each agent."""

@@ -1,8 +1,8 @@
-"""Handwritten digits in the hands of many agents, each of which tunes an SVM to its own.
+"""Handwritten digits, dealt to many agents. Each agent tunes an SVM to its own digits.
 
-scikit-learn's 1,797 images are dealt out unevenly: the largest agent has eight times as many as the
-smallest, and each has its favourite digits. An agent trains on one half of its images and scores
-on the other.
+scikit-learn's 1,797 images are dealt unevenly: the largest agent has eight times as many as the
+smallest, and each agent has some digits more often than others. An agent trains on one half of its
+images and validates on the other half.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from numpy.typing import NDArray
 from fedbo.space import Float, Space
 from fedbo.space.axis import Value
 
-#: What an agent tunes: the SVM's penalty, and the width of its kernel.
+#: What an agent tunes: the SVM's penalty and the inverse width of its kernel.
 SPACE = Space({"C": Float(1e-3, 1e3, log=True), "gamma": Float(1e-5, 1e1, log=True)})
 
 IMAGES = 1797
-MOST = 24  # agents; the smallest of 24 has 24 images
+MOST = 24  # agents; with 24 agents, the smallest has 24 images
 _CLASSES = 10
-_SPREAD = 8.0  # the largest agent's images, as a multiple of the smallest's
+_SPREAD = 8.0  # images of the largest agent / images of the smallest agent
 _FEWEST_CLASSES = 3
-_MIX = 0.7  # Dirichlet parameter of an agent's taste for digits: below 1, few are favourites
+_MIX = 0.7  # Dirichlet parameter of an agent's preferences: below 1, a few digits dominate
 
 
 class Images:
-    """One agent's images, and the score of params on them: the validation accuracy of an SVM.
+    """One agent's images. Call it with params for the validation accuracy of an SVM.
 
-    The same params always have the same score, and are computed once.
+    The same params always have the same score, which is computed once.
+
+    Args:
+        pixels: Grey values (n, 64) from 0 to 1.
+        digits: The digit (n,) that each image shows.
 
     >>> first, *others = deal(10, seed=0)
     >>> 0.5 < first({"C": 10.0, "gamma": 0.03}) <= 1.0
@@ -40,7 +44,7 @@ class Images:
         self.pixels = pixels
         self.digits = digits
         order = np.argsort(digits, kind="stable")
-        self.halves = order[::2], order[1::2]  # every digit in both, to train and to validate
+        self.halves = order[::2], order[1::2]  # to train and to validate; every digit is in both
         self._scores: dict[tuple[Value, Value], float] = {}
 
     def __len__(self) -> int:
@@ -48,7 +52,7 @@ class Images:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many there are of each digit: (10,)."""
+        """The number of images of each digit: (10,)."""
         return np.bincount(self.digits, minlength=_CLASSES)
 
     def __call__(self, params: dict[str, Value]) -> float:
@@ -66,7 +70,11 @@ class Images:
 
 
 def deal(agents: int, seed: int) -> list[Images]:
-    """All images, dealt out to so many agents; the seed decides who gets what.
+    """Deal all images to a number of agents.
+
+    Args:
+        agents: Number of agents, 1 to 24.
+        seed: Seed of the deal.
 
     >>> hands = deal(10, seed=0)
     >>> sum(map(len, hands)), min(map(len, hands)), max(map(len, hands))
@@ -83,7 +91,7 @@ def deal(agents: int, seed: int) -> list[Images]:
 
 @lru_cache(maxsize=1)
 def _images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Pixels (1797, 64) from 0 to 1, and the digits (1797,)."""
+    """Load grey values (1797, 64) from 0 to 1, and digits (1797,)."""
     from sklearn.datasets import load_digits
 
     X, digits = load_digits(return_X_y=True)
@@ -91,9 +99,9 @@ def _images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def _sizes(agents: int) -> NDArray[np.int64]:
-    """How many images each gets: from the smallest up by equal factors, all of them together."""
-    weights = np.geomspace(1.0, _SPREAD, agents)
-    edges = np.rint(np.cumsum(weights) / weights.sum() * IMAGES).astype(np.int64)
+    """Compute the number of images of each agent: a geometric sequence that adds up to all."""
+    shares = np.geomspace(1.0, _SPREAD, agents)
+    edges = np.rint(np.cumsum(shares) / shares.sum() * IMAGES).astype(np.int64)
     sizes: NDArray[np.int64] = np.diff(edges, prepend=0)
     return sizes
 
@@ -101,7 +109,7 @@ def _sizes(agents: int) -> NDArray[np.int64]:
 def _owners(
     sizes: NDArray[np.int64], digits: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Whose each image is: (1797,)."""
+    """Draw the agent that owns each image: (1797,)."""
     while True:
         owner = np.full(len(digits), -1)
         for n, size in enumerate(sizes):
@@ -116,8 +124,8 @@ def _hand(
     digits: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """So many of the images that are left, by a taste for digits of its own."""
+    """Draw ``size`` of the images that are left, with random preferences for digits."""
     taste = rng.dirichlet(np.full(_CLASSES, _MIX))
-    # The keys of Efraimidis and Spirakis: the largest are a weighted draw without replacement.
+    # Efraimidis and Spirakis: the largest keys are a weighted draw without replacement
     keys = np.log(rng.random(len(left))) / np.maximum(taste[digits[left]], 1e-12)
     return left[np.argsort(-keys)[:size]]

@@ -1,29 +1,29 @@
-"""Activity recognition: the validation error of a logistic regression by mini-batch SGD.
+"""Activity recognition: the validation error of a logistic regression, trained by mini-batch SGD.
 
 ======  ==========================================================================  =========
 symbol  meaning                                                                     shape
 ======  ==========================================================================  =========
-n, d    samples to train on, their features                                         scalars
-k       outputs: one a class (softmax), or a single one for two classes (sigmoid)   scalar
-X       standardised features to train on, and a last column of ones                (n, d + 1)
-Y       wanted outputs, 1 for the class and 0 elsewhere                             (k, n)
-V       weights W (k, d), and in the last column the bias                           (k, d + 1)
-G       slopes of the loss by the outputs of a batch, times the learning rate        (k, b)
+n, d    training samples, features of a sample                                      scalars
+k       outputs: one for each class (softmax), or one for two classes (sigmoid)     scalar
+X       standardised training features, and a last column of ones                   (n, d + 1)
+Y       target outputs: 1 for the sample's class, 0 for the others                  (k, n)
+V       weights W (k, d), and the bias in the last column                           (k, d + 1)
+G       gradient of the loss by the outputs of a batch, times the learning rate     (k, b)
 Z, P    outputs of a batch, and their probabilities                                 (k, b)
 ======  ==========================================================================  =========
 
-What SGD descends on is, for a batch B of b samples,
+For a batch B of b samples, SGD descends on
 
     (1/b) Σ_B cross-entropy + (l2/2) ‖W‖²
 
-from W = 0, with a constant learning rate and no momentum; the bias is not penalised. (So l2 does
-not depend on the batch size. scikit-learn's MLPClassifier divides its alpha by it, and its
-LogisticRegression has C = 1/(n · l2).) Each epoch goes once through all samples in an order of its
-own, and the last batch is what is left over.
+from W = 0, with a constant learning rate and without momentum. The bias is not penalised. (So l2
+does not depend on the batch size. scikit-learn's MLPClassifier divides its alpha by the batch size,
+and its LogisticRegression has C = 1/(n · l2).) Each epoch visits all samples once, in a new order;
+the last batch may be smaller.
 
-Orders depend on n and ``shuffle`` only: the same parameters always have the same score, close
-rates and penalties have close scores, and only the batch size, which changes every batch, scores
-as unevenly as other orders would.
+The orders depend on n and ``shuffle`` only. So the same parameters always have the same score, and
+close rates and penalties have close scores. Only the batch size, which changes every batch, moves
+the score as another order would.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from scipy.special import expit
 from fedbo.space.axis import Array, Value
 from fedbo_paper.data.samples import Samples
 
-#: The paper does not say how many. On HAR, over people who are no targets: at a middle rate (0.05)
-#: and a small penalty (0.03) the error is 0.026 after 20 epochs, 0.039 after 10 and 0.021 after 50;
-#: and over the box it is still 0.069 on average, 0.015 at the best of 200 random points. So 20
-#: train well where the parameters are good, and leave something to tune.
+#: The paper does not give this number. On HAR, over people who are not targets, with a medium rate
+#: (0.05) and a small penalty (0.03), the error is 0.039 after 10 epochs, 0.026 after 20 and 0.021
+#: after 50. Over the box, after 20 epochs, it is 0.069 on average and 0.015 at the best of 200
+#: random points. So with 20 epochs good parameters train well, and there is something to tune.
 EPOCHS = 20
 
 
 class Split(NamedTuple):
-    """Samples to train on, and samples to validate on."""
+    """Training samples and validation samples."""
 
     train: Samples
     validate: Samples
 
 
 def halves(samples: Samples) -> Split:
-    """A random half to train on and the other to validate on, with equal shares of each class.
+    """Split the samples into random halves with equal shares of each class.
 
     >>> samples = Samples(X=np.arange(8.0)[:, None], y=np.array([1, 2] * 4))
     >>> [np.bincount(part.y).tolist() for part in halves(samples)]
@@ -63,18 +63,18 @@ def halves(samples: Samples) -> Split:
 
 
 def hold_out(samples: Samples, n: int) -> Split:
-    """So many random samples to validate on, all others to train on.
+    """Split off n random samples for validation.
 
     >>> samples = Samples(X=np.arange(8.0)[:, None], y=np.array([1, 2] * 4))
     >>> [len(part) for part in hold_out(samples, 3)]
     [5, 3]
     >>> hold_out(samples, 8)
     Traceback (most recent call last):
-    ValueError: there are 8 samples, expected more than the 8 to validate on
+    ValueError: there are 8 samples, expected more than the 8 for validation
     """
     if len(samples) <= n:
         raise ValueError(
-            f"there are {len(samples)} samples, expected more than the {n} to validate on"
+            f"there are {len(samples)} samples, expected more than the {n} for validation"
         )
     return _split(samples, n, None)
 
@@ -89,7 +89,12 @@ def _split(samples: Samples, n: int, strata: NDArray[np.int64] | None) -> Split:
 
 
 class Regression:
-    """The fraction of samples to validate on that are told wrongly, from 0 to 1.
+    """The fraction of validation samples that are misclassified, from 0 to 1.
+
+    Args:
+        split: Training and validation samples.
+        epochs: Number of epochs.
+        shuffle: Seed of the orders of samples.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
@@ -120,7 +125,7 @@ class Regression:
         return float(np.mean(told != self.validate))
 
     def train(self, batch_size: int, l2: float, learning_rate: float) -> Array:
-        """The weights V after all epochs."""
+        """Train for all epochs and return V."""
         link = _softmax if len(self.Y) > 1 else _sigmoid
         V = np.zeros((len(self.Y), self.X.shape[1]))
         W = V[:, :-1]
@@ -142,25 +147,25 @@ class Regression:
 
 
 def _wanted(y: NDArray[np.intp], classes: int) -> Array:
-    """Y (k, n) of class numbers y (n,)."""
+    """Compute Y (k, n) from class numbers y (n,)."""
     outputs = np.arange(classes) if classes > 2 else np.array([1])
     Y: Array = np.equal(y, outputs[:, None]).astype(np.float64)
     return Y
 
 
 def _standardised(X: Array, X_validate: Array) -> tuple[Array, Array]:
-    """Less the mean and over the standard deviation of X; a constant feature becomes 0."""
+    """Standardise both with the mean and deviation of X; a constant feature becomes 0."""
     mean, deviation = X.mean(axis=0), X.std(axis=0)
-    constant = deviation <= 1e-12 * np.abs(mean)  # rounding leaves a deviation of some 1e-16
+    constant = deviation <= 1e-12 * np.abs(mean)  # rounding leaves a deviation of about 1e-16
     scale = np.where(constant, np.inf, deviation)
     return (X - mean) / scale, (X_validate - mean) / scale
 
 
 def _in_span(X: Array, X_validate: Array) -> tuple[Array, Array]:
-    """Both in n coordinates of the span of X's rows, where d > n.
+    """Express both in an orthonormal basis of the span of X's rows, where d > n.
 
-    W starts at 0, and every step adds rows of X to it: it never leaves their span. So SGD goes the
-    same way in an orthonormal basis of it, with a third of the numbers where n is a third of d.
+    W starts at 0, and every step adds rows of X to it, so W never leaves their span. SGD takes the
+    same steps in n coordinates of the span, and each step is cheaper.
     """
     basis = np.linalg.qr(X.T)[0]
     return X @ basis, X_validate @ basis
@@ -171,7 +176,7 @@ def _with_ones(X: Array) -> Array:
 
 
 def _softmax(Z: Array) -> Array:
-    """P of Z (k, b), in its place."""
+    """Compute P from Z (k, b) in place."""
     Z -= Z.max(axis=0)
     np.exp(Z, out=Z)
     Z /= Z.sum(axis=0)
@@ -179,6 +184,6 @@ def _softmax(Z: Array) -> Array:
 
 
 def _sigmoid(Z: Array) -> Array:
-    """P of Z (1, b), in its place."""
+    """Compute P from Z (1, b) in place."""
     expit(Z, out=Z)
     return Z

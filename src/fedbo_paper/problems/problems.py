@@ -1,8 +1,8 @@
-"""The paper's problems, as an experiment's file names them, and what they are made of.
+"""The paper's problems.
 
-A `Problem` is a few words in a file: ``type = "landmine"``, ``scoring = "probability"``. To *open*
-it reads its data and gives `Tasks`: the space that all its agents search, and for each agent an
-`Objective`, the score of params. A process reads the data of a problem once.
+A `Problem` is a few lines in an experiment's file, such as ``type = "landmine"`` and
+``scoring = "probability"``. `Problem.tasks` reads its data and returns `Tasks`: the search space of
+all agents, and an `Objective` for each agent. A process reads the data of a problem once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from fedbo_paper.data import gleam, har, landmine
 from fedbo_paper.problems import logistic, svm
 from fedbo_paper.problems.synthetic import Synthetic
 
-#: How a range is searched: evenly, as in the paper, or on log scales where it spans magnitudes.
+#: Scale of a range: linear as in the paper, or logarithmic if it spans orders of magnitude.
 Box = Literal["linear", "log"]
 
-#: What orders the places of a landmine field: see `svm`.
+#: What ranks the places of a landmine field: see `svm`.
 Scoring = Literal["decision", "probability"]
 
 GLASS_VALIDATE = 100  # samples of each person (appendix D)
 
 
 class Objective(Protocol):
-    """The score of params.
+    """A function that scores params.
 
-    ``truth`` is the score without its noise, or None if nobody can tell, or there is no noise;
-    ``optimum`` is the best score without noise, or None if it is not known.
+    ``truth`` is the function without noise, or None if it is unknown or scores have no noise.
+    ``optimum`` is the best score without noise, or None if it is unknown.
     """
 
     @property
@@ -46,10 +46,10 @@ class Objective(Protocol):
 
 
 class Tasks(Protocol):
-    """What agents 0, 1, … have to do, all in one space.
+    """The objectives of agents 0, 1, …, all on one space.
 
-    ``seed`` is for the noise in scores: with the same seed, the same params in the same order have
-    the same scores. What has no noise does not look at it.
+    ``seed`` is the seed of the noise: with the same seed, the same params in the same order have
+    the same scores. An objective without noise ignores it.
     """
 
     @property
@@ -71,7 +71,7 @@ class _Problem(
 
 
 class Landmine(_Problem, frozen=True, kw_only=True, tag="landmine"):
-    """29 fields tune the C and γ of an SVM; the score is the AUC, which is maximised.
+    """29 fields tune the C and γ of an SVM; the score is the AUC, to be maximised.
 
     >>> Landmine(scoring="accuracy")
     Traceback (most recent call last):
@@ -84,8 +84,8 @@ class Landmine(_Problem, frozen=True, kw_only=True, tag="landmine"):
         super().__post_init__()
         _one_of("scoring", self.scoring, Scoring)
 
-    def open(self, folder: Path | None = None) -> Tasks:
-        """The tasks; `data.MissingData` if the data set is not there."""
+    def tasks(self, folder: Path | None = None) -> Tasks:
+        """Read the data; raises `data.MissingData` if it cannot be found."""
         return _landmine(self, folder)
 
 
@@ -99,29 +99,32 @@ class _Activities(_Problem, frozen=True, kw_only=True):
 
 
 class Har(_Activities, frozen=True, kw_only=True, tag="har"):
-    """30 people with mobile phones tune a logistic regression that tells 6 activities.
+    """30 people with mobile phones tune a logistic regression that recognises 6 activities.
 
-    The score is the validation error, which is minimised. One half validates; the paper does not
-    say which, so it is one that has equal shares of each activity.
+    The score is the validation error, to be minimised. Half of a person's samples are for
+    validation. The paper does not say which half, so it has an equal share of each activity.
 
     >>> Har(epochs=0)
     Traceback (most recent call last):
     ValueError: epochs is 0, expected a whole number, 1 or more
     """
 
-    def open(self, folder: Path | None = None) -> Tasks:
-        """The tasks; `data.MissingData` if the data set is not there."""
+    def tasks(self, folder: Path | None = None) -> Tasks:
+        """Read the data; raises `data.MissingData` if it cannot be found."""
         return _har(self, folder)
 
 
 class Glass(_Activities, frozen=True, kw_only=True, tag="glass"):
-    """38 people with Google glasses tune a logistic regression that tells whether they eat.
+    """38 people with Google glasses tune a logistic regression that recognises whether they eat.
 
-    The score is the validation error on 100 random samples, which is minimised. ``window`` is the
-    length in seconds of what becomes one sample; ``stand_in`` takes made-up samples of the same
-    shape instead (whatever the window): nothing measured on them says anything about people.
+    The score is the validation error on 100 random samples, to be minimised.
 
-    >>> tasks = Glass(stand_in=True).open()
+    Args:
+        window: Length of a sample in seconds.
+        stand_in: Whether to use synthetic samples of the same shape, whatever the window. Results
+            on them say nothing about people.
+
+    >>> tasks = Glass(stand_in=True).tasks()
     >>> tasks.agents, tasks.space.names
     (38, ('batch_size', 'l2', 'learning_rate'))
     """
@@ -129,8 +132,8 @@ class Glass(_Activities, frozen=True, kw_only=True, tag="glass"):
     window: float = gleam.WINDOW
     stand_in: bool = False
 
-    def open(self, folder: Path | None = None) -> Tasks:
-        """The tasks; `data.MissingData` if the data set is not there, nor a stand-in wanted."""
+    def tasks(self, folder: Path | None = None) -> Tasks:
+        """Read the data or create the stand-in; raises `data.MissingData` without either."""
         return _glass(self, folder)
 
 
@@ -138,7 +141,7 @@ Problem = Synthetic | Landmine | Glass | Har
 
 
 class _Agents:
-    """Tasks, from what makes each agent's objective of a seed."""
+    """Tasks made of functions that create an agent's objective from a seed."""
 
     def __init__(self, space: Space, objectives: Sequence[Callable[[int], Objective]]) -> None:
         self.space = space
@@ -187,7 +190,7 @@ def _activities(problem: Har | Glass, splits: Iterable[logistic.Split]) -> Tasks
 
 
 def _without_noise(objective: Objective) -> Callable[[int], Objective]:
-    """The same for every seed."""
+    """Return a function that gives the same objective for every seed."""
     return lambda seed: objective
 
 

@@ -1,21 +1,21 @@
-"""The landmine objective: how well an SVM finds mines in the half of a field that it has not seen.
+"""The landmine objective: how well an SVM finds mines in the validation half of a field.
 
 =======  ========================================================================  =======
 symbol   meaning                                                                   shape
 =======  ========================================================================  =======
-n, m     places to train on, places to validate on                                 scalars
-y        labels of the former: 1 where there is a mine, 0 elsewhere                (n,)
-D, E     squared distances from the former to the former, and to the latter        (n, n), (n, m)
+n, m     training places, validation places                                        scalars
+y        labels of the training places: 1 for a mine, 0 otherwise                  (n,)
+D, E     squared distances from training to training and to validation places      (n, n), (n, m)
 C, γ     what is tuned: the penalty, and the inverse width of exp(−γD)             scalars
-f        decision values at the places to validate on                              (m,)
+f        decision values at the validation places                                  (m,)
 =======  ========================================================================  =======
 
-The score is the area under the ROC curve (AUC), which needs no more than an order of the places.
-`ByDecision` orders them by f: the same parameters always have the same score. `ByProbability`
-orders them by Platt's probabilities, as the paper's code did: a sigmoid of f, whose slope comes
-from five random folds of the training half. Where the slope comes out with the wrong sign, the
-AUC comes out as 1 minus the other: at a sixth of random points, over all fields. Besides, libsvm
-rounds its probabilities to about 0.003, which shifts the AUC a little at a third of them.
+The score is the area under the ROC curve (AUC), which depends only on the ranking of the places.
+`ByDecision` ranks them by f, so the same parameters always have the same score. `ByProbability`
+ranks them by Platt's probabilities, as the paper's code did: a sigmoid of f, whose slope comes from
+five random folds of the training half. If the slope has the wrong sign, the AUC becomes 1 − AUC.
+That happens at one in six random points, over all fields. Besides, libsvm rounds its probabilities
+to about 0.003, which shifts the AUC a little at one in three points.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from scipy.spatial.distance import cdist
 from fedbo.space.axis import Array, Value
 from fedbo_paper.data.samples import Samples
 
-_FOLDS = 5  # as many as libsvm has
+_FOLDS = 5  # as in libsvm
 
 
 class Field:
-    """A landmine field in two halves, split as in the paper's code.
+    """A landmine field, split into a training and a validation half as in the paper's code.
 
-    ``y`` are the labels to train on; ``mines`` and ``rest`` tell the places to validate on apart.
+    ``mines`` and ``rest`` are the validation places with and without a mine.
     """
 
     def __init__(self, samples: Samples) -> None:
@@ -46,14 +46,14 @@ class Field:
             samples.X, samples.y, test_size=0.5, stratify=samples.y, random_state=0
         )
         self.mines, self.rest = np.flatnonzero(labels == 1), np.flatnonzero(labels != 1)
-        # Differences first, then squares: libsvm's solver, which stops at a tolerance of 1e-3, then
-        # took as many steps as on its own kernel at all of 1,400 random points. With squares less
-        # products, which differ in the last bits, it took other steps at a quarter of them.
+        # cdist squares differences, as libsvm's own kernel does: its solver, with a tolerance of
+        # 1e-3, then took as many steps as with its own kernel at all of 1,400 random points. With
+        # x² + y² − 2xy, which differs in the last bits, it took other steps at a quarter of them.
         self.D = cdist(train, train, "sqeuclidean")
         self.E = cdist(train, validate, "sqeuclidean")
 
     def auc(self, scores: Array) -> float:
-        """How often a mine is scored above a place without one; a tie is half of it."""
+        """Compute how often a mine scores above a place without one; a tie counts as half."""
         rest = np.sort(scores[self.rest])
         below = rest.searchsorted(scores[self.mines], "left")
         not_above = rest.searchsorted(scores[self.mines], "right")
@@ -84,15 +84,15 @@ class ByDecision:
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
             svm = SVC(kernel="precomputed", C=C).fit(_rbf(self.field.D, gamma), self.field.y)
         K = _rbf(self.field.E[svm.support_], gamma)
-        # The intercept shifts all alike, but far from every support vector it makes ties.
+        # The intercept does not change the ranking, but it makes ties far from all support vectors.
         return self.field.auc(svm.dual_coef_[0] @ K + svm.intercept_[0])
 
 
 class ByProbability:
-    """The AUC of Platt's probabilities: the paper's score, which is noisy.
+    """The AUC of Platt's probabilities: the paper's noisy score.
 
-    New folds are drawn for all parameters, from ``seed`` and the parameters themselves, so that a
-    score does not depend on what was scored before.
+    The folds are drawn from ``seed`` and the parameters, so a score does not depend on earlier
+    evaluations.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 2))
@@ -118,9 +118,9 @@ class ByProbability:
 
 
 def platt(field: Field, C: float, gamma: float, seed: int) -> Array:
-    """Probabilities of a mine at the places to validate on, as libsvm makes them: (m,).
+    """Compute libsvm's probabilities (m,) of a mine at the validation places.
 
-    scikit-learn has deprecated them, and will have dropped them in 1.11.
+    scikit-learn has deprecated them, and will remove them in version 1.11.
     """
     import sklearn
     from sklearn.svm import SVC
@@ -136,10 +136,10 @@ def platt(field: Field, C: float, gamma: float, seed: int) -> Array:
 
 
 def calibrated(field: Field, C: float, gamma: float, seed: int) -> Array:
-    """The same by scikit-learn's own Platt scaling, for versions without libsvm's: (m,).
+    """Compute the same with scikit-learn's Platt scaling, for versions without libsvm's: (m,).
 
-    Folds and sigmoid are libsvm's in kind, and so are the noise and the wrong signs; only the
-    rounding is not.
+    Folds and sigmoid are of the same kind as libsvm's, and so are the noise and the wrong signs.
+    Only the rounding differs.
     """
     import sklearn
     from sklearn.calibration import CalibratedClassifierCV
@@ -155,10 +155,10 @@ def calibrated(field: Field, C: float, gamma: float, seed: int) -> Array:
 
 
 def _folds(y: NDArray[np.int64], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Random folds, to train on and to predict; each has both classes to train on.
+    """Draw random folds whose training parts have both classes: rows to train on, to predict.
 
-    They are not stratified, as libsvm's are not: a fold that by chance has fewer mines leaves more
-    to train on, and its decision values are higher. This is where the wrong signs come from.
+    They are not stratified, as libsvm's are not. A fold that by chance has few mines leaves more
+    mines to train on, so its decision values are higher. This causes the wrong signs.
     """
     rng = np.random.default_rng(seed)
     while True:
@@ -176,6 +176,6 @@ def _libsvm_has_platt() -> bool:
 
 
 def _rbf(distances: Array, gamma: float) -> Array:
-    """exp(−γD), C-contiguous."""
+    """Compute exp(−γD), C-contiguous."""
     K = np.multiply(distances, -gamma, order="C")
     return np.exp(K, out=K)

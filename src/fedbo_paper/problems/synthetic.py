@@ -1,24 +1,25 @@
-"""Section 5.1's functions and peers (appendix D), and what its agents know of them.
+"""The synthetic functions and peers of section 5.1 (appendix D), and what agents know about them.
 
 =======  ===========================================================================  ==========
 symbol   meaning                                                                      shape
 =======  ===========================================================================  ==========
-f        target's objective: a GP draw on equidistant points, scaled into [0, 1]      (size,)
-g_n      peer n's objective: f + d_n or f − d_n, by the toss of a coin at each point  (size,)
-t_n      observations of each peer, at random points
-σ²       ``noise_variance`` of every observation, a peer's or the target's
+f        target's objective: a GP draw on equidistant points, scaled to [0, 1]        (size,)
+g_n      peer n's objective: f + d_n or f − d_n, by a coin toss at each point         (size,)
+t_n      observations of each peer, at random points                                  scalar
+σ²       ``noise_variance`` of every observation of peers and target                  scalar
 =======  ===========================================================================  ==========
 
-A function depends on its index only, a peer's coins on the function and n, and observations on a
-seed besides. The first 40 of 100 observations are those of t_n = 40, and d_n changes neither coins
-nor noise: so runs that differ in t_n, d_n or M only are paired.
+A function depends on its index only, a peer's coins on the function and n, and observations also on
+a seed. The observations of t_n = 40 are the first 40 of t_n = 100, and d_n changes neither coins
+nor noise. So runs that differ only in t_n, d_n or M are paired.
 
-The paper leaves open what its agents know of f. Preset ``"paper"`` is the plainest reading: the
-kernel that f was drawn from (SE, signal variance 1) and σ² are known, as in the theory; nothing is
-fitted; scores are neither centred nor scaled; f_t is an exact draw on the points. The same first
-author's public code for synthetic games (R2-B2, 2020), with functions made the same way, does just
-that: true length scale, raw scores, GPy's default signal variance of 1. Preset ``"default"`` is
-fedbo's: hyper-parameters fitted to standardised scores; only the features' length scale is f's.
+The paper does not say what its agents know about f. Preset ``"paper"`` is the simplest reading: as
+in the theory, agents know the kernel of f (SE, signal variance 1) and σ²; nothing is fitted; scores
+are neither centred nor scaled; f_t is an exact draw on the points. Public code of the same first
+author for synthetic games (R2-B2, 2020) with the same kind of functions does this too: the true
+length scale, raw scores, and GPy's default signal variance of 1. Preset ``"default"`` uses fedbo's
+defaults: hyper-parameters are fitted to standardised scores, and only the features have f's length
+scale.
 """
 
 from __future__ import annotations
@@ -44,15 +45,20 @@ Params = dict[str, Value]
 
 AGENTS = 50  # N
 
-_FUNCTION, _COINS, _OBSERVATIONS, _NOISE = range(4)  # streams of random numbers
-_LONGEST = 0.15  # beyond, the ends of [0, 1] are no longer strangers to each other: see _amplitudes
-_NEVER = 2**31  # observations until hyper-parameters are fitted
+_FUNCTION, _COINS, _OBSERVATIONS, _NOISE = range(4)  # random streams
+_LONGEST = 0.15  # length scale; beyond it, the ends of [0, 1] are correlated: see _amplitudes
+_NEVER = 2**31  # observations before hyper-parameters are fitted
 
 
 class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="synthetic"):
-    """Functions drawn from a GP with an SE kernel, and peers that have almost the same.
+    """Functions drawn from a GP with an SE kernel, and peers with almost the same functions.
 
-    >>> tasks = Synthetic().open()
+    Args:
+        size: Number of points.
+        length_scale: Length scale of the kernel.
+        noise_variance: σ².
+
+    >>> tasks = Synthetic().tasks()
     >>> objective = tasks.objective(target=0, seed=0)
     >>> best = max(tasks.points, key=objective.truth)
     >>> objective.truth(best), objective.optimum
@@ -75,13 +81,13 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
         if not 0.0 < self.noise_variance < np.inf:
             raise ValueError(f"noise_variance is {self.noise_variance}, expected more than 0")
 
-    def open(self, folder: Path | None = None) -> SyntheticTasks:
-        """The tasks; ``folder``, where other problems have their data, is not looked at."""
+    def tasks(self, folder: Path | None = None) -> SyntheticTasks:
+        """Create the tasks; they need no data, so ``folder`` is ignored."""
         return SyntheticTasks(self)
 
 
 class SyntheticTasks:
-    """Every function by its index, with N peers each, on one discrete space."""
+    """All functions by index, each with N peers, on one discrete space."""
 
     agents = AGENTS
 
@@ -89,11 +95,11 @@ class SyntheticTasks:
         self.problem = problem
         self.points: list[Params] = [{"x": x} for x in np.linspace(0, 1, problem.size).tolist()]
         self.space = Space({"x": Float(0, 1)}, points=self.points)
-        self._functions: dict[int, Array] = {}  # the last one asked for
+        self._functions: dict[int, Array] = {}  # the last one that was used
 
     def function(self, target: int) -> Array:
-        """f of this index at all points, scaled into [0, 1]; read-only."""
-        if target not in self._functions:  # all N peers of a run ask for the same
+        """Return f of this index at all points, scaled to [0, 1]; read-only."""
+        if target not in self._functions:  # all N peers of a run use the same function
             f = self.unscaled(target)
             f -= f.min()
             f /= f.max()
@@ -102,7 +108,7 @@ class SyntheticTasks:
         return self._functions[target]
 
     def unscaled(self, target: int) -> Array:
-        """f as it is drawn from the GP."""
+        """Draw f from the GP."""
         rng = np.random.default_rng([_FUNCTION, target])
         real, imaginary = rng.standard_normal((2, len(self._amplitudes)))
         waves = np.fft.fft(self._amplitudes * (real + 1j * imaginary))
@@ -110,11 +116,11 @@ class SyntheticTasks:
 
     @cached_property
     def _amplitudes(self) -> Array:
-        """Of the waves whose sum is a draw: roots of the kernel's spectrum on a circle, (2·size,).
+        """The amplitudes (2·size,) of a draw's waves: roots of the kernel's spectrum.
 
-        The circle is twice as long as [0, 1], so the kernel between two points is the same the
-        short way round as on the line; this needs no factor of a large matrix, and is exact as long
-        as the kernel has died out at the far side of the circle.
+        The points lie on a circle that is twice as long as [0, 1], so their distances are those on
+        the line. No large matrix has to be factorised. The draw is exact if the kernel is 0 at half
+        of the circle's length.
         """
         steps = np.arange(2 * self.problem.size)
         gaps = np.minimum(steps, len(steps) - steps) / (self.problem.size - 1)
@@ -123,19 +129,19 @@ class SyntheticTasks:
         return np.sqrt(spectrum / len(steps))
 
     def peer_function(self, target: int, n: int, d_n: float) -> Array:
-        """g_n at all points."""
+        """Return g_n at all points."""
         coins = np.random.default_rng([_COINS, target, n]).integers(2, size=self.problem.size)
         return self.function(target) + np.where(coins == 1, d_n, -d_n)
 
     def objective(self, target: int, seed: int) -> Objective:
-        """The target's black box: f of this index, with noise from ``seed``."""
+        """Create the target's objective: f of this index, with noise from ``seed``."""
         rng = np.random.default_rng([_NOISE, target, seed])
         return Objective(self.function(target), self.problem.noise_variance, rng)
 
     def observed(
         self, target: int, n: int, t_n: int, d_n: float, seed: int
     ) -> list[tuple[Params, float]]:
-        """What peer n has observed: g_n with noise, at t_n different random points."""
+        """Draw the observations of peer n: g_n with noise at t_n different random points."""
         if not 0 <= t_n <= self.problem.size:
             raise ValueError(
                 f"t_n is {t_n}, expected 0 to {self.problem.size}: points are observed once"
@@ -147,12 +153,12 @@ class SyntheticTasks:
         return [(self.points[i], y) for i, y in zip(rows.tolist(), scores.tolist(), strict=True)]
 
     def federation(self, preset: Preset, M: int, seed: int) -> Federation:
-        """Agents that share M features, drawn from ``seed``.
+        """Create a federation with M features, drawn from ``seed``.
 
-        One draw of few features can be lucky, so draw them anew for each run that is averaged over;
-        with the same seed the first 25 of 100 features are those of M = 25.
+        A single draw of few features can be lucky, so use a new seed for each run of an average.
+        With the same seed, the features of M = 25 are the first 25 of M = 100.
 
-        >>> Synthetic().open().federation("paper", M=50, seed=0).noise_variance
+        >>> Synthetic().tasks().federation("paper", M=50, seed=0).noise_variance
         0.01
         """
         length_scale = self.problem.length_scale
@@ -165,9 +171,9 @@ class SyntheticTasks:
         )
 
     def settings(self, preset: Preset) -> PaperSettings:
-        """What the target, and every peer, makes of its scores: see the head of this module.
+        """Create the settings of the target and of every peer: see the top of this module.
 
-        >>> Synthetic().open().settings("paper").raw_scores
+        >>> Synthetic().tasks().settings("paper").raw_scores
         True
         """
         if preset == "default":
@@ -182,7 +188,7 @@ class SyntheticTasks:
 
 
 class Objective:
-    """f with noise; ``truth`` is f without. Each call takes the next number of the noise."""
+    """f with noise; each call draws new noise. ``truth`` is f without noise."""
 
     optimum = 1.0
 
@@ -192,7 +198,7 @@ class Objective:
         self._rng = rng
 
     def truth(self, params: Params) -> float:
-        """f at the point nearest to ``params``."""
+        """Return f at the point nearest to ``params``."""
         x = params["x"]
         if not isinstance(x, int | float) or not 0 <= x <= 1:
             raise ValueError(f"x is {x!r}, expected a number from 0 to 1")

@@ -114,8 +114,8 @@ def _met(runs: Table, published: Published) -> Iterator[str]:
     by_field = compare_fields(runs, published)
     apart = by_field.where(met=False)
     yield (
-        f"Field by field, {apart.height} of {by_field.height} differences exceed two standard errors "
-        f"(with five pairs each, about 12 % would by chance): {_listed(apart)}."
+        f"Field by field, {apart.height} of {by_field.height} differences exceed two standard "
+        f"errors (with five pairs each, about 12 % would by chance): {_listed(apart)}."
     )
     yield from _APART
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fedbo
-
-contest = importlib.import_module("fedbo_paper.contests.contest")
-families = importlib.import_module("fedbo_paper.contests.families")
-grounds = importlib.import_module("fedbo_paper.contests.grounds")
-hostile = importlib.import_module("fedbo_paper.contests.hostile")
-table = importlib.import_module("fedbo_paper.contests.table")
+from fedbo_paper.contests import contest, families, grounds, hostile, kept, options, outside, table
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tiny.npz"
 
 
-def command(module, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+def command(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *map(str, arguments)])
     module.main()
 
@@ -68,7 +64,7 @@ def test_columns_are_mapped_to_the_cube_and_doubles_left_out(
     assert ground.X.min(axis=0).tolist() == [0, 0, 0]
     assert ground.X.max(axis=0).tolist() == [1, 1, 0]
     np.testing.assert_array_equal(ground.Y, Y)
-    assert "2 of 42 configurations are there twice" in capsys.readouterr().err
+    assert "Left out 2 of 42 configurations: they repeat" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ def test_columns_are_mapped_to_the_cube_and_doubles_left_out(
         ({"accuracy": np.ones((2, 3))}, "expected also config"),
         ({"accuracy": np.ones((2, 3)), "config": np.ones((4, 1))}, "of shape"),
         ({"accuracy": np.full((2, 5), np.nan), "config": np.ones((5, 1))}, "0 finite configura"),
-        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks with something to tune"),
+        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks whose scores differ"),
     ],
 )
 def test_files_that_are_no_tables_are_refused(
@@ -90,21 +86,15 @@ def test_files_that_are_no_tables_are_refused(
         grounds.read_table(tmp_path / "none.npz")
 
 
-def test_regret_is_0_at_the_best_and_1_at_the_worst() -> None:
-    ground = grounds.Listed(np.array([[0.0], [0.5], [1.0]]), np.array([[2.0, 4.0, 3.0]]))
-    scores = {"TS": np.array([[[2.0, 3.0, 2.0, 4.0]]])}
-    assert contest.regrets(ground, [0], scores)["TS"].tolist() == [[[1.0, 0.5, 0.5, 0.0]]]
-
-
 def test_all_policies_start_at_the_same_points() -> None:
     X, Y = families.make("similar", 1, tasks=3, points=30)
     ground = grounds.Listed(X, Y)
     known = [contest.alone(ground, task, 0) for task in range(3)]
-    _, scores = contest.play(ground, known, ["TS", "FTS", "random"], 1, [0, 3], 2)
+    scores = contest.play(ground, known, ["TS", "FTS", "random"], 1, [0, 3], 2)
     for seed in (0, 3):
         first = [ground.score(1, params) for params in ground.initial(1, seed)]
-        assert all(scores[name, seed][:3] == first for name in ("TS", "FTS", "random"))
-    assert scores["TS", 0][:3] != scores["TS", 3][:3]
+        assert all(scores[name, 1, seed][:3] == first for name in ("TS", "FTS", "random"))
+    assert scores["TS", 1, 0][:3] != scores["TS", 1, 3][:3]
 
 
 def test_a_policy_that_chooses_its_own_first_points_is_given_fewer() -> None:
@@ -115,69 +105,83 @@ def test_a_policy_that_chooses_its_own_first_points_is_given_fewer() -> None:
     X, Y = families.make("similar", 1, tasks=3, points=30)
     ground = grounds.Listed(X, Y)
     known = [contest.alone(ground, task, 0) for task in range(3)]
-    agreed = contest.federation(ground.space, "weights", known[1:])
+    agreed = contest.federation(ground, Own())
     arrived = contest.messages(agreed, 0, known, 0)
     assert len(arrived) == 2
     first = [ground.score(0, params) for params in ground.initial(0, 5)]
-    asked = contest.run(ground, agreed, Own(), arrived, 0, 5, 2)
+    asked = contest.run(ground, Own(), arrived, 0, 5, 2)
     assert len(asked) == 5 and asked[0] == first[0] and asked[:3] != first
-    assert contest.run(ground, agreed, Own(), [], 0, 5, 2)[:3] == first
+    assert contest.run(ground, Own(), [], 0, 5, 2)[:3] == first
 
 
 def test_somebody_from_outside_gets_the_nearest_that_is_left() -> None:
     ground = grounds.Listed(np.array([[0.0], [0.4], [1.0]]), np.ones((1, 3)))
     tried: list[dict[str, float]] = []
     for expected in (0.4, 0.0, 1.0, 0.4):
-        tried.append(ground.instead(np.array([0.3]), tried))
+        tried.append(ground.nearest(np.array([0.3]), tried))
         assert tried[-1] == {"x0": expected}
 
 
 def test_outside_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a sampler of our own in the place of Optuna's, which is not installed everywhere."""
+    """Optuna is not installed everywhere, so random search replaces its sampler."""
     calls = []
 
-    def run(name, initial, evaluate, evaluations, seed):
+    def play(ground: Any, name: str, target: int, seed: int, evaluations: int) -> list[float]:
         calls.append(name)
-        points = [*initial, *np.random.default_rng(seed).random((evaluations, initial.shape[1]))]
-        return [evaluate(x)[1] for x in points]
+        return contest.run_random(ground, target, seed, evaluations)
 
-    monkeypatch.setattr(contest.outside, "run", run)
+    monkeypatch.setattr(outside, "play", play)
     ground = grounds.Listed(*families.make("similar", 2, tasks=2, points=30))
-    runs = [
-        contest.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path, "5.0.0")
-        for seed in (0, 0, 1)
-    ]
+    runs = [contest.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path) for seed in (0, 0, 1)]
     assert len(calls) == 2 and runs[0] == runs[1] != runs[2]
-    scores = runs[0][1]["Optuna GP", 0]
+    scores = runs[0]["Optuna GP", 1, 0]
     assert scores[:3] == [ground.score(1, params) for params in ground.initial(1, 0)]
     assert len(scores) == len({*scores}) == 7
+
+
+@pytest.mark.parametrize("changed", ["details", "source", "packages"])
+def test_kept_scores_are_not_served_after_a_change(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details = ["digest", 0]
+    first = kept.kept(tmp_path, "tiny", 2, lambda: [0.1 + 0.2, 1e-300], *details)
+    again = kept.kept(tmp_path, "tiny", 2, lambda: [0.0, 0.0], *details)
+    assert first == again == [0.1 + 0.2, 1e-300]
+    if changed == "source":
+        monkeypatch.setattr(kept, "_source", lambda: "other code")
+    elif changed == "packages":
+        monkeypatch.setattr(kept, "_packages", lambda: {"numpy": "9.9"})
+    else:
+        details[1] = 1
+    assert kept.kept(tmp_path, "tiny", 2, lambda: [3.0, 4.0], *details) == [3.0, 4.0]
 
 
 def test_without_optuna_its_samplers_are_left_out_and_only_refused_if_named(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contest.outside, "optuna_version", lambda: None)
-    parser = contest.arguments("")
-    contest.policy_arguments(parser)
-    assert "Optuna GP" not in contest.chosen(parser.parse_args([]))
+    monkeypatch.setattr(outside, "is_installed", lambda: False)
+    parser = options.contest_parser("")
+    options.add_policies(parser)
+    assert "Optuna GP" not in options.chosen(parser.parse_args([]))
     assert "make bench" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="make bench"):
-        contest.chosen(parser.parse_args(["--policies", "TS,Optuna GP"]))
-    with pytest.raises(SystemExit, match="'TSS', expected some of TS"):
-        contest.chosen(parser.parse_args(["--policies", "TSS"]))
+        options.chosen(parser.parse_args(["--policies", "TS,Optuna GP"]))
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--policies", "TSS"])
+    assert "'TSS' is unknown, expected some of TS, FTS" in capsys.readouterr().err
 
 
 def test_hostile_peers() -> None:
     X, Y = families.make("similar", 2, tasks=5, points=60)
     ground = grounds.Listed(X, Y)
-    met = {sort: [[sort]] * 5 for sort in ("honest", "negated", "unrelated")}
+    met: Any = {sort: [[sort]] * 5 for sort in ("honest", "negated", "unrelated")}
     half = hostile.peers("half", ground, met, 2, 0)
     assert sum(history == ["negated"] for n, history in enumerate(half) if n != 2) == 2
     worst = int(Y[2].argmin())
     for history in hostile.peers("worst", ground, met, 2, 0):
         best, _ = max(history, key=lambda trial: trial[1])
         assert ground.row(best) == worst
-    agreed = contest.federation(ground.space, "weights", [])
+    agreed = contest.federation(ground, fedbo.PTS())
     honest = contest.message(agreed, 1, contest.alone(ground, 1, 0), 0)
     noise = hostile.only_noise(honest, np.random.default_rng(0))
     agreed.check(noise)

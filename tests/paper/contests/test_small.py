@@ -1,4 +1,4 @@
-"""Tables that are made with scikit-learn: what `table.py` can read, and the same each time."""
+"""The tables made with scikit-learn are reproducible, and table.py can read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_sets_are_the_same_each_time() -> None:
 
 
 def test_two_tables_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees learn nothing from a constant: that task is left out. A network at least guesses."""
+    """Trees learn nothing from constant inputs: that task is left out. A network guesses."""
     iris, wine = small.sets()[:2]
     constant = np.zeros((50, 2)), np.arange(50) % 2
     monkeypatch.setattr(small, "sets", lambda: [iris, wine, constant])

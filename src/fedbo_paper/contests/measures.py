@@ -1,0 +1,109 @@
+"""Measures that compare runs on the same targets, with the same initial points and seeds.
+
+======  ================================================================  ==================
+symbol  meaning                                                           shape
+======  ================================================================  ==================
+K       number of targets                                                 scalar
+a, b    a policy's regrets and solo's regrets, by target and seed         (K, seeds)
+======  ================================================================  ==================
+
+A policy may have fewer seeds than another, always the first ones. The two are compared on those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedbo_paper.contests.grounds import Ground
+from fedbo_paper.harness.intervals import Effect, Floats, bootstrap
+
+Curves = dict[str, Floats]  # by policy: (targets, seeds, evaluations)
+
+
+def best_so_far(ground: Ground, scores: Floats) -> Floats:
+    """Compute the best score up to each evaluation, along the last axis."""
+    sign = ground.space.sign
+    best: Floats = sign * np.maximum.accumulate(sign * scores, axis=-1)
+    return best
+
+
+def regrets(ground: Ground, tasks: Sequence[int], curves: Curves) -> Curves:
+    """Compute normalised simple regrets: 0 at a task's best score, 1 at its reference score."""
+    sign = ground.space.sign
+    result = {name: np.empty(scores.shape) for name, scores in curves.items()}
+    for k, task in enumerate(tasks):
+        found = sign * max(float((sign * scores[k]).max()) for scores in curves.values())
+        best, reference = ground.limits(task, found)
+        for name, scores in curves.items():
+            result[name][k] = (best - best_so_far(ground, scores[k])) / (best - reference)
+    return result
+
+
+def ratio(a: Floats, b: Floats) -> Effect:
+    """Compute the ratio of the means of a and b; NaN if b is 0 everywhere."""
+    return bootstrap(np.divide, *shared([a, b]))
+
+
+def difference(a: Floats, b: Floats) -> Effect:
+    """Compute the mean of a − b."""
+    a, b = shared([a, b])
+    return bootstrap(np.positive, a - b)
+
+
+def shared(values: Sequence[Floats]) -> list[Floats]:
+    """Keep the seeds that all arrays have."""
+    seeds = min(each.shape[1] for each in values)
+    return [each[:, :seeds] for each in values]
+
+
+def ranks(regrets: Sequence[Floats]) -> Floats:
+    """Rank the policies in each run: 1 is the least regret, and ties share their mean rank.
+
+    Returns:
+        Ranks (policies, K, seeds).
+
+    >>> ranks([np.array([[0.1]]), np.array([[0.0]]), np.array([[0.1]])])[:, 0, 0].tolist()
+    [2.5, 1.0, 2.5]
+    """
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(np.round(shared(regrets), 12), axis=0))
+
+
+def reached(curve: Floats, level: float) -> float | None:
+    """Find where a falling curve reaches a level, with linear interpolation; None if it never does.
+
+    >>> reached(np.array([1.0, 0.5, 0.1]), 0.3), reached(np.array([1.0, 0.5]), 0.3)
+    (1.5, None)
+    """
+    below = np.flatnonzero(curve <= level)
+    if not below.size:
+        return None
+    i = int(below[0])
+    if i == 0:
+        return 0.0
+    return float(i - (level - curve[i]) / (curve[i - 1] - curve[i]))
+
+
+def delay(curve: Floats, solo: Floats, n: int, floor: float = 0.0) -> tuple[float, bool]:
+    """Compute how much later than solo a mean curve reaches the regret that solo has at n.
+
+    Args:
+        curve: Mean regrets of a policy.
+        solo: Mean regrets of solo.
+        n: Index of the regret that the curve should reach.
+        floor: Regrets below it count as 0.
+
+    Returns:
+        The delay, negative if the curve is earlier, and whether the curve reaches that regret at
+        all. If it does not, the delay is a lower bound.
+
+    >>> delay(np.array([1.0, 0.75, 0.25, 0.0]), np.array([1.0, 0.5, 0.25, 0.0]), n=1)
+    (0.5, True)
+    """
+    level = max(float(solo[n]), floor)
+    start, end = reached(solo, level), reached(curve, level)
+    assert start is not None  # solo has this regret at n
+    return (len(curve) - 1 - start, False) if end is None else (end - start, True)

@@ -1,0 +1,96 @@
+"""Command-line options of the contests."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedbo_paper.contests import outside
+from fedbo_paper.contests.contest import POLICIES, RANDOM, SOLO
+from fedbo_paper.contests.outside import SAMPLERS
+from fedbo_paper.contests.screen import refuse, say
+from fedbo_paper.data.places import user_folder
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Create a parser whose help is a module's docstring."""
+    first, _, rest = (description or "").partition("\n")
+    return argparse.ArgumentParser(
+        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def contest_parser(description: str | None) -> argparse.ArgumentParser:
+    """Create a parser with the options of all contests."""
+    result = parser(description)
+    add = result.add_argument
+    add("--json", type=_writable, metavar="OUT", help="also write the figures to this file")
+    add("--seeds", type=positive, default=10, metavar="N", help="runs on a target; default: 10")
+    add_jobs(result)
+    text = "tasks that are targets, default: all; a target's peers are always all other tasks"
+    add("--targets", choices=("even", "odd", "all"), default="all", help=text)
+    text = "evaluations after the initial points; default: 50"
+    add("--evaluations", type=positive, default=50, metavar="N", help=text)
+    folder, text = user_folder() / "benchmarks", "folder where slow results are kept"
+    add("--cache", type=Path, default=folder, metavar="DIR", help=text)
+    return result
+
+
+def add_jobs(result: argparse.ArgumentParser) -> None:
+    """Add the option --jobs."""
+    cores, text = os.cpu_count() or 1, "number of processes; default: one for each core"
+    result.add_argument("--jobs", type=positive, default=cores, metavar="J", help=text)
+
+
+def add_policies(result: argparse.ArgumentParser) -> None:
+    """Add the options that select policies."""
+    add, text = result.add_argument, "default: all"
+    add("--policies", type=some([*POLICIES, RANDOM, *SAMPLERS]), metavar="A,B,...", help=text)
+    add("--no-outside", action="store_true", help="leave out Optuna's samplers")
+    text = "runs of Optuna's samplers, which are slow, on a target; default: 3"
+    add("--outside-seeds", type=positive, default=3, metavar="N", help=text)
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """List the policies that compete; solo always does."""
+    named = options.policies or (*POLICIES, RANDOM, *SAMPLERS)
+    library = [name for name in (*POLICIES, RANDOM) if name in named or name == SOLO]
+    samplers = [name for name in SAMPLERS if name in named and not options.no_outside]
+    if samplers and not outside.is_installed():
+        if options.policies:
+            raise refuse(outside.MISSING)
+        say(f"Left out {' and '.join(samplers)}: {outside.MISSING}.")
+        return library
+    return library + samplers
+
+
+def some(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Create a parser of names that are separated by commas."""
+
+    def read(text: str) -> tuple[str, ...]:
+        given = [name.strip() for name in text.split(",")]
+        for name in given:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"{name!r} is unknown, expected some of {', '.join(known)}"
+                )
+        return tuple(name for name in known if name in given)
+
+    return read
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _writable(text: str) -> Path:
+    """Parse a path, and check before hours of work that its folder exists."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}; make it first")
+    return path

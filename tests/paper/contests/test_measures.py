@@ -1,0 +1,56 @@
+"""The contests' measures against closed forms and brute force."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedbo_paper.contests import grounds, measures
+
+
+def test_regret_is_0_at_the_best_and_1_at_the_worst() -> None:
+    ground = grounds.Listed(np.array([[0.0], [0.5], [1.0]]), np.array([[2.0, 4.0, 3.0]]))
+    scores = {"TS": np.array([[[2.0, 3.0, 2.0, 4.0]]])}
+    assert measures.regrets(ground, [0], scores)["TS"].tolist() == [[[1.0, 0.5, 0.5, 0.0]]]
+
+
+def test_ratio_is_paired() -> None:
+    b = np.random.default_rng(2).lognormal(0, 2, (30, 4))
+    estimate = msgspec.structs.astuple(measures.ratio(0.5 * b, b))
+    assert estimate == pytest.approx((0.5, 0.5, 0.5, 30))
+
+
+def test_fewer_seeds_are_compared_on_those() -> None:
+    a, b = np.array([[1.0], [2.0]]), np.array([[1.0, 100.0], [2.0, 100.0]])
+    assert msgspec.structs.astuple(measures.difference(a, b)) == (0, 0, 0, 2)
+
+
+def test_ranks_against_counting() -> None:
+    regrets = np.random.default_rng(4).integers(0, 4, (5, 6, 3)) / 10
+    ranks = measures.ranks([*regrets])
+    for p in range(5):
+        less = (regrets < regrets[p]).sum(axis=0)
+        same = (regrets == regrets[p]).sum(axis=0)
+        np.testing.assert_allclose(ranks[p], less + (same + 1) / 2)
+
+
+def test_a_curve_has_no_delay_behind_itself() -> None:
+    curve = np.minimum.accumulate(np.random.default_rng(5).random(30))
+    for n in range(30):
+        assert measures.delay(curve, curve, n) == (0.0, True)
+
+
+def test_delay_of_a_curve_that_lags() -> None:
+    solo = 1 / np.arange(1.0, 61.0)
+    late = np.concatenate([np.ones(3), solo[:-3]])
+    assert measures.delay(late, solo, 20) == (pytest.approx(3.0), True)
+    assert measures.delay(solo, late, 20) == (pytest.approx(-3.0), True)
+    assert measures.delay(np.ones(60), solo, 20) == (39.0, False)
+
+
+def test_a_regret_below_the_floor_counts_as_0() -> None:
+    solo, other = np.array([1.0, 0.0, 0.0]), np.array([1.0, 0.0005, 0.0005])
+    assert not measures.delay(other, solo, 1)[1]
+    delay, reached = measures.delay(other, solo, 1, floor=0.001)
+    assert reached and delay == pytest.approx(0.0, abs=0.001)
