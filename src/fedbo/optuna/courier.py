@@ -41,9 +41,9 @@ class Courier:
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self.exchange, self.ledger = exchange, ledger
-        self._start()
+        self.restart()
 
-    def _start(self) -> None:
+    def restart(self) -> None:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._outgoing: Make | None = None
@@ -66,7 +66,7 @@ class Courier:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.exchange, self.ledger = state["exchange"], state["ledger"]
-        self._start()
+        self.restart()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Courier:
         return Courier(self.exchange, self.ledger)  # the same place, not a copy of it
@@ -271,7 +271,7 @@ def _leave() -> None:
 def _after_fork() -> None:
     """A forked child has neither the thread nor its errands: these are the parent's."""
     for courier in list(_couriers):
-        courier._start()
+        courier.restart()
 
 
 if hasattr(os, "register_at_fork"):

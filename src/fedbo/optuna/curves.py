@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.optuna import record
+from fedbo.optuna import private, record
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -160,7 +160,7 @@ def history(study: Study, baseline: Study | None = None) -> History:
 def peers(study: Study) -> Peers:
     """How much the policy counted on each peer when it chose the trials of a study."""
     origins = [record.read_origin(trial) for trial in _begun(study)]
-    weights = [{} if origin is None else dict(origin.weights) for origin in origins]
+    weights = [{} if origin is None else dict(origin.trust) for origin in origins]
     total: dict[str, float] = {}
     for shares in weights:
         for name, share in shares.items():
@@ -269,7 +269,7 @@ def _metric(study: Study) -> str:
 
 
 def _title(study: Study, text: str) -> str:
-    if study.study_name.startswith("no-name-"):  # Optuna's, where none was given
+    if private.is_unnamed(study):  # Optuna's, where none was given
         return text[:1].upper() + text[1:]
     return f"{_short(study.study_name)}: {text}"
 
@@ -320,7 +320,7 @@ def _dots(complete: Sequence[FrozenTrial], values: Floats, low: float, high: flo
 def _source(trial: FrozenTrial) -> str:
     """Where its query came from; what was enqueued did not come from the sampler."""
     origin = record.read_origin(trial)
-    return "told" if origin is None or trial.system_attrs.get("fixed_params") else origin.source
+    return "told" if origin is None or private.is_enqueued(trial) else origin.source
 
 
 def _note(trial: FrozenTrial) -> str:

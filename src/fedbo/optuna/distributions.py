@@ -22,6 +22,8 @@ from optuna.trial import BaseTrial
 from fedbo.space import Categorical, Float, Int, Parameter
 from fedbo.space.axis import Value, to_builtin
 
+SearchSpace = dict[str, BaseDistribution]
+
 HERE, THERE = "in the objective", "in the federation"
 
 
