@@ -114,7 +114,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("fedbo.optuna.courier.time", clock)
+    monkeypatch.setattr("fedbo.optuna.complaints.time", clock)
     return clock
 
 
@@ -294,10 +294,10 @@ def test_a_name_that_another_study_uses_is_told_of_once(ledger: Ledger) -> None:
     assert send_one_by_one(courier, 1, 2, 3, 4) == []
     [complaint] = send_one_by_one(courier, 5)
     assert complaint == (
-        "memory has later messages under the name 'site' than this study's, so another study, or "
-        "an earlier one, seems to use it. Peers hear that one and not this. Give this study "
-        "another name, or take the other's message back (fedbo join memory ... --withdraw); this "
-        "is said once"
+        "memory already has a later message under the name 'site', so another study seems to use "
+        "this name, or did. Peers receive that message instead of this study's. Give this study "
+        "another name, or withdraw the other message (fedbo join memory ... --withdraw). This "
+        "warning is given once"
     )
     assert send_one_by_one(courier, *range(6, 12)) == []
     assert courier.flush(PATIENCE)
@@ -405,7 +405,9 @@ def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
 
     place = Place()
     place.on_fetch = bug
-    with pytest.warns(ExchangeWarning, match="No news of peers: ZeroDivisionError at memory"):
+    with pytest.warns(
+        ExchangeWarning, match="not fetched: ZeroDivisionError at memory"
+    ):
         study_at(place, ledger, 3)
 
 
@@ -456,19 +458,13 @@ def test_news_that_come_late_are_heard_later(
     assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
 
 
-def test_the_thread_ends_when_there_is_nothing_to_do(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbo.optuna.courier._IDLE", 0.05)
+def test_the_thread_ends_when_there_is_nothing_to_do(ledger: Ledger) -> None:
     place = Place()
     courier = Courier(place, ledger)
     for n in (1, 2):
         courier.send(ready(n))
         assert courier.flush(PATIENCE)
-        thread = courier._thread
-        if thread is not None:
-            thread.join(PATIENCE)
-        assert courier._thread is None
+        until(lambda: not courier._is_running)
     assert place.published == [1, 2]
 
 
