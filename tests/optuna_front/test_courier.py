@@ -405,9 +405,7 @@ def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
 
     place = Place()
     place.on_fetch = bug
-    with pytest.warns(
-        ExchangeWarning, match="not fetched: ZeroDivisionError at memory"
-    ):
+    with pytest.warns(ExchangeWarning, match="not fetched: ZeroDivisionError at memory"):
         study_at(place, ledger, 3)
 
 

@@ -23,11 +23,7 @@ _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 class Mailbox:
     """Receives messages for the agent of a study, and decides when to publish its own.
 
-    Args:
-        courier: Carries the messages.
-        agent: The study's agent.
-        every: A message is published after this many scores of the study.
-        lock: Guards the agent. Whoever calls a method holds it.
+    The lock guards the agent, and whoever calls a method holds it.
     """
 
     def __init__(
@@ -38,13 +34,9 @@ class Mailbox:
         self._ended: set[int] = set()  # trials that ended here since the last message was made
 
     def receive(self, mirror: Mirror, asking: int) -> None:
-        """Give the agent the messages that have arrived.
+        """Give the agent the messages that have arrived; the first query waits for them.
 
-        The first query of a study in this process waits a moment for them.
-
-        Args:
-            mirror: The study's agent.
-            asking: The number of the trial that a query is wanted for.
+        ``asking`` is the number of the trial that the query is for.
         """
         federation, notices = mirror.agent.federation, self._agent.notices
         if not self._has_waited:

@@ -27,21 +27,14 @@ _TOLD = record.Origin(source="told")
 class Mirror:
     """An agent, and which of the study's trials it was told.
 
-    Args:
-        agent: A new agent.
-        words: The translation between the study's values and the federation's.
-
-    Attributes:
-        scores: How many scores the agent was told.
-        names: The parameters that any trial has suggested.
-        useless: The first trial with a score that the agent could not be told, or None.
+    ``words`` translates between the study's values and the federation's.
     """
 
     def __init__(self, agent: Agent, words: Translation) -> None:
         self.agent, self.words = agent, words
-        self.scores = 0
-        self.names: set[str] = set()
-        self.useless: FrozenTrial | None = None
+        self.scores = 0  # how many the agent was told
+        self.names: set[str] = set()  # the parameters that any trial has suggested
+        self.useless: FrozenTrial | None = None  # the first whose score could not be told
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
         self._scores = Scores(agent.federation.space.sign)
@@ -77,15 +70,10 @@ class Mirror:
         return refusals
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
-        """Tell the agent what has finished, and let it know what other workers are running.
+        """Tell the agent which trials have finished, and which others are running.
 
-        Args:
-            trials: All trials of the study.
-            asking: The number of the trial that a query is wanted for, which is ignored.
-
-        Raises:
-            StudyChanged: If the study contradicts what the agent was told: a worker that seemed
-                dead was alive, or it is another study.
+        The trial that is ``asking`` for a query is ignored. `StudyChanged` is raised if the study
+        contradicts what the agent was told: a worker that seemed dead was alive, for example.
         """
         ended, names = [], set(self.names)
         for trial in trials:
@@ -172,18 +160,9 @@ class Mirror:
 def locate(
     trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
 ) -> dict[str, Value]:
-    """Return where a trial ran, as parameters of the federation.
+    """Return where a trial ran in the federation's space; ValueError says why it ran nowhere.
 
     A parameter that this trial did not suggest, but others did, is where the agent asked for it.
-
-    Args:
-        trial: A trial of the study.
-        space: The federation's space.
-        words: The translation between the study's values and the federation's.
-        suggested: The parameters that any trial of the study has suggested.
-
-    Raises:
-        ValueError: If the trial has no place in the space; the text says why.
     """
     origin = record.read_origin(trial)
     asked = {} if origin is None else origin.params

@@ -24,12 +24,7 @@ from optuna.trial import FrozenTrial
 
 
 def get_trials(study: Study, *, cached: bool = False) -> list[FrozenTrial]:
-    """Return all trials of a study, in the order of their numbers; do not change them.
-
-    Args:
-        study: The study, or one bracket of it.
-        cached: Whether trials may be as old as the beginning of the trial that is running.
-    """
+    """Return all trials of a study by number; if ``cached``, as of the beginning of this trial."""
     return study._get_trials(deepcopy=False, use_cache=cached)
 
 

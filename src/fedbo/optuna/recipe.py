@@ -48,13 +48,9 @@ class Recipe:
         identity: record.Identity,
         within: dict[str, Parameter],
     ) -> Mirror:
-        """Make a new agent for a study.
+        """Make a new agent, which keeps to the ranges ``within`` the federation's.
 
-        Args:
-            study: The study, for its direction.
-            search_space: What is tuned, if there is no federation.
-            identity: The agent's name and secret.
-            within: The narrower ranges that the agent keeps to.
+        Without a federation, one is made from the search space.
         """
         words = Translation(search_space)
         federation = self._federation(study, words)

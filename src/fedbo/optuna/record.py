@@ -1,14 +1,9 @@
 """What a study stores about its agent, and about where each of its queries came from.
 
 Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone.
-
-======================  =====================================================================
-``fedbo:query``         of a trial: its `Origin`
-``fedbo:agent:<token>`` of the study: its `Identity`
-======================  =====================================================================
-
-Two workers that start at the same time may each write an identity, because Optuna cannot write an
-attribute on a condition. So each uses a key of its own, and the smallest key counts.
+A trial has the attribute ``fedbo:query``, its `Origin`; the study has ``fedbo:agent:<token>``, its
+`Identity`. Two workers that start at the same time may each write an identity, because Optuna
+cannot write an attribute on a condition. So each draws a token, and the smallest one counts.
 """
 
 from __future__ import annotations
@@ -28,39 +23,26 @@ AGENT = "fedbo:agent:"
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a trial's query came from.
+    """Where a trial's query came from; see `fedbo.Trial`.
 
-    Args:
-        source: Who proposed it, as in `fedbo.Trial`.
-        t: The number of the policy's query, or None if the policy did not choose it.
-        peer: The peer that proposed it, if one did.
-        credit: The shares of the most important peers in the query.
-        trust: How much the policy relied on each peer; stored as ``weights``.
-        params: What the agent asked for, in the federation's values. The trial may have run
-            elsewhere: enqueued, fixed by another sampler, or clipped to a narrower range.
+    ``params`` are what the agent asked for, in the federation's values. The trial may have run
+    elsewhere: enqueued, fixed by another sampler, or clipped to a narrower range.
     """
 
     source: Source
     t: int | None = None
     peer: str | None = None
     credit: dict[str, float] = {}
-    trust: dict[str, float] = msgspec.field(default_factory=dict, name="weights")
+    trust: dict[str, float] = msgspec.field(default_factory=dict, name="weights")  # as stored
     params: dict[str, Value] = {}
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent of a study.
+    """The agent of a study."""
 
-    Args:
-        name: Its name among peers.
-        entropy: The secret that all its randomness comes from, in hexadecimal.
-        federation: The fingerprint of its federation; empty if the study makes its own.
-        epoch: The epoch of that federation.
-    """
-
-    name: str
-    entropy: str
-    federation: str = ""
+    name: str  # among peers
+    entropy: str  # the secret that all its randomness comes from, in hexadecimal
+    federation: str = ""  # its fingerprint; empty if the study makes its own
     epoch: int = 0
 
 

@@ -30,11 +30,7 @@ def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
 
 
 class Scores:
-    """The scores of a study's trials, in the order in which the trials ended.
-
-    Args:
-        sign: 1 if the study maximises, -1 if it minimises.
-    """
+    """The scores of a study's trials, in the order in which the trials ended."""
 
     def __init__(self, sign: float) -> None:
         self._worse = min if sign > 0 else max
@@ -45,9 +41,7 @@ class Scores:
     def add(self, trial: FrozenTrial) -> float | None:
         """Return the score of a trial that ended after all others; None if it has none.
 
-        Raises:
-            StudyChanged: If it ended earlier than another one, and one of their scores depends on
-                the scores before it.
+        If it ended before another, and a score depends on earlier ones, raise `StudyChanged`.
         """
         value = trial.value if trial.value is not None else math.nan
         is_complete, is_pruned = (

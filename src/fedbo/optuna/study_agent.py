@@ -25,24 +25,14 @@ class StudyAgent:
     """Knows one study: its identity, the parameters that its trials share, its agent.
 
     Several threads may use it, but only one at a time.
-
-    Args:
-        study: The study.
-        recipe: How its agent is made.
-
-    Attributes:
-        notices: The warnings of this study.
-        mirror: The agent and what it was told; None before the first query.
-        queries: What the agent asked for in each running trial, by the trial's number.
-        ranges: The ranges in which the objective suggests the federation's parameters.
     """
 
     def __init__(self, study: optuna.Study, recipe: Recipe) -> None:
         self.study = study
         self.notices = Notices()
-        self.mirror: Mirror | None = None
-        self.queries: dict[int, dict[str, Any]] = {}
-        self.ranges: SearchSpace = {}
+        self.mirror: Mirror | None = None  # until the first query
+        self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
+        self.ranges: SearchSpace = {}  # in which the objective suggests the federation's parameters
         self._recipe = recipe
         self._common = _CommonSpace()
         self._identity: record.Identity | None = None
@@ -65,12 +55,10 @@ class StudyAgent:
     def follow(
         self, search_space: SearchSpace, asking: int | None = None, *, cached: bool = False
     ) -> Mirror:
-        """Bring the agent up to date with the study.
+        """Bring the agent up to date with the study, except for the trial that is ``asking``.
 
-        Args:
-            search_space: What is tuned, if there is no federation.
-            asking: The number of the trial that a query is wanted for.
-            cached: Whether trials may be as old as the beginning of that trial.
+        ``search_space`` is what is tuned if there is no federation. If ``cached``, trials may be as
+        old as the beginning of the running trial.
         """
         trials = private.get_trials(self.study, cached=cached)
         if self._identity is None:

@@ -84,8 +84,6 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             _draw_line(axes, mark)
         elif isinstance(mark, Bars):
             _draw_bars(axes, mark)
-        elif mark.is_above:
-            _draw_row_above(axes, mark)
         else:
             _draw_points(axes, mark)
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, ylim=panel.ylim)
@@ -119,26 +117,21 @@ def _draw_bars(axes: Axes, bars: Bars) -> None:
 
 
 def _draw_points(axes: Axes, points: Points) -> None:
-    look: dict[str, Any] = {"s": 9 if points.is_small else 26, "zorder": 3}
-    look |= {"marker": _SYMBOLS[points.symbol]}
-    hollow = look | {"facecolors": "none", "edgecolors": points.colour, "clip_on": False}
-    full = look | {"color": points.colour} if len(points.x) else hollow
+    look: dict[str, Any] = {"marker": _SYMBOLS[points.symbol], "zorder": 3}
+    look |= {"s": 9 if points.is_small else 26, "color": points.colour}
+    y = points.y
+    if points.is_above:
+        y = np.full(len(points.x), 1.03)  # of the panel's height
+        size = 9 if points.symbol == "circle" else 25
+        look |= {"s": size, "transform": axes.get_xaxis_transform(), "linewidths": 1.0}
+    hollow = {**look, "color": None, "facecolors": "none", "edgecolors": points.colour}
+    full = look if len(points.x) else hollow
     here = ~points.is_hollow
-    axes.scatter(points.x[here], points.y[here], label=_label(points.name), **full)
-    axes.scatter(points.x[~here], points.y[~here], **hollow)
-
-
-def _draw_row_above(axes: Axes, points: Points) -> None:
-    axes.plot(
-        *(points.x, np.full(len(points.x), 1.03)),
-        transform=axes.get_xaxis_transform(),
-        linestyle="none",
-        color=points.colour,
-        marker=_SYMBOLS[points.symbol],
-        markersize=3 if points.symbol == "circle" else 5,
-        clip_on=False,
-        label=_label(points.name),
+    axes.scatter(
+        points.x[here], y[here], label=_label(points.name), clip_on=not points.is_above, **full
     )
+    if not here.all():
+        axes.scatter(points.x[~here], y[~here], clip_on=False, **hollow)
 
 
 def _label(name: str) -> str:
