@@ -163,19 +163,6 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> No
     assert courier.complaints() == []
 
 
-def test_of_messages_that_wait_the_latest_is_sent(ledger: Ledger) -> None:
-    place, gate = Place(), Gate()
-    place.on_publish = gate.hold
-    courier = Courier(place, ledger)
-    courier.send(ready(1))
-    gate.reached()  # the first is on its way
-    for n in (2, 3, 4):
-        courier.send(ready(n))
-    gate.open()
-    assert courier.flush(PATIENCE)
-    assert place.published == [1, 4]
-
-
 def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
@@ -514,6 +501,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "patience", "arrives"), [(0.7, 10, True), (10 * PATIENCE, 1, False)]
 )

@@ -313,8 +313,14 @@ class TestTogether:
             plots.plot_together(study_of(1.0), [study_of(1.0)])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("direction", ["maximize", "minimize"])
-@pytest.mark.parametrize("trials", [1, 30, 1000])
+@pytest.mark.parametrize(
+    ("trials", "direction"),
+    [
+        (1, "maximize"),
+        (30, "minimize"),
+        pytest.param(1000, "maximize", marks=pytest.mark.slow),
+    ],
+)
 def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path) -> None:
     study = busy(trials, peers=12, direction=direction)
     baseline = busy(max(1, trials - 3), seed=1, direction=direction)
