@@ -51,11 +51,8 @@ class Courier:
         self._complaints = Complaints(self.exchange.address)
         _couriers.add(self)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"exchange": self.exchange, "ledger": self.ledger}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[Courier], tuple[Exchange, Ledger]]:
+        return Courier, (self.exchange, self.ledger)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Courier:
         return Courier(self.exchange, self.ledger)  # the same exchange, not a copy of it

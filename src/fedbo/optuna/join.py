@@ -10,6 +10,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, Protocol, Self
 
@@ -105,18 +106,14 @@ class CountedLedger(Ledger):
         return is_out
 
 
+@dataclass
 class Site:
     """A study that takes part in a federation, and the objective that it tunes."""
 
-    def __init__(
-        self,
-        study: optuna.Study,
-        sampler: FederatedSampler,
-        objective: Objective,
-        ledger: CountedLedger,
-    ) -> None:
-        self.study, self.sampler, self.objective = study, sampler, objective
-        self.ledger = ledger
+    study: optuna.Study
+    sampler: FederatedSampler
+    objective: Objective
+    ledger: CountedLedger
 
     @property
     def name(self) -> str | None:

@@ -3,16 +3,15 @@
 No other file of fedbo does so, and `tests/optuna_front/test_private.py` names what is missing when
 a new version of Optuna changes any of it. Optuna 5 has no public equivalent for these names:
 
-================================  ==================================================================
-``Study._storage``,               to read and write system attributes, which `Study` gives no access
-``Study._study_id``               to, and to tell whether two `Study` objects are the same study
-``FrozenTrial._trial_id``         the key of a trial in its storage, to write its system attributes
-``Study._get_trials``             all trials of a study: with the Hyperband pruner, `get_trials` has
-                                  those of one bracket only. With ``use_cache``, the storage is read
-                                  once in a trial, however many samplers work on it.
-``fixed_params``                  the system attribute of a trial that was enqueued
-``no-name-``                      how the names of studies begin that were given none
-================================  ==================================================================
+=========================  =========================================================================
+``Study._storage``,        To read and write system attributes, and to tell whether two `Study` objects
+``Study._study_id``        are the same study.
+``FrozenTrial._trial_id``  To write the system attributes of a trial.
+``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns those
+                           of one bracket. Its cache saves reading the storage twice in a trial.
+``fixed_params``           The system attribute that marks a trial as enqueued.
+``no-name-``               The beginning of the names that Optuna makes up.
+=========================  =========================================================================
 """
 
 from __future__ import annotations

@@ -154,10 +154,9 @@ class FederatedSampler(BaseSampler):
         Returns:
             Whether there was a message.
         """
-        known = record.identity(study)
-        federation = self.federation
-        if federation is None and self._current is not None and self._current.mirror is not None:
-            federation = self._current.mirror.agent.federation
+        known, federation = record.identity(study), self.federation
+        if federation is None and self.agent is not None:
+            federation = self.agent.federation
         if known is None or federation is None or self._courier is None:
             return False
         self.flush()

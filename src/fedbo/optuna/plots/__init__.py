@@ -53,7 +53,7 @@ def plot_peers(study: Study, *, backend: Backend = "matplotlib") -> Any:
         backend: The plotting library.
 
     Returns:
-        Matplotlib's `Axes` or plotly's `Figure`.
+        As `plot_history`.
     """
     return _draw(peers(study), backend)
 

@@ -21,22 +21,14 @@ _SYMBOLS = {
     "x-thin-open": "x",
 }
 _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make hard to read
-    "axes.facecolor": "white",
-    "axes.edgecolor": "black",
-    "axes.labelcolor": "black",
-    "axes.labelsize": "medium",
-    "axes.grid": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "white"),
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
+    **dict.fromkeys(("axes.grid", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+    **dict.fromkeys(("axes.labelsize", "axes.titlesize"), "medium"),
     "axes.titlelocation": "left",
-    "axes.titlesize": "medium",
-    "figure.facecolor": "white",
     "font.size": 10,
     "legend.fontsize": "small",
-    "legend.frameon": False,
     "text.parse_math": False,  # a name may have a $ in it
-    "xtick.color": "black",
-    "ytick.color": "black",
 }
 
 
