@@ -3,15 +3,15 @@
 No other file of fedbo does so, and `tests/optuna_front/test_private.py` names what is missing when
 a new version of Optuna changes any of it. Optuna 5 has no public equivalent for these names:
 
-=========================  =========================================================================
-``Study._storage``,        To read and write system attributes, and to tell whether two `Study` objects
-``Study._study_id``        are the same study.
+=========================  ========================================================================
+``Study._storage``,        To read and write system attributes, and to tell whether two objects are
+``Study._study_id``        the same study.
 ``FrozenTrial._trial_id``  To write the system attributes of a trial.
-``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns those
-                           of one bracket. Its cache saves reading the storage twice in a trial.
+``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns
+                           those of one bracket. A cache saves reading the storage twice in a trial.
 ``fixed_params``           The system attribute that marks a trial as enqueued.
 ``no-name-``               The beginning of the names that Optuna makes up.
-=========================  =========================================================================
+=========================  ========================================================================
 """
 
 from __future__ import annotations
