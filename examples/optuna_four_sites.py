@@ -1,8 +1,8 @@
 """Four Optuna studies in four processes, alone and together: python examples/optuna_four_sites.py
 
-Each site has the digits that some people wrote, and a study in a storage of its own. All tune the
-same model, first alone, then with messages through a folder, which they join one after the other.
-The picture is optuna_four_sites.png. Fifteen trials and one seed: an example, not evidence.
+Each site has the digits that some people wrote, and its own storage. All sites tune the same model,
+first alone, then with messages through a folder, which they join one after the other. The plot is
+optuna_four_sites.png. With fifteen trials and one seed, this is an example and no evidence.
 """
 
 import multiprocessing
@@ -35,7 +35,7 @@ FEDERATION = fedbo.Federation(
 
 
 def site(number: int, folder: Path) -> None:
-    """A process: its own images and its own storage, with a study alone and one together."""
+    """Run one site: one study alone and one together, on its own images and storage."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     images, digits = load_digits(return_X_y=True)
     mine = np.array_split(np.arange(len(digits)), SITES)[number]  # in the order of their writers
@@ -54,8 +54,8 @@ def site(number: int, folder: Path) -> None:
             None if way == "alone" else exchange,
             every=EVERY,
             name=f"site-{number}",
-            seed=number,  # the same both ways; leave it out where messages are to be private
-            ledger=Ledger(folder / "releases.jsonl"),  # else it is the log of this user
+            seed=number,  # the same both ways; leave it out if messages should be private
+            ledger=Ledger(folder / "releases.jsonl"),  # instead of the user's log
         )
         study = optuna.create_study(
             study_name=way, storage=storage(folder, number), sampler=sampler, direction="maximize"
@@ -66,11 +66,11 @@ def site(number: int, folder: Path) -> None:
 
 
 def wait_for(sites: int, exchange: FolderExchange) -> None:
-    """Join when so many sites have handed out their first message."""
+    """Wait until so many sites have published their first message."""
     deadline = time.monotonic() + 120
     while len(exchange.fetch(FEDERATION)) < sites:
         if time.monotonic() > deadline:
-            raise SystemExit(f"After two minutes, there are not {sites} messages yet.")
+            raise SystemExit(f"There were fewer than {sites} messages after two minutes.")
         time.sleep(0.2)
 
 
@@ -79,9 +79,9 @@ def storage(folder: Path, number: int) -> str:
 
 
 def show(together: list[optuna.Study], alone: list[optuna.Study]) -> None:
-    """Best scores after some trials, and where the queries came from."""
+    """Print the best scores after 5, 10 and 15 trials."""
     stops = (5, 10, 15)
-    print("Best cross-validated accuracy after so many trials")
+    print("Best cross-validated accuracy after 5, 10 and 15 trials")
     print(f"{'':6}{'together':>16}{'alone':>27}")
     print(f"{'':6}" + "   ".join(2 * ["".join(f"{stop:8}" for stop in stops)]))
     rows = []
@@ -106,7 +106,7 @@ def main() -> None:
         for process in sites:
             process.join()
         if any(process.exitcode for process in sites):
-            raise SystemExit("A site has failed: what it said is above.")
+            raise SystemExit("A site has failed: see its error above.")
         together, alone = (
             [optuna.load_study(study_name=way, storage=storage(folder, i)) for i in range(SITES)]
             for way in ("together", "alone")
@@ -116,16 +116,14 @@ def main() -> None:
         sources = Counter(trial.system_attrs["fedbo:query"]["source"] for trial in trials)
         print("Queries together came from:", dict(sources.most_common()))
         sent = Ledger(folder / "releases.jsonl").read()
-        print(f"What left the sites: {len(sent)} messages, each of {sent[0].numbers} numbers")
+        print(f"The sites sent {len(sent)} messages of {sent[0].numbers} numbers each.")
 
         from fedbo.optuna.plots import plot_together
 
         plot_together(together, alone).figure.savefig("optuna_four_sites.png", dpi=150)
-    print("The picture is optuna_four_sites.png.")
-    print(
-        "This is how it is done, not evidence that it pays: other seeds go other ways, and another"
-    )
-    print("run may, for messages come when they come. What was measured is in docs/transfer.md.")
+    print("The plot is optuna_four_sites.png.")
+    print("This shows how to do it, and is no evidence: other seeds give other results, and so may")
+    print("another run, because messages arrive at other times. docs/transfer.md has measurements.")
 
 
 if __name__ == "__main__":

@@ -616,7 +616,7 @@ class Steps:
     def __init__(self) -> None:
         self.steps: list[joining.Step] = []
 
-    def begun(self, number: int, origin: record.Origin | None) -> None:
+    def begun(self, number: int, origin: Origin | None) -> None:
         pass
 
     def ended(self, step: joining.Step) -> None:
@@ -665,8 +665,8 @@ def test_names_of_peers_do_not_move_the_cursor() -> None:
     watching.introduce(MemoryExchange(), "sqlite:///a\nb.db")
     evil = "one\x1b]0;title\x07\n"
     for origin in (
-        record.Origin(source="peer", peer=evil),
-        record.Origin(source="pool", credit={evil: 1.0}),
+        Origin("peer", credit={evil: 1.0}),
+        Origin("pool", credit={evil: 1.0}),
     ):
         step = joining.Step(number=0, state=TrialState.COMPLETE, score=1.0, origin=origin)
         watching.ended(step)

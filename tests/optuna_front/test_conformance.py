@@ -1,4 +1,4 @@
-"""Optuna's own conformance suite: without peers, with peers in every space, through a folder."""
+"""Optuna's own conformance suite, without peers and with peers in every space."""
 
 from __future__ import annotations
 
@@ -76,30 +76,19 @@ class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySam
         return lambda: FederatedSampler(exchange=Strangers(), seed=0, ledger=ledger)
 
 
-class TestThroughAFolder(BasicSamplerTestCase):
-    """Each test's studies meet in one folder; where their spaces are the same, as peers."""
+def test_studies_of_one_space_hear_each_other(tmp_path: Path) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        choice = trial.suggest_categorical("choice", [None, 1, True, "a"])
+        return trial.suggest_float("x", -1, 1) ** 2 + (choice is None)
 
-    @pytest.fixture
-    def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
-        folder = tmp_path / "exchange"
-        ledger = Ledger(tmp_path / "releases.jsonl")
-        return lambda: FederatedSampler(exchange=FolderExchange(folder), ledger=ledger)
-
-    def test_studies_of_one_space_hear_each_other(
-        self, sampler: Callable[[], FederatedSampler]
-    ) -> None:
-        def objective(trial: optuna.Trial) -> float:
-            choice = trial.suggest_categorical("choice", [None, 1, True, "a"])
-            return trial.suggest_float("x", -1, 1) ** 2 + (choice is None)
-
-        agents: list[Agent | None] = []
-        for _ in range(3):
-            study = optuna.create_study(sampler=sampler())
-            study.optimize(objective, n_trials=4)
-            assert isinstance(study.sampler, FederatedSampler)
-            agents.append(study.sampler.agent)
-            assert study.sampler._courier is not None and study.sampler._courier.flush(60.0)
-        assert [len(agent.inbox) for agent in agents if agent is not None] == [0, 1, 2]
+    agents: list[Agent | None] = []
+    for _ in range(3):
+        exchange, ledger = FolderExchange(tmp_path / "exchange"), Ledger(tmp_path / "log.jsonl")
+        sampler = FederatedSampler(exchange=exchange, ledger=ledger)
+        optuna.create_study(sampler=sampler).optimize(objective, n_trials=4)
+        agents.append(sampler.agent)
+        assert sampler._courier is not None and sampler._courier.flush(60.0)
+    assert [len(agent.inbox) for agent in agents if agent is not None] == [0, 1, 2]
 
 
 def test_the_suite_really_has_peers(tmp_path: Path) -> None:

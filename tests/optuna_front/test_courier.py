@@ -114,7 +114,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("fedbo.optuna.courier.time", clock)
+    monkeypatch.setattr("fedbo.optuna.complaints.time", clock)
     return clock
 
 
@@ -161,19 +161,6 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> No
     assert courier.messages(Federation(FEDERATION.space)) == []  # of another one nothing is known
     assert [release.sequence for release in ledger.read()] == [2]
     assert courier.complaints() == []
-
-
-def test_of_messages_that_wait_the_latest_is_sent(ledger: Ledger) -> None:
-    place, gate = Place(), Gate()
-    place.on_publish = gate.hold
-    courier = Courier(place, ledger)
-    courier.send(ready(1))
-    gate.reached()  # the first is on its way
-    for n in (2, 3, 4):
-        courier.send(ready(n))
-    gate.open()
-    assert courier.flush(PATIENCE)
-    assert place.published == [1, 4]
 
 
 def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
@@ -294,10 +281,10 @@ def test_a_name_that_another_study_uses_is_told_of_once(ledger: Ledger) -> None:
     assert send_one_by_one(courier, 1, 2, 3, 4) == []
     [complaint] = send_one_by_one(courier, 5)
     assert complaint == (
-        "memory has later messages under the name 'site' than this study's, so another study, or "
-        "an earlier one, seems to use it. Peers hear that one and not this. Give this study "
-        "another name, or take the other's message back (fedbo join memory ... --withdraw); this "
-        "is said once"
+        "memory already has a later message under the name 'site', so another study seems to use "
+        "this name, or did. Peers receive that message instead of this study's. Give this study "
+        "another name, or withdraw the other message (fedbo join memory ... --withdraw). This "
+        "warning is given once"
     )
     assert send_one_by_one(courier, *range(6, 12)) == []
     assert courier.flush(PATIENCE)
@@ -405,7 +392,7 @@ def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
 
     place = Place()
     place.on_fetch = bug
-    with pytest.warns(ExchangeWarning, match="No news of peers: ZeroDivisionError at memory"):
+    with pytest.warns(ExchangeWarning, match="not fetched: ZeroDivisionError at memory"):
         study_at(place, ledger, 3)
 
 
@@ -432,7 +419,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
 
     usual = Courier.wait_for_first
     monkeypatch.setattr(Courier, "wait_for_first", wait_for_first)
-    monkeypatch.setattr("fedbo.optuna.sampler._FIRST_NEWS", 0.5)
+    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.5)
     study = study_at(place, ledger, 8)
     assert waits == [0.5]  # the first query waited for news, once
     assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
@@ -447,7 +434,7 @@ def test_news_that_come_late_are_heard_later(
     place, gate = Place(), Gate()
     MemoryExchange.publish(place, message(5, "peer"))
     place.on_fetch = gate.hold
-    monkeypatch.setattr("fedbo.optuna.sampler._FIRST_NEWS", 0.1)
+    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.1)
     study = study_at(place, ledger, 2)
     assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
     gate.open()
@@ -456,19 +443,13 @@ def test_news_that_come_late_are_heard_later(
     assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
 
 
-def test_the_thread_ends_when_there_is_nothing_to_do(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbo.optuna.courier._IDLE", 0.05)
+def test_the_thread_ends_when_there_is_nothing_to_do(ledger: Ledger) -> None:
     place = Place()
     courier = Courier(place, ledger)
     for n in (1, 2):
         courier.send(ready(n))
         assert courier.flush(PATIENCE)
-        thread = courier._thread
-        if thread is not None:
-            thread.join(PATIENCE)
-        assert courier._thread is None
+        until(lambda: not courier._is_running)
     assert place.published == [1, 2]
 
 
@@ -520,6 +501,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "patience", "arrives"), [(0.7, 10, True), (10 * PATIENCE, 1, False)]
 )

@@ -105,6 +105,7 @@ def test_a_site_has_fifteen_lines_at_most(site: str) -> None:
     assert len(FILES[site].splitlines()) <= 15
 
 
+@pytest.mark.slow
 def test_everything_runs_as_written(read: Folder) -> None:
     for picture in ("history.png", "peers.png", "together.png"):
         assert (read.path / picture).stat().st_size > 5000
@@ -112,17 +113,20 @@ def test_everything_runs_as_written(read: Folder) -> None:
     assert len(read.study("b").trials) == 20
 
 
+@pytest.mark.slow
 def test_the_second_site_counted_on_the_first(read: Folder) -> None:
     queries = [trial.system_attrs["fedbo:query"] for trial in read.study("b").trials]
     assert any("site-a" in query.get("weights", {}) for query in queries)
 
 
+@pytest.mark.slow
 def test_a_federation_made_of_the_study_has_the_same_parameters(read: Folder) -> None:
     ours, made = (fedbo.Federation.load(read.path / f"{n}.toml") for n in ("federation", "from_a"))
     assert made.space.parameters == ours.space.parameters
     assert made.space.direction == ours.space.direction
 
 
+@pytest.mark.slow
 def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) -> None:
     log = Ledger(read.path / "state" / "releases.jsonl").read()
     assert {"site-a", "site-b", "site-d"} <= {release.agent for release in log}
@@ -133,6 +137,7 @@ def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) ->
     assert "site-d" not in senders
 
 
+@pytest.mark.slow
 def test_two_sites_at_once(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     for name in ("space.toml", "site_a.py", "site_b.py"):
@@ -145,6 +150,7 @@ def test_two_sites_at_once(tmp_path: Path) -> None:
         assert len(folder.study(name).trials) == 20
 
 
+@pytest.mark.slow
 def test_two_workers_at_once_on_a_storage_that_was_made_first(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     for name in ("space.toml", "site_a.py"):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,11 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from optuna.trial import TrialState, create_trial
 
-from fedbo.optuna import curves, plotly, plots
+from fedbo.optuna import plots
+from fedbo.optuna.plots.figure import Figure, Line, Points
+from fedbo.optuna.plots.history import SOURCES, history
+from fedbo.optuna.plots.peers import peers
+from fedbo.optuna.plots.together import together
 
 matplotlib.use("Agg")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -62,7 +65,7 @@ def busy(trials: int, peers: int = 3, seed: int = 0, direction: str = "maximize"
     for i in range(trials):
         shares = rng.dirichlet(np.ones(peers)) * 0.6
         named = {f"a-hospital-with-a-long-name-{k}": float(shares[k]) for k in range(min(8, peers))}
-        attributes.append(query(str(rng.choice(curves.SOURCES)), weights=named, credit=named))
+        attributes.append(query(str(rng.choice([*SOURCES])), weights=named, credit=named))
         if i % 7 == 3:
             values[i] = (INF, -INF, TrialState.PRUNED, TrialState.FAIL)[i // 7 % 4]
     study = study_of(*values, direction=direction, name="$C_1$ <b>_", attributes=attributes)
@@ -78,58 +81,84 @@ def texts(axes: Axes) -> list[str]:
     return [axes.get_title("left"), *lines, *(text.get_text() for text in axes.texts)]
 
 
+def plotly(plot: Callable[..., Any], *studies: Any) -> Any:
+    return plot(*studies, backend="plotly")
+
+
+def marks(figure: Figure, panel: int = 0) -> dict[str, Any]:
+    """What is drawn, by the name in the legend without a count."""
+    return {mark.name.partition(" (")[0]: mark for mark in figure.panels[panel].marks}
+
+
+def best(figure: Figure) -> list[float]:
+    return [*marks(figure)["best so far"].y]
+
+
+def shares(figure: Figure) -> dict[str, Any]:
+    return {bars.name: bars.high - bars.low for bars in figure.panels[0].marks}
+
+
+def gain(figure: Figure) -> Line:
+    (line,) = figure.panels[1].marks
+    assert isinstance(line, Line)
+    return line
+
+
 class TestHistory:
     def test_the_best_so_far_goes_up_when_maximising_and_down_when_minimising(self) -> None:
-        up = curves.history(study_of(1.0, 3.0, 2.0))
-        down = curves.history(study_of(1.0, 3.0, 0.5, direction="minimize"))
-        assert up.best.tolist() == [1.0, 3.0, 3.0]
-        assert down.best.tolist() == [1.0, 1.0, 0.5]
+        up = history(study_of(1.0, 3.0, 2.0))
+        down = history(study_of(1.0, 3.0, 0.5, direction="minimize"))
+        assert best(up) == [1.0, 3.0, 3.0]
+        assert best(down) == [1.0, 1.0, 0.5]
 
     def test_trials_without_a_value_change_nothing_and_are_counted_by_their_end(self) -> None:
         study = study_of(TrialState.FAIL, 1.0, TrialState.PRUNED, 2.0)
         study.ask()
         study.enqueue_trial({"x": 1})
-        drawn = curves.history(study)
-        np.testing.assert_array_equal(drawn.best, [np.nan, 1.0, 1.0, 2.0, 2.0])
-        assert {name: n.tolist() for name, n in drawn.valueless.items()} == {
-            "failed": [0],
-            "pruned": [2],
-            "running": [4],
+        drawn = history(study)
+        np.testing.assert_array_equal(best(drawn), [np.nan, 1.0, 1.0, 2.0, 2.0])
+        above = [m for m in drawn.panels[0].marks if isinstance(m, Points) and m.is_above]
+        assert {points.name: points.x.tolist() for points in above} == {
+            "failed (1)": [0],
+            "pruned (1)": [2],
+            "running (1)": [4],
         }
 
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
         sources = ["initial", "own", "pool", "peer", "own"]
         attributes = [query(source) for source in sources]
         study = study_of(*range(6), attributes=[*attributes, {}])
-        drawn = {dots.source: dots.number.tolist() for dots in curves.history(study).dots}
+        found = marks(history(study)).items()
+        drawn = {name: mark.x.tolist() for name, mark in found if isinstance(mark, Points)}
         assert drawn == {"initial": [0], "own": [1, 4], "pool": [2], "peer": [3], "told": [5]}
 
     def test_what_was_enqueued_is_told_though_the_sampler_was_asked_as_well(self) -> None:
         enqueued = query("own") | {"fixed_params": {"x": 0.5}}
-        drawn = curves.history(study_of(1.0, attributes=[enqueued]))
-        assert [dots.source for dots in drawn.dots] == ["told"]
+        drawn = history(study_of(1.0, attributes=[enqueued]))
+        assert [*marks(drawn)] == ["best so far", "told"]
 
     def test_a_note_says_who_had_a_share_in_the_query(self) -> None:
         pool = query("pool", credit={"site-b": 0.75, "site-c": 0.25})
         peer = query("peer", peer="site-d")
-        drawn = curves.history(study_of(0.5, 0.25, attributes=[pool, peer]))
-        assert drawn.dots[0].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]
-        assert drawn.dots[1].notes == ["trial 1: 0.25, peer (site-d)"]
+        drawn = history(study_of(0.5, 0.25, attributes=[pool, peer]))
+        assert marks(drawn)["pool"].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]
+        assert marks(drawn)["peer"].notes == ["trial 1: 0.25, peer (site-d)"]
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_infinite_values_are_at_the_edge_and_never_the_best(self, direction: str) -> None:
-        drawn = curves.history(study_of(INF, 1.0, -INF, 2.0, direction=direction))
-        (dots,) = drawn.dots
-        assert dots.inside.tolist() == [False, True, False, True]
-        assert dots.shown.tolist() == [drawn.high, 1.0, drawn.low, 2.0]
-        assert np.isnan(drawn.best[0])
-        assert drawn.best[-1] == (2.0 if direction == "maximize" else 1.0)
-        assert drawn.outside == 2
+        drawn = history(study_of(INF, 1.0, -INF, 2.0, direction=direction))
+        low, high = drawn.panels[0].ylim
+        assert marks(drawn)["own"].is_hollow.tolist() == [True, False, True, False]
+        assert marks(drawn)["own"].y.tolist() == [high, 1.0, low, 2.0]
+        assert np.isnan(best(drawn)[0])
+        assert best(drawn)[-1] == (2.0 if direction == "maximize" else 1.0)
+        assert marks(drawn)["far off, at the edge"].name == "far off, at the edge (2)"
 
     def test_one_absurd_start_does_not_flatten_the_rest(self) -> None:
-        drawn = curves.history(study_of(1e9, 0.4, 0.3, 0.35, 0.32, direction="minimize"))
-        assert 0.0 < drawn.low < 0.3 < 0.4 < drawn.high < 1.0
-        assert drawn.best[0] == 1e9
+        drawn = history(study_of(1e9, 0.4, 0.3, 0.35, 0.32, direction="minimize"))
+        low, high = drawn.panels[0].ylim
+        assert 0.0 < low < 0.3 < 0.4 < high < 1.0
+        assert best(drawn)[0] == 1e9
 
     def test_the_largest_of_floats_is_as_good_as_infinite(self) -> None:
         huge = sys.float_info.max
@@ -138,21 +167,20 @@ class TestHistory:
     def test_a_value_that_breaks_a_constraint_is_never_the_best(self) -> None:
         study = study_of(1.0)
         study.add_trial(create_trial(value=9.0, constraints={"memory": 0.5}))
-        assert curves.history(study).best.tolist() == [1.0, 1.0]
+        assert best(history(study)) == [1.0, 1.0]
 
     def test_the_title_has_the_best_trial(self) -> None:
         study = study_of(1.0, -3.0, attributes=[query(), query("pool")], direction="minimize")
-        assert curves.history(study).title == "site: best −3 at trial 1 (pool)"
+        assert history(study).title == "site: best −3 at trial 1 (pool)"
 
     def test_a_study_without_a_name_is_not_called_by_its_number(self) -> None:
         study = optuna.create_study()
         study.add_trial(create_trial(value=1.0))
-        assert curves.history(study).title == "Best 1 at trial 0 (told)"
+        assert history(study).title == "Best 1 at trial 0 (told)"
 
     def test_a_baseline_has_its_own_line(self) -> None:
-        drawn = curves.history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
-        assert drawn.baseline is not None
-        assert drawn.baseline.tolist() == [0.5, 1.0, 2.0]
+        drawn = history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
+        assert marks(drawn)["best so far, alone"].y.tolist() == [0.5, 1.0, 2.0]
         axes = plots.plot_history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
         assert {"best so far", "best so far, alone", "own (2)"} <= {*texts(axes)}
 
@@ -168,40 +196,49 @@ class TestHistory:
 
 
 class TestPeers:
-    def test_weights_are_rows_and_trials_without_any_are_gaps(self) -> None:
-        drawn = curves.peers(weighed({"b": 0.5}, None, {}, {"b": 0.25, "c": 0.5}, {"c": 0.125}))
-        assert drawn.names == ["b", "c"]
+    def test_trust_is_stacked_and_trials_without_any_are_gaps(self) -> None:
+        drawn = peers(weighed({"b": 0.5}, None, {}, {"b": 0.25, "c": 0.5}, {"c": 0.125}))
+        assert [*shares(drawn)] == ["b", "c", "itself"]
         gap = np.nan
         expected = [[0.5, gap, gap, 0.25, 0.0], [0.0, gap, gap, 0.5, 0.125]]
-        np.testing.assert_array_equal(drawn.weights, expected)
-        assert drawn.itself == "itself"
+        expected.append([0.5, gap, gap, 0.25, 0.875])
+        np.testing.assert_array_equal([*shares(drawn).values()], expected)
 
-    def test_the_peer_that_counted_most_is_first(self) -> None:
-        assert curves.peers(weighed({"a": 0.1, "z": 0.3}, {"a": 0.1})).names == ["z", "a"]
+    def test_the_peer_with_the_most_trust_is_first(self) -> None:
+        drawn = peers(weighed({"a": 0.1, "z": 0.3}, {"a": 0.1}))
+        assert [*shares(drawn)] == ["z", "a", "itself"]
 
     def test_more_than_eight_peers_are_others(self) -> None:
         trials = [{f"peer-{k}": 0.1 - 0.001 * k} for k in range(12)]
-        drawn = curves.peers(weighed(*trials))
-        assert drawn.names == [*(f"peer-{k}" for k in range(8)), "4 others"]
-        np.testing.assert_allclose(drawn.weights[-1], [0.0] * 8 + [0.092, 0.091, 0.09, 0.089])
+        drawn = peers(weighed(*trials))
+        assert [*shares(drawn)] == [*(f"peer-{k}" for k in range(8)), "4 others", "itself"]
+        others = shares(drawn)["4 others"]
+        np.testing.assert_allclose(others, [0.0] * 8 + [0.092, 0.091, 0.09, 0.089], atol=1e-15)
 
-    def test_a_trial_that_names_eight_may_have_counted_on_more(self) -> None:
-        drawn = curves.peers(weighed({f"peer-{k}": 0.1 for k in range(8)}))
-        assert drawn.itself == "itself, and peers not named"
+    def test_a_trial_that_names_eight_may_have_relied_on_more(self) -> None:
+        drawn = peers(weighed({f"peer-{k}": 0.1 for k in range(8)}))
+        assert [*shares(drawn)][-1] == "itself, and peers not named"
+
+    def test_long_names_that_begin_alike_are_different_peers(self) -> None:
+        drawn = peers(weighed({f"a-hospital-with-a-long-name-{k}": 0.3 for k in range(2)}))
+        assert [bars.name for bars in drawn.panels[0].marks] == [
+            *["a-hospital-with-a-long-…"] * 2,
+            "itself",
+        ]
 
     @pytest.mark.parametrize("trials", [1, 2, 40])
     def test_areas_are_stacked_up_to_one(self, trials: int) -> None:
         axes = plots.plot_peers(weighed(*[{"b": 0.5, "c": 0.25}] * trials))
         tops = [np.nanmax(patch.get_data().values) for patch in axes.patches]
         assert tops == [0.5, 0.75, 1.0]
-        figure = plotly.plot_peers(weighed(*[{"b": 0.5, "c": 0.25}] * trials))
+        figure = plotly(plots.plot_peers, weighed(*[{"b": 0.5, "c": 0.25}] * trials))
         assert [bar.y[0] for bar in figure.data] == [0.5, 0.25, 0.25]
 
     def test_a_name_that_a_legend_would_hide_or_read_as_mathematics_is_shown(self) -> None:
         axes = plots.plot_peers(weighed({"_hidden": 0.5, "$x$": 0.2}))
         axes.figure.canvas.draw()
         assert {" _hidden", "$x$"} <= {*texts(axes)}
-        figure = plotly.plot_peers(weighed({"<b>": 0.5}))
+        figure = plotly(plots.plot_peers, weighed({"<b>": 0.5}))
         assert figure.data[0].name == "&lt;b&gt;"
 
     @pytest.mark.parametrize(
@@ -209,63 +246,64 @@ class TestPeers:
         [
             (optuna.create_study(), "There is no trial yet."),
             (weighed(None, None), "No trial was asked for by a FederatedSampler."),
-            (weighed({}, {}), "No trial says how much it counted on peers"),
+            (weighed({}, {}), "No trial says how much it relied on peers"),
         ],
     )
-    def test_without_weights_a_sentence_says_why(self, study: optuna.Study, sentence: str) -> None:
+    def test_without_trust_a_sentence_says_why(self, study: optuna.Study, sentence: str) -> None:
         assert any(sentence in text for text in texts(plots.plot_peers(study)))
-        assert sentence in plotly.plot_peers(study).layout.annotations[0].text
+        assert sentence in plotly(plots.plot_peers, study).layout.annotations[0].text
 
 
 class TestTogether:
     def test_as_many_of_either_are_paired(self) -> None:
         ours = [study_of(1.0, 4.0), study_of(2.0, 2.0)]
         alone = [study_of(0.0, 1.0), study_of(1.0, 1.0)]
-        drawn = curves.together(ours, alone)
-        assert drawn.paired
-        assert drawn.together.mean.tolist() == [1.5, 3.0]
-        assert drawn.together.error.tolist() == [0.5, 1.0]
-        assert drawn.gain.mean.tolist() == [1.0, 2.0]
-        assert drawn.gain.error.tolist() == [0.0, 1.0]
+        drawn = together(ours, alone)
+        line = marks(drawn)["together, 2 studies"]
+        assert line.y.tolist() == [1.5, 3.0]
+        assert line.error.tolist() == [0.5, 1.0]
+        assert gain(drawn).y.tolist() == [1.0, 2.0]
+        np.testing.assert_array_equal(gain(drawn).error, [0.0, 1.0])
         assert drawn.title == "Gain by collaborating after 2 trials: +2.0 ± 1.0 (paired)"
 
     def test_others_are_compared_by_their_means(self) -> None:
         ours = [study_of(3.0), study_of(5.0)]
         alone = [study_of(1.0), study_of(2.0), study_of(3.0)]
-        drawn = curves.together(ours, alone)
-        assert not drawn.paired
-        assert drawn.gain.mean.tolist() == [2.0]
-        np.testing.assert_allclose(drawn.gain.error, math.hypot(1.0, 1 / math.sqrt(3)))
+        drawn = together(ours, alone)
+        assert "paired" not in drawn.title
+        assert gain(drawn).y.tolist() == [2.0]
+        np.testing.assert_allclose(gain(drawn).error, math.hypot(1.0, 1 / math.sqrt(3)))
 
     def test_better_is_lower_when_minimising(self) -> None:
         low, high = study_of(1.0, direction="minimize"), study_of(3.0, direction="minimize")
-        assert curves.together([low], [high]).gain.mean.tolist() == [2.0]
-        worse = curves.together([high], [low])
+        assert gain(together([low], [high])).y.tolist() == [2.0]
+        worse = together([high], [low])
         assert worse.title == "Gain by collaborating after 1 trial: −2"
 
     def test_all_are_drawn_as_far_as_the_shortest_goes(self) -> None:
-        drawn = curves.together([study_of(1.0, 2.0, 3.0)], [study_of(1.0, 1.0)])
-        assert drawn.gain.mean.tolist() == [0.0, 1.0]
+        drawn = together([study_of(1.0, 2.0, 3.0)], [study_of(1.0, 1.0)])
+        assert gain(drawn).y.tolist() == [0.0, 1.0]
         assert "after 2 trials of each" in drawn.title
 
     def test_a_steep_start_leaves_the_picture_and_a_gentle_one_does_not(self) -> None:
-        steep = curves.together([study_of(-9.0, *range(9))], [study_of(-99.0, *range(9))])
-        assert -1.0 < steep.ends[0] < 1.0 and 8.0 < steep.ends[1] < 9.0
-        gentle = curves.together([study_of(*range(10))], [study_of(*range(10))])
-        assert gentle.ends[0] < 0.0
+        steep = together([study_of(-9.0, *range(9))], [study_of(-99.0, *range(9))])
+        low, high = steep.panels[0].ylim
+        assert -1.0 < low < 1.0 and 8.0 < high < 9.0
+        gentle = together([study_of(*range(10))], [study_of(*range(10))])
+        assert gentle.panels[0].ylim[0] < 0.0
 
     def test_failed_trials_took_a_trial_and_running_ones_have_not_yet(self) -> None:
         study = study_of(1.0, TrialState.FAIL, 2.0)
         study.ask()
-        drawn = curves.together([study], [study_of(TrialState.FAIL, 1.0, 1.0, 1.0)])
-        np.testing.assert_array_equal(drawn.together.mean, [1.0, 1.0, 2.0])
-        np.testing.assert_array_equal(drawn.gain.mean, [np.nan, 0.0, 1.0])
+        drawn = together([study], [study_of(TrialState.FAIL, 1.0, 1.0, 1.0)])
+        np.testing.assert_array_equal(marks(drawn)["together, 1 study"].y, [1.0, 1.0, 2.0])
+        np.testing.assert_array_equal(gain(drawn).y, [np.nan, 0.0, 1.0])
 
     def test_studies_that_have_nothing_in_common_make_a_sentence(self) -> None:
         empty = optuna.create_study(direction="maximize")
         sentence = "There is no trial after which every study has a value."
         assert sentence in texts(plots.plot_together([study_of(1.0)], [empty]))
-        figure = plotly.plot_together([study_of(1.0)], [empty])
+        figure = plotly(plots.plot_together, [study_of(1.0)], [empty])
         assert figure.layout.annotations[0].text == sentence
 
     def test_no_study_or_one_that_is_not_in_a_list_is_refused(self) -> None:
@@ -275,8 +313,14 @@ class TestTogether:
             plots.plot_together(study_of(1.0), [study_of(1.0)])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("direction", ["maximize", "minimize"])
-@pytest.mark.parametrize("trials", [1, 30, 1000])
+@pytest.mark.parametrize(
+    ("trials", "direction"),
+    [
+        (1, "maximize"),
+        (30, "minimize"),
+        pytest.param(1000, "maximize", marks=pytest.mark.slow),
+    ],
+)
 def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path) -> None:
     study = busy(trials, peers=12, direction=direction)
     baseline = busy(max(1, trials - 3), seed=1, direction=direction)
@@ -289,9 +333,9 @@ def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path)
         axes.figure.savefig(tmp_path / "picture.png", dpi=50)
         assert (tmp_path / "picture.png").stat().st_size > 2000
     for figure in (
-        plotly.plot_history(study, baseline),
-        plotly.plot_peers(study),
-        plotly.plot_together([study, study], [baseline, baseline]),
+        plotly(plots.plot_history, study, baseline),
+        plotly(plots.plot_peers, study),
+        plotly(plots.plot_together, [study, study], [baseline, baseline]),
     ):
         written = json.loads(figure.to_json(), parse_constant=pytest.fail)  # no NaN, no infinity
         assert written["data"]
@@ -299,7 +343,7 @@ def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path)
 
 def test_both_libraries_draw_the_same_history() -> None:
     study, baseline = busy(30), busy(25, seed=1)
-    figure = plotly.plot_history(study, baseline)
+    figure = plotly(plots.plot_history, study, baseline)
     axes = plots.plot_history(study, baseline)
     assert [trace.name for trace in figure.data] == texts(axes)[1:]
     assert list(figure.data[0].y)[-1] == axes.lines[0].get_ydata()[-1]
@@ -321,12 +365,17 @@ def test_no_text_lies_on_other_text_whatever_the_style(style: str) -> None:
             assert axes.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(("module", "package"), [("plots", "matplotlib"), ("plotly", "plotly")])
-def test_what_is_not_installed_is_named(
-    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("backend", ["matplotlib", "plotly"])
+def test_a_library_that_is_not_installed_is_named(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"fedbo.optuna.{module}")
-    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+    monkeypatch.delitem(sys.modules, f"fedbo.optuna.plots.draw_{backend}", raising=False)
+    for name in [name for name in sys.modules if name.split(".")[0] == backend]:
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    with pytest.raises(ImportError, match=f"pip install {package}"):
-        importlib.import_module(f"fedbo.optuna.{module}")
+    with pytest.raises(ImportError, match=f"pip install {backend}"):
+        plots.plot_history(study_of(1.0), backend=backend)
+
+
+def test_another_library_is_refused() -> None:
+    with pytest.raises(ValueError, match="backend is 'bokeh', expected 'matplotlib' or 'plotly'"):
+        plots.plot_history(study_of(1.0), backend="bokeh")  # type: ignore[arg-type]

@@ -195,6 +195,7 @@ def check(folder: Path, asked: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_lose_nothing_and_tell_nothing_twice(tmp_path: Path) -> None:
     rounds(tmp_path, 3)
 
@@ -213,6 +214,7 @@ def killed_before_storing(folder: Path, trials: int) -> None:
     work(folder, trials, sampler)
 
 
+@pytest.mark.slow
 def test_no_message_has_a_score_that_the_study_never_got(tmp_path: Path) -> None:
     save_federation(tmp_path)
     killed = started(tmp_path, 3, "--killed-before-storing")
@@ -247,6 +249,7 @@ def without_disk(folder: Path, trials: int) -> None:
         print(f"storage: {error.__cause__ or error}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="only where files can be limited")
 def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
     save_federation(tmp_path)

@@ -19,6 +19,7 @@ from fedbo.cli import screen
 from fedbo.exchange import Exchange, FolderExchange
 from fedbo.optuna import record
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
+from fedbo.policy import Origin
 
 _SOURCES = {
     "initial": "an initial point",
@@ -39,7 +40,7 @@ class JoinScreen:
         self._console, self._site, self._trials = console, site, trials
         self._interrupt = Interrupt(self._notice)
         self._running: int | None = None
-        self._origin: record.Origin | None = None
+        self._origin: Origin | None = None
         self._last_failure = ""
         self._bar = Progress(
             TextColumn("trials"),
@@ -60,7 +61,7 @@ class JoinScreen:
 
     # Called by the site
 
-    def begun(self, number: int, origin: record.Origin | None) -> None:
+    def begun(self, number: int, origin: Origin | None) -> None:
         self._running = number
         self._origin = origin
 
@@ -221,7 +222,7 @@ def _line(step: Step) -> Text:
     return line.append(f"  {'best so far' if step.best else '':<11}  {_words(step.origin)}")
 
 
-def _words(origin: record.Origin | None) -> str:
+def _words(origin: Origin | None) -> str:
     """Say where a query came from."""
     if origin is None:
         return _SOURCES["told"]

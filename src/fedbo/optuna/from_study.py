@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.search_space import intersection_search_space
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.optuna import studies
-from fedbo.optuna.distributions import parameter_of
+from fedbo.optuna.distributions import SearchSpace, parameter_of
 from fedbo.space import Parameter, Space
 
 
 def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
-    """The space that all finished trials of the study share, and a remark on each other parameter.
+    """Return the space that all finished trials of a study share.
 
-    A parameter that is not in the space is one that each site goes on sampling by itself.
+    Returns:
+        The space, and a remark on each parameter that is not in it. Each site goes on sampling
+        these parameters by itself.
     """
     study = studies.existing(storage, name)
     if len(study.directions) > 1:
@@ -32,12 +29,12 @@ def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
     trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not trials:
         raise ValueError(
-            f"study {name!r} has no finished trial, and only these tell its parameters: run one, "
-            "or write the space down and give it with --from-space"
+            f"study {name!r} has no finished trial, so its parameters are not known: run one, or "
+            "describe the space in a file and give it with --from-space"
         )
     common = intersection_search_space(trials)
     parameters: dict[str, Parameter] = {}
-    remarks = [*_no_fixed_range(trials, common)]
+    remarks = [*_remarks(trials, common)]
     for parameter, distribution in common.items():
         if distribution.single():
             remarks.append(f"parameter {parameter!r} has one value only, {_brief(distribution)}")
@@ -49,25 +46,21 @@ def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
     if not parameters:
         lines = [f"study {name!r} has no parameter that sites can share:", *remarks]
         raise ValueError("\n  ".join(lines))
-    minimised = study.direction == optuna.study.StudyDirection.MINIMIZE
-    return Space(parameters, direction="minimize" if minimised else "maximize"), remarks
+    is_minimised = study.direction == StudyDirection.MINIMIZE
+    return Space(parameters, direction="minimize" if is_minimised else "maximize"), remarks
 
 
-def _no_fixed_range(
-    trials: Sequence[FrozenTrial], common: dict[str, BaseDistribution]
-) -> Iterator[str]:
+def _remarks(trials: Sequence[FrozenTrial], common: SearchSpace) -> Iterator[str]:
     """A remark on each parameter that is not the same in all trials."""
     seen: dict[str, list[BaseDistribution]] = {}
     for trial in trials:
         for name, distribution in trial.distributions.items():
-            seen.setdefault(name, []).append(distribution)
-    for name, distributions in seen.items():
-        if name in common:
-            continue
-        first = distributions[0]
-        other = next((given for given in distributions if given != first), None)
+            if name not in common:
+                seen.setdefault(name, []).append(distribution)
+    for name, (first, *rest) in seen.items():
+        other = next((given for given in rest if given != first), None)
         if other is None:
-            some = f"{len(distributions)} of {len(trials)}"
+            some = f"{1 + len(rest)} of {len(trials)}"
             yield f"parameter {name!r} is in {some} finished trials only"
         else:
             ranges = f"{_brief(first)} in one trial and {_brief(other)} in another"
@@ -77,8 +70,8 @@ def _no_fixed_range(
 def _brief(distribution: BaseDistribution) -> str:
     if isinstance(distribution, CategoricalDistribution):
         return f"{list(distribution.choices)}"
-    assert isinstance(distribution, FloatDistribution | IntDistribution)
     kind = "float" if isinstance(distribution, FloatDistribution) else "int"
-    log = " on a log scale" if distribution.log else ""
-    step = f" in steps of {distribution.step}" if distribution.step not in (None, 1) else ""
-    return f"{kind} {distribution.low} to {distribution.high}{log}{step}"
+    low, high, log, step = (getattr(distribution, f) for f in ("low", "high", "log", "step"))
+    scale = " on a log scale" if log else ""
+    steps = f" in steps of {step}" if step not in (None, 1) else ""
+    return f"{kind} {low} to {high}{scale}{steps}"

@@ -1,4 +1,4 @@
-"""Who samples the parameters that no federation has, where the user names nobody."""
+"""The sampler of all parameters that are not the federation's, unless the user names one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from optuna.trial import FrozenTrial
 
 
 def usual_sampler(seed: int | None) -> BaseSampler:
-    """For parameters that are not the federation's: Optuna's TPE."""
+    """Return Optuna's TPE; with a seed, one whose values can be reproduced."""
     return TPESampler() if seed is None else _SeededSampler(int(seed))
 
 
 class _SeededSampler(TPESampler):
-    """Optuna's own, with randomness that depends on the seed, the trial and the parameter alone.
+    """TPE with randomness that depends on the seed, the trial and the parameter only.
 
-    So neither two workers with one seed nor one that is resumed suggest the same values again.
+    So two workers with one seed, or one that is resumed, do not suggest the same values again.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,7 +1,7 @@
-"""`fedbo join` without its screen: a study that takes part, and trials until there are enough.
+"""`fedbo join` without its screen: a study that takes part in a federation, run to its end.
 
-All that lasts is in the study. So whoever is stopped, or killed, goes on by doing the same again,
-and several processes may do it at once.
+All that lasts is in the study. So a command that was stopped or killed continues when it is run
+again, and several processes may run it at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal, Protocol, Self
 
@@ -26,9 +27,9 @@ from fedbo.message.fingerprint import PARTS, Fingerprint
 from fedbo.optuna import record, studies
 from fedbo.optuna.objective import Objective, last_line
 from fedbo.optuna.sampler import FederatedSampler
-from fedbo.policy import PTS, RGPE, TAF, Policy
+from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
 
-FAILURES = 3  # in a row, after which it is no accident
+FAILURES = 3  # failed trials in a row after which the command stops
 
 _POLICIES: dict[Kind, type[Policy]] = {"weights": PTS, "belief": RGPE, "belief+incumbent": TAF}
 
@@ -36,39 +37,39 @@ Ending = Literal["done", "stopped", "failing"]
 
 
 class JoinRefused(ValueError):
-    """A study that cannot take part as it stands; the text says why. It was left as it is."""
+    """A study cannot take part; the text says why. The study was not changed."""
 
 
 class StorageFailed(RuntimeError):
-    """The storage did not take what it was given; the text says what that was."""
+    """The storage did not store a trial; the text says what it would have stored."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a trial: ``why`` it failed, and whether it is the ``best`` so far."""
+    """How a trial ended: ``why`` it failed, and whether it is the ``best`` so far."""
 
     number: int
     state: TrialState
     score: float | None
-    origin: record.Origin | None
+    origin: Origin | None
     why: str = ""
     best: bool = False
 
 
 class Watcher(Protocol):
-    """Who wants to know how it goes."""
+    """Is told how the study goes."""
 
-    def begun(self, number: int, origin: record.Origin | None) -> None:
-        """A trial is about to be evaluated; where it came from, if that is known by now."""
+    def begun(self, number: int, origin: Origin | None) -> None:
+        """Called before a trial is evaluated, with the origin of its query if that is known."""
 
     def ended(self, step: Step) -> None:
-        """It is done."""
+        """Called when a trial has ended."""
 
 
 class Interrupt:
-    """Ctrl-C, twice. The first lets the running trial finish, which loses nothing; the second ends.
+    """Ctrl-C: the first lets the running trial finish, the second ends it.
 
-    ``asked`` is whether the first has come; ``notice`` is called then. A program that was told to
-    ignore Ctrl-C, as shells do for what runs in the background, still does.
+    Within its block, ``asked`` tells whether the first has come; ``notice`` is called then. A
+    program that ignores Ctrl-C, as shells make programs in the background do, still ignores it.
     """
 
     def __init__(self, notice: Callable[[], None]) -> None:
@@ -77,12 +78,11 @@ class Interrupt:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        self._before = signal.getsignal(signal.SIGINT)
-        main = threading.current_thread() is threading.main_thread()
-        if main and self._before not in (signal.SIG_IGN, None):
+        before = signal.getsignal(signal.SIGINT)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and before not in (signal.SIG_IGN, None):
+            self._before = before
             signal.signal(signal.SIGINT, self._first)
-        else:
-            self._before = None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,7 +96,7 @@ class Interrupt:
 
 
 class CountedLedger(Ledger):
-    """The log, and how many messages it got to an exchange since it was made."""
+    """A ledger that counts the messages that it got to an exchange."""
 
     sent = 0
 
@@ -106,32 +106,28 @@ class CountedLedger(Ledger):
         return is_out
 
 
+@dataclass
 class Site:
     """A study that takes part in a federation, and the objective that it tunes."""
 
-    def __init__(
-        self,
-        study: optuna.Study,
-        sampler: FederatedSampler,
-        objective: Objective,
-        ledger: CountedLedger,
-    ) -> None:
-        self.study, self.sampler, self.objective = study, sampler, objective
-        self.ledger = ledger
+    study: optuna.Study
+    sampler: FederatedSampler
+    objective: Objective
+    ledger: CountedLedger
 
     @property
     def name(self) -> str | None:
-        """The agent's, once the study has one."""
+        """The name among peers; None if it is not drawn yet."""
         known = record.identity(self.study)
         return self.sampler.name if known is None else known.name
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
-        """Those of the study that ended so, by any worker."""
+        """Return the trials that are in one of these states, whoever ran them."""
         return self.study.get_trials(deepcopy=False, states=states)
 
     @property
     def finished(self) -> int:
-        """Trials that came to their end, by a score or by being pruned; not failed ones."""
+        """The number of trials that are complete or pruned."""
         return len(self.trials(TrialState.COMPLETE, TrialState.PRUNED))
 
     @property
@@ -140,57 +136,58 @@ class Site:
 
     @property
     def received(self) -> int:
-        """Messages that this process took in."""
+        """The number of messages that this process has received."""
         agent = self.sampler.agent
         return 0 if agent is None else agent.account.received.messages
 
     @property
     def peers(self) -> int:
-        """Whose messages it holds."""
+        """The number of peers whose messages the agent holds."""
         agent = self.sampler.agent
         return 0 if agent is None else len(agent.inbox)
 
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
-        """Evaluate until the study has so many finished trials, or somebody wants it to stop."""
-        self.objective.begun = lambda number: watcher.begun(number, self._origin(number))
+        """Run trials until the study has so many finished ones, or until it is interrupted."""
+        self.objective.begun = lambda number: watcher.begun(
+            number, record.read_origin(self._trial(number))
+        )
+        failures = 0
         try:
-            return self._until(trials, watcher, interrupt)
+            while self.finished < trials:
+                if interrupt.asked:
+                    return "stopped"
+                step = self._run_one()
+                watcher.ended(step)
+                failures = failures + 1 if step.state == TrialState.FAIL else 0
+                if failures == FAILURES and not interrupt.asked:
+                    return "failing"
+            return "done"
         except KeyboardInterrupt:
             self._give_up()
             return "stopped"
         except (OptunaError, SQLAlchemyError) as error:
             raise StorageFailed(self._not_stored(error)) from error
 
-    def _until(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
-        failures = 0
-        while self.finished < trials:
-            if interrupt.asked:
-                return "stopped"
-            step = self._one()
-            watcher.ended(step)
-            failures = failures + 1 if step.state == TrialState.FAIL else 0
-            if failures == FAILURES and not interrupt.asked:
-                return "failing"
-        return "done"
+    def _trial(self, number: int) -> FrozenTrial:
+        return self.study.get_trials(deepcopy=False)[number]
 
-    def _origin(self, number: int) -> record.Origin | None:
-        return record.read_origin(self.study.get_trials(deepcopy=False)[number])
-
-    def _one(self) -> Step:
-        """One trial; an error that is not the objective's own is the caller's."""
-        before, why = self.best, ""
-        self.objective.trial = None
+    def _run_one(self) -> Step:
+        """Run one trial. An error that the objective did not raise is passed on."""
+        before, why, objective = self.best, "", self.objective
+        objective.trial = None
+        lost: FrozenTrial | None = None
         try:
-            self.study.optimize(self.objective, n_trials=1)
-            number = self._number
+            self.study.optimize(objective, n_trials=1)
         except Exception as error:
-            if error is self.objective.error and not isinstance(error, FederationMismatch):
-                number, why = self._number, last_line(error)
-            elif self._taken_for_dead():
-                number = self._enter_anew()
+            if error is objective.error and not isinstance(error, FederationMismatch):
+                why = last_line(error)
             else:
-                raise
-        trial, best = self.study.get_trials(deepcopy=False)[number], self.best
+                lost = self._lost_trial()
+                if lost is None:
+                    raise
+        assert objective.trial is not None
+        number = objective.trial.number if lost is None else self._store_again(lost)
+        trial, best = self._trial(number), self.best
         return Step(
             number=number,
             state=trial.state,
@@ -200,34 +197,27 @@ class Site:
             best=best is not None and best.number == number and best != before,
         )
 
-    @property
-    def _number(self) -> int:
-        """Of the trial that was begun last."""
-        assert self.objective.trial is not None
-        return self.objective.trial.number
+    def _lost_trial(self) -> FrozenTrial | None:
+        """The last trial, if another worker marked it as failed before its score was stored.
 
-    def _taken_for_dead(self) -> bool:
-        """Whether another worker marked the trial as failed before its score could be stored.
-
-        That happens where no heartbeat came through for minutes: a laptop slept, say.
+        That happens if there was no heartbeat for minutes, for example because a laptop slept.
         """
         if self.objective.trial is None or self.objective.value is None:
-            return False
-        trials = self.study.get_trials(deepcopy=False)
-        return trials[self._number].state == TrialState.FAIL
+            return None
+        trial = self._trial(self.objective.trial.number)
+        return trial if trial.state == TrialState.FAIL else None
 
-    def _enter_anew(self) -> int:
-        """Store the score of a trial that was taken for dead as a trial of its own; its number."""
-        dead = self.study.get_trials(deepcopy=False)[self._number]
+    def _store_again(self, lost: FrozenTrial) -> int:
+        """Store the score of a lost trial as a new trial, and return the number of that."""
         self.study.add_trial(
             optuna.trial.create_trial(
                 value=self.objective.value,
-                params=dead.params,
-                distributions=dead.distributions,
-                user_attrs=dead.user_attrs,
+                params=lost.params,
+                distributions=lost.distributions,
+                user_attrs=lost.user_attrs,
             )
         )
-        same = (t for t in reversed(self.trials(TrialState.COMPLETE)) if t.params == dead.params)
+        same = (t for t in reversed(self.trials(TrialState.COMPLETE)) if t.params == lost.params)
         return next(same).number
 
     def _not_stored(self, error: Exception) -> str:
@@ -237,37 +227,40 @@ class Site:
             lost = f" Trial {trial.number}, with {trial.params}, scored {value!r}."
         return (
             f"the storage failed: {studies.reason(error)}.{lost} What was stored before is safe: "
-            "see to the storage, and the same command goes on"
+            "repair the storage and run the same command again to continue"
         )
 
     def _give_up(self) -> None:
         """Mark the trial that was being evaluated as failed, if Optuna has not."""
         if self.objective.trial is not None:
-            with contextlib.suppress(Exception):  # it is finished, or heartbeats will tell
+            with contextlib.suppress(Exception):  # it is finished, or its heartbeats will stop
                 self.study.tell(self.objective.trial.number, state=TrialState.FAIL)
 
 
 def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -> FederatedSampler:
-    """A sampler with the policy that can use this federation's kind of message."""
+    """Return a sampler with the policy that can use this federation's kind of message."""
     return FederatedSampler(federation, exchange, policy=_POLICIES[federation.kind](), **options)
 
 
 def check(study: optuna.Study, federation: Federation, name: str | None = None) -> None:
-    """Raise `JoinRefused` if the study is not one of this federation, or its agent not this one.
+    """Refuse a study of another federation, or one whose agent has another name.
 
-    A later epoch of the federation is the same one: only its scalars may differ. There is no way
-    back to an earlier one.
+    A later epoch of the same federation is accepted: only its scalars may differ. An earlier one is
+    refused.
+
+    Raises:
+        JoinRefused: With the reason.
     """
+    mine, agreed = f"study {study.study_name!r}", federation.space.direction
     if len(study.directions) > 1:
         raise JoinRefused(
-            f"study {study.study_name!r} has {len(study.directions)} objectives, and a federation "
-            "tunes one; give another with --study"
+            f"{mine} has {len(study.directions)} objectives, and a federation tunes one; give "
+            "another with --study"
         )
-    direction = study.direction.name.lower()
-    if direction != federation.space.direction:
+    if study.direction.name.lower() != agreed:
         raise JoinRefused(
-            f"study {study.study_name!r} is to {direction} and the federation to "
-            f"{federation.space.direction}; give another with --study"
+            f"{mine} is to {study.direction.name.lower()} and the federation to {agreed}; give "
+            "another with --study"
         )
     known = record.identity(study)
     if known is None:
@@ -275,26 +268,26 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
     part = _difference(known, federation)
     if part in (None, "scalars") and federation.epoch < known.epoch:
         raise JoinRefused(
-            f"study {study.study_name!r} has gone on to epoch {known.epoch} of its federation, and "
-            f"the file is of epoch {federation.epoch}: use the later file. The study is as it was"
+            f"{mine} has gone on to epoch {known.epoch} of its federation, and the file is of "
+            f"epoch {federation.epoch}: use the later file. The study was not changed"
         )
     if part is not None and not (part == "scalars" and federation.epoch > known.epoch):
         raise JoinRefused(
-            f"study {study.study_name!r} began in federation {known.federation}, and the file now "
-            f"is {federation.fingerprint}: {PARTS[part]}. The study is as it was. Go on with the "
-            "file that it began with, or begin another with --study"
+            f"{mine} began in federation {known.federation}, and the file now is "
+            f"{federation.fingerprint}: {PARTS[part]}. The study was not changed. Use the file "
+            "that it began with, or start another study with --study"
         )
     if name not in (None, known.name):
         raise JoinRefused(
-            f"peers know study {study.study_name!r} as {known.name!r}, and --name is {name!r}: "
-            "leave it out, or begin another study with --study"
+            f"peers know {mine} as {known.name!r}, and --name is {name!r}: leave it out, or start "
+            "another study with --study"
         )
 
 
 def _difference(known: record.Identity, federation: Federation) -> str | None:
-    """The part of the agreement in which the study's federation is another one."""
+    """The part of the agreement in which the study's federation differs; None if unknown."""
     try:
         began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
     except ValueError:
-        return None  # not known
+        return None
     return federation.fingerprint.difference(began)

@@ -1,4 +1,4 @@
-"""The function that `fedbo join` evaluates: found by its name, and called with what is tuned."""
+"""The function that `fedbo join` evaluates: found by its name, and called with its parameters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +18,33 @@ import optuna
 from fedbo.optuna.distributions import suggest
 from fedbo.space import Space
 
-_KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_NAMED = 8  # at most, of what a module or a folder has
+_LISTED = 8  # names of a module or a folder that an error lists
 
 
 class ObjectiveRefused(ValueError):
-    """No function to evaluate; the text says what was given and what there is."""
+    """There is no function to evaluate; the text says what was given and what there is."""
 
 
 class Objective:
-    """What Optuna calls for each trial.
+    """An objective for `optuna.Study.optimize` that calls a user's function.
 
-    The user's function is called with the parameters of the space by name; if its only required
-    argument is called ``trial``, with Optuna's trial instead. ``trial`` is the trial that was begun
-    last, ``value`` what the function returned in it and ``error`` what it raised, so that whoever
-    runs it can tell a failure of the function from any other. ``begun`` is called with the number
-    of each trial before the function is.
+    The function is called with the parameters of the space by name. If its only required argument
+    is called ``trial``, it is called with Optuna's trial instead.
     """
 
     def __init__(self, function: Callable[..., Any], space: Space, name: str) -> None:
         self.name = name
-        self.begun: Callable[[int], None] = lambda _: None
-        self.trial: optuna.Trial | None = None
-        self.error: BaseException | None = None
-        self.value: float | None = None
+        self.begun: Callable[[int], None] = lambda _: None  # is called with each trial's number
+        self.trial: optuna.Trial | None = None  # that was begun last
+        self.error: BaseException | None = None  # that the function raised in it
+        self.value: float | None = None  # that the function returned in it
         self._function, self._space = function, space
-        self._takes_trial = _takes_trial(function, space.names)
-        if not self._takes_trial:
-            _check_arguments(function, space.names, name)
+        self._takes_trial = _takes_trial(function, space.names, name)
 
     def __call__(self, trial: optuna.Trial) -> float:
         self.trial, self.error, self.value = trial, None, None
-        params = self._space.parameters.items()
-        given = {} if self._takes_trial else {name: suggest(trial, name, of) for name, of in params}
+        params = {} if self._takes_trial else self._space.parameters
+        given = {name: suggest(trial, name, parameter) for name, parameter in params.items()}
         self.begun(trial.number)
         try:
             result = self._function(trial) if self._takes_trial else self._function(**given)
@@ -57,7 +52,7 @@ class Objective:
         except (Exception, KeyboardInterrupt) as error:
             self.error = error
             raise
-        except BaseException as error:  # SystemExit, say: Optuna would leave the trial running
+        except BaseException as error:  # such as SystemExit: Optuna would leave the trial running
             ended = RuntimeError(f"the objective ended with {error!r}, expected a number")
             self.error = ended.with_traceback(error.__traceback__)
             raise self.error from error
@@ -65,22 +60,23 @@ class Objective:
 
 
 def load(address: str, space: Space) -> Objective:
-    """The objective at ``package.module:function``; the current folder counts as importable."""
+    """Return the objective at ``package.module:function``, also from the current folder."""
     module_name, colon, path = address.partition(":")
     if not (colon and module_name and path) or module_name.endswith(".py"):
         raise ObjectiveRefused(
             f"the objective is {address!r}, expected module:function, such as train:score for the "
             "function score in train.py"
         )
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     found: Any = _module(module_name)
     for name in path.split("."):
         if not hasattr(found, name):
+            kind = "module" if inspect.ismodule(found) else "object"
+            owner = getattr(found, "__name__", repr(found))
             raise ObjectiveRefused(
-                f"the objective is {address!r}, but there is no {name!r} in {_title(found)}"
-                f"{_functions(found)}"
+                f"the objective is {address!r}, but there is no {name!r} in {kind} {owner!r}"
+                f"{_list('; its functions are', _functions(found))}"
             )
         found = getattr(found, name)
     if not callable(found):
@@ -91,7 +87,7 @@ def load(address: str, space: Space) -> Objective:
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of the error's traceback, and where in the user's code it was raised."""
+    """Return the last line of the error's traceback, and where in the user's code it was raised."""
     line = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
     frames = [
         frame
@@ -118,9 +114,10 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            here = sorted(path.stem for path in Path().glob("*.py") if path.stem.isidentifier())
             raise ObjectiveRefused(
                 f"there is no module {error.name!r} in {os.getcwd()} or among what is installed"
-                f"{_modules()}"
+                f"{_list('; in this folder there is', here)}"
             ) from None
         problem: BaseException = error
     except (Exception, SystemExit) as error:  # whatever the user's module does
@@ -128,69 +125,47 @@ def _module(name: str) -> Any:
     raise ObjectiveRefused(f"module {name!r} cannot be imported: {last_line(problem)}")
 
 
-def _modules() -> str:
-    found = sorted(path.stem for path in Path().glob("*.py") if path.stem.isidentifier())
-    return _there_is("; in this folder there is", found)
-
-
-def _functions(owner: Any) -> str:
-    found = [
+def _functions(owner: Any) -> list[str]:
+    return [
         name
         for name, value in vars(owner).items()
         if not name.startswith("_")
         and inspect.isroutine(value)
         and getattr(value, "__module__", None) == getattr(owner, "__name__", None)
     ]
-    return _there_is("; its functions are", found)
 
 
-def _there_is(start: str, names: Sequence[str]) -> str:
-    more = ", …" if len(names) > _NAMED else ""
-    return f"{start} {', '.join(names[:_NAMED])}{more}" if names else ""
+def _list(start: str, names: Sequence[str]) -> str:
+    more = ", …" if len(names) > _LISTED else ""
+    return f"{start} {', '.join(names[:_LISTED])}{more}" if names else ""
 
 
-def _title(owner: Any) -> str:
-    kind = "module" if inspect.ismodule(owner) else "object"
-    return f"{kind} {getattr(owner, '__name__', repr(owner))!r}"
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """What it takes, or None where Python cannot say."""
+def _takes_trial(function: Callable[..., Any], names: Sequence[str], address: str) -> bool:
+    """Whether it is called with Optuna's trial; refuse it if it cannot be called at all."""
     try:
-        return [*inspect.signature(function).parameters.values()]
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return None
-
-
-def _takes_trial(function: Callable[..., Any], names: Sequence[str]) -> bool:
-    required = [p.name for p in _parameters(function) or [] if _is_required(p)]
-    return required == ["trial"] and "trial" not in names
-
-
-def _check_arguments(function: Callable[..., Any], names: Sequence[str], address: str) -> None:
-    takes = _parameters(function)
-    if takes is None:
-        return
-    by_name = [p.name for p in takes if p.kind in _KEYWORDS]
-    anything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes)
-    lacking = [p.name for p in takes if _is_required(p)]
-    lacking = [name for name in lacking if name not in names or name not in by_name]
-    refused = [] if anything else [name for name in names if name not in by_name]
-    if lacking or refused:
-        faults = [
-            *([f"it needs {_quoted(lacking)}, which it would not be given"] if lacking else []),
-            *([f"it does not take {_quoted(refused)}"] if refused else []),
-        ]
+        return False  # Python cannot say what it takes
+    taken = signature.parameters.values()
+    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    required = [p.name for p in taken if p.default is Parameter.empty and p.kind not in variadic]
+    if required == ["trial"] and "trial" not in names:
+        return True
+    by_name = [
+        p.name for p in taken if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    ]
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in taken)
+    lacking = [name for name in required if name not in names or name not in by_name]
+    refused = [] if takes_any else [name for name in names if name not in by_name]
+    faults = [f"it needs {_quoted(lacking)}, which it would not be given"] if lacking else []
+    faults += [f"it does not take {_quoted(refused)}"] if refused else []
+    if faults:
         raise ObjectiveRefused(
-            f"the objective {address} takes {inspect.signature(function)}, and is called with the "
-            f"federation's parameters by name, {_quoted(names)}: {' and '.join(faults)}. Let it "
-            "take these, or one argument called trial, for Optuna's trial"
+            f"the objective {address} takes {signature}, and is called with the federation's "
+            f"parameters by name, {_quoted(names)}: {' and '.join(faults)}. Change it to take "
+            "these, or one argument called trial, for Optuna's trial"
         )
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
+    return False
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -1,34 +1,41 @@
-"""What a study remembers of its agent: who asks in it, and where each of its queries came from.
+"""What a study stores about its agent, and about where each of its queries came from.
 
-Both lie in Optuna's system attributes, so that any worker, or the same one next week, can rebuild
-the agent from the study alone. A trial has one attribute, ``fedbo:query``: its `Origin`. The study
-has ``fedbo:agent:<token>``: its `Identity`. Two workers that start at once may each write one;
-attributes cannot be written on a condition, so each has a key of its own, and of several the one
-with the smallest token counts.
+Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone.
+A trial has the attribute ``fedbo:query``, an `Asked`; the study has ``fedbo:agent:<token>``, its
+`Identity`. Two workers that start at the same time may each write an identity, because Optuna
+cannot write an attribute on a condition. So each draws a token, and the smallest one counts.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 import msgspec
 import optuna
 from optuna.trial import FrozenTrial
 
-from fedbo.policy.origin import Source
+from fedbo.optuna import private
+from fedbo.policy.origin import Origin, Source
 from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"
 AGENT = "fedbo:agent:"
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a trial's query came from: see `fedbo.Trial` for ``source`` to ``weights``.
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent asked for in a trial of the study.
 
-    ``params`` are what the agent asked for, in the federation's values. The trial's own may differ:
-    enqueued, fixed by another sampler, or clipped to the site's own range.
+    ``params`` are in the federation's values. The trial may have run elsewhere: enqueued, fixed by
+    another sampler, or clipped to a narrower range.
     """
+
+    origin: Origin
+    t: int | None = None
+    params: dict[str, Value] = {}
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The same, with the names that studies have."""
 
     source: Source
     t: int | None = None
@@ -39,59 +46,72 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The study's agent: its name among peers, and the secret that all its randomness comes from.
+    """The agent of a study."""
 
-    ``federation`` and ``epoch`` are the fingerprint and the epoch of the federation it works in, if
-    that is not made of the study itself.
-    """
-
-    name: str
-    entropy: str  # hexadecimal
-    federation: str = ""
+    name: str  # among peers
+    entropy: str  # the secret that all its randomness comes from, in hexadecimal
+    federation: str = ""  # its fingerprint; empty if the study makes its own
     epoch: int = 0
 
 
-def read_origin(trial: FrozenTrial) -> Origin | None:
-    """Where this trial's query came from; None if fedbo did not ask for it.
+def read_asked(trial: FrozenTrial) -> Asked | None:
+    """Return what the agent asked for in a trial, or None if fedbo did not ask for it.
 
-    >>> written = {QUERY: {"source": "own", "t": 3}}
-    >>> read_origin(optuna.trial.create_trial(value=1.0, system_attrs=written))
-    Origin(source='own', t=3, peer=None, credit={}, weights={}, params={})
+    A record that cannot be read, such as one of a later version, counts as none.
+
+    >>> written = {QUERY: {"source": "own", "t": 3, "params": {"x": 0.5}}}
+    >>> read_asked(optuna.trial.create_trial(value=1.0, system_attrs=written))
+    Asked(origin=Origin(source='own', credit={}, trust={}), t=3, params={'x': 0.5})
     """
     written = trial.system_attrs.get(QUERY)
     if written is None:
         return None
     try:
-        return msgspec.convert(written, Origin)
-    except msgspec.ValidationError:
-        return None  # written by another version, or by hand: then its score counts, no more
+        stored = msgspec.convert(written, _Stored)
+        origin = Origin(stored.source, credit=stored.credit, trust=stored.weights)
+    except ValueError:
+        return None
+    return Asked(origin=origin, t=stored.t, params=stored.params)
 
 
-def write(study: optuna.Study, trial: FrozenTrial, origin: Origin) -> None:
-    """Let the trial remember where its query came from."""
-    written: Any = msgspec.to_builtins(origin)
-    study._storage.set_trial_system_attr(trial._trial_id, QUERY, written)
+def read_origin(trial: FrozenTrial) -> Origin | None:
+    """Return where a trial's query came from, or None if fedbo did not ask for it."""
+    asked = read_asked(trial)
+    return None if asked is None else asked.origin
+
+
+def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
+    """Store what the agent asked for in a trial."""
+    origin = asked.origin
+    stored = _Stored(
+        source=origin.source,
+        t=asked.t,
+        peer=origin.peer,
+        credit=origin.credit,
+        weights=origin.trust,
+        params=asked.params,
+    )
+    private.set_trial_attribute(study, trial, QUERY, msgspec.to_builtins(stored))
 
 
 def identity(study: optuna.Study) -> Identity | None:
-    """The study's agent, or None before its first query."""
-    found = _found(study)
+    """Return the study's agent, or None before its first query."""
+    found = _find(study)
     return None if found is None else found[1]
 
 
-def introduce(study: optuna.Study, identity_: Identity) -> Identity:
-    """Give the study this agent, unless it has one; the one it has from now on."""
-    known = identity(study)
-    if known is None:
-        _write(study, AGENT + secrets.token_hex(8), identity_)
-        known = identity(study)
-        assert known is not None
-    return known
+def introduce(study: optuna.Study, newcomer: Identity) -> Identity:
+    """Give the study this agent unless it has one, and return the one that counts."""
+    if _find(study) is None:
+        _write(study, AGENT + secrets.token_hex(8), newcomer)
+    found = _find(study)
+    assert found is not None
+    return found[1]
 
 
 def advance(study: optuna.Study, federation: str, epoch: int) -> Identity:
-    """The study's agent, which goes on in a later epoch of its federation."""
-    found = _found(study)
+    """Let the study's agent go on in a later epoch of its federation, and return it."""
+    found = _find(study)
     assert found is not None
     key, known = found
     later = msgspec.structs.replace(known, federation=federation, epoch=epoch)
@@ -99,12 +119,11 @@ def advance(study: optuna.Study, federation: str, epoch: int) -> Identity:
     return later
 
 
-def _found(study: optuna.Study) -> tuple[str, Identity] | None:
-    attributes = study._storage.get_study_system_attrs(study._study_id)
-    found = sorted(key for key in attributes if key.startswith(AGENT))
-    return (found[0], msgspec.convert(attributes[found[0]], Identity)) if found else None
+def _find(study: optuna.Study) -> tuple[str, Identity] | None:
+    attributes = private.study_attributes(study)
+    key = min((key for key in attributes if key.startswith(AGENT)), default=None)
+    return None if key is None else (key, msgspec.convert(attributes[key], Identity))
 
 
-def _write(study: optuna.Study, key: str, identity_: Identity) -> None:
-    written: Any = msgspec.to_builtins(identity_)
-    study._storage.set_study_system_attr(study._study_id, key, written)
+def _write(study: optuna.Study, key: str, written: Identity) -> None:
+    private.set_study_attribute(study, key, msgspec.to_builtins(written))

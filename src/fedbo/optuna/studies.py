@@ -1,4 +1,4 @@
-"""Studies by the address of their storage: opened safely, and refused in sentences."""
+"""Studies by the address of their storage; what cannot be opened is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from fedbo.space import Direction
 
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
-_BEAT, _GRACE = 30, 120  # seconds between heartbeats of a trial, and without one until it failed
-_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)  # seconds, while others may be setting up a storage
+_BEAT, _GRACE = 30, 120  # seconds between a trial's heartbeats, and until one without them failed
+_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)  # seconds, while others may be creating the tables
+_HALF_MADE = ("already exists", "unique", "duplicate", "no such table", "locked", "schema")
 
 
 class StorageRefused(ValueError):
-    """A storage or a study that cannot be had; the text says why, and what there is."""
+    """A storage or a study cannot be opened; the text says why, and what there is."""
 
 
 def shown(storage: str) -> str:
-    """The address as it may be printed: without the password.
+    """Return the address as it may be printed: without the password.
 
     >>> shown("postgresql://me:secret@server/trials")
     'postgresql://me:***@server/trials'
@@ -35,19 +36,25 @@ def shown(storage: str) -> str:
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
-    """The study of that name; nothing is made, not even an empty file."""
+    """Return the study of that name, which must exist; nothing is created."""
     found = find(storage, name, sampler)
-    if found is None:
-        raise StorageRefused(f"there is no study {name!r} in {shown(storage)}{_names(storage)}")
-    return found
+    if found is not None:
+        return found
+    file = _file(storage)
+    if file is not None and not file.exists():
+        hint = f": there is no file {file}"
+    else:
+        names = optuna.get_all_study_names(_open(storage)) if _has_tables(storage) else []
+        hint = f"; its studies are {', '.join(map(repr, names))}" if names else "; it has no study"
+    raise StorageRefused(f"there is no study {name!r} in {shown(storage)}{hint}")
 
 
 def find(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study | None:
-    """The study of that name, or None; nothing is made."""
-    if not _is_made(storage):
+    """Return the study of that name, or None; nothing is created, not even an empty file."""
+    if not _has_tables(storage):
         return None
     try:
-        return optuna.load_study(study_name=name, storage=_opened(storage), sampler=sampler)
+        return optuna.load_study(study_name=name, storage=_open(storage), sampler=sampler)
     except KeyError:
         return None
 
@@ -55,7 +62,7 @@ def find(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.
 def create(
     storage: str, name: str, direction: Direction, sampler: BaseSampler | None = None
 ) -> optuna.Study:
-    """The study of that name, made if it is not there."""
+    """Return the study of that name, and create it if it does not exist."""
     file = _file(storage)
     if file is not None and not file.absolute().parent.is_dir():
         raise StorageRefused(
@@ -64,14 +71,23 @@ def create(
     try:
         return optuna.create_study(
             study_name=name,
-            storage=_opened(storage),
+            storage=_open(storage),
             direction=direction,
             sampler=sampler,
             load_if_exists=True,
         )
     except (OptunaError, SQLAlchemyError) as error:
-        problem = f"study {name!r} cannot be made in {shown(storage)}: {reason(error)}"
+        problem = f"study {name!r} cannot be created in {shown(storage)}: {reason(error)}"
         raise StorageRefused(problem) from None
+
+
+def reason(error: Exception) -> str:
+    """Return what the database says, without SQL and without links."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    cause = getattr(cause, "orig", None) or cause
+    return str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
 
 
 def _url(storage: str) -> URL:
@@ -91,21 +107,21 @@ def _url(storage: str) -> URL:
 
 
 def _file(storage: str) -> Path | None:
-    """SQLite's file, or None of another database."""
+    """SQLite's file, or None for another database."""
     url = _url(storage)
     is_file = url.get_backend_name() == "sqlite" and not str(url.database).startswith("file:")
     return Path(str(url.database)) if is_file else None
 
 
-def _is_made(storage: str) -> bool:
-    """Whether Optuna has made its tables there; also where that cannot be told."""
+def _has_tables(storage: str) -> bool:
+    """Whether Optuna has created its tables there; True if that is not known."""
     url, file = _url(storage), _file(storage)
     if file is not None and not file.exists():
         return False
     try:
         engine = create_engine(url)
     except (ImportError, SQLAlchemyError):
-        return True  # to open it says what is wrong
+        return True  # opening it says what is wrong
     try:
         return inspect(engine).has_table("studies")
     except SQLAlchemyError:
@@ -114,14 +130,14 @@ def _is_made(storage: str) -> bool:
         engine.dispose()
 
 
-def _opened(storage: str) -> RDBStorage:
-    """The storage, with heartbeats, and patience for other processes.
+def _open(storage: str) -> RDBStorage:
+    """Open a storage with heartbeats, and wait for other processes.
 
-    Several that set up a new database at once hinder one another: all but one of them see tables
-    that are there already, and try again.
+    If several processes create the tables of a new database at once, all but one of them fail and
+    try again.
     """
-    sqlite = _url(storage).get_backend_name() == "sqlite"
-    options = {"connect_args": {"timeout": _LOCKED}} if sqlite else {}
+    is_sqlite = _url(storage).get_backend_name() == "sqlite"
+    options = {"connect_args": {"timeout": _LOCKED}} if is_sqlite else {}
     for pause in _PAUSES:
         try:
             with warnings.catch_warnings():
@@ -129,29 +145,7 @@ def _opened(storage: str) -> RDBStorage:
                 return RDBStorage(storage, options, heartbeat_interval=_BEAT, grace_period=_GRACE)
         except (ImportError, RuntimeError, SQLAlchemyError) as error:
             problem: Exception = error
-        if not _maybe_half_made(problem):
+        if not any(sign in str(problem).lower() for sign in _HALF_MADE):
             break
         time.sleep(pause)
     raise StorageRefused(f"{shown(storage)} cannot be opened: {reason(problem)}")
-
-
-def _maybe_half_made(error: Exception) -> bool:
-    signs = ("already exists", "unique", "duplicate", "no such table", "locked", "schema")
-    return any(sign in str(error).lower() for sign in signs)
-
-
-def reason(error: Exception) -> str:
-    """What the database says, without SQL and without links."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    cause = getattr(cause, "orig", None) or cause
-    return str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
-
-
-def _names(storage: str) -> str:
-    file = _file(storage)
-    if file is not None and not file.exists():
-        return f": there is no file {file}"
-    names = optuna.get_all_study_names(_opened(storage)) if _is_made(storage) else []
-    return f"; its studies are {', '.join(map(repr, names))}" if names else "; it has no study"

@@ -1,0 +1,91 @@
+"""Figures of studies, drawn with matplotlib or plotly.
+
+``plot_history(study).figure.savefig("history.png")`` writes a file with matplotlib, as with
+`optuna.visualization.matplotlib`; ``plot_history(study, backend="plotly").show()`` opens the figure
+in a browser, as with `optuna.visualization`, where the mouse shows what each trial is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from optuna.study import Study
+
+from fedbo.optuna.plots.figure import Figure
+from fedbo.optuna.plots.history import history
+from fedbo.optuna.plots.peers import peers
+from fedbo.optuna.plots.together import together
+
+__all__ = ["plot_history", "plot_peers", "plot_together"]
+
+Backend = Literal["matplotlib", "plotly"]
+
+
+def plot_history(
+    study: Study, baseline: Study | None = None, *, backend: Backend = "matplotlib"
+) -> Any:
+    """Plot the value of every trial by the source of its query, and the best value so far.
+
+    Values that are infinite, or so far off that nothing else could be seen, are hollow points at
+    the edge. Trials without a value are in a row above.
+
+    Args:
+        study: The study.
+        baseline: A study of the same objective that was run alone, to plot its best value so far.
+        backend: The plotting library.
+
+    Returns:
+        Matplotlib's `Axes` or plotly's `Figure`.
+    """
+    return _draw(history(study, baseline), backend)
+
+
+def plot_peers(study: Study, *, backend: Backend = "matplotlib") -> Any:
+    """Plot how much the policy relied on each peer when it chose each trial.
+
+    The shares of the peers are stacked, and the rest is the share of the agent's own model. Trials
+    that used no peers are white.
+
+    Args:
+        study: The study.
+        backend: The plotting library.
+
+    Returns:
+        As `plot_history`.
+    """
+    return _draw(peers(study), backend)
+
+
+def plot_together(
+    studies: Sequence[Study], baselines: Sequence[Study], *, backend: Backend = "matplotlib"
+) -> Any:
+    """Plot the mean best value so far of several studies, together and alone, and the gain.
+
+    Bands are standard errors. If there are as many studies as baselines, the n-th study is compared
+    with the n-th baseline.
+
+    Args:
+        studies: The studies that collaborated.
+        baselines: The same studies, run alone.
+        backend: The plotting library.
+
+    Returns:
+        Matplotlib's `Axes` of the upper panel or plotly's `Figure`.
+    """
+    return _draw(together(studies, baselines), backend)
+
+
+def _draw(figure: Figure, backend: Backend) -> Any:
+    if backend not in ("matplotlib", "plotly"):
+        raise ValueError(f"backend is {backend!r}, expected 'matplotlib' or 'plotly'")
+    try:
+        module = importlib.import_module(f"fedbo.optuna.plots.draw_{backend}")
+    except ImportError as error:
+        other = "plotly" if backend == "matplotlib" else "matplotlib"
+        raise ImportError(
+            f"backend={backend!r} needs {backend}, which is not installed: pip install {backend}, "
+            f"or give backend={other!r}"
+        ) from error
+    return module.draw(figure)

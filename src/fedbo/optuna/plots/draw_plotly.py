@@ -1,0 +1,148 @@
+"""Draws a figure with plotly."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from fedbo.optuna.plots.figure import GREY, Bars, Figure, Floats, Line, Panel, Points
+
+_AXIS = {"showline": True, "linecolor": "black", "ticks": "outside", "zeroline": False}
+_FEW = 8  # trials: plotly would put ticks between them
+
+
+def draw(described: Figure) -> go.Figure:
+    """Draw a figure."""
+    heights = [panel.height for panel in described.panels] or [1.0]
+    figure = make_subplots(
+        rows=len(heights),
+        shared_xaxes=True,
+        row_heights=[height / sum(heights) for height in heights],
+        vertical_spacing=0.05,
+    )
+    title = html.escape(described.title)
+    figure.update_layout(title_text=title, plot_bgcolor="white", showlegend=True)
+    figure.update_xaxes(**_AXIS)
+    figure.update_yaxes(**_AXIS)
+    if described.empty:
+        return _say(figure, described.empty)
+    for row, panel in enumerate(described.panels, 1):
+        _draw_panel(figure, panel, row)
+    return figure
+
+
+def _say(figure: go.Figure, sentence: str) -> go.Figure:
+    """For a figure without data."""
+    text = html.escape(sentence).replace("\n", "<br>")
+    look: dict[str, Any] = {"xref": "paper", "yref": "paper", "showarrow": False}
+    figure.add_annotation(text=text, x=0.5, y=0.5, font_color=GREY, **look)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    return figure
+
+
+def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
+    low, high = panel.ylim
+    above = high + 0.04 * (high - low)
+    has_row_above, last = False, 0.0
+    for mark in panel.marks:
+        if isinstance(mark, Line):
+            last = max(last, *mark.x)
+            traces = [*_band(mark), _line(mark)]
+        elif isinstance(mark, Bars):
+            traces = [_bars(mark)]
+            figure.update_layout(barmode="stack", bargap=0, legend_traceorder="reversed")
+        else:
+            has_row_above |= mark.is_above
+            y = np.full(len(mark.x), above) if mark.is_above else mark.y
+            traces = [_points(mark, y)]
+        for trace in traces:
+            figure.add_trace(trace, row=row, col=1)
+    if panel.has_zero:
+        figure.add_hline(0.0, line={"color": GREY, "width": 1}, row=row)
+    last = last if panel.xlim is None else panel.xlim[1]
+    step = 1 if last <= _FEW else None
+    figure.update_xaxes(title_text=panel.xlabel, dtick=step, range=panel.xlim, row=row)
+    figure.update_yaxes(
+        title_text=html.escape(panel.ylabel),
+        range=[low, above if has_row_above else high],
+        tickformat=".0%" if panel.is_percent else None,
+        row=row,
+    )
+
+
+def _line(line: Line) -> go.Scatter:
+    has_one = not line.is_stepped and np.isfinite(line.y).sum() == 1
+    return go.Scatter(
+        x=line.x.tolist(),
+        y=_gaps(line.y),
+        mode="markers" if has_one else "lines",
+        name=html.escape(line.name),
+        showlegend=bool(line.name),
+        line={
+            "color": line.colour,
+            "dash": "dash" if line.is_dashed else "solid",
+            "shape": "hv" if line.is_stepped else "linear",
+        },
+        marker={"color": line.colour},
+    )
+
+
+def _band(line: Line) -> list[go.Scatter]:
+    """The standard errors around a line, if it has any."""
+    there = np.zeros(len(line.x), bool) if line.error is None else np.isfinite(line.error)
+    if line.error is None or not there.any():
+        return []
+    x, y, error = line.x[there], line.y[there], line.error[there]
+    red, green, blue = (int(line.colour[i : i + 2], 16) for i in (1, 3, 5))
+    return [
+        go.Scatter(
+            x=[*x, *x[::-1]],
+            y=[*(y + error), *(y - error)[::-1]],
+            fill="toself",
+            fillcolor=f"rgba({red}, {green}, {blue}, 0.18)",
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    ]
+
+
+def _bars(bars: Bars) -> go.Bar:
+    there = np.flatnonzero(np.isfinite(bars.high))
+    return go.Bar(
+        x=there.tolist(),
+        y=(bars.high - bars.low)[there].tolist(),
+        name=html.escape(bars.name),
+        marker={"color": bars.colour, "line": {"width": 0}},
+        hovertemplate="trial %{x}: %{y:.1%}",
+    )
+
+
+def _points(points: Points, y: Floats) -> go.Scatter:
+    order = np.argsort(points.is_hollow, kind="stable")  # the legend shows the first of them
+    is_hollow = points.is_hollow[order] if len(order) else [True]
+    return go.Scatter(
+        x=points.x[order].tolist() or [None],
+        y=y[order].tolist() or [None],
+        mode="markers",
+        name=html.escape(points.name),
+        marker={
+            "symbol": [points.symbol + ("-open" if is_open else "") for is_open in is_hollow],
+            "color": points.colour,
+            "size": 6 if points.is_above else 5 if points.is_small else 8,
+        },
+        text=[html.escape(points.notes[i]) for i in order],
+        hoverinfo="text",
+        cliponaxis=False,
+    )
+
+
+def _gaps(values: Floats) -> list[float | None]:
+    """JSON has no NaN: None is a gap."""
+    return [float(value) if np.isfinite(value) else None for value in values]

@@ -1,0 +1,57 @@
+"""Everything that fedbo uses of Optuna without it being part of Optuna's public API.
+
+No other file of fedbo does so, and `tests/optuna_front/test_private.py` names what is missing when
+a new version of Optuna changes any of it. Optuna 5 has no public equivalent for these names:
+
+=========================  ========================================================================
+``Study._storage``,        To read and write system attributes, and to tell whether two objects are
+``Study._study_id``        the same study.
+``FrozenTrial._trial_id``  To write the system attributes of a trial.
+``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns
+                           those of one bracket. A cache saves reading the storage twice in a trial.
+``fixed_params``           The system attribute that marks a trial as enqueued.
+``no-name-``               The beginning of the names that Optuna makes up.
+=========================  ========================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+
+def get_trials(study: Study, *, cached: bool = False) -> list[FrozenTrial]:
+    """Return all trials of a study by number; if ``cached``, as of the beginning of this trial."""
+    return study._get_trials(deepcopy=False, use_cache=cached)
+
+
+def is_same_study(a: Study, b: Study) -> bool:
+    """Tell whether two objects stand for the same study in the same storage object."""
+    return a._storage is b._storage and a._study_id == b._study_id
+
+
+def study_attributes(study: Study) -> dict[str, Any]:
+    """Return the system attributes of a study."""
+    return study._storage.get_study_system_attrs(study._study_id)
+
+
+def set_study_attribute(study: Study, key: str, value: Any) -> None:
+    """Write a system attribute of a study."""
+    study._storage.set_study_system_attr(study._study_id, key, value)
+
+
+def set_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: Any) -> None:
+    """Write a system attribute of a trial of the study."""
+    study._storage.set_trial_system_attr(trial._trial_id, key, value)
+
+
+def is_enqueued(trial: FrozenTrial) -> bool:
+    """Tell whether some of the trial's values were given by `Study.enqueue_trial`."""
+    return bool(trial.system_attrs.get("fixed_params"))
+
+
+def is_unnamed(study: Study) -> bool:
+    """Tell whether Optuna made up the study's name."""
+    return study.study_name.startswith("no-name-")
