@@ -31,7 +31,7 @@ from fedbo.insight.explain import CAVEAT, Explanation, compare
 from fedbo.insight.replay import replay
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Standardised
 from fedbo.table import Table
 
 SPACE = {"a": Float(0, 1), "b": Float(0, 1)}
@@ -152,7 +152,7 @@ def test_a_gain_is_divided_among_peers_as_the_credit_is() -> None:
         blended=False,
         space=space,
         settings=Settings(),
-        standard=standardised,
+        standard=lambda y: Standardised(y).z,
         beta=1.0,
         draws=1,
         rng=np.random.default_rng(0),
@@ -256,7 +256,7 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
         initial=list(X[1:3]),
         space=space,
         settings=Settings(),
-        standard=standardised,
+        standard=lambda y: Standardised(y).z,
         beta=1.0,
         draws=3,
         rng=np.random.default_rng(0),
@@ -274,7 +274,7 @@ def test_draws_pass_through_the_scores_that_were_told() -> None:
         initial=[],
         space=Space(SPACE),
         settings=Settings(),
-        standard=standardised,
+        standard=lambda y: Standardised(y).z,
         beta=1.0,
         draws=5,
         rng=np.random.default_rng(0),

@@ -32,7 +32,8 @@ from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.linear import Posterior, Regression
-from fedbo.model.surrogate import Surrogate, standardised
+from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Surrogate
 from fedbo.model.threads import one_thread
 from fedbo.policy import FTS, PTS, Policy, Query, Target
 from fedbo.policy.base import Source
@@ -250,7 +251,7 @@ class Agent:
                 f"tell it {_ENOUGH} or more"
             )
         with one_thread():
-            y = standardised(np.array(self._y))
+            y = Standardised(np.array(self._y)).z
             hyper = Fit()(self._at(self._order), y, self._stream(*b"scalars"))
         return Scalars(
             fingerprint=self.federation.fingerprint,
@@ -517,7 +518,7 @@ class Agent:
         self._message = None
 
     def _standard(self, y: Array) -> Array:
-        return standardised(y) if self.settings.standardise else y
+        return self.settings.scores(y).z
 
     def _evidence(self) -> tuple[Regression, Array]:
         """What messages draw on: observations in the shared features, and their standard scores."""

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from fedbo.model.fit import Fit
+from fedbo.model.scores import Raw, Scores, Standardised
 from fedbo.model.surrogate import SurrogateSettings
 
 _CHOICES = {
@@ -46,6 +47,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) not in known:
                 choices = " or ".join(map(repr, known))
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected {choices}")
+
+    @property
+    def scores(self) -> type[Scores]:
+        """The transformation of scores."""
+        return Standardised if self.standardise else Raw
 
 
 #: The settings of the paper's real-world experiments (appendix D, and its authors' code): an

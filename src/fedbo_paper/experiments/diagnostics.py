@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.model.argmax import argmax
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import TS
 from fedbo.policy.schedule import Power
@@ -151,7 +151,7 @@ def _of_target(
 def _highest(history: Trials, space: Space, own: Settings) -> float:
     """The best score of a history, as it goes into a message."""
     y = space.sign * np.array([score for _, score in history])
-    return float((standardised(y) if own.standardise else y).max())
+    return float((Standardised(y).z if own.standardise else y).max())
 
 
 def _summary(name: str, values: Floats) -> list[Cell]:
