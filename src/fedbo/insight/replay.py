@@ -249,7 +249,7 @@ class _Together:
         )
         self.scales = np.array([f.length_scales for f in draws])
         self.U = X / self.scales[:, None]  # observations (S, n, D), in length scales
-        self.weights = np.array([f.weights for f in draws])
+        self.weights = np.array([f.v for f in draws])
 
     def __call__(self, Z: Array) -> tuple[Array, Array]:
         rows, X = Z[:, -1].astype(np.intp), Z[:, :-1]

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from fedbo.model.ascend import Mask, ascend
 from fedbo.model.function import SampledFunction
-from fedbo.model.kernel import Array, single
+from fedbo.model.kernel import Array
+from fedbo.model.precision import single
 
 
 class Domain(Protocol):

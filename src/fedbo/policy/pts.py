@@ -64,7 +64,7 @@ class PTS(Policy, frozen=True, tag="pts"):
         if own and x_initial is None:
             return self._own(target)
         pool = Pool(target)
-        weights = target.named(pool.rows, pool.trust * pool.weights)
+        weights = target.named(pool.rows, pool.trust * pool.shares)
         if x_initial is not None and pool.trust < _TRUSTED:
             return Query(x_initial, source="initial", weights=weights)
         if own:
@@ -72,7 +72,7 @@ class PTS(Policy, frozen=True, tag="pts"):
         best = target.argmax(pool, target.taken)
         x = target.elsewhere(best)
         praise = pool.praise(x)
-        if x is not best or pool.part(x) < 0.5 or not praise.any():
+        if x is not best or pool.peer_share(x) < 0.5 or not praise.any():
             return Query(x, weights=weights)
         credit = target.named(pool.rows, praise / praise.sum())
         return Query(x, source="pool", credit=credit, weights=weights)
