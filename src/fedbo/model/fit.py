@@ -21,6 +21,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from fedbo.model.ascend import ascend
 from fedbo.model.gp import Hyper
 from fedbo.model.kernel import Array, kernel_named
+from fedbo.model.leave_one_out import Rows
 
 _SCREENED = 5  # random points drawn for each one that is used as a start
 _MOST_FITTED = 300  # observations used at most: more would cost much and add little
@@ -232,7 +233,7 @@ class _Problem:
         """Return the best θ reached from ``starts`` (see `ascend`), and its gain over the first."""
         densities: list[float] = []
 
-        def objective(thetas: Array) -> tuple[Array, Array]:
+        def objective(thetas: Array, _: Rows) -> tuple[Array, Array]:
             values, gradients = self(thetas)
             densities.append(float(values[0]))
             return values, gradients
