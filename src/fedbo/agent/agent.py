@@ -21,6 +21,7 @@ from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
 from fedbo.agent.design import DESIGNS
 from fedbo.agent.settings import PAPER, Settings
+from fedbo.agent.streams import Stream
 from fedbo.agent.trial import Trial
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
@@ -332,23 +333,18 @@ class Agent:
         """
         from fedbo.insight.explain import explain
 
-        space, settings, given = self.federation.space, self.settings, self._given
-        design, stream = DESIGNS[settings.design], self._stream
-        with one_thread():
-            alone = [design(space, i, stream(_DESIGN)) for i in range(settings.n_initial)]
-            return explain(
-                self.name,
-                self.trials,
-                self._at,
-                initial=alone if given is None else given,
-                blended="weights" not in self.policy.kinds and len(self.inbox) > 0,
-                space=space,
-                settings=settings,
-                standard=self._standard,
-                beta=getattr(self.policy, "beta", 1.0),
-                draws=draws,
-                rng=stream(*b"explain"),
-            )
+        return explain(self, draws)
+
+    def initial_design(self) -> list[Array]:
+        """Return the points (D,) that a solo agent would start with."""
+        if self._given is not None:
+            return self._given
+        design, space = DESIGNS[self.settings.design], self.federation.space
+        return [design(space, i, self._stream(_DESIGN)) for i in range(self.settings.n_initial)]
+
+    def stream(self, stream: Stream) -> np.random.Generator:
+        """Return a fresh generator of one of the agent's random streams."""
+        return self._stream(*stream.value)
 
     def _restore(self, saved: savefile.Saved) -> None:
         self._entropy = savefile.from_packable(saved.entropy)
@@ -388,9 +384,7 @@ class Agent:
         """The i-th point of the design; on a discrete domain the next one that is not tried."""
         space, barred = self.federation.space, self._tried()
         while True:
-            x = DESIGNS[self.settings.design](space, i, self._stream(_DESIGN))
-            if self._part is not None:
-                return self._part.spread(x)
+            x = DESIGNS[self.settings.design](self._part or space, i, self._stream(_DESIGN))
             if (
                 barred is None
                 or space.points is None
@@ -453,8 +447,7 @@ class Agent:
         if self.settings.repeats == "random":
             params = self.federation.space.decode(x)
             if any(trial.params == params for trial in self.trials):
-                x = self.federation.space.sample(rng, 1)[0]
-                x = x if self._part is None else self._part.spread(x)
+                x = (self._part or self.federation.space).sample(rng, 1)[0]
         return x
 
     def _new_trial(
