@@ -120,7 +120,11 @@ def _check_range(given: Float | Int, kind: type[int] | type[float]) -> None:
     for field in ("low", "high", "step") if given.step is not None else ("low", "high"):
         value = number(getattr(given, field), kind)
         if math.isnan(value) or (kind is int and abs(value) >= 2**63):
-            expected = "a 64-bit int" if kind is int else "a finite number, at most 1e300 in size"
+            expected = (
+                "an int of at most 64 bits"
+                if kind is int
+                else "a finite number, at most 1e300 in size"
+            )
             raise ValueError(f"{field} is {getattr(given, field)!r}, expected {expected}")
         msgspec.structs.force_setattr(given, field, value)
     if not isinstance(given.log, bool):
