@@ -52,7 +52,7 @@ def run(seed: int, sign: float) -> fedbo.Table:
     return fedbo.simulate(parties, T)
 
 
-setting = theory.Setting.of(
+setting = theory.Setting.from_kernel(
     K,
     T,
     B=B,

@@ -64,7 +64,7 @@ def power(exponent):
 def setting(**changes):
     plain = dict(B=2.0, noise_variance=0.1, t_n=(5, 20, 0), d_n=(0.1, 1.0, 4.0), epsilon=0.05)
     plain |= dict(repaired=False)  # formulas as the paper prints them, unless asked otherwise
-    return Setting.of(se(grid(30)), 60, **(plain | changes))
+    return Setting.from_kernel(se(grid(30)), 60, **(plain | changes))
 
 
 # ---------------------------------------------------------------- information gain and features
@@ -304,7 +304,7 @@ def failures_of_lemma_1(s, K, T, runs, rng):
 )
 def test_lemma_1(B, sigma2, repaired):
     K, T, runs = se(grid(30)), 20, 1000
-    s = Setting.of(K, T, B=B, noise_variance=sigma2, repaired=repaired, delta=0.2)
+    s = Setting.from_kernel(K, T, B=B, noise_variance=sigma2, repaired=repaired, delta=0.2)
     failures = failures_of_lemma_1(s, K, T, runs, np.random.default_rng(2))
     assert failures <= most_failures(runs, s.delta / 4)
 
@@ -312,7 +312,7 @@ def test_lemma_1(B, sigma2, repaired):
 @pytest.mark.parametrize(("B", "sigma2"), [(0.1, 1e-4), (1.0, 0.01), (1.0, 0.1)])
 def test_lemma_1_is_false_as_printed_when_the_noise_is_small(B, sigma2):
     K, T, runs = se(grid(30)), 20, 1000
-    s = Setting.of(K, T, B=B, noise_variance=sigma2, repaired=False, delta=0.2)
+    s = Setting.from_kernel(K, T, B=B, noise_variance=sigma2, repaired=False, delta=0.2)
     failures = failures_of_lemma_1(s, K, T, runs, np.random.default_rng(2))
     assert failures > most_failures(runs, s.delta / 4)
 
@@ -320,7 +320,7 @@ def test_lemma_1_is_false_as_printed_when_the_noise_is_small(B, sigma2):
 def test_lemma_1_is_false_as_printed_in_closed_form():
     """One point, one observation, f = B: μ − f is normal, so the probability is exact."""
     B, sigma = 1.0, 0.1
-    s = Setting.of(np.ones((1, 1)), 1, B=B, noise_variance=sigma**2, repaired=False)
+    s = Setting.from_kernel(np.ones((1, 1)), 1, B=B, noise_variance=sigma**2, repaired=False)
     centre = -B * sigma**2 / (1 + sigma**2)  # μ_1 − f = (σz − Bσ²)/(1 + σ²)
     width = float(theory.beta(2, s)) * sigma / math.sqrt(1 + sigma**2)
     scale = sigma / (1 + sigma**2)
@@ -331,7 +331,7 @@ def test_lemma_1_is_false_as_printed_in_closed_form():
 @pytest.mark.parametrize("t", [2, 3, 6])
 def test_lemma_2(t):
     K, rng, draws = se(grid(30)), np.random.default_rng(3), 4000
-    s = Setting.of(K, t, B=1.0, noise_variance=0.1)
+    s = Setting.from_kernel(K, t, B=1.0, noise_variance=0.1)
     mean, C = np.zeros((1, 30)), K[None]
     for _ in range(t - 1):
         mean, C = observe(mean, C, rng.integers(30, size=1), rng.standard_normal(1), 0.1)
@@ -369,7 +369,7 @@ def test_lemmas_3_and_4(M, sigma2, repaired):
     X, rng, runs, steps = grid(40), np.random.default_rng(4), 1000, 6
     K, t = se(X), np.arange(1, steps + 1)
     phi = fourier(M, rng)
-    s = Setting.of(
+    s = Setting.from_kernel(
         K, 1, B=1.5, noise_variance=sigma2, M=M, epsilon=theory.epsilon(phi, X, K), delta=0.4,
         t_n=(3, 15, 30), d_n=(0.0, 0.0, 0.0), repaired=repaired,
     )  # fmt: skip
@@ -434,7 +434,7 @@ def test_regret_stays_under_the_bounds(hostile, repaired):
     for _ in range(20):
         f = in_ball(K, 2.0, rng, 1)[0]
         g = np.tile(-f if hostile else f, (N, 1))
-        s = Setting.of(
+        s = Setting.from_kernel(
             K, T, B=2.0, noise_variance=0.05, M=50, epsilon=theory.epsilon(phi, X, K),
             t_n=(15,) * N, d_n=tuple(np.abs(f - g).max(axis=1).tolist()), repaired=repaired,
         )  # fmt: skip

@@ -16,10 +16,10 @@ psi_t           2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}                              
 p, P_t          1 / (4 e √π); p_t (p − 1/t²)                                Lemmas 6, 7
 ==============  ==========================================================  ====================
 
-t counts from 1 and may be an array; what depends on the peers has shape (*t.shape, N). Formulas are
-the paper's, but for the two that its proof does not support (``beta`` and ``draw_deviation``,
-mended unless ``Setting.repaired`` is False); ``bound`` deals with P_t < 0 for t ≤ 4. docs/theory.md
-has the whole story.
+t counts from 1 and may be an array. A result that depends on the peers has shape (*t.shape, N). The
+formulas are the paper's, except for two that its proof does not support: ``beta`` and
+``draw_deviation``. They are corrected unless ``Setting.repaired`` is False. ``bound`` handles the
+steps t ≤ 4, where P_t < 0. docs/theory.md has the details.
 """
 
 from __future__ import annotations
@@ -36,17 +36,32 @@ from scipy.special import ndtr
 Array = NDArray[np.float64]
 Schedule = Callable[[int], float]
 
-#: Lemma 6: a draw f_t(x) exceeds f(x) at least this often (the normal tail itself is Φ(−1) ≈ 0.16).
+#: Lemma 6: a draw f_t(x) exceeds f(x) with at least this probability. (The normal tail itself is
+#: Φ(−1) ≈ 0.16.)
 p = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 
-#: The first step with P_t > 0. From here on 1/(p − 1/t²) ≤ 5/p, the step of Lemma 8, holds as well.
+#: The first step with P_t > 0. From here on 1/(p − 1/t²) ≤ 5/p, which Lemma 8 uses, holds as well.
 FIRST = 5
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """The constants of Theorem 1; ``gamma`` holds γ_0, …, γ_T, so it also fixes the horizon.
+    """The constants of Theorem 1.
 
-    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1, t_n=(10,), d_n=(0.5,))
+    Args:
+        B: Bound on the RKHS norms.
+        noise_variance: σ².
+        domain_size: Number of points of the domain, |X|.
+        gamma: γ_0, …, γ_T. Its length determines the horizon T.
+        delta: The bound holds with probability at least 1 − δ (default 0.1).
+        M: Number of features (default 100).
+        epsilon: Largest error of the features (default 0).
+        t_n: Number of observations of each peer.
+        d_n: Largest difference between f and each peer's function.
+        P_N: Probability of each peer (default None: uniform).
+        repaired: Use the corrected β_t and Lemma 3 (default); False uses the printed ones.
+
+    >>> peers = {"t_n": (10,), "d_n": (0.5,)}
+    >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1, **peers)
     >>> setting.domain_size, setting.horizon, setting.N
     (20, 50, 1)
     """
@@ -60,8 +75,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float = 0.0
     t_n: tuple[int, ...] = ()
     d_n: tuple[float, ...] = ()
-    P_N: tuple[float, ...] | None = None  # None: uniform
-    repaired: bool = True  # mend β_t and Lemma 3; False is the text as printed
+    P_N: tuple[float, ...] | None = None
+    repaired: bool = True
 
     def __post_init__(self) -> None:
         for name in ("B", "noise_variance", "domain_size", "M"):
@@ -73,36 +88,51 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         _require(growing, "gamma must hold γ_0 = 0, γ_1, γ_2, … and never decrease")
         reached = all(0 <= t <= self.horizon for t in self.t_n)
         _require(reached, f"t_n is {self.t_n}; gamma reaches from γ_0 to γ_{self.horizon} only")
-        sizes = (self.N, len(self.d_n), len(self.weights))
+        sizes = (self.N, len(self.d_n), len(self.probabilities))
         _require(len(set(sizes)) == 1, f"t_n, d_n and P_N name {sizes} peers; they must agree")
-        right = min(self.weights, default=1) >= 0 and abs(sum(self.weights) - bool(self.N)) < 1e-9
+        right = (
+            min(self.probabilities, default=1) >= 0
+            and abs(sum(self.probabilities) - bool(self.N)) < 1e-9
+        )
         _require(right, f"P_N is {self.P_N}; it must be probabilities that add up to 1")
 
     @classmethod
-    def of(cls, K: ArrayLike, T: int, *, noise_variance: float, **constants: Any) -> Setting:
-        """The setting on a discrete domain with kernel matrix K: γ_t is ``gamma_upper``."""
+    def from_kernel(
+        cls, K: ArrayLike, T: int, *, noise_variance: float, **constants: Any
+    ) -> Setting:
+        """Return the setting on a discrete domain, with γ_t from ``gamma_upper``.
+
+        Args:
+            K: Kernel matrix of the domain, (n, n).
+            T: Horizon.
+            noise_variance: σ².
+            constants: Other arguments of `Setting`.
+        """
         gamma = gamma_upper(K, max(T, *constants.get("t_n", ()), 0), noise_variance)
         constants |= {"noise_variance": noise_variance, "domain_size": len(np.asarray(K))}
         return cls(gamma=tuple(gamma.tolist()), **constants)
 
     @property
     def N(self) -> int:
+        """Number of peers."""
         return len(self.t_n)
 
     @property
     def horizon(self) -> int:
+        """T."""
         return len(self.gamma) - 1
 
     @property
-    def weights(self) -> Array:
+    def probabilities(self) -> Array:
+        """P_N, (N,)."""
         return np.full(self.N, 1.0 / max(self.N, 1)) if self.P_N is None else np.asarray(self.P_N)
 
 
 def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
-    """γ_0, …, γ_T from below: the information gain of the greedy choice, repeats allowed.
+    """Return lower bounds on γ_0, …, γ_T: the information gain of the greedy choice of points.
 
-    The gain of observations A is ½ log det(I + σ⁻² K_A); the greedy next point has the largest
-    posterior variance. FTS may query a point twice, so a choice may repeat here too.
+    The gain of observations A is ½ log det(I + σ⁻² K_A). The next greedy point has the largest
+    posterior variance. A point may be chosen twice, because FTS may query it twice.
 
     >>> np.round(gamma_lower(np.eye(2), 3, 1.0) / np.log(2), 3).tolist()  # ½, ½, ½ log2(3/2)
     [0.0, 0.5, 1.0, 1.292]
@@ -121,12 +151,12 @@ def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
 
 
 def gamma_upper(K: ArrayLike, T: int, noise_variance: float) -> Array:
-    """γ_0, …, γ_T from above: ``gamma_lower`` / (1 − 1/e), as the gain is submodular."""
+    """Return upper bounds on γ_0, …, γ_T: ``gamma_lower`` / (1 − 1/e), by submodularity."""
     return gamma_lower(K, T, noise_variance) / (1.0 - 1.0 / math.e)
 
 
 def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
-    """sup |k(x, x') − φ(x)ᵀφ(x')| over the rows of X (n, D), measured against K (n, n).
+    """Return sup |k(x, x') − φ(x)ᵀφ(x')| over the rows of X (n, D) with kernel matrix K (n, n).
 
     >>> epsilon(lambda X: np.ones((len(X), 1)), np.zeros((2, 1)), [[1, 0.75], [0.75, 1]])
     0.25
@@ -136,12 +166,13 @@ def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
 
 
 def beta(t: ArrayLike, setting: Setting) -> Array:
-    """β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))); with ``setting.repaired``, 1 for the first σ.
+    """Return β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))), without the factor σ if repaired.
 
-    Lemma 1 quotes Chowdhury and Gopalan's Theorem 2, whose posterior has λ = 1 + 2/T in the place
-    of σ². There the noise enters as σ/√λ ≤ σ; in equation 1's posterior, λ = σ², as 1.
+    Lemma 1 cites Theorem 2 of Chowdhury and Gopalan, whose posterior has λ = 1 + 2/T instead of σ².
+    The noise enters as σ/√λ, which is at most σ there. In the posterior of equation 1, λ = σ² and
+    the factor is 1.
 
-    >>> printed = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
+    >>> printed = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
     >>> np.round(beta([1, 2, 50], printed), 2).tolist()
     [1.97, 2.15, 4.34]
     """
@@ -149,74 +180,81 @@ def beta(t: ArrayLike, setting: Setting) -> Array:
 
 
 def beta_prime(t: ArrayLike, setting: Setting) -> Array:
-    """β'_t, the width for peers: β_t with log(8N/δ) in the place of log(4/δ) (Lemma 4)."""
+    """Return β'_t, the width for peers: β_t with log(8N/δ) instead of log(4/δ) (Lemma 4)."""
     return _width(t, setting, 8.0 * max(setting.N, 1))
 
 
 def beta_sequence(T: int, setting: Setting) -> tuple[float, ...]:
-    """(β_1, …, β_T) as a policy takes it."""
+    """Return (β_1, …, β_T), an argument for policies such as `fedbo.TS`."""
     return tuple(beta(np.arange(1, T + 1), setting).tolist())
 
 
 def c(t: ArrayLike, setting: Setting) -> Array:
-    """c_t = β_t (1 + √(2 log(|X| t²)))."""
+    """Return c_t = β_t (1 + √(2 log(|X| t²)))."""
     log = math.log(setting.domain_size) + 2.0 * np.log(_steps(t))
     return beta(t, setting) * (1.0 + np.sqrt(2.0 * log))
 
 
 def draw_deviation(t: ArrayLike, setting: Setting) -> Array:
-    """Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M), u = log(2π²t²N/(3δ)); repaired: √(2u) + √M."""
-    # The printed one takes P(χ²_M ≥ M + 2u) ≤ e⁻ᵘ, which is false for M ≥ 3 and large u.
+    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired.
+
+    Here u = log(2π²t²N/(3δ)).
+    """
+    # The printed bound uses P(χ²_M ≥ M + 2u) ≤ e⁻ᵘ, which is false for M ≥ 3 and large u.
     u = _log_odds(t, setting, 2.0)
     return np.sqrt(2 * u) + setting.M**0.5 if setting.repaired else np.sqrt(2 * u + setting.M)
 
 
 def mean_error(t: ArrayLike, setting: Setting) -> Array:
-    """Lemma 4's bound on |μ̂_n − μ_n|: ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))): (*t.shape, N)."""
+    """Return Lemma 4's bound on |μ̂_n − μ_n|, (*t.shape, N).
+
+    It is ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))).
+    """
     y = setting.B + np.sqrt(2.0 * _log_odds(t, setting, 4.0))
     growth = (np.asarray(setting.t_n, dtype=np.float64) + 1.0) ** 2 / setting.noise_variance
     return y[..., None] * (setting.epsilon * growth)
 
 
 def Delta_tilde(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|: (*t.shape, N)."""
+    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|, (*t.shape, N)."""
     width = beta_prime(np.asarray(setting.t_n, dtype=int) + 1, setting)
     return mean_error(t, setting) + width + draw_deviation(t, setting)[..., None]
 
 
 def Delta(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Δ_{n,t} = Δ~_{n,t} + d_n + c_t of Lemma 5, the bound on |ĝ_n(x) − f_t(x)|: (*t.shape, N)."""
+    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, which bounds |ĝ_n(x) − f_t(x)|, (*t.shape, N)."""
     return Delta_tilde(t, setting) + np.array(setting.d_n, np.float64) + c(t, setting)[..., None]
 
 
 def psi(t: ArrayLike, schedule: Schedule, setting: Setting) -> Array:
-    """ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}: what peers may cost at step t; 0 without peers."""
-    return 2.0 * (1.0 - _probabilities(t, schedule)) * (Delta(t, setting) @ setting.weights)
+    """Return ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}, the cost of peers at step t; 0 without peers."""
+    return 2.0 * (1.0 - _probabilities(t, schedule)) * (Delta(t, setting) @ setting.probabilities)
 
 
 def P(t: ArrayLike, schedule: Schedule) -> Array:  # noqa: N802 (the paper's letter)
-    """P_t = p_t (p − 1/t²) of Lemma 7: negative, and so without meaning, for t ≤ 4."""
+    """Return P_t = p_t (p − 1/t²) of Lemma 7; it is negative, and so meaningless, for t ≤ 4."""
     return _probabilities(t, schedule) * (p - 1.0 / _steps(t) ** 2.0)
 
 
 def sum_variance(T: ArrayLike, setting: Setting) -> Array:
-    """Σ_{t≤T} σ²_{t−1}(x_t) ≤ 2γ_T / log(1 + σ⁻²), whatever is queried.
+    """Return the bound 2γ_T / log(1 + σ⁻²) on Σ_{t≤T} σ²_{t−1}(x_t), for any queries x_t.
 
-    For s ≤ 1, s log(1 + σ⁻²) ≤ log(1 + s/σ²) (concavity), and ½ Σ log(1 + σ²_{t−1}(x_t)/σ²) is the
-    information gain of x_1, …, x_T. By Cauchy and Schwarz Σ σ_{t−1}(x_t) ≤ √(T · this).
+    For s ≤ 1, s log(1 + σ⁻²) ≤ log(1 + s/σ²) by concavity, and ½ Σ log(1 + σ²_{t−1}(x_t)/σ²) is the
+    information gain of x_1, …, x_T. By Cauchy and Schwarz, Σ σ_{t−1}(x_t) ≤ √(T · this).
     """
     return 2.0 * _gamma(_steps(T), setting) / math.log1p(1.0 / setting.noise_variance)
 
 
 def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
-    """The bound behind Theorem 1 on R_1, …, R_T, before its O() is simplified: (T,).
+    """Return the bound behind Theorem 1 on R_1, …, R_T, before it is simplified to O(), (T,).
 
-    With a = 1 + 10/(p p_1), sums over t from 5, and 2B for each of the first four steps (P_t < 0
-    there, so Lemma 8 says nothing, but |f| ≤ B does): R_T ≤ 8B + a c_T √((T − 4) ``sum_variance``)
-    + Σψ_t + Σ2B/t² + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
-    Each entry holds with probability 1 − δ, not all of them at once.
+    With a = 1 + 10/(p p_1) and sums over t from 5,
+    R_T ≤ 8B + a c_T √((T − 4) ``sum_variance``) + Σψ_t + Σ2B/t²
+    + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
+    Each of the first four steps counts 2B: Lemma 8 does not apply there because P_t < 0, but
+    |f| ≤ B does. Each entry holds with probability 1 − δ, but not all entries at once.
 
-    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
+    >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> bound(lambda t: 1.0, 50, setting)[:4].tolist()
     [2.0, 4.0, 6.0, 8.0]
     """
@@ -225,18 +263,19 @@ def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     c_t, psi_t = c(t, setting), psi(t, schedule, setting)
     expected = np.cumsum(psi_t + 2.0 * setting.B / _steps(t) ** 2.0)
     expected += a * c_t * np.sqrt((t - FIRST + 1) * sum_variance(t, setting))
-    # 4B c_t/p stands for 2B + 2B/t², which takes c_t ≥ p: true unless B and σ are tiny.
+    # 4B c_t/p replaces 2B + 2B/t², which requires c_t ≥ p: true unless B and σ are tiny.
     step = a * c_t + 4.0 * setting.B * np.maximum(c_t / p, 1.0) + psi_t
     chance = np.sqrt(2.0 * math.log(4.0 / setting.delta) * np.cumsum(step**2))
     return np.concatenate([first, 2.0 * setting.B * (FIRST - 1) + expected + chance])
 
 
 def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
-    """A smaller bound on R_1, …, R_T that knows nothing of the peers but p_t: (T,).
+    """Return a smaller bound on R_1, …, R_T that depends on the peers only through p_t, (T,).
 
-    A peer's query costs at most 2B, and Δ_{n,t} > c_t > B: charging 2B(1 − p_t) for ψ_t is always
-    better. It needs neither Lemmas 3 to 5 nor the condition on p_t; M, ε, t_n, d_n and p_1 drop
-    out. The normal tail Φ(−1) replaces p. Proven for ``repaired`` settings (docs/theory.md).
+    A peer's query costs at most 2B, and Δ_{n,t} > c_t > B. So 2B(1 − p_t) instead of ψ_t is always
+    better. It requires neither Lemmas 3 to 5 nor the condition on p_t, and does not depend on M, ε,
+    t_n, d_n and p_1. The normal tail Φ(−1) replaces p. The proof, for ``repaired`` settings, is in
+    docs/theory.md.
     """
     first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
     a_t = c(t, setting) * (1.0 + 2.0 / (float(ndtr(-1.0)) - 1.0 / _steps(t) ** 2.0))
@@ -249,7 +288,7 @@ def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 for t = 2, …, T, and all that is known in words."""
+    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 holds for t = 2, …, T, with an explanation."""
 
     holds: bool
     first_failure: int | None
@@ -257,9 +296,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(schedule: Schedule, T: int, setting: Setting) -> Check:
-    """Compare p_t with the conditions of Theorem 1, and explain what is found.
+    """Check whether p_t satisfies the conditions of Theorem 1.
 
-    >>> setting = Setting.of(np.eye(20), 50, B=1.0, noise_variance=0.1)
+    >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> check(lambda t: 1 - max(t, 2) ** -0.5, 50, setting).first_failure
     2
     """
@@ -282,11 +321,11 @@ def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) ->
     text = f"{condition} fails at {len(failures)} of the steps t = 2..{T}, first at t = {first}: "
     text += f"{sides[first - 1]:.4g} > {sides[0]:.4g}."
     if first == 2 and p_t[0] == p_t[1]:
-        text += " So it must whenever p_1 = p_2 < 1, as in every schedule of the paper: c_t grows."
+        text += " This always happens if p_1 = p_2 < 1, as in the paper's schedules: c_t grows."
     if worst == T > 2 or sides[0] == 0:
-        return f"{text} The left side still grows at t = {T}: the theorem says nothing here."
+        return f"{text} The left side still grows at t = {T}: the theorem does not apply."
     return (
-        f"{text} That is harmless: psi_t <= {sides.max() / sides[0]:.4g} psi_1 + O(sqrt(log t)) "
+        f"{text} This is harmless: psi_t <= {sides.max() / sides[0]:.4g} psi_1 + O(sqrt(log t)) "
         f"(worst at t = {worst}), a constant factor in the last step of the proof; if p_t tends "
         "to 1 the sum of psi_t is still sublinear, and `bound` does not use the condition."
     )
@@ -295,12 +334,12 @@ def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) ->
 def _explain_trend(p_t: Array) -> str:
     T, drops = len(p_t), np.flatnonzero(np.diff(p_t) < 0) + 2
     order = f"p_t decreases, first at t = {drops[0]};" if len(drops) else "p_t never decreases;"
-    middle = (T + 1) // 2  # 1 − p_t falls like t^−decay from there on
+    middle = (T + 1) // 2  # from here on, 1 − p_t falls like t^−decay
     gap, last = 1.0 - p_t[middle - 1], 1.0 - p_t[-1]
     decay = math.log(gap / last) / math.log(T / middle) if gap > last > 0 else 0.0
     rate = f", and 1 - p_t falls like t^-{decay:.2g}" if decay else ""
     verdict = "tends to 1" if last == 0 or decay > 0.05 else "does not tend to 1"
-    return f"{order} as far as t = {T} shows it {verdict}: p_{T} = {p_t[-1]:.4g}{rate}."
+    return f"{order} up to t = {T} it seems that it {verdict}: p_{T} = {p_t[-1]:.4g}{rate}."
 
 
 def _width(t: ArrayLike, setting: Setting, odds: float) -> Array:
@@ -310,7 +349,7 @@ def _width(t: ArrayLike, setting: Setting, odds: float) -> Array:
 
 
 def _log_odds(t: ArrayLike, setting: Setting, factor: float) -> Array:
-    """log(factor π² t² N / (3δ)): a union over peers and steps, as Σ 1/t² = π²/6."""
+    """Return log(factor π² t² N / (3δ)): a union over peers and steps, as Σ 1/t² = π²/6."""
     odds = factor * math.pi**2 * max(setting.N, 1) / (3.0 * setting.delta)
     return math.log(odds) + 2.0 * np.log(_steps(t))
 
@@ -324,7 +363,7 @@ def _gamma(index: NDArray[np.int64], setting: Setting) -> Array:
 def _steps(t: ArrayLike) -> NDArray[np.int64]:
     steps = np.asarray(t)
     whole = not steps.size or (steps.dtype.kind in "iu" and steps.min() >= 1)
-    _require(whole, f"t must be whole numbers from 1 on, and not {t!r}")
+    _require(whole, f"t is {t!r}; it must be whole numbers from 1 on")
     return steps.astype(np.int64)
 
 

@@ -18,9 +18,10 @@ from fedbo.model.argmax import Domain, Taken, argmax
 from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
+from fedbo.model.scores import Raw, Scores
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo.policy import FTS, Policy, Power
-from fedbo.space import Parameter, Space
+from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value
 
 Design = Literal["sobol", "random"]
@@ -49,14 +50,14 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
     random_repeats: bool = False
     initial_in_messages: bool = True
 
-    def design_point(self, space: Space, i: int, rng: np.random.Generator) -> Array:
+    def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         if self.design == "sobol":
             return super().design_point(space, i, rng)
         point: Array = space.sample(rng, i + 1)[i]
         return point
 
-    def standardise(self, y: Array) -> Array:
-        return y if self.raw_scores else super().standardise(y)
+    def scores(self, y: Array) -> Scores:
+        return Raw(y) if self.raw_scores else super().scores(y)
 
     def maximise(
         self,
@@ -153,7 +154,6 @@ def argmax_direct(function: SampledFunction, space: Domain) -> Array:
     def falls(x: Array) -> float:
         return -float(function(x[None])[0])
 
-    low, high = space.box or (np.zeros(space.dimensions), np.ones(space.dimensions))
-    result = direct(falls, Bounds(low, high), maxfun=_EVALUATIONS, maxiter=10_000)
+    result = direct(falls, Bounds(*space.box), maxfun=_EVALUATIONS, maxiter=10_000)
     x: Array = space.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
     return x

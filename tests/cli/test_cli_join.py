@@ -26,6 +26,7 @@ from fedbo.cli.join_screen import JoinScreen
 from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
 from fedbo.optuna import join as joining
 from fedbo.optuna import objective, record, studies
+from fedbo.policy import Origin
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from matplotlib.image import imread
@@ -23,15 +22,13 @@ from fedbo import (
     Message,
     Settings,
     Space,
-    Trial,
 )
 from fedbo.cli import app as cli
-from fedbo.insight import explain
-from fedbo.insight.explain import CAVEAT, Explanation, compare
+from fedbo.insight.explain import CAVEAT, Explanation
 from fedbo.insight.replay import replay
+from fedbo.insight.saving import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import standardised
 from fedbo.table import Table
 
 SPACE = {"a": Float(0, 1), "b": Float(0, 1)}
@@ -127,36 +124,24 @@ def test_failed_and_pending_trials_are_rows_without_a_score() -> None:
     assert queries["best"].tolist() == [1.0, 1.0, 1.0]
 
 
-class Credited(Trial, kw_only=True):
-    """A trial in which several peers had a share."""
+class Credited:
+    """A complete trial in which several peers may have a share."""
 
-    credit: dict[str, float] = msgspec.field(default_factory=dict)
+    state, peer = "complete", None
+
+    def __init__(self, number: int, score: float, source: str, credit: dict[str, float]) -> None:
+        self.number, self.score, self.source, self.credit = number, score, source, credit
 
 
 def test_a_gain_is_divided_among_peers_as_the_credit_is() -> None:
-    space = Space({"a": Float(0, 1)})
-    shares = ({}, {"x": 0.75, "y": 0.25}, {"y": 0.5}, {"z": 1.0})
-    trials = [
-        Credited(number=i, params={"a": 0.1 * i}, source=source, state="complete", score=score)
-        for i, (score, source) in enumerate(
-            zip((1.0, 3.0, 4.0, 2.0), ("initial", "pool", "pool", "pool"), strict=True)
-        )
+    agent = Agent(Federation({"a": Float(0, 1)}), name="a", seed=0)
+    agent.trials = [  # type: ignore[assignment]
+        Credited(0, 1.0, "initial", {}),
+        Credited(1, 3.0, "pool", {"x": 0.75, "y": 0.25}),
+        Credited(2, 4.0, "pool", {"y": 0.5}),
+        Credited(3, 2.0, "pool", {"z": 1.0}),
     ]
-    for trial, share in zip(trials, shares, strict=True):
-        trial.credit = share
-    explained = explain.explain(
-        "a",
-        trials,
-        lambda numbers: np.array([[0.1 * i] for i in numbers]),
-        initial=[],
-        blended=False,
-        space=space,
-        settings=Settings(),
-        standard=standardised,
-        beta=1.0,
-        draws=1,
-        rng=np.random.default_rng(0),
-    )
+    explained = agent.explain(draws=1)
     assert explained.peers["peer"].tolist() == ["x", "y", "z"]
     assert explained.peers["gained"].tolist() == [1.5, 1.0, 0.0]
     assert explained.peers["share"].tolist() == [0.75, 0.75, 1.0]
@@ -189,7 +174,7 @@ def test_after_few_trials_it_is_too_early() -> None:
     run(agent, f, 6)
     explained = agent.explain()
     assert explained.saved is None
-    assert "Too early to say: there are 6 scores, and it takes 8." in str(explained)
+    assert "Too early to say: there are 6 scores, and the estimate needs 8." in str(explained)
 
 
 def test_equal_scores_are_no_ground_for_a_verdict() -> None:
@@ -198,7 +183,7 @@ def test_equal_scores_are_no_ground_for_a_verdict() -> None:
     agent.receive(peers(wave(4), federation, 0.3))
     for _ in range(9):
         agent.tell(agent.ask(), 1.0)
-    assert "All scores are the same" in agent.explain().verdict
+    assert "All scores are equal" in agent.explain().verdict
 
 
 def test_draws_are_counted() -> None:
@@ -226,7 +211,7 @@ def test_a_loss_is_said_plainly() -> None:
     saved = compare(together[0], together, alone, start=1)
     assert str(saved) == (
         "About −2 trials saved (90 %: −2). "
-        "Collaborating cost trials: alone it would have got there sooner."
+        "Collaborating cost trials: alone, the agent would have been faster."
     )
 
 
@@ -256,7 +241,6 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
         initial=list(X[1:3]),
         space=space,
         settings=Settings(),
-        standard=standardised,
         beta=1.0,
         draws=3,
         rng=np.random.default_rng(0),
@@ -274,7 +258,6 @@ def test_draws_pass_through_the_scores_that_were_told() -> None:
         initial=[],
         space=Space(SPACE),
         settings=Settings(),
-        standard=standardised,
         beta=1.0,
         draws=5,
         rng=np.random.default_rng(0),

@@ -14,7 +14,7 @@ from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Standardised
 
 M = 40
 FEATURES = Features(2, M, length_scales=0.4, seed=2)
@@ -181,7 +181,7 @@ def test_an_agent_holds_what_its_federation_hands_out() -> None:
         sent = other.message()
         assert (sent.kind, sent.parameters) == (kind, parameters)
         assert agent.receive(sent.encode()) == 1
-    y = standardised(-((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2))
+    y = Standardised(-((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2)).z
     assert sent.incumbent == pytest.approx(y.max())
 
 

@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats.qmc import Sobol
 
-from fedbo.model.argmax import MAXIMISERS, argmax, argmax_direct
+from fedbo.model.argmax import MAXIMISERS, argmax, argmax_direct, argmax_each
 from fedbo.model.features import Features
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.linear import Regression
@@ -356,3 +356,54 @@ def test_small_and_large_functions(signal_variance):
         gap = far_search(f, cube(2), 13) - f(argmax(f, cube(2))[None])[0]
         missed += gap > MARGIN * np.sqrt(signal_variance)
     assert missed <= 1
+
+
+# Many functions at once
+
+
+def nothing(space, n):
+    return [np.empty((0, space.dimensions))] * n
+
+
+@pytest.mark.parametrize("D", [1, 2, 4])
+def test_each_of_many_functions_is_almost_at_its_maximum(D):
+    """A quick search misses more than `argmax` does, but seldom by much."""
+    space, functions = cube(D), [gp_draw(D, 0.3, seed) for seed in range(40)]
+    X = argmax_each(functions, space, nothing(space, 40), [None] * 40)
+    assert X.shape == (40, D) and ((X >= 0) & (X <= 1)).all()
+    gaps = [f(argmax(f, space)[None])[0] - f(x[None])[0] for f, x in zip(functions, X, strict=True)]
+    assert np.mean(np.array(gaps) > MARGIN) <= 0.1 * D
+    assert np.mean(gaps) < 0.05
+
+
+def test_functions_do_not_disturb_each_other():
+    space, functions = cube(2), [gp_draw(2, 0.2, 0), message(2, 0.05, 1), gp_draw(2, 0.5, 2)]
+    together = argmax_each(functions, space, nothing(space, 3), [None] * 3)
+    for f, x in zip(functions, together, strict=True):
+        alone = argmax_each([f], space, nothing(space, 1), [None])
+        np.testing.assert_allclose(alone[0], x, atol=1e-9)
+
+
+def test_each_function_has_its_own_neighbourhood_and_bars():
+    space = Space({"a": Float(0, 1), "n": Int(1, 5)})
+    functions = [gp_draw(2, 0.02, seed) for seed in range(5)]
+    peaks = np.array([argmax(f, space) for f in functions])
+    X = argmax_each(functions, space, peaks[:, None], [None] * 5)
+    for f, peak, x in zip(functions, peaks, X, strict=True):
+        assert f(x[None])[0] > f(peak[None])[0] - MARGIN
+        np.testing.assert_array_equal(x[None], space.snap(x[None]))
+
+
+def test_each_function_is_enumerated_where_points_are_listed():
+    space = listed(50, 0)
+    functions = [message(2, 0.1, seed) for seed in range(4)]
+    best = [space.points[np.argsort(-f(space.points))] for f in functions]
+
+    def first_is_taken(points):
+        return lambda X: np.equal(X, points[0]).all(axis=1)
+
+    found = argmax_each(functions, space, nothing(space, 4), [None] * 4)
+    np.testing.assert_array_equal(found, [points[0] for points in best])
+    taken = [first_is_taken(points) for points in best]
+    found = argmax_each(functions, space, nothing(space, 4), taken)
+    np.testing.assert_array_equal(found, [points[1] for points in best])

@@ -51,7 +51,11 @@ def climbed(f, starts, lower=0.0, upper=1.0, **options):
     d = starts.shape[1]
     lower, upper = np.broadcast_to(lower, d), np.broadcast_to(upper, d)
     return ascend(
-        f, starts, lower, upper, **({"scale": np.ones(d), "turns": 300, "gain": 1e-12} | options)
+        lambda X, _: f(X),
+        starts,
+        lower,
+        upper,
+        **({"scale": np.ones(d), "turns": 300, "gain": 1e-12} | options),
     )
 
 
@@ -131,7 +135,7 @@ def test_fixed_variables_stay(seed, d):
     fixed = rng.random(d) < 0.5
     starts, scale = rng.random((5, d)), rng.uniform(0.01, 1, d)
     lower, upper = np.where(fixed, starts, 0.0), np.where(fixed, starts, 1.0)
-    X, V = ascend(hills, starts, lower, upper, scale=scale, turns=60, gain=1e-10)
+    X, V = ascend(lambda X, _: hills(X), starts, lower, upper, scale=scale, turns=60, gain=1e-10)
     np.testing.assert_array_equal(X[:, fixed], starts[:, fixed])
     if not fixed.all():
         assert (V - hills(starts)[0] >= 0).all()

@@ -277,7 +277,7 @@ def test_gradient_of_a_draw_against_finite_differences(hyper, seed, t, beta):
     np.testing.assert_allclose(values, f(X), rtol=1e-9, atol=1e-9 * (1 + np.abs(values).max()))
     h = 1e-4 * min(hyper.length_scales)
     finite = np.stack([difference(f, X, h * e) / h for e in np.eye(D)], axis=1)
-    scale = np.abs(f.weights).sum() + beta * np.sqrt(hyper.signal_variance)
+    scale = np.abs(f.v).sum() + beta * np.sqrt(hyper.signal_variance)
     tolerance = 1e-14 * scale / h + 1e-5 * np.abs(gradient).max() + 1e-8
     np.testing.assert_allclose(gradient, finite, rtol=0, atol=tolerance)
 

@@ -11,7 +11,7 @@ import pytest
 from paper.fake_runs import fake_runs
 
 from fedbo import FTS, TS, Agent, Federation, Float, Power, Space
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Standardised
 from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
@@ -104,7 +104,7 @@ def test_heights_are_in_the_units_of_the_message() -> None:
     assert of(paper, "highest") == pytest.approx(best, abs=2e-3)
     assert of(paper, "height") > 1.2
     scores = np.array([score for _, score in tasks.histories()[1]])
-    standard = standardised(scores).max()
+    standard = Standardised(scores).z.max()
     assert of(ours, "highest") == pytest.approx(standard, abs=0.02)
     assert of(ours, "height") == pytest.approx(standard, abs=0.5)
 

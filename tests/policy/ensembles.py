@@ -12,7 +12,8 @@ from fedbo.model.features import Features
 from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
 from fedbo.model.linear import Regression
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
+from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import Target
 from fedbo.space import Float, Space
 
@@ -36,11 +37,11 @@ def message(
     """The belief of a peer with these observations."""
     regression = Regression(features, NOISE)
     regression.add(X)
-    posterior = regression.posterior(standardised(y))
+    posterior = regression.posterior(Standardised(y).z)
     return Message.of_belief(
         posterior.nu,
         posterior.covariance(),
-        float(standardised(y).max()) if incumbent else None,
+        float(Standardised(y).z.max()) if incumbent else None,
         fingerprint=Fingerprint(bytes(16)),
         epoch=0,
         sender=sender,
@@ -79,7 +80,7 @@ def target(
         t=n,
         space=space(D),
         X=X,
-        y=standardised(f(X) + 0.05 * rng.standard_normal(n)),
+        y=Standardised(f(X) + 0.05 * rng.standard_normal(n)).z,
         open_points=np.empty((0, D)),
         surrogate=Surrogate(settings, D),
         inbox=held,

@@ -15,7 +15,8 @@ from fedbo import Agent, Federation
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, standardised
+from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import Target
 from fedbo.policy import pool as module
 from fedbo.policy.agreement import agreement
@@ -65,7 +66,7 @@ def problem(
         t=n,
         space=Space({f"x{i}": Float(0, 1) for i in range(D)}) if space is None else space,
         X=X,
-        y=standardised(scores),
+        y=Standardised(scores).z,
         open_points=waits,
         surrogate=Surrogate(SurrogateSettings(fit=Fit(kernel=kernel)), D),
         inbox=held(omegas if peers is None else peers(rng, base)),
@@ -355,7 +356,7 @@ def test_open_points_change_no_mean_and_no_evidence() -> None:
         one, other = Pool(target), Pool(without)
         assert one.trust == pytest.approx(other.trust, abs=1e-9)
         np.testing.assert_allclose(one.q, other.q, atol=1e-9)
-        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one.shares, other.shares)
         for model, before in zip(one.models, other.models, strict=True):
             assert model.log_evidence == pytest.approx(before.log_evidence, abs=1e-8)
             mu, var = at(target, model, Z)
@@ -388,7 +389,7 @@ def test_a_peers_scale_does_not_matter() -> None:
         omegas, pool = target.inbox.omega, Pool(target)
         for factors in ([1.0, 1e3, 1e-3], [1e3] * 3, [1e-3] * 3):
             other = Pool(other_mail(problem(2, N=3, n=n), omegas * np.array(factors)[:, None]))
-            np.testing.assert_allclose(other.weights, pool.weights)
+            np.testing.assert_allclose(other.shares, pool.shares)
             assert other.trust == pytest.approx(pool.trust, rel=1e-4)
             np.testing.assert_allclose(other(X), pool(X), atol=1e-3)
             np.testing.assert_allclose(other.praise(X[0]), pool.praise(X[0]), atol=1e-5)
@@ -414,7 +415,7 @@ def test_only_so_many_peers_are_looked_at(N: int, monkeypatch: pytest.MonkeyPatc
     assert (rows.min(), rows.max()) == (0, N - 1)
     assert np.diff(np.sort(rows)).max() <= N / module._MOST + 2
     np.testing.assert_array_equal(pool.rows, rows)
-    assert pool.weights.shape == pool.praise(np.array([0.5])).shape == (len(rows),)
+    assert pool.shares.shape == pool.praise(np.array([0.5])).shape == (len(rows),)
 
 
 def test_nothing_that_is_given_is_changed() -> None:
@@ -422,7 +423,7 @@ def test_nothing_that_is_given_is_changed() -> None:
     X, y, waits = target.X.copy(), target.y.copy(), target.open_points.copy()
     omegas, Z = target.inbox.omega.copy(), np.full((3, 2), 0.3)
     pool = Pool(target)
-    pool(Z), pool.value_and_gradient(Z), pool.part(Z[0]), pool.praise(Z[0])
+    pool(Z), pool.value_and_gradient(Z), pool.peer_share(Z[0]), pool.praise(Z[0])
     for now, before in (
         (target.X, X),
         (target.y, y),
@@ -523,7 +524,7 @@ def unrelated(seed: int, n: int) -> Target:
     features = Features(2, 90, length_scales=0.1, seed=seed)
     target = problem(seed, n=n, waiting=0)
     target.phi = features
-    target.y = standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1))
+    target.y = Standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1)).z
     return other_mail(target, rng.standard_normal((10, 90)))
 
 
@@ -574,7 +575,7 @@ def test_the_part_of_models_that_listen(n: int) -> None:
         whole = mixture(target, X)
         near = whole > 1e-6
         assert near.sum() > 5
-        parts = np.array([pool.part(x) for x in X])
+        parts = np.array([pool.peer_share(x) for x in X])
         np.testing.assert_allclose(parts[near], 1.0 - own[near] / whole[near], atol=1e-4)
         assert ((parts >= 0.0) & (parts <= 1.0 + 1e-12)).all()
 
@@ -582,7 +583,7 @@ def test_the_part_of_models_that_listen(n: int) -> None:
 def test_there_is_no_part_of_models_that_are_left_out() -> None:
     for peers, n, part in ((like, 20, 1.0), (flat, 20, 0.0)):
         pool = Pool(problem(0, n=n, peers=peers))
-        assert pool.part(np.array([0.3, 0.6])) == pytest.approx(part)
+        assert pool.peer_share(np.array([0.3, 0.6])) == pytest.approx(part)
 
 
 @pytest.mark.parametrize("n", [0, 1, 6])
@@ -594,7 +595,7 @@ def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
     best = target.X[int(np.argmax(target.y))] if n else None
     for x in np.random.default_rng(0).random((10, 2)):
         praise = []
-        for omega, weight in zip(omegas, pool.weights, strict=True):
+        for omega, weight in zip(omegas, pool.shares, strict=True):
             g = target.phi.function(omega / target.phi.deviation(omega[None])[0])
             than = 0.0 if best is None else g(best[None])[0]
             praise.append(weight * max(0.0, g(x[None])[0] - than))
@@ -629,8 +630,8 @@ def test_no_scores_at_all() -> None:
         pool = Pool(target)
         x = target.argmax(pool)
         assert pool.trust == pytest.approx(2 / 3)
-        np.testing.assert_allclose(pool.weights, 0.1)
-        assert pool.part(x) > 0.5
+        np.testing.assert_allclose(pool.shares, 0.1)
+        assert pool.peer_share(x) > 0.5
         assert pool.praise(x).all()
         X = np.random.default_rng(0).random((500, 2))
         said = Prior(target, 1.0, 0.1).mean(np.concatenate([x[None], X]))
@@ -653,7 +654,7 @@ def test_constant_scores() -> None:
     target = problem(0, n=6)
     target.y = np.zeros(6)
     pool = Pool(target)
-    np.testing.assert_allclose(pool.weights, 1 / 6)
+    np.testing.assert_allclose(pool.shares, 1 / 6)
     assert np.isfinite(pool(np.random.default_rng(0).random((50, 2)))).all()
     assert 0.0 <= pool.trust <= 1.0
 
@@ -675,9 +676,7 @@ def test_a_spike_is_no_larger_than_other_messages_may_be(D: int) -> None:
     at = features(np.random.default_rng(D).random((20, 15, D)).reshape(-1, D))
     y = np.random.default_rng(D).standard_normal((20, 15))
     honest = np.einsum("ij,ijk->ik", y, at.reshape(20, 15, 100))  # sums of kernels
-    scaled = module._of_one_size(
-        np.concatenate([honest, spike(features, np.ones(D))[None]]), features
-    )
+    scaled = module._rescaled(np.concatenate([honest, spike(features, np.ones(D))[None]]), features)
     np.testing.assert_allclose(features.deviation(scaled[:20]), 1.0)
     assert np.linalg.norm(scaled[-1]) == pytest.approx(3.0 * np.sqrt(100))
     assert features.deviation(scaled[-1:])[0] < 1.0

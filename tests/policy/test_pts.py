@@ -371,8 +371,8 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     messages = mail(federation(), [1.0, -1.0] * 6)
     target = target_of(messages, 5)
     pool, weights = Pool(target), ALWAYS.query(target).origin.trust
-    named = sorted(range(12), key=lambda k: -pool.weights[k])[: base._NAMED]
-    assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.weights[k] for k in named})
+    named = sorted(range(12), key=lambda k: -pool.shares[k])[: base._NAMED]
+    assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.shares[k] for k in named})
     assert sum(weights.values()) <= pool.trust + 1e-9
     assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right
     assert PTS(schedule=1.0).query(target).origin.trust == {}

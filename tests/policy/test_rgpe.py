@@ -15,7 +15,7 @@ from fedbo.model.features import Features
 from fedbo.model.gp import GP
 from fedbo.policy import RGPE, Target
 from fedbo.policy.improvement import ExpectedImprovement
-from fedbo.policy.rgpe import EnsembleImprovement, ranking_weights
+from fedbo.policy.rgpe import EnsembleImprovement, ranking_shares
 
 SEEDS = range(12)
 
@@ -87,7 +87,7 @@ def test_weights_agree_with_loops(seed: int, dilution: float | None) -> None:
     policy = RGPE(samples=25, dilution=dilution)
     assert at.belief is not None  # fits, and so draws from the generator
     expected = slow_weights(*slow_losses(at, 25), dilution)
-    own, peers = policy.weights(at)
+    own, peers = policy.shares(at)
     np.testing.assert_allclose([own, *peers], expected, rtol=0, atol=1e-12)
     assert own + peers.sum() == pytest.approx(1.0)
 
@@ -136,7 +136,7 @@ def test_a_reversed_peer_gets_under_a_hundredth_of_the_weight() -> None:
         held.put(message(features, X, f(X), "twin-a"))
         held.put(message(features, X, f(X), "twin-b"))
         held.put(message(features, X, reversed_f(X), "reversed"))
-        own, (a, b, worst) = RGPE().weights(target(features, held, f, 15, seed=seed))
+        own, (a, b, worst) = RGPE().shares(target(features, held, f, 15, seed=seed))
         assert worst < 0.01 and own + a + b > 0.99
         assert abs(a - b) < 0.3  # twins differ by the luck of their draws only
 
@@ -146,10 +146,10 @@ def test_peers_that_know_the_objective_take_over_and_poor_ones_do_not() -> None:
     rng = np.random.default_rng(0)
     base = rng.standard_normal(60)
     good = inbox(features, [features.function(base)] * 3, t_n=40)
-    own, _ = RGPE().weights(target(features, good, features.function(base), 6))
+    own, _ = RGPE().shares(target(features, good, features.function(base), 6))
     assert own < 0.5
     poor = inbox(features, [features.function(rng.standard_normal(60)) for _ in range(30)], t_n=40)
-    own, _ = RGPE().weights(target(features, poor, features.function(base), 30))
+    own, _ = RGPE().shares(target(features, poor, features.function(base), 30))
     assert own > 0.9
 
 
@@ -157,14 +157,14 @@ def test_the_guard_drops_many_poor_peers_that_win_by_chance() -> None:
     rng = np.random.default_rng(0)
     own = rng.integers(8, 12, 100)
     lucky = rng.integers(0, 40, (200, 100))
-    assert ranking_weights(own, lucky, None)[0] == 0.0
-    assert ranking_weights(own, lucky, 95.0) == (1.0, pytest.approx(np.zeros(200)))
+    assert ranking_shares(own, lucky, None)[0] == 0.0
+    assert ranking_shares(own, lucky, 95.0) == (1.0, pytest.approx(np.zeros(200)))
 
 
 def test_ties_go_to_the_target_and_are_shared_among_peers() -> None:
     own = np.array([2, 2, 2, 2])
     peers = np.array([[2, 2, 0, 0], [2, 4, 0, 2], [2, 2, 0, 2]])
-    w, w_n = ranking_weights(own, peers, 95.0)
+    w, w_n = ranking_shares(own, peers, 95.0)
     assert w == 0.5
     np.testing.assert_allclose(w_n, [1 / 12 + 1 / 4, 1 / 12, 1 / 12])
 
@@ -174,7 +174,7 @@ def test_few_or_no_observations(n: int) -> None:
     features = Features(2, 20, seed=0)
     held = inbox(features, [features.function(np.ones(20))] * 2, t_n=8)
     at = target(features, held, features.function(np.ones(20)), n)
-    own, peers = RGPE().weights(at)
+    own, peers = RGPE().shares(at)
     assert own + peers.sum() == pytest.approx(1.0)
     if n < 2:
         assert own == 1.0  # nothing to rank: a tie
@@ -184,7 +184,7 @@ def test_few_or_no_observations(n: int) -> None:
 
 def test_without_peers_it_is_expected_improvement() -> None:
     at = problem(1, N=0)
-    assert RGPE().weights(at)[0] == 1.0
+    assert RGPE().shares(at)[0] == 1.0
     f = RGPE().acquisition(at, 1.0, np.zeros(0))
     assert isinstance(f, ExpectedImprovement)
     best = at.belief.predict(at.X)[0].max()
@@ -198,7 +198,7 @@ def test_beyond_the_exact_limit() -> None:
     base = np.random.default_rng(0).standard_normal(30)
     held = inbox(features, [features.function(base), features.function(-base)], t_n=20)
     at = target(features, held, features.function(base), 60, exact_limit=10)
-    _, peers = RGPE().weights(at)
+    _, peers = RGPE().shares(at)
     assert peers[1] < 0.01
     f = RGPE().acquisition(at, 0.5, np.array([0.5, 0.0]))
     X = np.random.default_rng(1).random((10, 2))
@@ -208,7 +208,7 @@ def test_beyond_the_exact_limit() -> None:
 
 def test_the_query_is_where_the_acquisition_is_largest() -> None:
     at = problem(3)
-    own, peers = RGPE().weights(at)
+    own, peers = RGPE().shares(at)
     f = RGPE().acquisition(at, own, peers)
     side = np.linspace(0, 1, 201)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)

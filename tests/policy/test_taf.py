@@ -55,7 +55,7 @@ def slow_acquisition(at: Target, own_weight: float, weights: list[float], x: np.
 @pytest.mark.parametrize("seed", SEEDS)
 def test_weights_agree_with_loops(seed: int, rho: float) -> None:
     at = problem(seed, N=6, n=5 + seed)
-    np.testing.assert_allclose(TAF(rho=rho).weights(at), slow_weights(at, rho), atol=1e-12)
+    np.testing.assert_allclose(TAF(rho=rho).shares(at), slow_weights(at, rho), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -63,7 +63,7 @@ def test_the_acquisition_agrees_with_loops(seed: int) -> None:
     at = problem(seed, N=5)
     weights = 0.1 + np.random.default_rng(seed).random(5)
     weights[seed % 5] = 0.0
-    f = TAF(own_weight=0.6).acquisition(at, weights)
+    f = TAF(own_share=0.6).acquisition(at, weights)
     assert isinstance(f, TransferImprovement)
     points = np.random.default_rng(seed).random((20, 2))
     slow = [slow_acquisition(at, 0.6, weights.tolist(), x) for x in points]
@@ -115,7 +115,7 @@ def test_a_reversed_peer_is_not_listened_to() -> None:
     features = Features(2, 40, length_scales=0.4, seed=1)
     base = np.random.default_rng(0).standard_normal(40)
     held = inbox(features, [features.function(base), features.function(-base)], t_n=30)
-    alike, reversed_ = TAF().weights(target(features, held, features.function(base), 15))
+    alike, reversed_ = TAF().shares(target(features, held, features.function(base), 15))
     assert alike > 0.6 and reversed_ == 0.0
 
 
@@ -123,7 +123,7 @@ def test_a_peer_that_ranks_nothing_is_not_listened_to() -> None:
     features = Features(2, 10, seed=0)
     flat = [lambda X: np.zeros(len(X))]
     at = target(features, inbox(features, flat, t_n=5), features.function(np.ones(10)), 8)
-    assert TAF().weights(at).tolist() == [0.0]
+    assert TAF().shares(at).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -131,7 +131,7 @@ def test_few_or_no_observations(n: int) -> None:
     features = Features(2, 20, seed=0)
     held = inbox(features, [features.function(np.ones(20))] * 2, t_n=8)
     at = target(features, held, features.function(np.ones(20)), n)
-    weights = TAF().weights(at)
+    weights = TAF().shares(at)
     if n < 2:
         assert weights.tolist() == [0.75, 0.75]  # nothing speaks against anybody
     x = TAF().query(at).x
@@ -140,7 +140,7 @@ def test_few_or_no_observations(n: int) -> None:
 
 def test_without_peers_it_is_expected_improvement_over_the_best_score() -> None:
     at = problem(1, N=0)
-    f = TAF().acquisition(at, TAF().weights(at))
+    f = TAF().acquisition(at, TAF().shares(at))
     assert isinstance(f, ExpectedImprovement) and f.best == at.y.max()
 
 
@@ -149,7 +149,7 @@ def test_beyond_the_exact_limit() -> None:
     base = np.random.default_rng(0).standard_normal(30)
     held = inbox(features, [features.function(base), features.function(-base)], t_n=20)
     at = target(features, held, features.function(base), 60, exact_limit=10)
-    f = TAF().acquisition(at, TAF().weights(at))
+    f = TAF().acquisition(at, TAF().shares(at))
     X = np.random.default_rng(1).random((10, 2))
     np.testing.assert_allclose(f.value_and_gradient(X)[1], slopes(f, X), rtol=1e-5, atol=1e-5)
     assert TAF().query(at).x.shape == (2,)
@@ -157,13 +157,13 @@ def test_beyond_the_exact_limit() -> None:
 
 def test_the_query_is_where_the_acquisition_is_largest() -> None:
     at = problem(5)
-    f = TAF().acquisition(at, TAF().weights(at))
+    f = TAF().acquisition(at, TAF().shares(at))
     side = np.linspace(0, 1, 201)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     assert f(TAF().query(at).x[None])[0] >= f(grid).max() - 1e-3
 
 
-@pytest.mark.parametrize("settings", [{"rho": 0.0}, {"own_weight": -1.0}, {"rho": np.inf}])
+@pytest.mark.parametrize("settings", [{"rho": 0.0}, {"own_share": -1.0}, {"rho": np.inf}])
 def test_settings_are_checked(settings: dict) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(settings))} is .*, expected a finite number"):
         TAF(**settings)

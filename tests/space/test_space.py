@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from scipy.stats.qmc import Sobol
 
-from fedbo.space import Categorical, Float, Int, Parameter, Space
-from fedbo.space import space as space_module
+from fedbo.space import Categorical, Float, Int, Parameter, Part, Space
+from fedbo.space import cube as cube_module
 
 UNIT = st.floats(0.0, 1.0)
 BOUND = st.one_of(
@@ -312,7 +313,7 @@ def test_nearest_point_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     X = rng.random((101, 2))
     expected = space.points[((X[:, None] - space.points) ** 2).sum(axis=2).argmin(axis=1)]
     for chunk in (1, 37, 200, 2**18):
-        monkeypatch.setattr(space_module, "_CHUNK", chunk)
+        monkeypatch.setattr(cube_module, "_CHUNK", chunk)
         assert np.array_equal(space.snap(X), expected)
     assert np.array_equal(space.snap(space.points), space.points)
 
@@ -325,6 +326,44 @@ def test_close_points_are_told_apart() -> None:
     assert np.array_equal(space.snap(space.points), space.points)
 
 
+# Initial designs
+
+
+def design(domain: Space | Part, n: int, seed: int = 0) -> np.ndarray:
+    return np.array([domain.design_point(i, np.random.default_rng(seed)) for i in range(n)])
+
+
+def test_a_design_is_a_scrambled_sobol_sequence() -> None:
+    space = Space({"a": Float(0, 1), "b": Float(1, 9, log=True)})
+    sequence = Sobol(2, rng=np.random.default_rng(3)).random_base2(4)
+    assert np.array_equal(design(space, 16, seed=3), sequence)
+
+
+def test_a_design_has_allowed_points_only() -> None:
+    X = design(mixed(), 9)
+    assert np.array_equal(mixed().snap(X), X)
+
+
+def test_a_design_of_listed_points_picks_from_the_whole_list() -> None:
+    space = Space({"a": Float(0, 1)}, points=[{"a": i / 1000} for i in range(64)])
+    X = design(space, 64)
+    assert sorted(X[:, 0].tolist()) == pytest.approx([i / 1000 for i in range(64)])
+
+
+def test_a_part_offers_what_its_space_does() -> None:
+    space = Space({"a": Float(0, 1), "n": Int(1, 8), "b": Float(1, 100, log=True)})
+    part = Part(space, {"a": Float(0.2, 0.4), "n": Int(3, 5)})
+    low, high = part.box
+    samples = part.sample(np.random.default_rng(0), 200)
+    for X in (design(part, 16), samples, part.snap(np.random.default_rng(1).random((50, 3)))):
+        assert np.array_equal(np.clip(X, low, high), X)
+        assert np.array_equal(part.snap(X), X)
+        params = [space.decode(x) for x in X]
+        assert {p["n"] for p in params} <= {3, 4, 5}
+    assert {space.decode(x)["n"] for x in samples} == {3, 4, 5}
+    assert "Part({'a': Float(low=0.2, high=0.4)" in repr(part)
+
+
 # Errors
 
 
@@ -332,7 +371,7 @@ def test_close_points_are_told_apart() -> None:
     ("build", "words"),
     [
         (lambda: Float(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
-        (lambda: Float(0, math.inf), "high is inf, expected a number, finite"),
+        (lambda: Float(0, math.inf), "high is inf, expected a finite number"),
         (lambda: Float(math.nan, 1), "low is nan"),
         (lambda: Float(0, 2e300), "high is 2e[+]300, .* at most 1e300"),
         (lambda: Float("0", 1), "low is '0'"),  # type: ignore[arg-type]
@@ -340,7 +379,7 @@ def test_close_points_are_told_apart() -> None:
         (lambda: Float(0, 1, log=True), "low is 0.0, expected more than 0 on a log scale"),
         (lambda: Float(1, 2, log=1), "log is 1, expected True or False"),  # type: ignore[arg-type]
         (lambda: Float(1, 2, log=True, step=0.5), "step is 0.5 and log is True"),
-        (lambda: Float(1, 1 + 1e-14, log=True), "equal; use log=False"),
+        (lambda: Float(1, 1 + 1e-14, log=True), "equal in the 12 digits .*; use log=False"),
         (lambda: Float(0, 1, step=0), "step is 0.0, expected more than 0"),
         (lambda: Float(0, 1, step=math.nan), "step is nan"),
         (lambda: Float(1e9, 1e9 + 1, step=1e-9), "too small to tell neighbours apart"),
@@ -371,7 +410,7 @@ def test_close_points_are_told_apart() -> None:
         ),
         (
             lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}, {"a": 0}]),
-            r"points\[2\] is .*, which is points\[0\] again",
+            r"points\[2\] is .*, the same as points\[0\]",
         ),
     ],
 )

@@ -31,7 +31,7 @@ from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
@@ -288,8 +288,8 @@ class Agent:
                 f"on: tell it {_ENOUGH} or more"
             )
         with one_thread():
-            y = standardised(self._history.y())
-            hyper = Fit()(self._history.X(), y, self.stream(Stream.SCALARS))
+            z = Standardised(self._history.y()).z
+            hyper = Fit()(self._history.X(), z, self.stream(Stream.SCALARS))
         return Scalars(
             fingerprint=self.federation.fingerprint,
             sender=self.name,
@@ -432,7 +432,7 @@ class Agent:
             t=t,
             space=self._part or self.federation.space,
             X=self._history.X(),
-            y=self.settings.standardise(self._history.y()),
+            y=self.settings.scores(self._history.y()).z,
             open_points=self._history.open_points(),
             initial=initial,
             surrogate=self._surrogate,

@@ -32,8 +32,7 @@ class InitialPoints:
         entropy: Any,
         given: Sequence[Array] | None = None,
     ) -> None:
-        self._part = space if isinstance(space, Part) else None
-        self._space = space.space if isinstance(space, Part) else space
+        self._space = space
         self._settings = settings
         self._entropy = entropy
         self._given = None if given is None else list(given)
@@ -77,7 +76,7 @@ class InitialPoints:
         i, tried = asked if key is None else key, self._tried(history)
         while self._row(x := self._design_point(i)) in tried:
             i += 1
-        return x if self._part is None else self._part.spread(x)
+        return x
 
     def _design_point(self, i: int) -> Array:
         rng = generator(self._entropy, Stream.DESIGN)

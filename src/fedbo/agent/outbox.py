@@ -47,7 +47,7 @@ class Outbox:
         new = numbers[len(self._regression) :]
         if new:
             self._regression.add(self._history.X(new))
-        return self._regression, self._settings.standardise(self._history.y(numbers))
+        return self._regression, self._settings.scores(self._history.y(numbers)).z
 
     def write(self) -> Message:
         """Make the message, unless nothing was told since the last one."""

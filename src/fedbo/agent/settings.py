@@ -11,9 +11,10 @@ from fedbo.agent.trial import Trial
 from fedbo.model.argmax import Domain, Taken
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState, standardised
+from fedbo.model.scores import Scores, Standardised
+from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.base import refine
-from fedbo.space import Space
+from fedbo.space import Part, Space
 
 _REPEATS = ("avoid", "allow")
 
@@ -44,13 +45,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.repeats not in _REPEATS:
             raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
 
-    def design_point(self, space: Space, i: int, rng: np.random.Generator) -> Array:
+    def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         """Return the i-th initial point (D,); the same generator state gives the same design."""
-        return sobol(space, i, rng)
+        return space.design_point(i, rng)
 
-    def standardise(self, y: Array) -> Array:
+    def scores(self, y: Array) -> Scores:
         """Return scores (n,) in the units that models are fitted in and messages are made of."""
-        return standardised(y)
+        return Standardised(y)
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
         """Return the model of the agent's own objective on a cube of so many dimensions."""
@@ -70,20 +71,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def informs(self, trial: Trial) -> bool:
         """Tell whether the score of this trial goes into the agent's messages."""
         return True
-
-
-def sobol(space: Space, i: int, rng: np.random.Generator) -> Array:
-    """Return the i-th point (D,) of a scrambled Sobol sequence, as the nearest allowed point.
-
-    In a space of listed points, which may leave most of the cube empty, the sequence picks from
-    the list.
-    """
-    from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
-
-    dimensions = space.dimensions if space.points is None else 1
-    sequence = Sobol(dimensions, rng=rng).random_base2(max(2, i.bit_length()))
-    if space.points is not None:
-        point: Array = space.points[int(sequence[i, 0] * len(space.points))]
-        return point
-    point = space.snap(sequence[[i]])[0]
-    return point

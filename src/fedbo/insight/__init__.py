@@ -1,1 +1,1 @@
-"""What collaboration gave an agent: the explanation, its estimate by replay, and its figure."""
+"""What collaboration gave an agent: an explanation, an estimate by replay, and a figure."""

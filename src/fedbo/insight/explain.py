@@ -1,11 +1,7 @@
-"""What became of an agent's queries: where they came from, what peers gave, what that saved.
+"""An explanation of an agent's queries: their sources, the peers' contributions, trials saved.
 
-The first two are counted. The third is estimated by `fedbo.replay`: solo agents with the same
-settings and the same initial points, each on a function that the agent's own belief, given all its
-scores, says its objective may be. On each such function both are compared at a *level*: 95 % of the
-way from where the solo agent stands after its initial points to the best that the agent queried.
-(The best itself may be a last improvement of no weight, which nobody waits for.) Trials saved are
-those that the solo agent needs to get there, less those that the agent needed.
+The sources and the contributions are counted. The trials saved are estimated by
+`fedbo.insight.replay` and `fedbo.insight.saving`.
 """
 
 from __future__ import annotations
@@ -13,86 +9,47 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.agent.settings import Settings
-from fedbo.agent.trial import Trial
-from fedbo.insight.replay import LONGEST, Standard, replay
-from fedbo.model.kernel import Array
-from fedbo.policy.base import Beta
-from fedbo.space import Space
+from fedbo.agent.streams import Stream
+from fedbo.insight.replay import LONGEST, replay
+from fedbo.insight.saving import Saving, compare
+from fedbo.model.threads import one_thread
 from fedbo.table import Cell, Table
 
+if TYPE_CHECKING:
+    from fedbo.agent import Agent
+    from fedbo.agent.trial import Trial
+
 CAVEAT = (
-    "This is a replay inside the agent's own model of its objective, not an experiment: what a "
-    "solo agent would really have found, nobody has tried. In tests on made-up functions its "
-    "median was on average 0 to 3 trials too kind to collaborating."
+    "This is a simulation with the agent's own model of its objective, not an experiment. In tests "
+    "on synthetic functions its median overestimated the saving by 0 to 3 trials on average."
 )
 SOURCES = ("initial", "own", "peer", "pool", "told")
 
-_FEWEST = 8  # trials: with fewer, the model knows too little to be replayed
-_WAY = 0.95  # to the agent's best score, that makes the level
-_BAND = (0.05, 0.5, 0.95)  # quantiles over the draws
-_STOPS = (5, 10, 20)  # trials, besides the last, after which best scores are compared
+_FEWEST = 8  # scores: with fewer, the model knows too little for a replay
 _PEERS_SHOWN = 6
 
 
-class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """What collaborating saved, by ``draws`` replays of the agent's first ``trials`` trials.
-
-    ``median`` trials, with 90 % of the replays from ``low`` to ``high``; negative ones are lost.
-    Where solo agents did not get there at all it was at least that much: then ``at_least`` is True
-    for low, median, high. The agent was there at its trial ``agent``, solo agents at ``alone``
-    (medians, counted from 1, failed trials left out). ``curves`` has best scores so far after each
-    trial, of the agent and, by what it was better on the same function, of solo agents (median,
-    5 % and 95 %); ``gains`` after some of the trials how much better it was, positive if better.
-    All scores are in the user's units.
-    """
-
-    draws: int
-    trials: int
-    low: int
-    median: int
-    high: int
-    at_least: tuple[bool, bool, bool]
-    agent: int
-    alone: int
-    curves: Table
-    gains: Table
-
-    def __str__(self) -> str:
-        ends = (self.low, self.median, self.high)
-        low, median, high = (
-            f"at least {_signed(trials)}" if more else _signed(trials)
-            for trials, more in zip(ends, self.at_least, strict=True)
-        )
-        amount = median.capitalize() if self.at_least[1] else f"About {median}"
-        many = "" if abs(self.median) == 1 else "s"
-        interval = low if low == high else f"{low} to {high}"
-        return f"{amount} trial{many} saved (90 %: {interval}). {self._meaning()}"
-
-    def _meaning(self) -> str:
-        if self.low > 0:
-            return "Collaborating paid."
-        if self.high < 0:
-            return "Collaborating cost trials: alone it would have got there sooner."
-        if self.median < 0:
-            return "Alone it might have got there sooner; the interval holds 0, so maybe not."
-        return "The interval holds 0: it may have made no difference."
-
-
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Agent.explain` gives; as a str, a page to read.
+    """The result of `Agent.explain`; ``str()`` makes it a page of text.
 
-    ``queries`` has one row a trial: its number, source, state, the peers that had a share in it
-    (``peers``, as text), its score (NaN without one), the best so far, and what it ``gained`` on
-    the best before. ``sources`` and ``peers`` sum these up; a trial's gain is divided among its
-    peers as its credit is. ``saved`` is None where nothing can be said, and ``verdict`` says why.
+    Args:
+        agent: Name of the agent.
+        best: Its best score.
+        best_trial: Number of the trial with the best score.
+        queries: One row for each trial: its number, source and state, the peers with a share in it,
+            its score (NaN if it has none), the best score so far and the gain over the best before.
+        sources: The same, summed up by source.
+        peers: The same, summed up by peer. A gain is divided among the peers by their credit.
+        saved: The estimate of trials saved; None if there is none.
+        verdict: The estimate in a sentence, or the reason why there is none.
     """
 
     agent: str
@@ -105,10 +62,23 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
 
     def __str__(self) -> str:
-        return "\n".join([self.heading(), *self._counted(), *self._estimated()])
+        lines = [self.heading(), "", "Where the queries came from", *self._lines(self.sources)]
+        if len(self.peers):
+            rest = len(self.peers) - _PEERS_SHOWN
+            more = [f"  … and {rest} more"] if rest > 0 else []
+            lines += ["", "What each peer contributed", *self._lines(self.peers), *more]
+        verdict, *rest_of_it = (
+            textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  ")
+            for text in self.sentences()
+        )
+        lines += ["", "What collaborating saved", verdict]
+        if self.saved is not None:
+            way, caveat = rest_of_it
+            lines += [way, "", *self._lines(self.saved.gains), "", caveat]
+        return "\n".join(lines)
 
     def to_csv(self, folder: str | os.PathLike[str]) -> None:
-        """Write its tables into a folder, which is made if need be."""
+        """Write the tables as CSV files into a folder, which is created if necessary."""
         tables = {"queries": self.queries, "sources": self.sources, "peers": self.peers}
         if self.saved is not None:
             tables |= {"curves": self.saved.curves, "gains": self.saved.gains}
@@ -118,13 +88,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decimals(self) -> int:
-        """After the point, for three digits of the range of scores; what is smaller is no news."""
+        """Decimals to show of a score: enough for three digits of the range of scores."""
         scores = self.queries.where(state="complete")["score"]
         spread = float(np.ptp(scores)) or abs(float(scores[0])) or 1.0
         return max(0, min(12, 3 - math.floor(math.log10(spread))))
 
     def heading(self) -> str:
-        """One sentence: how many trials, and the best of them."""
+        """Return a sentence with the number of trials and the best of them."""
         best = self.queries.where(trial=self.best_trial)
         source, peers = str(best["source"][0]), str(best["peers"][0])
         by = f"{source}: {peers}" if peers else source
@@ -133,36 +103,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return f"Agent {self.agent}: {trials}, {best_score} (trial {self.best_trial}, {by})."
 
     def sentences(self) -> list[str]:
-        """What is to be said of trials saved, beside the table of gains."""
+        """Return what there is to say about trials saved, besides the table of gains."""
         saved = self.saved
         if saved is None:
             return [self.verdict]
         alone = saved.alone if saved.alone <= saved.trials else f"more than {saved.trials}"
-        way = f"Trials to come 95 % of the way to its best: {saved.agent}, alone {alone}."
-        first = f" It covers the first {saved.trials} trials."
-        return [self.verdict, way + (first if saved.trials < self._scored() else ""), CAVEAT]
-
-    def _scored(self) -> int:
-        return self.queries.where(state="complete").height
-
-    def _counted(self) -> list[str]:
-        lines = ["", "Where the queries came from", *self._lines(self.sources)]
-        if self.peers.height:
-            rest = self.peers.height - _PEERS_SHOWN
-            more = [f"  … and {rest} more"] if rest > 0 else []
-            lines += ["", "What each peer contributed", *self._lines(self.peers), *more]
-        return lines
-
-    def _estimated(self) -> list[str]:
-        said, *more = (
-            textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  ")
-            for text in self.sentences()
-        )
-        gains = [] if self.saved is None else ["", *self._lines(self.saved.gains), ""]
-        return ["", "What collaborating saved", said, *more[:1], *gains, *more[1:]]
+        way = f"Trials needed to come within 5 % of its best: {saved.agent}, alone {alone}."
+        if saved.trials < self.queries.where(state="complete").height:
+            way += f" This covers the first {saved.trials} trials."
+        return [self.verdict, way, CAVEAT]
 
     def _lines(self, table: Table) -> list[str]:
-        """The first rows of a table, in columns."""
+        """Return the first rows of a table, in aligned columns."""
         columns = [
             [name, *cells[:_PEERS_SHOWN]]
             for name, cells in zip(table.columns, texts(table, self.decimals), strict=True)
@@ -172,223 +124,149 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def explain(
-    name: str,
-    trials: Sequence[Trial],
-    places: Callable[[Sequence[int]], Array],
-    *,
-    initial: Sequence[Array],
-    blended: bool,
-    space: Space,
-    settings: Settings,
-    standard: Standard,
-    beta: Beta,
-    draws: int,
-    rng: np.random.Generator,
-) -> Explanation:
-    """Explain an agent's ``trials``, which lie at ``places`` of their numbers.
+def explain(agent: Agent, draws: int = 32) -> Explanation:
+    """Explain an agent's queries; this changes nothing in the agent.
 
-    ``initial`` are the points that a solo agent starts from; ``blended`` says that peers may have
-    had a share in queries that have no credit. ``rng`` is for the replay alone.
+    Args:
+        agent: The agent, with at least one score.
+        draws: Number of replays for the estimate of trials saved.
     """
     if draws < 1:
         raise ValueError(f"draws is {draws!r}, expected 1 or more")
-    complete = [trial for trial in trials if trial.score is not None]
+    complete = [trial for trial in agent.trials if trial.score is not None]
     if not complete:
         raise ValueError(
-            f"agent {name!r} has no scores yet, so there is nothing to explain: "
+            f"agent {agent.name!r} has no scores yet, so there is nothing to explain: "
             "ask() for a trial, tell() its score"
         )
-    scores = np.array([trial.score for trial in complete], dtype=np.float64)
-    y = space.sign * scores
-    best = np.maximum.accumulate(y)
-    gains = np.diff(best, prepend=best[0])
-    saved = None
-    verdict = _silence(complete, blended)
-    if not verdict:
-        shared = np.array([trial.source in ("initial", "told") for trial in complete])
-        shared[: 0 if blended else _first_credited(complete)] = True  # no peer had a hand in them
-        together, alone = replay(
-            places([trial.number for trial in complete]),
-            y,
-            shared,
-            initial=initial[int(shared.cumprod().sum()) :],
-            space=space,
-            settings=settings,
-            standard=standard,
-            beta=beta,
-            draws=draws,
-            rng=rng,
-        )
-        start = max(len(initial), int(shared.cumprod().sum()), 1)
-        saved = compare(best, together, alone, start, space.sign)
-        verdict = str(saved)
-    top = int(np.argmax(y))
+    influenced = _influenced(agent, complete)
+    verdict = _silence(complete, influenced)
+    saved = None if verdict else _saved(agent, complete, influenced, draws)
+    sign = agent.federation.space.sign
+    queries = _queries(agent.trials, sign)
+    top = max(complete, key=lambda trial: sign * (trial.score or 0.0))
     return Explanation(
-        agent=name,
-        best=float(scores[top]),
-        best_trial=complete[top].number,
-        queries=_queries(trials, complete, space.sign * best, gains),
-        sources=_sources(complete, scores, gains, space.sign),
-        peers=_peers(complete, scores, gains, space.sign),
+        agent=agent.name,
+        best=float(top.score or 0.0),
+        best_trial=top.number,
+        queries=queries,
+        sources=_sources(queries.where(state="complete"), sign),
+        peers=_peers(complete, queries.where(state="complete"), sign),
         saved=saved,
-        verdict=verdict,
+        verdict=verdict or str(saved),
     )
 
 
-def compare(best: Array, together: Array, alone: Array, start: int, sign: float = 1.0) -> Saving:
-    """What is saved, from best scores so far, all to be maximised.
+def _influenced(agent: Agent, complete: Sequence[Trial]) -> NDArray[np.bool_]:
+    """Return which complete trials the peers may have influenced, (n,).
 
-    ``best`` (n,) are the agent's as told, ``together`` and ``alone`` (S, h) those of the agent and
-    of solo agents on S functions; ``start`` is the number of the solo agents' initial points.
-
-    >>> together = np.array([[0.0, 1.0, 1.0, 1.0, 1.0]])
-    >>> alone = np.array([[0.0, 0.0, 0.5, 0.9, 1.0]])
-    >>> saved = compare(together[0], together, alone, start=1)
-    >>> saved.agent, saved.alone, saved.median
-    (2, 5, 3)
+    These are the policy's queries from the first one with credit on. Policies that blend the peers'
+    beliefs give no credit, so all their queries count.
     """
-    draws, h = together.shape
-    end, first = together[:, -1], np.minimum(alone[:, min(start, h) - 1], together[:, -1])
-    level = (first + _WAY * (end - first))[:, None]
-    needed = (together >= level).argmax(axis=1) + 1
-    missed = alone[:, -1] < level[:, 0]
-    needed_alone = np.where(missed, h + 1, (alone >= level).argmax(axis=1) + 1)
-    saved = needed_alone - needed
-    low, median, high = _quantiles(saved).tolist()
-
-    def open_at(quantile: int) -> bool:
-        """Whether it would be larger, had the replays been longer."""
-        return bool(missed[saved <= quantile].any())
-
-    gain_low, gain, gain_high = _quantiles(together - alone)
-    best = best[:h]
-    curves = {"agent": best, "alone": best - gain, "low": best - gain_high, "high": best - gain_low}
-    if sign < 0:
-        curves = {name: -values for name, values in curves.items()}
-        curves["low"], curves["high"] = curves["high"], curves["low"]
-    trial = np.arange(1, h + 1)
-    stops = np.isin(trial, (*_STOPS, h))
-    shown = {"agent": curves["agent"], "alone": curves["alone"]}
-    shown |= {"gain": gain, "low": gain_low, "high": gain_high}
-    return Saving(
-        draws=draws,
-        trials=h,
-        low=low,
-        median=median,
-        high=high,
-        at_least=(open_at(low), open_at(median), open_at(high)),
-        agent=int(_quantiles(needed)[1]),
-        alone=int(_quantiles(needed_alone)[1]),
-        curves=Table({"trial": trial} | curves),
-        gains=Table({"trials": trial[stops]} | {k: v[stops] for k, v in shown.items()}),
-    )
+    blended = "weights" not in agent.policy.kinds and len(agent.inbox) > 0
+    chosen = np.array([trial.source not in ("initial", "told") for trial in complete])
+    helped = np.array([blended or bool(_credit(trial)) for trial in complete])
+    return chosen & np.maximum.accumulate(helped)
 
 
-def credit(trial: Trial) -> dict[str, float]:
-    """The shares that peers had in a query, by name."""
-    shares: dict[str, float] = getattr(trial, "credit", {})
-    return shares or ({trial.peer: 1.0} if trial.peer is not None else {})
-
-
-def _first_credited(complete: Sequence[Trial]) -> int:
-    """How many trials there were before the first one that peers had a share in."""
-    return next((i for i, trial in enumerate(complete) if credit(trial)), len(complete))
-
-
-def _silence(complete: Sequence[Trial], blended: bool) -> str:
-    """Why nothing can be said of what collaborating saved; empty if something can."""
+def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
+    """Return why nothing can be said about trials saved; empty if something can."""
     n = len(complete)
-    if not blended and not any(map(credit, complete)):
+    if not influenced.any():
         return f"None of the {n} queries came from peers: so far collaborating changed nothing."
-    if not blended and _first_credited(complete) >= LONGEST:
+    if not influenced[:LONGEST].any():
         return (
-            f"Nothing can be said: peers first helped with trial {_first_credited(complete)}, and "
+            f"Nothing can be said: peers first helped with trial {int(influenced.argmax())}, and "
             f"only the first {LONGEST} are replayed."
         )
     if n < _FEWEST:
-        return f"Too early to say: there are {n} scores, and it takes {_FEWEST}."
+        return f"Too early to say: there are {n} scores, and the estimate needs {_FEWEST}."
     if all(trial.score == complete[0].score for trial in complete):
-        return "All scores are the same: there was nothing to find, and nothing to save."
+        return "All scores are equal: there was nothing to find, and nothing to save."
     return ""
 
 
-def _queries(
-    trials: Sequence[Trial], complete: Sequence[Trial], best: Array, gains: Array
-) -> Table:
-    done = {trial.number: (b, g) for trial, b, g in zip(complete, best, gains, strict=True)}
+def _saved(
+    agent: Agent, complete: Sequence[Trial], influenced: NDArray[np.bool_], draws: int
+) -> Saving:
+    space, initial = agent.federation.space, agent.initial_design()
+    y = np.array([space.sign * (trial.score or 0.0) for trial in complete])
+    before = int(np.argmax(influenced))  # trials before the first one that peers influenced
+    with one_thread():
+        together, alone = replay(
+            np.array([space.encode(trial.params) for trial in complete]),
+            y,
+            ~influenced,
+            initial=initial[before:],
+            space=space,
+            settings=agent.settings,
+            beta=getattr(agent.policy, "beta", 1.0),
+            draws=draws,
+            rng=agent.stream(Stream.EXPLAIN),
+        )
+    start = max(len(initial), before, 1)
+    return compare(np.maximum.accumulate(y), together, alone, start, space.sign)
+
+
+def _credit(trial: Trial) -> dict[str, float]:
+    """Return the shares of peers in a query, by name."""
+    return trial.credit or ({trial.peer: 1.0} if trial.peer is not None else {})
+
+
+def _queries(trials: Sequence[Trial], sign: int) -> Table:
     rows: list[list[Cell]] = []
-    so_far = math.nan
+    best = math.nan
     for trial in trials:
-        so_far, gain = done.get(trial.number, (so_far, 0.0))
         score = math.nan if trial.score is None else trial.score
+        before, best = best, sign * float(np.fmax(sign * best, sign * score))
+        gain = abs(best - before) if best != before and not math.isnan(before) else 0.0
         who = ", ".join(
             name if share == 1.0 else f"{name} {share:.0%}"
-            for name, share in sorted(credit(trial).items(), key=lambda pair: -pair[1])
+            for name, share in sorted(_credit(trial).items(), key=lambda pair: -pair[1])
         )
-        row = [trial.number, trial.source, trial.state, who, score, float(so_far), float(gain)]
-        rows.append(row)
+        rows.append([trial.number, trial.source, trial.state, who, score, best, gain])
     columns = ("trial", "source", "state", "peers", "score", "best", "gained")
     return Table.from_rows(columns, rows)
 
 
-def _sources(complete: Sequence[Trial], scores: Array, gains: Array, sign: float) -> Table:
-    came_from = np.array([trial.source for trial in complete])
+def _sources(queries: Table, sign: int) -> Table:
     rows: list[list[Cell]] = []
-    for source in (*SOURCES, *sorted({*came_from.tolist()} - {*SOURCES})):
-        mine = came_from == source
-        if mine.any():
-            best = _best(scores[mine], sign)
-            improved = int((gains[mine] > 0).sum())
-            rows.append([source, int(mine.sum()), improved, float(gains[mine].sum()), best])
+    for source in (*SOURCES, *sorted({*queries["source"].tolist()} - {*SOURCES})):
+        mine = queries.where(source=source)
+        if len(mine):
+            gained, best = mine["gained"], sign * float((sign * mine["score"]).max())
+            rows.append([source, len(mine), int((gained > 0).sum()), float(gained.sum()), best])
     return Table.from_rows(("source", "queries", "improved", "gained", "best"), rows)
 
 
-def _peers(complete: Sequence[Trial], scores: Array, gains: Array, sign: float) -> Table:
-    shares = [credit(trial) for trial in complete]
+def _peers(complete: Sequence[Trial], queries: Table, sign: int) -> Table:
+    shares = [_credit(trial) for trial in complete]
+    gained, scores = queries["gained"], sign * queries["score"]
     rows: list[list[Cell]] = []
     for name in sorted({name for share in shares for name in share}):
         share = np.array([share.get(name, 0.0) for share in shares])
-        best = _best(scores[share > 0], sign)
-        rows.append([name, int((share > 0).sum()), float(share.sum()), float(share @ gains), best])
+        best = sign * float(scores[share > 0].max())
+        rows.append([name, int((share > 0).sum()), float(share.sum()), float(share @ gained), best])
     rows.sort(key=lambda row: (-float(row[3]), -float(row[2]), row[0]))
     return Table.from_rows(("peer", "queries", "share", "gained", "best"), rows)
 
 
-def _best(scores: Array, sign: float) -> float:
-    return float(sign * (sign * scores).max())
-
-
-def _quantiles(values: NDArray[np.number]) -> NDArray[np.number]:
-    """The ends and the middle of the 90 % band over the first axis; each is one of the values."""
-    band: NDArray[np.number] = np.quantile(values, _BAND, axis=0, method="inverted_cdf")
-    return band
-
-
-def _signed(trials: int) -> str:
-    return f"−{-trials}" if trials < 0 else str(trials)
-
-
 def texts(table: Table, decimals: int) -> list[list[str]]:
-    """The cells of a table as they are shown, column by column."""
-    return [
-        [
-            str(cell)
-            if not isinstance(cell, float)
-            else f"{cell:.3g}"
-            if name == "share"
-            else number(cell, decimals)
-            for cell in table[name].tolist()
-        ]
-        for name in table.columns
-    ]
+    """Return the cells of a table as they are shown, column by column."""
+
+    def text(name: str, cell: Cell) -> str:
+        if not isinstance(cell, float):
+            return str(cell)
+        return f"{cell:.3g}" if name == "share" else number(cell, decimals)
+
+    return [[text(name, cell) for cell in table[name].tolist()] for name in table.columns]
 
 
 def number(value: float, decimals: int) -> str:
-    """A score as it is shown.
+    """Return a score as it is shown.
 
     >>> number(-0.12345, 3), number(-1e-9, 3), number(1.5e9, 0)
     ('−0.123', '0.000', '1500000000')
     """
-    value = round(value, decimals) + 0.0  # and no −0
+    value = round(value, decimals) + 0.0  # -0.0 becomes 0.0
     return f"{value:.{decimals}f}".replace("-", "−")

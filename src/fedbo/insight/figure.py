@@ -1,4 +1,4 @@
-"""An explanation as a picture: the agent's way and its way alone; what each peer contributed."""
+"""An explanation as a figure: the agent's progress, with peers and alone, and each peer's gain."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ _LOOKS = {  # marker and colour of each source
     "told": ("X", "black"),
 }
 _ALONE = COLOURS[5]
-_PEERS = 10  # bars
+_PEERS = 10  # bars at most
 _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.4}
 _LONGEST_NAME = 24
 
 
 def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
-    """Write the picture to a file, whose ending says in which format."""
+    """Draw an explanation and write the figure to a file.
+
+    Args:
+        explanation: The result of `Agent.explain`.
+        path: File to write; its ending determines the format.
+    """
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(5, 3))
-    _draw_way(left, explanation)
+    _draw_progress(left, explanation)
     _draw_peers(right, explanation.peers)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -41,8 +46,8 @@ def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
     return figure
 
 
-def _draw_way(axes: Axes, explanation: Explanation) -> None:
-    """Best so far, each query at its score, and the band of solo agents."""
+def _draw_progress(axes: Axes, explanation: Explanation) -> None:
+    """Draw the best score so far, every query at its score, and the band of solo agents."""
     queries = explanation.queries.where(state="complete")
     trial = np.arange(1, queries.height + 1)
     if explanation.saved is not None:
@@ -99,7 +104,7 @@ def _draw_way(axes: Axes, explanation: Explanation) -> None:
 
 
 def _window(queries: Table, explanation: Explanation) -> tuple[float, float]:
-    """Scores that are shown in their place: all best ones, all solo agents', most of the rest."""
+    """Return the range of scores to show: all best scores, the solo agents', and most others."""
     scores, best = queries["score"], queries["best"]
     parts = [best, np.quantile(scores, [0.0, 0.75] if best[-1] < best[0] else [0.25, 1.0])]
     if explanation.saved is not None:
@@ -118,7 +123,7 @@ def _title(explanation: Explanation) -> str:
 
 
 def _draw_peers(axes: Axes, peers: Table) -> None:
-    """What each peer's queries gained on the best score before, divided by credit."""
+    """Draw how much each peer's queries gained over the best score before, divided by credit."""
     axes.set_title("What each peer's queries gained", loc="left", fontsize="medium")
     if not peers.height:
         axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
@@ -140,7 +145,7 @@ def _draw_peers(axes: Axes, peers: Table) -> None:
             text, (gain, row), (4, 0), textcoords="offset points", va="center", fontsize="small"
         )
     axes.set_yticks(rows, names)
-    axes.set_ylim(max(len(names), 4) - 0.4, -0.6)  # the first on top, few bars not too thick
+    axes.set_ylim(max(len(names), 4) - 0.4, -0.6)  # the first bar is on top
     axes.set_xlim(0.0, 1.3 * max(gained) or 1.0)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel("gain of the best score")

@@ -1,4 +1,4 @@
-"""Pictures of what `fedbo.simulate` measured."""
+"""Colours of all figures, and a figure of measured regret beside its bound."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ def regret_beside_bound(
     bounds: Mapping[str, ArrayLike],
     path: str | os.PathLike[str],
 ) -> Figure:
-    """Draw measured cumulative regret, one line a method, under the bounds of `fedbo.theory`.
+    """Draw measured cumulative regret below the bounds of `fedbo.theory`.
 
-    ``tables`` has the runs of each method, each the table of one agent; ``bounds`` arrays over
-    T = 1, 2, …. The axis is logarithmic, for the bounds are very much larger.
+    The axis is logarithmic, because the bounds are much larger than the regret.
+
+    Args:
+        tables: Runs of each method, by its name; a run is the table of one agent from `simulate`.
+        bounds: Bounds by name, as arrays over T = 1, 2, ….
+        path: File to write; its ending determines the format.
     """
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -45,7 +49,7 @@ def _cumulative(run: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def _band(axes: Axes, curves: np.ndarray, name: str, colour: str) -> None:
-    """The mean of the curves (runs, T), and one standard error on either side."""
+    """Draw the mean of the curves (runs, T) with one standard error on either side."""
     t, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
     error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else 0.0 * mean
     axes.plot(t, mean, color=colour, label=name)

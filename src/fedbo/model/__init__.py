@@ -1,1 +1,1 @@
-"""What an agent believes: kernels, features, Gaussian processes, and maximising what is drawn."""
+"""An agent's beliefs: kernels, features, Gaussian processes, and how draws are maximised."""

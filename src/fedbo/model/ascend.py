@@ -1,15 +1,15 @@
-"""Climb from many starts at once: BFGS inside a box, one row a start.
+"""Climb from many starts at once: BFGS inside a box, one row for each start.
 
 =========  ======================================================  ===========
 symbol     meaning                                                 shape
 =========  ======================================================  ===========
-z          where each climber stands, in units of ``scale``        (R, d)
+z          position of each climber, in units of ``scale``          (R, d)
 v, g       value and gradient there                                (R,), (R, d)
 H          each climber's estimate of the inverse of −Hessian      (R, d, d)
-a          the share of the quasi-Newton step that is tried        (R,)
+a          fraction of the quasi-Newton step that is tried         (R,)
 =========  ======================================================  ===========
 
-Every turn evaluates all climbers that still move in one call; a climber whose step did not pay
+Every turn evaluates all climbers that still move in one call. A climber whose step did not pay off
 tries a shorter one in the next turn, together with the others' new steps. A general optimiser
 costs 50 µs of bookkeeping for each evaluation of each start; this costs about 100 µs for all.
 """
@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from fedbo.model.kernel import Array
 
 Mask = NDArray[np.bool_]
-Objective = Callable[[Array], tuple[Array, Array]]
+Objective = Callable[[Array, NDArray[np.intp]], tuple[Array, Array]]
 
-_ARMIJO = 1e-4  # the share of the promised gain that a step must deliver
-_SHORTER = 0.3
-_SHORTEST = 1e-3
-_DOUBT = 4.0  # how many times ``gain`` the gradient has to promise for H to be forgotten
+_ARMIJO = 1e-4  # fraction of the expected gain that a step must deliver
+_SHORTER = 0.3  # factor on a step that did not pay off
+_SHORTEST = 1e-3  # smallest a
+_DOUBT = 4.0  # H is reset only if the gradient predicts this many times ``gain``
 _TINY = 1e-300
 
 
@@ -46,17 +46,26 @@ def ascend(
     restarts: int = 3,
     hope: float = 1e12,
 ) -> tuple[Array, Array]:
-    """Local maximisers reached from ``starts`` (R, d) in the box, and their values (R,).
+    """Return local maximisers (R, d) reached from ``starts``, and their values (R,).
 
-    ``objective`` gives values (r,) and gradients (r, d) for points (r, d). ``scale`` (d,) is a
-    natural unit of each variable: the first step is ``first`` of it, and no step is longer than
-    one. A climber rests when its next step promises less than ``gain``; but what it learnt of the
-    curvature can mislead it, so it may forget that ``restarts`` times, and go on by the gradient.
-    One that lies further behind the best than ``hope`` times what it is promised stops on its way.
-    ``lower`` and ``upper`` broadcast against ``starts``; a variable whose bounds are equal stays
-    where it is.
+    A climber stops when it expects its next step to gain less than ``gain``. Its estimate of the
+    curvature may be misleading, so it may reset the estimate and continue along the gradient.
 
-    >>> def hill(X):
+    Args:
+        objective: Takes points (r, d) and the rows (r,) of ``starts`` they began at. Returns values
+            (r,) and gradients (r, d).
+        starts: Where to begin, (R, d).
+        lower: Lower bounds, broadcast against ``starts``. A variable with equal bounds stays fixed.
+        upper: Upper bounds, broadcast against ``starts``.
+        scale: Natural unit of each variable, (d,) or (R, d). No step is longer than one unit.
+        turns: Most turns.
+        gain: Smallest expected gain of a step.
+        first: Length of the first step, in units of ``scale``.
+        restarts: How often a climber may reset its estimate of the curvature.
+        hope: A climber gives up if it lies further behind the best one than this many times the
+            expected gain of its next step. Leave it out if climbers follow different functions.
+
+    >>> def hill(X, rows):
     ...     return -((X - 0.3) ** 2).sum(axis=1), -2 * (X - 0.3)
     >>> one = np.ones(1)
     >>> X, V = ascend(hill, np.zeros((2, 1)), 0 * one, one, scale=one, turns=20, gain=1e-12)
@@ -65,9 +74,10 @@ def ascend(
     """
     shape = np.broadcast_shapes(starts.shape, np.shape(lower), np.shape(upper))
     low, high = np.broadcast_to(lower / scale, shape), np.broadcast_to(upper / scale, shape)
-    v, g = objective(starts)
+    rows, units = np.arange(len(starts)), np.broadcast_to(scale, shape)
+    v, g = objective(starts, rows)
     tops, values = starts / scale, v.copy()
-    z, g, rows = tops.copy(), g * scale, np.arange(len(starts))
+    z, g = tops.copy(), g * scale
     H, a = _steepest(g, first), np.ones(len(starts))
     fresh = np.ones(len(starts), dtype=bool)  # H has not seen a step yet
     left = np.full(len(starts), restarts)
@@ -77,28 +87,28 @@ def ascend(
         uphill = g * free
         step = np.matmul(H, uphill[:, :, None])[:, :, 0] * free
         step *= (a / np.maximum(_norm(step), 1.0))[:, None]
-        promised = (step * uphill).sum(axis=1)
-        behind = v + hope * promised < max(best, v.max())
-        stuck = (promised <= gain * a) | (a < _SHORTEST) | behind
+        expected = (step * uphill).sum(axis=1)
+        behind = v + hope * expected < max(best, v.max())
+        stuck = (expected <= gain * a) | (a < _SHORTEST) | behind
         if stuck.any():
             tops[rows], values[rows], best = z, v, max(best, v.max())
             steep = _norm(uphill)
-            forget = stuck & ~behind & ~fresh & (left > 0) & (first * steep > _DOUBT * gain)
-            H[forget], fresh[forget], a[forget] = _steepest(uphill[forget], first), True, 1.0
-            step[forget] = (first / steep[forget])[:, None] * uphill[forget]
-            left[forget] -= 1
-            keep = ~stuck | forget
+            reset = stuck & ~behind & ~fresh & (left > 0) & (first * steep > _DOUBT * gain)
+            H[reset], fresh[reset], a[reset] = _steepest(uphill[reset], first), True, 1.0
+            step[reset] = (first / steep[reset])[:, None] * uphill[reset]
+            left[reset] -= 1
+            keep = ~stuck | reset
             if not keep.any():
                 break
             rows, z, v, g, H, a = rows[keep], z[keep], v[keep], g[keep], H[keep], a[keep]
             fresh, left, low, high = fresh[keep], left[keep], low[keep], high[keep]
-            step, uphill = step[keep], uphill[keep]
+            step, uphill, units = step[keep], uphill[keep], units[keep]
         trial = np.minimum(np.maximum(z + step, low), high)
-        v_new, g_new = objective(trial * scale)
-        g_new = g_new * scale
+        v_new, g_new = objective(trial * units, rows)
+        g_new = g_new * units
         moved = trial - z
         paid = v_new - v >= _ARMIJO * (moved * uphill).sum(axis=1)
-        fall = (g - g_new) * (moved != 0)  # a variable held by a bound has no say in H
+        fall = (g - g_new) * (moved != 0)  # a variable held by a bound does not change H
         learnt = _learn(H, moved, fall, fresh)
         if paid.all():
             z, v, g, H = trial, v_new, g_new, learnt
@@ -113,24 +123,24 @@ def ascend(
 
 
 def _steepest(G: Array, first: float) -> Array:
-    """H that makes a step of length ``first`` along each gradient."""
+    """Return the H that makes a step of length ``first`` along each gradient."""
     return np.asarray((first / (_norm(G) + _TINY))[:, None, None] * np.eye(G.shape[1]))
 
 
 def _norm(A: Array) -> Array:
-    """Lengths of the rows of A."""
+    """Return the lengths of the rows of A."""
     lengths: Array = np.sqrt((A * A).sum(axis=1))
     return lengths
 
 
 def _learn(H: Array, s: Array, y: Array, fresh: Mask) -> Array:
-    """The BFGS update of H for steps s and falls y of the gradient; rows of no curvature stay."""
+    """Return the BFGS update of H for steps s and falls y of the gradient, where it curves."""
     sy = (s * y).sum(axis=1)
     yy = (y * y).sum(axis=1)
     curved = sy > np.maximum(1e-10 * yy, _TINY)
     rho = curved / np.where(curved, sy, 1.0)
     first = fresh & curved
-    if first.any():  # the usual first scaling of H to the curvature just seen
+    if first.any():  # the usual first scaling of H to the observed curvature
         H = H.copy()
         H[first] = (sy[first] / yy[first])[:, None, None] * np.eye(H.shape[1])
     Hy = np.matmul(H, y[:, :, None])[:, :, 0]

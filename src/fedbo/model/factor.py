@@ -9,7 +9,7 @@ from fedbo.model.kernel import Array
 
 
 def cholesky(K: Array, noise_variance: float) -> Array:
-    """Lower factor of K + σ²I, with as little jitter as it takes, and none if it takes none."""
+    """Return the lower Cholesky factor of K + σ²I, with the least jitter that makes it exist."""
     A = K + noise_variance * np.eye(len(K))
     jitter = 0.0
     while True:
@@ -22,7 +22,7 @@ def cholesky(K: Array, noise_variance: float) -> Array:
 
 
 def semidefinite_factor(K: Array) -> Array:
-    """F (n, r) with F Fᵀ = K to rounding, by pivoted Cholesky; a smooth kernel has r << n."""
+    """Return F (n, r) with F Fᵀ = K up to rounding, by pivoted Cholesky; r << n if k is smooth."""
     factor, pivots, rank, _ = dpstrf(K, lower=1, tol=1e-12 * float(np.max(np.diag(K))))
     F = np.zeros((len(K), rank))
     F[pivots - 1] = np.tril(factor)[:, :rank]

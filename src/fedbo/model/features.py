@@ -11,8 +11,8 @@ c(x)     cos(s x + b)                                          (M,)
 ω        feature weights; a sampled function is φ(x)ᵀω         (M,)
 =======  ====================================================  ========
 
-The factor √(2/M) of the paper cancels in the normalisation. ‖c(x)‖ depends on x, so gradients go
-through it.
+The paper's factor √(2/M) cancels in the normalisation. ‖c(x)‖ depends on x, so gradients account
+for it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from fedbo.model.kernel import Array, kernel_named, single
+from fedbo.model.kernel import Array, kernel_named
+from fedbo.model.precision import Twins
 
-_BLOCK = 4096  # rows at a time: (4096, M) stays in the cache
+_BLOCK = 4096  # rows processed at a time: (4096, M) stays in the cache
 
 
 class Features:
-    """φ for a kernel, M features and length scales, from a seed: the same on every machine.
+    """The feature map φ, the same on every machine for the same arguments.
 
-    NumPy promises that the raw stream of a bit generator never changes, but not that of
-    ``standard_normal``; so the normals come from raw bits by inversion, and are rounded to float32,
-    which hides the last bit in which mathematical libraries may differ.
+    NumPy guarantees the raw stream of a bit generator, but not the stream of ``standard_normal``.
+    The normals are therefore computed from raw bits by inversion. They are rounded to float32 to
+    hide the last bits, in which mathematical libraries may differ.
+
+    Args:
+        dimensions: D, the dimensions of the unit cube.
+        M: Number of features.
+        kernel: ``"se"`` or ``"matern52"``.
+        length_scales: One for all dimensions, or (D,), in units of the cube.
+        seed: Seed of the frequencies and phases.
+        signal_variance: σ₀².
 
     >>> phi = Features(2, 50, length_scales=0.3, seed=7)
     >>> Phi = phi(np.array([[0.1, 0.2], [0.9, 0.4]]))
@@ -63,31 +72,35 @@ class Features:
         ).copy()
         self.s = _float32(base) / self.length_scales
         self.b = _float32(2.0 * np.pi * uniforms[:, dimensions + 1])
-        self._single = single(self.s), single(self.b)
+        self.waves = Twins(self.s, self.b)
+
+    def __repr__(self) -> str:
+        scales = ", ".join(f"{scale:.4g}" for scale in self.length_scales)
+        return f"Features(M={self.M}, kernel={self.kernel!r}, length_scales=[{scales}])"
 
     def __call__(self, X: Array) -> Array:
-        """φ at the rows of X: (n, D) -> (n, M)."""
+        """Return φ at the rows of X: (n, D) -> (n, M)."""
         C = np.cos(self._angles(X))
         C *= np.sqrt(self.signal_variance) / np.sqrt(np.einsum("ij,ij->i", C, C))[:, None]
         return C
 
     def function(self, omega: ArrayLike) -> FeatureFunction:
-        """The sampled function φ(x)ᵀω."""
+        """Return the sampled function φ(x)ᵀω."""
         return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
 
     def deviation(self, omegas: Array) -> Array:
-        """(n,) standard deviation over the cube of each function φ(x)ᵀω, for omegas (n, M)."""
+        """Return the standard deviation (n,) over the cube of φ(x)ᵀω, for each row ω of (n, M)."""
         deviation: Array = np.sqrt(np.maximum(((omegas @ self._spread) * omegas).sum(axis=1), 0.0))
         return deviation
 
     @property
     def mean(self) -> Array:
-        """(M,) mean of φ(x), x uniform on the cube."""
+        """Mean of φ(x) for x uniform on the cube, (M,)."""
         return self._moments[0]
 
     @property
     def _spread(self) -> Array:
-        """(M, M) covariance of φ(x), x uniform on the cube."""
+        """Covariance of φ(x) for x uniform on the cube, (M, M)."""
         return self._moments[1]
 
     @cached_property
@@ -100,18 +113,22 @@ class Features:
         return mean, Phi.T @ Phi / len(Phi)
 
     def tangent(self, X: Array) -> Tangent:
-        """φ at the rows of X, with its derivative there."""
+        """Return φ at the rows of X, with its derivative there."""
         return Tangent(self, X)
 
     def _angles(self, X: Array) -> Array:
-        s, b = self._single if X.dtype == np.float32 else (self.s, self.b)
+        s, b = self.waves.like(X)
         angles: Array = X @ s.T
         angles += b
         return angles
 
 
 class FeatureFunction:
-    """φ(x)ᵀω with its gradient: a peer's message, or a draw from a posterior over ω.
+    """The function φ(x)ᵀω: a peer's message, or a draw from a posterior over ω.
+
+    Args:
+        features: The feature map φ.
+        omega: The weights ω, (M,).
 
     >>> phi = Features(1, 20, seed=1)
     >>> f = phi.function(np.ones(20))
@@ -137,21 +154,25 @@ class FeatureFunction:
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         omega = self.omega.astype(X.dtype)
-        s = self.features._single[0] if X.dtype == np.float32 else self.features.s
+        s, _ = self.features.waves.like(X)
         angles = self.features._angles(X)
         C, S = np.cos(angles), np.sin(angles)
         scale = math.sqrt(self.features.signal_variance)  # a Python number keeps float32
         norm2 = np.einsum("ij,ij->i", C, C)[:, None]
         value = (C @ omega)[:, None]
         # d/dx (cᵀω / ‖c‖) = [J ᵀω − (cᵀω) Jᵀc / ‖c‖²] / ‖c‖ with J = −sin(sx + b) s
-        weights = (value / norm2) * C - omega
-        weights *= S
-        gradient = (weights @ s) * (scale / np.sqrt(norm2))
+        slope = (value / norm2) * C - omega
+        slope *= S
+        gradient = (slope @ s) * (scale / np.sqrt(norm2))
         return (value * (scale / np.sqrt(norm2)))[:, 0], gradient
 
 
 class Tangent:
-    """φ at points (n, D), and how whatever is computed from it changes with them.
+    """φ at points X (n, D), and gradients of functions of φ with respect to the points.
+
+    Args:
+        features: The feature map φ.
+        X: The points, (n, D).
 
     >>> phi = Features(1, 20, seed=1)
     >>> X, omega = np.array([[0.5]]), np.ones(20)
@@ -163,7 +184,7 @@ class Tangent:
     def __init__(self, features: Features, X: Array) -> None:
         angles = features._angles(X)
         C = np.cos(angles)
-        self._s = features._single[0] if X.dtype == np.float32 else features.s
+        self._s, _ = features.waves.like(X)
         self._variance = features.signal_variance
         scale = np.sqrt(self._variance / np.einsum("ij,ij->i", C, C))
         self._scale = scale.astype(X.dtype)[:, None]
@@ -171,7 +192,7 @@ class Tangent:
         self.Phi = C * self._scale
 
     def gradient(self, A: Array) -> Array:
-        """dg/dx (n, D) from A = dg/dφ (n, M), one function g of φ a row."""
+        """Return dg/dx (n, D) from A = dg/dφ (n, M); each row may have a function g of its own."""
         # dφ/dx = ‖φ‖/‖c‖ (I − φφᵀ/‖φ‖²) dc/dx, dc/dx = −sin(sx + b) s
         along = np.einsum("ij,ij->i", A, self.Phi)[:, None] / self._variance
         B = along * self.Phi
@@ -182,7 +203,7 @@ class Tangent:
 
 
 def _uniforms(seed: int, n: int) -> Array:
-    """Uniform numbers in (0, 1), from the raw stream, which NumPy keeps fixed."""
+    """Return uniform numbers in (0, 1), from the raw stream that NumPy keeps fixed."""
     raw = np.random.PCG64(seed).random_raw(n)
     return (np.asarray(raw >> np.uint64(11), dtype=np.float64) + 0.5) * 2.0**-53
 

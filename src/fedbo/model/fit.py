@@ -9,7 +9,7 @@ lml       log p(y | X, θ) = −½ yᵀA⁻¹y − ½ log|A| − (t/2) log 2π  
 W         ααᵀ − A⁻¹, so that d lml / dθ_j = ½ tr(W dA/dθ_j)            (t, t)
 ========  ===========================================================  =======
 
-Symmetric matrices are handled as their lower triangles, laid out in a row of t(t+1)/2 numbers.
+A symmetric matrix is stored as its lower triangle, in a row of t(t+1)/2 numbers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from fedbo.model.ascend import ascend
 from fedbo.model.gp import Hyper
 from fedbo.model.kernel import Array, kernel_named
+from fedbo.model.leave_one_out import Rows
 
-_SCREENED = 5  # random points drawn for each that is climbed from
-_MOST_FITTED = 300  # observations: beyond it more of them cost much and say little
-_WORTHWHILE = 0.05  # log likelihood: a smaller gain is no reason to change a belief
+_SCREENED = 5  # random points drawn for each one that is used as a start
+_MOST_FITTED = 300  # observations used at most: more would cost much and add little
+_WORTHWHILE = 0.05  # log likelihood: a smaller gain does not justify new hyper-parameters
 _IMPOSSIBLE = -1e25
 
 
 class LogNormal(msgspec.Struct, frozen=True):
     """A log-normal prior: the logarithm is normal around log(median).
+
+    Args:
+        median: The median.
+        spread: Standard deviation of the logarithm.
 
     >>> LogNormal(0.5, 1.0).median
     0.5
@@ -40,9 +45,9 @@ class LogNormal(msgspec.Struct, frozen=True):
 
 
 class Priors(msgspec.Struct, frozen=True, kw_only=True):
-    """What is believed of a GP's hyper-parameters before any score, in standard units.
+    """The priors of a GP's hyper-parameters, in standard units.
 
-    The length scale's median grows with √D, as distances in the cube do.
+    The median of the length scale is multiplied by √D, because distances in the cube grow with it.
     """
 
     length_scale: LogNormal = LogNormal(0.3, 1.2)
@@ -51,7 +56,13 @@ class Priors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Likelihood:
-    """The log marginal likelihood of data, as a function of θ, with its gradient.
+    """The log marginal likelihood of data as a function of θ, with its gradient.
+
+    Args:
+        X: Observed points, (t, D).
+        y: Their standard scores, (t,).
+        kernel: ``"se"`` or ``"matern52"``.
+        ard: Whether each dimension has its own length scale.
 
     >>> data = Likelihood(np.array([[0.1], [0.4], [0.8]]), np.array([0.3, 1.0, -1.2]), "se")
     >>> value, gradient = data(data.pack(Hyper(length_scales=(0.3,), noise_variance=0.01)))
@@ -72,12 +83,12 @@ class Likelihood:
         self._count = np.where(diagonal, 0.5, 1.0)  # ½ tr of a product, over the lower triangle
 
     def pack(self, hyper: Hyper) -> Array:
-        """θ of ``hyper``."""
+        """Return the θ of ``hyper``."""
         scales = hyper.length_scales if self.ard else hyper.length_scales[:1]
         return np.log([*scales, hyper.signal_variance, hyper.noise_variance])
 
     def unpack(self, theta: Array) -> Hyper:
-        """The hyper-parameters that θ stands for."""
+        """Return the hyper-parameters of θ."""
         *scales, signal, noise = np.exp(theta).tolist()
         return Hyper(
             length_scales=tuple(scales) if self.ard else tuple(scales) * self.D,
@@ -87,7 +98,7 @@ class Likelihood:
         )
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        """lml and its gradient with respect to θ."""
+        """Return lml and its gradient with respect to θ."""
         inverse2 = np.exp(-2.0 * theta[:-2])
         signal, noise = np.exp(theta[-2:])
         k, slope = self.kernel.value_and_slope(inverse2 @ self.gaps2)
@@ -98,7 +109,7 @@ class Likelihood:
         alpha, _ = dpotrs(L, self.y, lower=1)
         log_det = 2.0 * np.log(np.diagonal(L)).sum()
         value = -0.5 * (self.y @ alpha + log_det + self.t * np.log(2.0 * np.pi))
-        # tr(A⁻¹ dA) needs all entries of A⁻¹; they come from the factor
+        # tr(A⁻¹ dA) needs all entries of A⁻¹; LAPACK computes them from the factor
         A_inverse, _ = dpotri(L, lower=1)
         W = alpha[self.lower[0]] * alpha[self.lower[1]]
         W -= A_inverse[self.lower]
@@ -119,10 +130,17 @@ class Likelihood:
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """How hyper-parameters are fitted.
+    """Fits hyper-parameters by maximum posterior density.
 
-    Without ``priors`` it is plain maximum likelihood. A whole search climbs from ``starts`` points:
-    the last fit, if there is one, else the priors' medians, and the likeliest of random ones.
+    A full search climbs from several starts: the previous fit, or else the medians of the priors,
+    and the most likely of some random points.
+
+    Args:
+        kernel: ``"se"`` or ``"matern52"`` (default).
+        ard: Whether each dimension has its own length scale (default True).
+        priors: The priors, or None for maximum likelihood.
+        noise_floor: Smallest noise variance, in standard units (default 1e-5).
+        starts: Number of starts of a full search (default 4).
 
     >>> X = np.linspace(0, 1, 9)[:, None]
     >>> hyper = Fit()(X, np.sin(6 * X[:, 0]), np.random.default_rng(0))
@@ -146,7 +164,14 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(
         self, X: Array, y: Array, rng: np.random.Generator, warm: Hyper | None = None
     ) -> Hyper:
-        """Hyper-parameters for observations X (t, D) with standard scores y (t,)."""
+        """Make a full search.
+
+        Args:
+            X: Observed points, (t, D).
+            y: Their standard scores, (t,).
+            rng: Source of the random starts.
+            warm: The previous fit, if there is one.
+        """
         if len(X) > _MOST_FITTED:
             rows = rng.choice(len(X), _MOST_FITTED, replace=False)
             X, y = X[rows], y[rows]
@@ -156,9 +181,11 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return problem.data.unpack(theta)
 
     def again(self, X: Array, y: Array, hyper: Hyper) -> Hyper:
-        """A local search from ``hyper`` only; ``hyper`` itself if little can be gained.
+        """Make a local search from ``hyper``.
 
-        What was factorised for ``hyper`` can then be kept.
+        Returns:
+            The new hyper-parameters, or the object ``hyper`` itself if the gain would be small.
+            The caller can then keep its factorisation.
         """
         problem = _Problem(self, X[-_MOST_FITTED:], y[-_MOST_FITTED:])
         start = problem.data.pack(hyper)
@@ -166,7 +193,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return problem.data.unpack(theta) if gained > _WORTHWHILE else hyper
 
     def default(self, dimensions: int) -> Hyper:
-        """Hyper-parameters before any data: the priors' medians."""
+        """Return the hyper-parameters before any data: the medians of the priors."""
         problem = _Problem(self, np.zeros((1, dimensions)), np.zeros(1))
         return problem.data.unpack(problem.centre)
 
@@ -194,7 +221,7 @@ class _Problem:
         return values - 0.5 * (z * z).sum(axis=1), gradients - z / self.spread
 
     def likely(self, rng: np.random.Generator) -> list[Array]:
-        """The likeliest of random points, drawn around the priors' medians."""
+        """Return the most likely of some random points around the medians of the priors."""
         n = self.fit.starts - 1
         if n < 1:
             return []
@@ -203,10 +230,10 @@ class _Problem:
         return list(draws[np.argsort(-self(draws)[0])[:n]])
 
     def climb(self, starts: list[Array], first: float, gain: float) -> tuple[Array, float]:
-        """The best θ reached from ``starts`` (see `ascend`), and what it gains on the first."""
+        """Return the best θ reached from ``starts`` (see `ascend`), and its gain over the first."""
         densities: list[float] = []
 
-        def objective(thetas: Array) -> tuple[Array, Array]:
+        def objective(thetas: Array, _: Rows) -> tuple[Array, Array]:
             values, gradients = self(thetas)
             densities.append(float(values[0]))
             return values, gradients

@@ -1,7 +1,7 @@
 """A sampled function: the one kind of object that `argmax` knows.
 
-An agent's own posterior draw f_t and a peer's message φ(x)ᵀω_n become the same thing here: call it
-for values, ask it for gradients. Both are computed in the precision of the points that are given:
+An agent's own posterior draw f_t and a peer's message φ(x)ᵀω_n are both sampled functions. They can
+be called for values and asked for gradients. Both are computed in the precision of the points:
 float32 to screen many, float64 to refine a few.
 """
 
@@ -9,30 +9,34 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from fedbo.model.kernel import Array
 
 
 class SampledFunction(Protocol):
     """A deterministic function on the unit cube, drawn from somebody's belief.
 
-    One that is costly and has few maxima may say that ``screened`` points are enough to find them.
+    A function that is costly and has few maxima may have an attribute ``screened``: the number of
+    points that are enough to find them.
     """
 
     length_scales: Array
-    """How far one has to move in each dimension to see something new, (D,)."""
+    """Distance in each dimension over which the function changes noticeably, (D,)."""
 
     def __call__(self, X: Array) -> Array:
-        """Values at the rows of X: (n, D) -> (n,)."""
+        """Return the values at the rows of X: (n, D) -> (n,)."""
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Values (n,) and gradients (n, D) at the rows of X."""
+        """Return the values (n,) and gradients (n, D) at the rows of X."""
 
 
 class Tabled:
-    """A function known at the points of a discrete domain only: an exact joint draw there."""
+    """An exact joint draw at the points of a discrete domain, known at these points only.
+
+    Args:
+        points: The points of the domain, (n, D).
+        values: The values there, (n,).
+        length_scales: As of any `SampledFunction`, (D,).
+    """
 
     def __init__(self, points: Array, values: Array, length_scales: Array) -> None:
         self.points = points

@@ -1,8 +1,8 @@
 """The exact Gaussian process of one agent (equation 1), and draws from it.
 
-==========  ========================================================  ========
+==========  ========================================================  ============
 symbol      meaning                                                   shape
-==========  ========================================================  ========
+==========  ========================================================  ============
 X, y        observed points of the cube and their standard scores     (t, D), (t,)
 l           length scales (``length_scales``)                         (D,)
 sigma02     σ₀², the signal variance                                  scalar
@@ -12,12 +12,13 @@ L           lower Cholesky factor, K + σ²I = L Lᵀ                     (t, t)
 alpha       (K + σ²I)⁻¹ y                                             (t,)
 mu, var     μ_t(x) and σ_t²(x, x), the posterior                      (n,)
 f_t         a draw from GP(μ_t, β_t² σ_t²) (Algorithm 1, line 4)      function
-==========  ========================================================  ========
+f⁰          a draw from the prior GP(0, σ₀² k)                        function
+v           (K + σ²I)⁻¹ (y − β (f⁰(X) + noise)): Matheron's update    (t,)
+==========  ========================================================  ============
 
-f_t is drawn by Matheron's rule: a draw f⁰ of the prior, plus the exact update of the difference
-between the scores and f⁰ at the observations. The prior draw is a sum of cosines with fresh random
-frequencies; far from data, where features fitted to data are starved of variance, it keeps all
-of it. On a discrete domain the prior draw is exact, and so is f_t.
+f_t is drawn by Matheron's rule: f_t(x) = β f⁰(x) + k(x, X) v. The prior draw f⁰ is a sum of cosines
+with fresh random frequencies. Far from the data it keeps its full variance, which a draw of feature
+weights fitted to the data does not. On a discrete domain the prior draw is exact, and so is f_t.
 """
 
 from __future__ import annotations
@@ -30,16 +31,23 @@ from scipy.linalg.lapack import dpotrs
 
 from fedbo.model.factor import cholesky, semidefinite_factor
 from fedbo.model.function import SampledFunction, Tabled
-from fedbo.model.kernel import Array, Kernel, kernel_named, single, squared_distances
+from fedbo.model.kernel import Array, Kernel, kernel_named, squared_distances
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
+from fedbo.model.precision import Twins
 
-_WAVES = 128  # cosines in a draw of the prior; each is worth two features
-_BLOCK = 4096  # rows at a time: (4096, t) stays in the cache
-_LARGEST_TABLE = 3000  # points of a discrete domain up to which its prior is factorised
+_WAVES = 128  # cosines in a draw of the prior; each counts as two features
+_BLOCK = 4096  # rows processed at a time: (4096, t) stays in the cache
+_LARGEST_TABLE = 3000  # the prior of a discrete domain with more points is not factorised
 
 
 class Hyper(msgspec.Struct, frozen=True, kw_only=True):
-    """Hyper-parameters of a GP with standard scores.
+    """Hyper-parameters of a GP on standard scores.
+
+    Args:
+        length_scales: One for each dimension, in units of the cube.
+        signal_variance: σ₀², in standard units.
+        noise_variance: σ², in standard units.
+        kernel: ``"se"`` or ``"matern52"``.
 
     >>> Hyper(length_scales=(0.3, 0.3)).signal_variance
     1.0
@@ -53,6 +61,10 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
 
 class GP:
     """The posterior of a zero-mean GP with fixed hyper-parameters.
+
+    Args:
+        hyper: The hyper-parameters.
+        X: Observed points, (t, D). Set their scores with `set_scores`.
 
     >>> gp = GP(Hyper(length_scales=(0.2,), noise_variance=1e-4), np.array([[0.5]]))
     >>> gp.set_scores(np.array([1.0]))
@@ -74,14 +86,17 @@ class GP:
     def __len__(self) -> int:
         return len(self.X)
 
+    def __repr__(self) -> str:
+        return f"GP({len(self)} observations, {self.hyper})"
+
     def covariance(self, X: Array, Z: Array) -> Array:
-        """The prior covariance σ₀² k between the rows of X and of Z."""
+        """Return the prior covariance σ₀² k between the rows of X (n, D) and Z (m, D): (n, m)."""
         K = self.kernel.value(squared_distances(X, Z, self.length_scales))
         K *= self.hyper.signal_variance
         return K
 
     def add(self, X: Array) -> None:
-        """Take in observations at the rows of X (n, D): a new row of L each, O(t²)."""
+        """Add observations at the rows of X (n, D). Each adds a row to L and costs O(t²)."""
         for x in X:
             t, noise = len(self.X), self.hyper.noise_variance
             k = self.covariance(self.X, x[None])[:, 0]
@@ -95,28 +110,28 @@ class GP:
             self.X = np.concatenate([self.X, x[None]])
 
     def set_scores(self, y: Array) -> None:
-        """Set the standard scores y (t,) of all observations: O(t²)."""
+        """Set the standard scores y (t,) of all observations, in O(t²)."""
         if len(y) != len(self.X):
             raise ValueError(f"{len(y)} scores were given for {len(self.X)} observations")
         self.y = y
         self.alpha = self.solve(y)
 
     def solve(self, y: Array) -> Array:
-        """(K + σ²I)⁻¹ y."""
+        """Return (K + σ²I)⁻¹ y."""
         if not len(y):
             return y
         result, _ = dpotrs(self.L, y, lower=1)
         return np.asarray(result)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """μ_t and σ_t² at the rows of X."""
+        """Return μ_t and σ_t² (n,) at the rows of X."""
         k = self.covariance(self.X, X)
         V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
         return k.T @ self.alpha, np.maximum(var, 0.0)
 
     def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """μ_t and σ_t² (n,) at the rows of X, and their gradients (n, D)."""
+        """Return μ_t and σ_t² (n,) at the rows of X, and their gradients (n, D)."""
         k, slope = self.kernel.value_and_slope(squared_distances(X, self.X, self.length_scales))
         slope *= self.hyper.signal_variance
         k *= self.hyper.signal_variance
@@ -129,19 +144,19 @@ class GP:
         return k @ self.alpha, np.maximum(var, 0.0), self._chain(X, slope), self._chain(X, A)
 
     def _chain(self, X: Array, pull: Array) -> Array:
-        """Σ_i pull_i d(r2_i)/dx (n, D), r2_i the squared distance from x to observation i."""
+        """Return Σ_i pull_i d(r2_i)/dx (n, D); r2_i is the squared distance to observation i."""
         gradient: Array = pull.sum(axis=1)[:, None] * X - pull @ self.X
         return gradient * (2.0 / self.length_scales**2)
 
     def leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """The posterior without one of the observations in ``rows``, for each of them."""
+        """Return the posteriors that each leave out one of the observations in ``rows``."""
         unit = np.zeros((len(self), len(rows)))
         unit[rows, np.arange(len(rows))] = 1.0
         inverse = self.solve(unit)[rows]
         return LeaveOneOut(inverse, self.alpha[rows], self.y[rows], self.hyper.noise_variance)
 
     def posterior_covariance(self, X: Array) -> Array:
-        """σ_t²(x, x') between the rows of X."""
+        """Return σ_t²(x, x') between the rows of X, (n, n)."""
         k = self.covariance(self.X, X)
         V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
         return self.covariance(X, X) - V.T @ V
@@ -149,18 +164,21 @@ class GP:
     def sample(
         self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
     ) -> SampledFunction:
-        """f_t: a draw whose deviation from the mean is multiplied by β.
+        """Draw f_t.
 
-        With ``points``, a discrete domain that holds all observations, it is an exact joint draw.
+        Args:
+            rng: Source of randomness.
+            beta: β, by which the draw's deviation from the mean is multiplied.
+            points: The points (n, D) of a discrete domain that contains all observations. The draw
+                is then joint and exact there, unless there are too many points.
         """
         if points is not None and len(points) <= _LARGEST_TABLE:
             return self._sample_table(rng, beta, points)
         prior = Waves(self.hyper, rng)
-        weights = self._update(prior(self.X), rng, beta)
-        return Draw(self, prior, beta, weights)
+        return Draw(self, prior, beta, self._update(prior(self.X), rng, beta))
 
     def _update(self, prior_at_X: Array, rng: np.random.Generator, beta: float) -> Array:
-        """Weights of k(x, X) in Matheron's rule."""
+        """Return Matheron's v, given f⁰(X)."""
         noise = np.sqrt(self.hyper.noise_variance) * rng.standard_normal(len(self.X))
         return self.solve(self.y - beta * (prior_at_X + noise))
 
@@ -170,16 +188,21 @@ class GP:
         F = self._table[1]
         prior = F @ rng.standard_normal(F.shape[1])
         rows = rows_of(self.X, points)
-        weights = self._update(prior[rows], rng, beta)
-        values = beta * prior + self.covariance(points, self.X) @ weights
+        v = self._update(prior[rows], rng, beta)
+        values = beta * prior + self.covariance(points, self.X) @ v
         return Tabled(points, values, self.length_scales)
 
 
 class Waves:
-    """A draw of the prior: f⁰(x) = σ₀ Σ r_i cos(s_i x + b_i) / √W, fresh s_i from p(s).
+    """A draw of the prior: f⁰(x) = σ₀ Σ r_i cos(s_i x + b_i) / √W, with W fresh s_i from p(s).
 
-    With r_i² exponential and b_i uniform each wave equals a sine and a cosine of normal weights, so
-    that f⁰ is exactly Gaussian given s, and its covariance is k on average over s.
+    With r_i² exponential and b_i uniform, each wave is the sum of a sine and a cosine with normal
+    coefficients. So f⁰ is exactly Gaussian given s, and its covariance averages to k over s.
+
+    Args:
+        hyper: The hyper-parameters of the prior.
+        rng: Source of randomness.
+        waves: W, the number of waves.
     """
 
     def __init__(self, hyper: Hyper, rng: np.random.Generator, waves: int = _WAVES) -> None:
@@ -191,11 +214,11 @@ class Waves:
         self.b = 2.0 * np.pi * rng.random(waves)
         r2 = 2.0 * rng.standard_exponential(waves)
         self.r = np.sqrt(hyper.signal_variance / waves * r2)
-        self._single = single(self.s), single(self.b), single(self.r)
+        self._twins = Twins(self.s, self.b, self.r)
 
     def parts(self, X: Array) -> tuple[Array, Array, Array]:
-        """Angles (n, W), frequencies and amplitudes, in the precision of X."""
-        s, b, r = self._single if X.dtype == np.float32 else (self.s, self.b, self.r)
+        """Return angles (n, W), frequencies and amplitudes, in the precision of X."""
+        s, b, r = self._twins.like(X)
         angles = X @ s.T
         angles += b
         return angles, s, r
@@ -208,49 +231,47 @@ class Waves:
 class Draw:
     """f_t by Matheron's rule: β f⁰(x) + k(x, X) v."""
 
-    def __init__(self, gp: GP, prior: Waves, beta: float, weights: Array) -> None:
+    def __init__(self, gp: GP, prior: Waves, beta: float, v: Array) -> None:
         self.kernel = gp.kernel
         self.prior = prior
         self.beta = float(beta)
         self.length_scales = gp.length_scales
         U = gp.X / gp.length_scales  # the observations, in length scales
-        self.weights = gp.hyper.signal_variance * weights
-        double = (gp.length_scales, U, (U * U).sum(axis=1), self.weights)
-        self._double = double
-        self._single = tuple(map(single, double))
+        self.v = gp.hyper.signal_variance * v
+        self._twins = Twins(gp.length_scales, U, (U * U).sum(axis=1), self.v)
 
     def __call__(self, X: Array) -> Array:
         values = np.empty(len(X), dtype=X.dtype)
         for i in range(0, len(X), _BLOCK):
             rows = X[i : i + _BLOCK]
-            _, _, r2, weights = self._distances(rows)
-            values[i : i + _BLOCK] = self.beta * self.prior(rows) + self.kernel.value(r2) @ weights
+            _, _, r2, v = self._distances(rows)
+            values[i : i + _BLOCK] = self.beta * self.prior(rows) + self.kernel.value(r2) @ v
         return values
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         angles, s, r = self.prior.parts(X)
-        Z, U, r2, weights = self._distances(X)
+        Z, U, r2, v = self._distances(X)
         k, slope = self.kernel.value_and_slope(r2)
-        values = self.beta * (np.cos(angles) @ r) + k @ weights
+        values = self.beta * (np.cos(angles) @ r) + k @ v
         gradients = -self.beta * ((np.sin(angles) * r) @ s)
-        slope *= weights  # dk/dz = 2 slope (z − u_i), z = x / l
+        slope *= v  # dk/dz = 2 slope (z − u_i), z = x / l
         pull = slope.sum(axis=1)[:, None] * Z - slope @ U
         gradients += pull * (2.0 / self.length_scales.astype(X.dtype))
         return values, gradients
 
     def _distances(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """Points and observations in length scales, r2 between them, and the weights v."""
-        scales, U, U2, weights = self._single if X.dtype == np.float32 else self._double
+        """Return points and observations in length scales, r2 between them, and v."""
+        scales, U, U2, v = self._twins.like(X)
         Z: Array = X / scales
         r2 = Z @ U.T
         r2 *= -2.0
         r2 += U2
         r2 += (Z * Z).sum(axis=1)[:, None]
-        return Z, U, np.maximum(r2, 0.0, out=r2), weights
+        return Z, U, np.maximum(r2, 0.0, out=r2), v
 
 
 def rows_of(X: Array, points: Array) -> NDArray[np.intp]:
-    """For each row of X, its row in ``points``."""
+    """Return the row of ``points`` that equals each row of X; every row of X must be one."""
     distance = np.zeros((len(X), len(points)))
     for x, point in zip(X.T, points.T, strict=True):
         distance += np.abs(x[:, None] - point)

@@ -34,21 +34,25 @@ class Kernel(Protocol):
     name: str
 
     def value(self, r2: Array) -> Array:
-        """k(r2), in the precision of ``r2``."""
+        """Return k(r2), in the precision of ``r2``."""
 
     def value_and_slope(self, r2: Array) -> tuple[Array, Array]:
-        """k(r2) and dk/d(r2)."""
+        """Return k(r2) and dk/d(r2)."""
 
     def frequencies(self, normals: Array, uniforms: Array) -> Array:
-        """Draws from the spectral density at unit length scale.
+        """Return draws (M, D) from the spectral density at unit length scale.
 
-        ``normals`` (M, D) are standard normal and ``uniforms`` (M,) uniform in (0, 1): they are
-        given, so that shared features can come from a stream that never changes.
+        The random numbers are arguments, so that the shared features can use a stream that never
+        changes.
+
+        Args:
+            normals: Standard normal numbers, (M, D).
+            uniforms: Uniform numbers in (0, 1), (M,).
         """
 
 
 class SE:
-    """Squared exponential, k = exp(-r2 / 2).
+    """The squared exponential kernel, k = exp(-r2 / 2).
 
     >>> float(SE().value(np.array(0.0)))
     1.0
@@ -68,7 +72,7 @@ class SE:
 
 
 class Matern52:
-    """Matérn with smoothness 5/2, k = (1 + a + a²/3) exp(-a), a = √(5 r2).
+    """The Matérn kernel with smoothness 5/2, k = (1 + a + a²/3) exp(-a), a = √(5 r2).
 
     >>> float(Matern52().value(np.array(0.0)))
     1.0
@@ -94,7 +98,7 @@ KERNELS: dict[str, Kernel] = {"se": SE(), "matern52": Matern52()}
 
 
 def kernel_named(name: str) -> Kernel:
-    """The kernel with that name.
+    """Return the kernel with this name.
 
     >>> kernel_named("matern52").name
     'matern52'
@@ -104,13 +108,8 @@ def kernel_named(name: str) -> Kernel:
     return KERNELS[name]
 
 
-def single(values: Array) -> Array:
-    """The values in float32; types speak of float64 only, for precision is a matter of speed."""
-    return values.astype(np.float32)
-
-
 def squared_distances(X: Array, Z: Array, length_scales: Array) -> Array:
-    """r2 between the rows of X (n, D) and Z (m, D), in their precision: (n, m).
+    """Return r2 between the rows of X (n, D) and Z (m, D), in their precision: (n, m).
 
     >>> squared_distances(np.array([[0.0]]), np.array([[0.5]]), np.array([0.25])).tolist()
     [[4.0]]

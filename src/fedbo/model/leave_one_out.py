@@ -1,20 +1,20 @@
-"""A belief without one of its observations, for each of them, in closed form: nothing is refitted.
+"""Leave-one-out beliefs in closed form, without refitting.
 
 =======  =====================================================================  =========
 symbol   meaning                                                                shape
 =======  =====================================================================  =========
 j, k     observations                                                           1 … n
 f        the objective under the whole belief, N(mu, Sigma) at the observations (n,)
-f⁻ʲ      the objective under the belief that never saw observation j            (n,)
-P        block of (K + σ²I)⁻¹ that belongs to the n observations                (n, n)
+f⁻ʲ      the objective under the belief that leaves out observation j           (n,)
+P        block of (K + σ²I)⁻¹ for the n observations                            (n, n)
 alpha    (K + σ²I)⁻¹ y                                                          (n,)
 mu       y − σ² alpha                                                           (n,)
 Sigma    K − K (K + σ²I)⁻¹ K = σ²I − σ⁴P                                        (n, n)
-T        column j is what forgetting j adds: Cov f⁻ʲ = Sigma + T_j T_jᵀ         (n, n)
+T        its column j gives Cov f⁻ʲ = Sigma + T_j T_jᵀ                          (n, n)
 =======  =====================================================================  =========
 
-Forgetting an observation is a change of rank one. With T_j = (e_j − σ²P e_j) / √P_jj and a normal ε
-that knows nothing of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj); at x_j itself that is the well-known
+Leaving out an observation is a change of rank one. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
+ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
 mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
 """
 
@@ -30,7 +30,13 @@ Rows = NDArray[np.intp]
 
 
 class LeaveOneOut:
-    """f⁻ʲ for all j, from P, alpha, the scores y (n,) and the noise variance σ².
+    """The beliefs f⁻ʲ for all j.
+
+    Args:
+        P: Block of (K + σ²I)⁻¹, (n, n).
+        alpha: (K + σ²I)⁻¹ y at the n observations, (n,).
+        y: Their standard scores, (n,).
+        sigma2: σ², the noise variance.
 
     >>> loo = LeaveOneOut(np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([0.9, -0.7]),
     ...     np.array([1.0, -1.0]), 0.1)
@@ -46,12 +52,12 @@ class LeaveOneOut:
         self.sigma2 = sigma2
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance (n,) of f⁻ʲ(x_j), the objective where it was forgotten."""
+        """Return the mean and variance (n,) of f⁻ʲ(x_j), at the point that was left out."""
         diagonal = np.diagonal(self.P)
         return self.y - self.alpha / diagonal, np.maximum(1.0 / diagonal - self.sigma2, 0.0)
 
     def draws(self, rng: np.random.Generator, samples: int) -> Array:
-        """(samples, n, n) joint draws: [s, j, k] is f⁻ʲ(x_k) in draw s."""
+        """Return joint draws (samples, n, n): entry [s, j, k] is f⁻ʲ(x_k) in draw s."""
         n, sigma2 = len(self.y), self.sigma2
         Sigma = sigma2 * (np.eye(n) - sigma2 * self.P)
         factor = semidefinite_factor(Sigma)
@@ -59,7 +65,7 @@ class LeaveOneOut:
         T = (np.eye(n) - sigma2 * self.P) / root
         z = rng.standard_normal((samples, factor.shape[1]))
         f = (self.y - sigma2 * self.alpha) + z @ factor.T
-        forgotten = rng.standard_normal((samples, n)) - self.alpha / root
-        draws: Array = forgotten[:, :, None] * np.ascontiguousarray(T.T)
+        shift = rng.standard_normal((samples, n)) - self.alpha / root
+        draws: Array = shift[:, :, None] * np.ascontiguousarray(T.T)
         draws += f[:, None, :]
         return draws

@@ -24,11 +24,18 @@ from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
-_TOGETHER = 16  # posteriors at a time: (16, M, M) stays in the cache
+_TOGETHER = 16  # posteriors computed at a time: (16, M, M) stays in the cache
 
 
 class Posterior:
-    """ω ~ N(ν, σ²Σ⁻¹), and the function φ(x)ᵀω that it describes."""
+    """ω ~ N(ν, σ²Σ⁻¹), and the distribution of the function φ(x)ᵀω.
+
+    Args:
+        features: The feature map φ.
+        nu: ν, (M,).
+        L: Lower Cholesky factor of Σ, (M, M).
+        sigma2: σ², the noise variance.
+    """
 
     def __init__(self, features: Features, nu: Array, L: Array, sigma2: float) -> None:
         self.features = features
@@ -37,21 +44,21 @@ class Posterior:
         self.sigma2 = sigma2
 
     def mean(self, X: Array) -> Array:
-        """μ̂(x) = φ(x)ᵀν at the rows of X."""
+        """Return μ̂(x) = φ(x)ᵀν at the rows of X."""
         return self.features(X) @ self.nu
 
     def variance(self, X: Array) -> Array:
-        """σ̂²(x) = σ² φ(x)ᵀ Σ⁻¹ φ(x) at the rows of X."""
+        """Return σ̂²(x) = σ² φ(x)ᵀ Σ⁻¹ φ(x) at the rows of X."""
         V = solve_triangular(self.L, self.features(X).T, lower=True, check_finite=False)
         variance: Array = self.sigma2 * np.einsum("ij,ij->j", V, V)
         return variance
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """μ̂ and σ̂² at the rows of X."""
+        """Return μ̂ and σ̂² (n,) at the rows of X."""
         return self.mean(X), self.variance(X)
 
     def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """μ̂ and σ̂² (n,) at the rows of X, and their gradients (n, D)."""
+        """Return μ̂ and σ̂² (n,) at the rows of X, and their gradients (n, D)."""
         tangent = self.features.tangent(X)
         V = solve_triangular(self.L, tangent.Phi.T, lower=True, check_finite=False)
         A = solve_triangular(self.L, V, lower=True, trans="T", check_finite=False).T
@@ -62,31 +69,35 @@ class Posterior:
 
     @property
     def length_scales(self) -> Array:
-        """How far one has to move in each dimension to see something new, (D,)."""
+        """Distance in each dimension over which the function changes noticeably, (D,)."""
         return self.features.length_scales
 
     def covariance(self) -> Array:
-        """σ²Σ⁻¹, the covariance of ω: (M, M)."""
+        """Return σ²Σ⁻¹, the covariance of ω: (M, M)."""
         A = solve_triangular(self.L, np.eye(len(self.nu)), lower=True, check_finite=False)
         return self.sigma2 * (A.T @ A)
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """One draw of ω = ν + σ L⁻ᵀ z, z ~ N(0, I)."""
+        """Draw ω = ν + σ L⁻ᵀ z with z ~ N(0, I)."""
         z = rng.standard_normal(len(self.nu))
         deviation = solve_triangular(self.L, z, lower=True, trans="T", check_finite=False)
         omega: Array = self.nu + np.sqrt(self.sigma2) * deviation
         return omega
 
     def sample(self, rng: np.random.Generator, beta: float = 1.0) -> FeatureFunction:
-        """One sampled function, its deviation from the mean multiplied by β."""
+        """Draw a function; β multiplies its deviation from the mean."""
         return self.features.function(self.nu + beta * (self.draw(rng) - self.nu))
 
 
 class Regression:
-    """The data side of the posterior: grows by observations, solves for any scores.
+    """The observations behind a posterior; `posterior` solves for any scores.
 
-    Scores are given when a posterior is asked for, and not stored: an agent's standardised scores
-    all change with every new one, while ΦᵀΦ only grows.
+    Scores are not stored. Every new score changes all standardised scores of an agent, whereas ΦᵀΦ
+    only grows.
+
+    Args:
+        features: The feature map φ.
+        sigma2: σ², the noise variance.
 
     >>> phi = Features(1, 30, seed=1)
     >>> regression = Regression(phi, sigma2=0.1)
@@ -105,8 +116,11 @@ class Regression:
     def __len__(self) -> int:
         return len(self.Phi)
 
+    def __repr__(self) -> str:
+        return f"Regression({len(self)} observations, {self.features}, sigma2={self.sigma2:.4g})"
+
     def add(self, X: Array) -> None:
-        """Take in observations at the rows of X (n, D)."""
+        """Add observations at the rows of X (n, D)."""
         Phi = self.features(X)
         self._gram += Phi.T @ Phi
         self.Phi = np.concatenate([self.Phi, Phi])
@@ -117,7 +131,7 @@ class Regression:
         return self._gram + self.sigma2 * np.eye(self.features.M)
 
     def posterior(self, y: Array) -> Posterior:
-        """The posterior of ω for scores y (t,)."""
+        """Return the posterior of ω for standard scores y (t,)."""
         L, info = dpotrf(self.Sigma, lower=1, clean=1, overwrite_a=1)
         if info:
             raise np.linalg.LinAlgError(
@@ -128,7 +142,7 @@ class Regression:
         return Posterior(self.features, nu, L, self.sigma2)
 
     def leave_one_out(self, y: Array, rows: Rows) -> LeaveOneOut:
-        """The posterior without one of the observations in ``rows``, for each of them."""
+        """Return the posteriors that each leave out one of the observations in ``rows``."""
         posterior = self.posterior(y)
         V = solve_triangular(posterior.L, self.Phi[rows].T, lower=True, check_finite=False)
         inverse = (np.eye(len(rows)) - V.T @ V) / self.sigma2  # of ΦΦᵀ + σ²I, by Woodbury
@@ -137,7 +151,7 @@ class Regression:
 
 
 def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[Posterior]:
-    """The posterior of each regression for its scores (t,), where all have the same M.
+    """Return the posterior of each regression for its scores (t,); all have the same M.
 
     >>> phi = Features(1, 30, seed=1)
     >>> two = [Regression(phi, 0.1), Regression(phi, 0.1)]

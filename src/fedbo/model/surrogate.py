@@ -1,9 +1,9 @@
-"""An agent's belief about its own objective, kept up to date as scores come in.
+"""An agent's belief about its own objective, updated as scores come in.
 
-Up to ``exact_limit`` observations it is an exact GP; beyond, Bayesian linear regression over
-features of the GP's kernel, whose cost grows linearly. Between refits of the hyper-parameters both
-grow by one observation at a time, so that a belief that was written down and read again (`state`)
-is the same to the last bit.
+The belief is an exact GP up to ``exact_limit`` observations. Beyond, it is a Bayesian linear
+regression over features of the GP's kernel, whose cost grows linearly. Between two fits of the
+hyper-parameters observations are added one at a time. This makes a belief that was saved and loaded
+(`SurrogateState`) equal to the original in every bit.
 """
 
 from __future__ import annotations
@@ -21,58 +21,70 @@ from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
 from fedbo.model.linear import Regression
 
-_FEATURES = 500  # beyond the exact limit
-_FAR = 30.0  # median deviations below the median: a score that is lower may be an accident
-_RARE = 0.05  # of the scores: as many may be accidents
+_FEATURES = 500  # features of the regression beyond the exact limit
 
 
 class Marginal(Protocol):
-    """Mean and variance of a belief at points, in standard units, with their gradients."""
+    """The mean and variance of a belief at points, in standard units."""
 
     @property
     def length_scales(self) -> Array:
-        """How far one has to move in each dimension to see something new, (D,)."""
+        """Distance in each dimension over which the belief changes noticeably, (D,)."""
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n,) at the rows of X."""
+        """Return the mean and variance (n,) at the rows of X."""
 
     def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """The same, and their gradients (n, D)."""
+        """Return the mean and variance (n,) at the rows of X, and their gradients (n, D)."""
 
 
 class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent models its own objective.
 
-    ``refit_every`` new observations the hyper-parameters are fitted again (beyond 200 observations
-    every hundredth part of them); a whole search is made whenever observations have grown by a
-    quarter, a local one otherwise. With ``draw_features`` f_t is drawn from that many fresh random
-    features, as the paper's experiments did, and not by Matheron's rule.
+    Hyper-parameters are fitted again after ``refit_every`` new observations, or after
+    ``refit_percent`` of all observations are new, whichever comes later. A refit is a full search
+    if the observations have grown by a quarter since the last full search, and a local one
+    otherwise.
+
+    Args:
+        fit: How hyper-parameters are fitted.
+        refit_every: Fewest new observations between two fits (default 1).
+        refit_percent: Smallest share of new observations between two fits, in percent (default 1).
+        exact_limit: Most observations for an exact GP (default 1,000).
+        draw_features: Draw f_t from this many fresh random features, as the paper's experiments
+            did, instead of by Matheron's rule (default None).
     """
 
     fit: Fit = Fit()
     refit_every: int = 1
+    refit_percent: int = 1
     exact_limit: int = 1000
     draw_features: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("refit_every", "exact_limit", "draw_features"):
+        for name in ("refit_every", "refit_percent", "exact_limit", "draw_features"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value!r}, expected 1 or more")
 
 
 class SurrogateState(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot be derived from the observations."""
+    """The part of a belief that cannot be derived from the observations."""
 
     hyper: Hyper | None = None
-    built: int = 0  # observations when hyper was last changed and all was factorised
+    built: int = 0  # observations when hyper last changed and the model was built
     fitted: int = 0  # observations at the last fit
-    searched: int = 0  # observations at the last whole search
-    seed: int = 0  # of the features beyond the exact limit
+    searched: int = 0  # observations at the last full search
+    seed: int = 0  # seed of the features beyond the exact limit
 
 
 class Surrogate:
-    """The belief about an objective on the cube of ``dimensions``.
+    """The belief about an objective on the unit cube.
+
+    Args:
+        settings: How the objective is modelled.
+        dimensions: D, the dimensions of the cube.
+        state: The state of a saved belief (default: a new belief).
 
     >>> belief = Surrogate(SurrogateSettings(), 1)
     >>> X, rng = np.array([[0.1], [0.5], [0.9]]), np.random.default_rng(0)
@@ -95,13 +107,22 @@ class Surrogate:
         self._X = np.empty((0, dimensions))
         self._y = np.empty(0)
 
+    def __repr__(self) -> str:
+        return f"Surrogate({len(self._y)} observations, {self.hyper})"
+
     @property
     def hyper(self) -> Hyper:
         """The hyper-parameters in use."""
         return self.state.hyper or self.settings.fit.default(self.dimensions)
 
     def update(self, X: Array, y: Array, rng: np.random.Generator) -> None:
-        """Learn all observations X (t, D) with standard scores y (t,); earlier ones come first."""
+        """Learn from all observations.
+
+        Args:
+            X: Points (t, D), in the order in which they were observed.
+            y: Their standard scores, (t,).
+            rng: Source of randomness for the fit.
+        """
         t = len(X)
         if t and t - self.state.fitted >= self._patience(t):
             self._fit(X, y, rng)
@@ -116,7 +137,7 @@ class Surrogate:
     def sample(
         self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
     ) -> SampledFunction:
-        """f_t, a draw from the belief, exact and joint at ``points`` if these are given."""
+        """Draw f_t from the belief (see `GP.sample`)."""
         if self.settings.draw_features is not None:
             seed = int(rng.integers(2**63))
             regression = self._regression(self._X, self.settings.draw_features, seed)
@@ -126,17 +147,17 @@ class Surrogate:
         return self._exact().sample(rng, beta, points)
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the objective, in standard units, at the rows of X."""
+        """Return the mean and variance (n,) at the rows of X, in standard units."""
         return self.marginal().predict(X)
 
     def marginal(self) -> Marginal:
-        """Mean and variance as functions that can be evaluated often; fixed as they stand now."""
+        """Return the current mean and variance as functions that are fast to evaluate often."""
         if isinstance(self._model, Regression):
             return self._model.posterior(self._y)
         return self._exact()
 
     def leave_one_out(self, rows: Rows) -> LeaveOneOut:
-        """The belief without one of the observations in ``rows``, for each of them."""
+        """Return the beliefs that each leave out one of the observations in ``rows``."""
         if isinstance(self._model, Regression):
             return self._model.leave_one_out(self._y, rows)
         return self._exact().leave_one_out(rows)
@@ -145,7 +166,7 @@ class Surrogate:
         return t <= self.settings.exact_limit
 
     def _patience(self, t: int) -> int:
-        return max(self.settings.refit_every, t // 100)
+        return max(self.settings.refit_every, t * self.settings.refit_percent // 100)
 
     def _fit(self, X: Array, y: Array, rng: np.random.Generator) -> None:
         t, last, fit = len(X), self.state, self.settings.fit
@@ -155,7 +176,7 @@ class Surrogate:
             hyper, searched = fit(X, y, rng, last.hyper), t
         if hyper is last.hyper and self._is_exact(last.built) == self._is_exact(t):
             self.state = msgspec.structs.replace(last, fitted=t, searched=searched)
-            return  # nothing to build anew
+            return  # the model can stay
         seed = 0 if self._is_exact(t) else int(rng.integers(2**63))
         self.state = SurrogateState(hyper=hyper, built=t, fitted=t, searched=searched, seed=seed)
         self._model = None
@@ -180,45 +201,3 @@ class Surrogate:
         regression = Regression(features, self.hyper.noise_variance)
         regression.add(X)
         return regression
-
-
-def standardised(y: Array) -> Array:
-    """Scores with mean 0 and standard deviation 1, low ones compressed; all 0 if all are the same.
-
-    Where scores are bad, how bad they are says little about where they are good; but one that is
-    very bad would leave all others almost alike. So z below the mean becomes −log(1 − z). The order
-    of scores stays, and neither their unit nor their zero matters.
-
-    >>> standardised(np.array([1.0, 3.0])).round(12).tolist(), standardised(np.ones(1)).tolist()
-    ([-1.0, 1.0], [0.0])
-    >>> standardised(np.array([-100.0, 0.0, 1.0, 2.0])).round(2).tolist()
-    [-1.73, 0.53, 0.58, 0.63]
-    """
-    z = _unit(_tamed(y))
-    return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
-
-
-def _tamed(y: Array) -> Array:
-    """y, with accidents brought nearer, in their order: few scores, far below the median.
-
-    Where many lie there an optimiser has converged, and the others are what it learnt.
-    """
-    if not len(y):
-        return y
-    largest = np.abs(y).max()
-    y = y / largest if largest > 1e150 else y  # so that differences stay finite
-    median = float(np.median(y))
-    far = _FAR * 1.4826 * float(np.median(np.abs(y - median)))
-    if not 0 < np.count_nonzero(y < median - far) <= max(1.0, _RARE * len(y)) or far <= 0.0:
-        return y
-    depth = np.maximum((median - y) / far, 1.0)
-    return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)
-
-
-def _unit(y: Array) -> Array:
-    if not len(y):
-        return y
-    y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite
-    deviation = y - y.mean()
-    scale = float(deviation.std())
-    return deviation / scale if scale > 1e-12 else np.zeros_like(y)

@@ -1,7 +1,7 @@
 """BLAS on one thread while an agent computes.
 
-An agent's matrices are small: two threads contend for them, and are many times slower than one on
-a busy machine. Looking for the loaded libraries costs milliseconds, so it is done once.
+An agent's matrices are small. Two threads contend for them and, on a busy machine, are many times
+slower than one. Looking for the loaded libraries takes milliseconds, so it is done once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """A context in which BLAS uses one thread; the caller's setting comes back after it."""
+    """Return a context in which BLAS uses one thread; it restores the caller's setting."""
     limits: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limits
 

@@ -1,19 +1,19 @@
-"""How well peers' functions agree with the order of the target's own scores: P_N, learned.
+"""Shares of the peers, by how well their functions order the target's own scores.
 
 ======  =======================================================================  =========
 symbol  meaning                                                                  shape
 ======  =======================================================================  =========
-y       scores that the target observed                                          (t,)
+y       scores of the target                                                     (t,)
 F       values of K peers' functions at its points                               (t, K)
 τ       Kendall's τ of each peer with the scores: 1 if all pairs have the same   (K,)
-        order, −1 if all have the other one; pairs of equal scores do not count
-z       1.5 √(t − 1) τ: how many deviations of chance τ is, about                (K,)
-w       weights of the peers: w_n ∝ exp(z_n)                                     (K,)
+        order, −1 if all have the opposite order; equal scores are ignored
+z       1.5 √(t − 1) τ, which has a standard deviation of about 1 by chance      (K,)
+w       shares of the peers: w_n ∝ exp(z_n)                                      (K,)
 ======  =======================================================================  =========
 
-The order of scores is what counts: they have another scale than a peer's, and a long tail.
-By chance z has a deviation of about 1, be the scores few or many: of 50 peers that know nothing the
-luckiest has about an eighth of the weight.
+Only the order of the scores counts, because their scale differs from a peer's and they have a long
+tail. The standard deviation of z by chance does not depend on the number of scores. The luckiest of
+50 uninformative peers gets a share of about 1/8.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ import numpy as np
 
 from fedbo.model.kernel import Array
 
-_SHARPNESS = 1.5  # by chance τ has a deviation of about 1 / (1.5 √(t − 1))
-_MOST = 100  # scores that are compared: more cost much and say little
-_BLOCK = 50_000  # pairs of all peers at a time: they stay in the cache
+_SHARPNESS = 1.5  # the standard deviation of τ by chance is about 1 / (1.5 √(t − 1))
+_MOST = 100  # scores compared at most: more would cost much and add little
+_BLOCK = 50_000  # pairs of all peers compared at a time: they stay in the cache
 
 
 def agreement(y: Array, F: Array) -> Array:
-    """w (K,) from scores y (t,) and the values F (t, K) of the peers' functions there.
+    """Return the shares w (K,), which add up to 1.
+
+    Args:
+        y: Scores of the target, (t,).
+        F: Values of the peers' functions at the same points, (t, K).
 
     >>> y = np.array([0.0, 1.0, 2.0, 3.0])
     >>> agreement(y, np.stack([y, -y], axis=1)).round(2).tolist()

@@ -293,7 +293,7 @@ def checked_query(policy: Policy, target: Target) -> Query:
             f"policy {name} returned x = {query.x!r}, expected {target.space.dimensions} finite "
             "numbers, one for each dimension of the unit cube"
         )
-    low, high = target.space.box or (np.zeros(len(x)), np.ones(len(x)))
+    low, high = target.space.box
     if ((x < low - _SLACK) | (x > high + _SLACK)).any():
         raise ValueError(
             f"policy {name} returned x = {x.tolist()}, which is outside the space: expected "

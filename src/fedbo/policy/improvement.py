@@ -1,20 +1,20 @@
-"""Expected improvement, as a logarithm that neither underflows nor loses its gradient.
+"""The logarithm of the expected improvement, without underflow or vanishing gradients.
 
 ======  =================================================================  =======
 symbol  meaning                                                            shape
 ======  =================================================================  =======
 mu, s   mean and standard deviation of a belief at points                  any
-best    what is to be improved on                                          any
+best    value to improve on                                                any
 z       (mu − best) / s                                                    any
 h(z)    pdf(z) + z cdf(z), so that EI = E[max(f − best, 0)] = s h(z)       any
 m(x)    Mills' ratio cdf(−x) / pdf(x) = √(π/2) erfcx(x / √2)               any
 g(x)    1 − x m(x), so that h(−x) = pdf(x) g(x) and h(x) = x + h(−x)       any
 ======  =================================================================  =======
 
-Plain EI is 0 in double precision from z = −39 on, where most of a cube lies once a good point is
-known, and an optimiser finds no slope there. With x = |z| and the identities above log EI needs no
-cases but the sign of z. Only g loses digits, to cancellation, as x grows: beyond `_FAR` its
-asymptotic series 1/x² − 3/x⁴ + 15/x⁶ − … has more of them.
+In double precision EI itself is 0 for z < −39. Once a good point is known, this is most of the
+cube, and an optimiser finds no slope there. With x = |z| and the identities above, log EI only
+distinguishes the sign of z. The cancellation in g loses digits as x grows. Beyond `_FAR` the
+asymptotic series 1/x² − 3/x⁴ + 15/x⁶ − … is more accurate.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from fedbo.model.surrogate import Marginal
 _FAR = {np.dtype(np.float64): 30.0, np.dtype(np.float32): 10.0}
 _SERIES = (-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0)
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
-_BLOCK = 1024  # rows at a time: (1024, t) stays in the cache
+_BLOCK = 1024  # rows processed at a time: (1024, t) stays in the cache
 
-#: Points that are enough to find the largest improvement, which has fewer maxima than a draw has:
-#: with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many found more than 1 %
-#: more in one of 112 random problems for TAF, and in none for RGPE.
+#: Points to screen for the largest improvement, which has fewer maxima than a draw. In 112 random
+#: problems with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many points gave
+#: more than 1 % more in one problem for TAF, and in none for RGPE.
 SCREENED = 4096
-#: The least variance that is told from none, in standard units.
+#: The smallest variance that differs from 0, in standard units.
 LEAST_VARIANCE = 1e-10
 
 
 def log_ei(mu: Array, s: Array, best: ArrayLike) -> Array:
-    """log E[max(f − best, 0)] for f ~ N(mu, s²), s > 0, in the precision of mu.
+    """Return log E[max(f − best, 0)] for f ~ N(mu, s²) with s > 0, in the precision of mu.
 
     >>> log_ei(np.array([0.0, -40.0]), np.ones(2), 0.0).round(3).tolist()
     [-0.919, -808.299]
@@ -52,7 +52,7 @@ def log_ei(mu: Array, s: Array, best: ArrayLike) -> Array:
 
 
 def log_ei_and_slopes(mu: Array, s: Array, best: ArrayLike) -> tuple[Array, Array, Array]:
-    """log EI and its derivatives with respect to mu and to s.
+    """Return log EI and its derivatives with respect to mu and s.
 
     >>> value, by_mu, by_s = log_ei_and_slopes(np.array([-1e5]), np.ones(1), 0.0)
     >>> by_mu.round(3).tolist()
@@ -70,7 +70,7 @@ def log_ei_and_slopes(mu: Array, s: Array, best: ArrayLike) -> tuple[Array, Arra
 
 
 def _log_h(z: Array) -> tuple[Array, Array, Array, Array]:
-    """log h(z), and pdf(x) g(x), m(x), g(x) at x = |z|."""
+    """Return log h(z), and pdf(x) g(x), m(x), g(x) at x = |z|."""
     x = np.abs(z)
     m = erfcx(x * x.dtype.type(np.sqrt(0.5)))
     m *= x.dtype.type(np.sqrt(0.5 * np.pi))
@@ -94,13 +94,13 @@ def _far_g(x: Array) -> Array:
 
 
 def deviation(variance: Array) -> Array:
-    """The standard deviation, never 0."""
+    """Return the standard deviation, which is never 0."""
     s: Array = np.sqrt(np.maximum(variance, LEAST_VARIANCE))
     return s
 
 
 def in_blocks(function: Callable[[Array], Array], X: Array) -> Array:
-    """Values (n,) of the function at the rows of X, so many at a time as stay in the cache.
+    """Return the values (n,) at the rows of X, computed in blocks that stay in the cache.
 
     >>> float(in_blocks(lambda X: X.sum(axis=1), np.ones((1000, 2))).sum())
     2000.0
@@ -111,10 +111,14 @@ def in_blocks(function: Callable[[Array], Array], X: Array) -> Array:
 
 
 class ExpectedImprovement:
-    """log EI of one belief over ``best``, as a function on the cube.
+    """log EI of one belief over ``best``, a function on the cube.
 
-    Own beliefs are evaluated in float64 at any points: near observations their variance is a small
-    difference of large numbers, of which float32 leaves nothing.
+    The belief is always evaluated in float64. Near observations its variance is a small difference
+    of large numbers, which would be lost in float32.
+
+    Args:
+        belief: The belief.
+        best: The value to improve on, in standard units.
     """
 
     screened = SCREENED

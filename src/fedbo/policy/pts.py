@@ -67,7 +67,7 @@ class PTS(Policy, frozen=True, tag="pts"):
         if own and skipped is None:
             return self._own(target)
         pool = Pool(target)
-        trust = target.named(pool.rows, pool.trust * pool.weights)
+        trust = target.named(pool.rows, pool.trust * pool.shares)
         if skipped is not None and pool.trust < _TRUSTED:
             return Query(skipped, Origin("initial", trust=trust))
         if own:
@@ -76,7 +76,7 @@ class PTS(Policy, frozen=True, tag="pts"):
         if query.origin.source == "own":
             return query
         praise = pool.praise(query.x)
-        if pool.part(query.x) < 0.5 or not praise.any():
+        if pool.peer_share(query.x) < 0.5 or not praise.any():
             return Query(query.x, Origin(trust=trust))
         credit = target.named(pool.rows, praise / praise.sum())
         return Query(query.x, Origin("pool", credit=credit, trust=trust))

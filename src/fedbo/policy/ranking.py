@@ -1,17 +1,17 @@
-"""How far models disagree with the order of an agent's own scores.
+"""How many pairs of an agent's own scores a model orders wrongly.
 
 ======  =====================================================================  =======
 symbol  meaning                                                                shape
 ======  =====================================================================  =======
 x_j     points the target observed, sorted by their scores y_j                 (n, D)
 pair    (j, k) with y_j < y_k and x_j ≠ x_k; discordant if not f(x_j) < f(x_k)
-F       values of K models at the different points                             (u, K)
-f⁻ʲ     a draw of the target's own belief without observation j                (n,)
+F       values of K models at the distinct points                              (u, K)
+f⁻ʲ     a draw of the target's own belief that leaves out observation j        (n,)
 ======  =====================================================================  =======
 
-The ranking loss of RGPE runs over ordered pairs, so it is twice the number of discordant ones.
-Pairs of equal scores, or of one and the same point, would add the same to the loss of every model,
-so they are left out. A model that cannot tell two points apart does not rank them: discordant.
+The ranking loss of RGPE runs over ordered pairs, so it is twice the number of discordant pairs.
+Pairs of equal scores, and pairs of the same point, are left out because they would add the same to
+the loss of every model. If a model gives two points the same value, the pair is discordant.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ from fedbo.model.kernel import Array
 
 Counts = NDArray[np.int64]
 
-_MOST = 200  # observations that are compared: more cost much and say little
+_MOST = 200  # observations compared at most: more would cost much and add little
 
 
 class Ranking:
-    """The order of scores y (t,) at points X (t, D); of many, an even spread is compared.
+    """The order of scores at points.
 
-    ``rows`` are the observations that are compared, in ascending order of scores, ``points`` the
-    different points among them, and ``pairs`` the number of pairs.
+    Args:
+        X: Points, (t, D).
+        y: Their scores, (t,). If there are many, an even selection over the order is compared.
+
+    Attributes:
+        rows: The observations that are compared, in ascending order of their scores.
+        points: The distinct points among them, (u, D).
+        pairs: The number of pairs.
 
     >>> ranking = Ranking(np.array([[0.1], [0.2], [0.3]]), np.array([1.0, 3.0, 2.0]))
     >>> ranking.pairs, ranking.discordant(-10 * ranking.points).tolist()
@@ -52,18 +58,18 @@ class Ranking:
         self._repeated = int(higher) - self.pairs
 
     def discordant(self, F: Array) -> Counts:
-        """(K,) how many pairs each model ranks wrongly, by its values F (u, K) at ``points``."""
+        """Return the number of discordant pairs of each model (K,), from F (u, K) at ``points``."""
         F = F[self._place]
         counts = np.zeros(F.shape, dtype=np.uint8)
         for j, above in enumerate(self._above):
             counts[above:] += F[above:] <= F[j]
         total: Counts = counts.sum(axis=0, dtype=np.int64)
-        return total - self._repeated  # a model has one value at one point
+        return total - self._repeated  # pairs of the same point were counted, too
 
     def discordant_left_out(self, draws: Array) -> Counts:
-        """(S,) ordered pairs that are wrong where f⁻ʲ ranks j, by draws (S, n, n) of f⁻ʲ(x_k)."""
-        forgotten = np.diagonal(draws, axis1=1, axis2=2)[:, :, None]
-        wrong = (draws <= forgotten) & self._ordered
-        wrong |= (draws >= forgotten) & self._ordered.T
+        """Return the wrong ordered pairs (S,) where f⁻ʲ ranks x_j; draws (S, n, n) are f⁻ʲ(x_k)."""
+        left_out = np.diagonal(draws, axis1=1, axis2=2)[:, :, None]
+        wrong = (draws <= left_out) & self._ordered
+        wrong |= (draws >= left_out) & self._ordered.T
         total: Counts = np.count_nonzero(wrong, axis=(1, 2)).astype(np.int64)
         return total

@@ -1,29 +1,30 @@
-"""Ranking-weighted GP ensemble (Feurer et al. 2018), with peers known by their beliefs.
+"""The ranking-weighted GP ensemble (Feurer et al. 2018), for peers that send beliefs.
 
 =========  ========================================================================  ========
 symbol     meaning                                                                   shape
 =========  ========================================================================  ========
-S          ``samples``: draws of each model                                          scalar
-L_n        ranking loss of peer n in each draw: wrongly ordered pairs of the         (N, S)
-           target's observations, over ordered pairs
-L          the same for the target, by draws that leave out the one they rank        (S,)
-w, w_n     weights: in which part of the draws a model's loss is the lowest          scalar, (N,)
+S          ``samples``: number of draws of each model                                scalar
+L_n        ranking loss of peer n in each draw: number of ordered pairs of the       (N, S)
+           target's observations that are in the wrong order
+L          the same for the target, with leave-one-out draws                         (S,)
+w, w_n     shares: the fraction of draws in which a model has the lowest loss        scalar, (N,)
 mu, var    μ = w μ_t + Σ w_n φᵀν_n and σ² = w² σ_t² + Σ w_n² φᵀC_nφ, the ensemble    (n,)
-nu, A      Σ w_n ν_n and Σ w_n² C_n: all peers in one vector and one matrix          (M,), (M, M)
+nu, A      Σ w_n ν_n and Σ w_n² C_n: all peers together                              (M,), (M, M)
 best       the ensemble's largest mean at an observed point                          scalar
 =========  ========================================================================  ========
 
-What is done as its authors say, and the public code of the federated version does not:
+This follows the authors where the public code of the federated version does not:
 
-* the target's loss compares f⁻ʲ(x_j) with f⁻ʲ(x_k), *joint* draws of the belief that never saw
-  observation j (the authors' form; draws that are independent of one another would count its own
-  noise against the target), by the closed form of `fedbo.model.leave_one_out`, not by refitting;
-* expected improvement is over the best of the ensemble's own predictions at observed points, as in
-  the noisy expected improvement they use: the ensemble need not agree with any score it was told;
-* a query costs no more with more peers but for their weights.
+* The target's loss compares f⁻ʲ(x_j) with f⁻ʲ(x_k), *joint* draws of the belief that leaves out
+  observation j. Independent draws would count the target's own noise against it. The draws come
+  from the closed form of `fedbo.model.leave_one_out`, not from refitting.
+* The expected improvement is over the ensemble's best prediction at an observed point, as in the
+  authors' noisy expected improvement. The ensemble need not agree with any observed score.
 
-A tie with the target goes to the target; peers that tie share, which is what breaking ties at
-random gives on average, and does not favour whoever came first.
+The acquisition function does not become slower with more peers; only the shares do.
+
+In a tie between the target and peers, the target wins. Peers that tie divide the draw equally. This
+is what breaking ties at random gives on average.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from fedbo.message import Kind
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
-from fedbo.model.kernel import Array, single
+from fedbo.model.kernel import Array
+from fedbo.model.precision import Twins
 from fedbo.model.surrogate import Marginal
 from fedbo.policy.base import APART, Policy, Query, Target
 from fedbo.policy.improvement import (
@@ -51,15 +53,19 @@ from fedbo.policy.improvement import (
 from fedbo.policy.origin import Origin
 from fedbo.policy.ranking import Counts, Ranking
 
-_DRAWS = 2048  # of peers, ranked at a time: (n, 2048) stays in the cache
+_DRAWS = 2048  # peers' draws ranked at a time: (n, 2048) stays in the cache
 
 
 class RGPE(Policy, frozen=True, tag="rgpe"):
-    """Ranking-weighted GP ensemble; needs a federation that hands out beliefs.
+    """The ranking-weighted GP ensemble; it needs a federation with ``kind="belief"``.
 
-    ``samples`` draws of each model decide its weight. Against many poor peers that win draws by
-    chance, a peer is dropped whose median loss exceeds this percentile of the target's:
-    ``dilution``, None to drop none. Without peers it is expected improvement on the own GP.
+    Without peers it maximises the expected improvement of the agent's own GP.
+
+    Args:
+        samples: Number of draws of each model that decide its share (default 100).
+        dilution: A peer is dropped if its median loss exceeds this percentile of the target's
+            losses. Otherwise many poor peers would win draws by chance. None drops no peer
+            (default 95).
 
     >>> RGPE()
     RGPE(samples=100, dilution=95.0)
@@ -79,14 +85,14 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
             )
 
     def query(self, target: Target) -> Query:
-        if not len(target.X):  # nothing to rank, and nothing to improve on
+        if not len(target.X):  # there is nothing to rank or to improve on
             return target.query(target.own_draw())
-        own, peers = self.weights(target)
+        own, peers = self.shares(target)
         trust = target.named(np.arange(len(peers)), peers)
         return target.query(self.acquisition(target, own, peers), Origin(trust=trust), APART)
 
-    def weights(self, target: Target) -> tuple[float, Array]:
-        """The weight of the target's own belief, and of each row of its inbox."""
+    def shares(self, target: Target) -> tuple[float, Array]:
+        """Return the share of the target's own belief, and of each row of its inbox (N,)."""
         inbox, ranking = target.beliefs, Ranking(target.X, target.y)
         if not len(inbox) or not ranking.pairs:
             return 1.0, np.zeros(len(inbox))
@@ -94,46 +100,52 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
         own = ranking.discordant_left_out(left_out)
         Phi = target.phi(ranking.points)
         peers = 2 * _discordant(ranking, Phi, inbox, self.samples)
-        return ranking_weights(own, peers, self.dilution)
+        return ranking_shares(own, peers, self.dilution)
 
     def acquisition(self, target: Target, own: float, peers: Array) -> SampledFunction:
-        """log EI of the ensemble with these weights, over its best prediction so far."""
+        """Return log EI of the ensemble with these shares, over its best prediction so far."""
         belief = target.belief.marginal()
         rows = np.flatnonzero(peers)
         if not len(rows):
             best = float(belief.predict(target.X)[0].max()) if len(target.X) else 0.0
             return ExpectedImprovement(belief, best)
-        weights, inbox = peers[rows], target.beliefs
-        nu = weights @ inbox.nu[rows]
-        R = (weights[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
-        A = (weights @ weights) * np.eye(inbox.M) - R.T @ R
+        shares, inbox = peers[rows], target.beliefs
+        nu = shares @ inbox.nu[rows]
+        R = (shares[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
+        A = (shares @ shares) * np.eye(inbox.M) - R.T @ R
         return EnsembleImprovement(belief, own, target.phi, nu, A, target.X)
 
 
-def ranking_weights(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:
-    """w and w_n from the losses of the target (S,) and of the peers (N, S).
+def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:
+    """Return the shares w and w_n (N,).
 
-    >>> ranking_weights(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
+    Args:
+        own: Losses of the target, (S,).
+        peers: Losses of the peers, (N, S).
+        dilution: As of `RGPE`.
+
+    >>> ranking_shares(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
     (0.5, array([0.25, 0.25, 0.  ]))
     """
     kept = np.arange(len(peers))
     if dilution is not None:
         kept = kept[np.median(peers, axis=1) <= np.percentile(own, dilution)]
-    weights = np.zeros(len(peers))
+    shares = np.zeros(len(peers))
     if not len(kept):
-        return 1.0, weights
+        return 1.0, shares
     losses = peers[kept]
     lowest = losses.min(axis=0)
     lost = lowest < own
     winners = (losses == lowest) & lost
-    weights[kept] = (winners / np.maximum(winners.sum(axis=0), 1)).mean(axis=1)
-    return float(1.0 - lost.mean()), weights
+    shares[kept] = (winners / np.maximum(winners.sum(axis=0), 1)).mean(axis=1)
+    return float(1.0 - lost.mean()), shares
 
 
 def _discordant(ranking: Ranking, Phi: Array, inbox: BeliefInbox, samples: int) -> Counts:
-    """(N, S) pairs that each draw of each peer ranks wrongly; Φ (u, M) at the ranking's points.
+    """Return the number of discordant pairs (N, S) of each draw of each peer.
 
-    In float64: float32 would decide close pairs by rounding.
+    Phi (u, M) are the features at the ranking's points. The draws are evaluated in float64, because
+    float32 would order close pairs by rounding errors.
     """
     draws = inbox.draws(samples)
     counts = np.empty(draws.shape[:2], dtype=np.int64)
@@ -146,38 +158,44 @@ def _discordant(ranking: Ranking, Phi: Array, inbox: BeliefInbox, samples: int) 
 
 
 class EnsembleImprovement:
-    """log EI of the ensemble over its largest mean at the points X (t, D) that were observed.
+    """log EI of the ensemble over its largest mean at an observed point, a function on the cube.
 
-    A function on the cube, made of the own belief and all peers in one.
     Peers are evaluated in the precision of the points, the own belief always in float64 (see
     `ExpectedImprovement`).
+
+    Args:
+        own: The agent's own belief.
+        share: w, its share.
+        features: The shared features φ.
+        nu: Σ w_n ν_n, (M,).
+        A: Σ w_n² C_n, (M, M).
+        X: The observed points, (t, D).
     """
 
     screened = SCREENED
 
     def __init__(
-        self, own: Marginal, weight: float, features: Features, nu: Array, A: Array, X: Array
+        self, own: Marginal, share: float, features: Features, nu: Array, A: Array, X: Array
     ) -> None:
         self.own = own
-        self.weight = weight
+        self.share = share
         self.features = features
         self.length_scales = features.length_scales
-        if weight > 0.0:
+        if share > 0.0:
             self.length_scales = np.minimum(features.length_scales, own.length_scales)
-        self._double = nu, A
-        self._single = single(nu), single(A)
+        self._peers = Twins(nu, A)
         self.best = float(self.moments(X)[0].max())
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the ensemble at the rows of X."""
-        nu, A = self._peers(X)
+        """Return the mean and variance (n,) of the ensemble at the rows of X."""
+        nu, A = self._peers.like(X)
         Phi = self.features(X)
         mu = (Phi @ nu).astype(np.float64)
         var = np.einsum("ij,ij->i", Phi @ A, Phi).astype(np.float64)
-        if self.weight > 0.0:
+        if self.share > 0.0:
             own_mu, own_var = self.own.predict(X.astype(np.float64))
-            mu += self.weight * own_mu
-            var += self.weight**2 * own_var
+            mu += self.share * own_mu
+            var += self.share**2 * own_var
         return mu, var
 
     def __call__(self, X: Array) -> Array:
@@ -188,7 +206,7 @@ class EnsembleImprovement:
         return log_ei(mu, deviation(var), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
-        w, (nu, A) = self.weight, self._peers(X)
+        w, (nu, A) = self.share, self._peers.like(X)
         tangent = self.features.tangent(X)
         A_phi = tangent.Phi @ A
         mu = (tangent.Phi @ nu).astype(np.float64)
@@ -206,6 +224,3 @@ class EnsembleImprovement:
         if w > 0.0:
             gradient = gradient + w * by_mu * mu_gradient + w**2 * by_var * var_gradient
         return value, gradient
-
-    def _peers(self, X: Array) -> tuple[Array, Array]:
-        return self._single if X.dtype == np.float32 else self._double

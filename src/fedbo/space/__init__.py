@@ -1,5 +1,6 @@
-"""Parameters and the unit cube: a space, a narrower part of it, one parameter's axis."""
+"""Parameters and the unit cube: a space, a part of it, and the axis of each parameter."""
 
-from fedbo.space.space import Categorical, Direction, Float, Int, Parameter, Part, Space
+from fedbo.space.parameter import Categorical, Float, Int, Parameter
+from fedbo.space.space import Direction, Part, Space
 
 __all__ = ["Categorical", "Direction", "Float", "Int", "Parameter", "Part", "Space"]

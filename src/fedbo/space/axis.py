@@ -1,21 +1,23 @@
-"""How the values of one parameter lie on the unit interval, and back.
+"""Where the values of one parameter lie on the unit interval, and the way back.
 
-======  ===================================================================  ============
+======  ===================================================================  ==================
 symbol  meaning                                                              shape
-======  ===================================================================  ============
-x, X    place of one value, places of n values: ``size`` numbers each        (n, size)
+======  ===================================================================  ==================
+x, X    place of one value, places of n values: ``size`` numbers each        (size,), (n, size)
 q       a value (Continuous) or a level (Levels), before any logarithm       scalar
 K       number of levels                                                     scalar
 k       a level, 0 ... K - 1; linear: it owns the cell [k / K, (k + 1) / K)  scalar
-======  ===================================================================  ============
+======  ===================================================================  ==================
 
-For numbers x = (s(q) - start) / width, s being the logarithm on a log scale. A level sits at the
-centre of its cell; on a log scale the whole number v owns [v - 1/2, v + 1/2) and sits at v.
+For numbers x = (s(q) - start) / width, where s is the logarithm on a log scale and the identity
+otherwise. A level lies at the centre of its cell. On a log scale the whole number v owns
+[v - 1/2, v + 1/2) and lies at v.
 
-Continuous values are *settled* on their way in and out: to a decimal grid 12 digits below their
-range, or on a log scale to 12 significant digits. What settles where an end of the range does is
-that end. All rounding on the way stays below half a step of the grid, for every range up to 1e300
-in size; so whatever was decoded, or typed with 12 digits, comes back exactly.
+Continuous values are rounded when they are encoded and decoded: to a decimal grid 12 digits below
+their range, or to 12 significant digits on a log scale. A value that is rounded to the same number
+as an end of the range becomes that end. All other rounding errors stay below half a step of the
+grid, for every range up to 1e300 in size. So every value that was decoded, or typed with 12 digits,
+is restored exactly.
 """
 
 from __future__ import annotations
@@ -31,33 +33,36 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Value = str | int | float | bool
 
-LARGEST = 1e300  # size of bounds: their differences and their roundings stay finite
-MOST_LEVELS = 10**12  # and largest value of a log scale's levels: float64 tells them apart
+LARGEST = 1e300  # size of a bound: differences and rounded values stay finite
+MOST_LEVELS = 10**12  # levels, and largest level on a log scale: float64 can tell them apart
 
 
 class Axis(Protocol):
-    """One parameter's part of the cube: ``size`` dimensions, and ``allowed`` values in words."""
+    """The dimensions of the cube that belong to one parameter.
+
+    ``size`` is their number, and ``allowed`` describes the allowed values in words.
+    """
 
     size: int
     allowed: str
 
     def encode(self, value: Any) -> Sequence[float] | None:
-        """The place of a value, or None if it is not allowed."""
+        """Return the place of a value, or None if the value is not allowed."""
 
     def decode(self, x: list[float]) -> Value:
-        """The value nearest to a place, in plain Python."""
+        """Return the value nearest to a place, in Python's own types."""
 
     def snap(self, X: Array) -> Array:
-        """The places of the values nearest to X, for many at once."""
+        """Return the places of the values nearest to the rows of X (n, size)."""
 
 
 def to_builtin(value: Any) -> Any:
-    """A NumPy scalar as its Python value; anything else as it is."""
+    """Convert a NumPy scalar to its Python value; return anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def number(value: Any, kind: type[int] | type[float]) -> float:
-    """The value as a plain ``kind``, never -0.0; NaN if it is no such number or not finite.
+    """Convert a value to ``kind``, never -0.0; NaN if it is not such a number or not finite.
 
     >>> number(np.int64(3), int), number(3, float), number(True, int), number("3", float)
     (3, 3.0, nan, nan)
@@ -71,6 +76,11 @@ def number(value: Any, kind: type[int] | type[float]) -> float:
 class Continuous:
     """All numbers from low to high.
 
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        log: Whether the scale is logarithmic.
+
     >>> Continuous(1e-4, 10.0, log=True).decode([0.6])
     0.1
     """
@@ -83,8 +93,8 @@ class Continuous:
         self.bottom, self.top = self._rounded(low), self._rounded(high)
         if log and self.bottom == self.top:
             raise ValueError(
-                f"low is {low} and high is {high}: a log scale keeps 12 digits, in which they are "
-                "equal; use log=False"
+                f"low is {low} and high is {high}, equal in the 12 digits that a log scale "
+                "keeps; use log=False"
             )
         self.start = self._scaled(low)
         self.width = self._scaled(high) - self.start
@@ -94,13 +104,13 @@ class Continuous:
         given = number(value, float)
         if not self.low <= given <= self.high:
             return None
-        return ((self._scaled(self._settled(given)) - self.start) / self.width,)
+        return ((self._scaled(self._rounded_inside(given)) - self.start) / self.width,)
 
     def decode(self, x: list[float]) -> float:
         if not 0.0 < x[0] < 1.0:
             return self.low if x[0] <= 0.0 else self.high
         scaled = self.start + x[0] * self.width
-        return self._settled(math.exp(scaled) if self.log else scaled)
+        return self._rounded_inside(math.exp(scaled) if self.log else scaled)
 
     def snap(self, X: Array) -> Array:
         return X
@@ -111,7 +121,7 @@ class Continuous:
     def _rounded(self, value: float) -> float:
         return float(f"{value:.11e}") if self.log else round(value, self.digits)
 
-    def _settled(self, value: float) -> float:
+    def _rounded_inside(self, value: float) -> float:
         value = self._rounded(value)
         if self.bottom < value < self.top:
             return value + 0.0  # -0.0 becomes 0.0
@@ -119,7 +129,13 @@ class Continuous:
 
 
 class Levels:
-    """low, low + step, ... high: whole numbers, or the decimals that a person means by them.
+    """The levels low, low + step, ... high: whole numbers, or decimals as a person writes them.
+
+    Args:
+        low: Smallest level.
+        high: Largest level.
+        step: Distance of two levels; an int makes all levels whole numbers.
+        log: Whether the scale is logarithmic (default False).
 
     >>> tenths = Levels(0.0, 1.0, 0.1)
     >>> tenths.decode([0.3]), tenths.encode(0.1 + 0.2) == tenths.encode(0.3)
@@ -139,7 +155,7 @@ class Levels:
         self.allowed = f"an int: {values}" if self.whole else f"a number: {values}"
 
     def _count(self) -> None:
-        """Level k is (first + k stride) / scale in whole numbers: three steps of 0.1 are 0.3."""
+        """Write level k as (first + k stride) / scale in whole numbers: 3 steps of 0.1 are 0.3."""
         exact = [Fraction(repr(decimal)) for decimal in (self.low, self.high, self.step)]
         self.scale = math.lcm(*(fraction.denominator for fraction in exact))
         self.first, last, self.stride = (int(fraction * self.scale) for fraction in exact)
@@ -162,7 +178,7 @@ class Levels:
             return None
         k = round((min(max(given, self.low), self.high) - self.low) / self.step)
         level = self._value(k)
-        slack = 0.0 if self.whole else 1e-8 * self.step  # sums of steps are not quite the decimals
+        slack = 0.0 if self.whole else 1e-8 * self.step  # sums of steps differ from the decimals
         if given != level and abs(given - level) > slack:
             return None
         return (float(self._centre(k)),)
@@ -177,8 +193,8 @@ class Levels:
         multiple = self.first + k * self.stride
         return multiple if self.whole else multiple / self.scale
 
-    # One formula for a number and for an array: NumPy's logarithm and Python's may differ in the
-    # last bit, and a snapped place is to be exactly an encoded one.
+    # The same formulas serve numbers and arrays. NumPy's and Python's logarithm may differ in the
+    # last bit, and a snapped place must be exactly an encoded one.
 
     def _scaled(self, q: Any) -> Any:
         return np.log(q) if self.log else q
@@ -193,7 +209,12 @@ class Levels:
 
 
 class Choices:
-    """Choices without an order: 0 or 1 for two of them, else one-hot, where the largest counts.
+    """Choices without an order: 0 or 1 for two choices, otherwise one-hot.
+
+    The largest of the one-hot numbers decides which choice a point stands for.
+
+    Args:
+        choices: The choices.
 
     >>> Choices(("rbf", "linear", "poly")).encode("linear")
     [0.0, 1.0, 0.0]

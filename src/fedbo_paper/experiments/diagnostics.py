@@ -160,7 +160,7 @@ def _of_target(
 def _highest(history: Trials, space: Space, own: Settings) -> float:
     """The best score of a history, in the units of a message."""
     y = space.sign * np.array([score for _, score in history])
-    return float(own.standardise(y).max())
+    return float(own.scores(y).z.max())
 
 
 def _summary(name: str, values: Floats) -> list[Cell]:

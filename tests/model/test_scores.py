@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.model.surrogate import standardised
+from fedbo.model.scores import Raw, Standardised
 
 SCORES = st.lists(st.integers(-1000, 1000), min_size=2, max_size=20).map(
     lambda scores: np.array(scores, dtype=np.float64)
@@ -16,7 +16,7 @@ SCORES = st.lists(st.integers(-1000, 1000), min_size=2, max_size=20).map(
 
 @given(SCORES)
 def test_mean_0_and_deviation_1(y: np.ndarray) -> None:
-    z = standardised(y)
+    z = Standardised(y).z
     if np.ptp(y) == 0.0:
         assert not z.any()
         return
@@ -27,20 +27,20 @@ def test_mean_0_and_deviation_1(y: np.ndarray) -> None:
 @given(SCORES)
 def test_the_order_stays(y: np.ndarray) -> None:
     """Ties stay ties, and no two scores become one."""
-    z = standardised(y)
+    z = Standardised(y).z
     for i in range(len(y)):
         assert (np.sign(y - y[i]) == np.sign(np.round(z - z[i], 10))).all()
 
 
 @given(SCORES, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3))
 def test_neither_unit_nor_zero_matters(y: np.ndarray, scale: float, shift: float) -> None:
-    np.testing.assert_allclose(standardised(scale * y + shift), standardised(y), atol=1e-5)
+    np.testing.assert_allclose(Standardised(scale * y + shift).z, Standardised(y).z, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-30, 2.0**30, 2.0**990])
 def test_a_power_of_two_as_unit_changes_no_bit(scale: float) -> None:
     y = np.random.default_rng(0).standard_normal(12)
-    np.testing.assert_array_equal(standardised(scale * y), standardised(y))
+    np.testing.assert_array_equal(Standardised(scale * y).z, Standardised(y).z)
 
 
 @pytest.mark.parametrize("low", [-3.0, -10.0, -100.0])
@@ -49,19 +49,19 @@ def test_one_very_low_score_flattens_the_rest_less(low: float) -> None:
     rest = np.linspace(0.0, 1.0, 12)
     y = np.append(rest, low)
     plain = (y - y.mean()) / y.std()
-    assert np.ptp(standardised(y)[:-1]) > 1.4 * np.ptp(plain[:-1])
+    assert np.ptp(Standardised(y).z[:-1]) > 1.4 * np.ptp(plain[:-1])
 
 
 @pytest.mark.parametrize("low", [-100.0, -1e6])
 def test_one_very_low_score_does_not_flatten_the_rest(low: float) -> None:
     """The others still spread over a fair part of a standard deviation."""
-    assert np.ptp(standardised(np.append(np.linspace(0.0, 1.0, 12), low))[:-1]) > 0.3
+    assert np.ptp(Standardised(np.append(np.linspace(0.0, 1.0, 12), low)).z[:-1]) > 0.3
 
 
 def test_low_scores_are_compressed_and_high_ones_are_not() -> None:
     """As far below the mean as above it: the low end is closer to the middle."""
     y = np.array([-3.0, -1.0, 0.0, 0.0, 1.0, 3.0])
-    z = standardised(y)
+    z = Standardised(y).z
     middle = z[2]
     assert middle - z[0] < 0.7 * (z[-1] - middle)
     top = z[3:] - z[3]
@@ -71,11 +71,11 @@ def test_low_scores_are_compressed_and_high_ones_are_not() -> None:
 @pytest.mark.parametrize("value", [0.0, -0.0, 3.5, -1e9, 1e300, 5e-324])
 @pytest.mark.parametrize("n", [1, 2, 30])
 def test_constants_are_zero(value: float, n: int) -> None:
-    assert standardised(np.full(n, value)).tolist() == [0.0] * n
+    assert Standardised(np.full(n, value)).z.tolist() == [0.0] * n
 
 
 def test_nothing_stays_nothing() -> None:
-    assert standardised(np.empty(0)).shape == (0,)
+    assert Standardised(np.empty(0)).z.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_nothing_stays_nothing() -> None:
 )
 def test_huge_and_tiny_scores_stay_finite(scores: list[float]) -> None:
     y = np.array(scores)
-    z = standardised(y)
+    z = Standardised(y).z
     assert np.isfinite(z).all()
     assert z.std() == pytest.approx(1.0)
     assert int(np.argmax(z)) == int(np.argmax(y))
@@ -99,5 +99,31 @@ def test_huge_and_tiny_scores_stay_finite(scores: list[float]) -> None:
 
 def test_scores_are_not_changed() -> None:
     y = np.array([3.0, 1.0, 2.0])
-    standardised(y)
+    Standardised(y).unwarp(np.zeros(3))
     assert y.tolist() == [3.0, 1.0, 2.0]
+
+
+# The way back
+
+
+@given(SCORES)
+def test_unwarping_undoes_it(y: np.ndarray) -> None:
+    scores = Standardised(y)
+    np.testing.assert_allclose(scores.unwarp(scores.z), y, atol=1e-9 * np.abs(y).max(initial=1.0))
+
+
+def test_unwarping_keeps_the_order_between_and_beyond_scores() -> None:
+    scores = Standardised(np.random.default_rng(0).standard_normal(12) ** 3)
+    assert (np.diff(scores.unwarp(np.linspace(-5.0, 5.0, 200))) > 0.0).all()
+
+
+def test_beyond_the_ends_it_goes_on_in_a_straight_line() -> None:
+    scores = Standardised(np.array([0.0, 1.0, 3.0]))
+    for end, away in ((int(np.argmax(scores.z)), 1.0), (int(np.argmin(scores.z)), -1.0)):
+        beyond = scores.unwarp(scores.z[end] + away * np.arange(4.0))
+        np.testing.assert_allclose(np.diff(beyond, n=2), 0.0, atol=1e-12)
+
+
+def test_raw_scores_stay_as_they_are() -> None:
+    y = np.array([3.0, 1.0, 2.0])
+    assert Raw(y).z.tolist() == Raw(y).unwarp(y).tolist() == y.tolist()

@@ -1,0 +1,123 @@
+"""Scores as an agent's models see them, and the way back to the user's units.
+
+======  =============================================================  ======
+symbol  meaning                                                        shape
+======  =============================================================  ======
+y       scores told so far, to be maximised, in the user's units       (t,)
+z       the same scores in standard units: mean 0, deviation 1         (t,)
+======  =============================================================  ======
+
+`Standardised` compresses low scores. How bad a bad score is says little about where good ones lie,
+but one very bad score would make all others look almost equal.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from fedbo.model.kernel import Array
+
+_FAR = 30.0  # robust deviations below the median: a lower score may be an outlier
+_RARE = 0.05  # largest share of the scores that can be outliers
+
+
+class Scores(Protocol):
+    """A transformation fitted to the scores y (t,) that its constructor takes."""
+
+    def __init__(self, y: Array) -> None: ...
+
+    @property
+    def z(self) -> Array:
+        """The scores in standard units, (t,)."""
+
+    def unwarp(self, z: Array) -> Array:
+        """Return the scores, in the user's units, that ``z`` stand for."""
+
+
+class Standardised:
+    """Scores with mean 0 and standard deviation 1, low ones compressed; all 0 if all are equal.
+
+    A score z standard deviations below the mean becomes −log(1 − z). The order of the scores is
+    kept, and neither their unit nor their origin matters.
+
+    Args:
+        y: Scores (t,), to be maximised.
+
+    >>> Standardised(np.array([-100.0, 0.0, 1.0, 2.0])).z.round(2).tolist()
+    [-1.73, 0.53, 0.58, 0.63]
+    >>> Standardised(np.array([1.0, 3.0])).unwarp(np.array([-1.0, 0.0, 1.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def __init__(self, y: Array) -> None:
+        self.y = y
+        self.z = self._warp(y)
+
+    @staticmethod
+    def _warp(y: Array) -> Array:
+        z = _unit(_without_outliers(y))
+        return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
+
+    def unwarp(self, z: Array) -> Array:
+        """Return the scores, in the user's units, that ``z`` stand for.
+
+        Between told scores it interpolates. Beyond the lowest and the highest one it continues the
+        line from the median score to that end.
+        """
+        zs, ys = self._sorted
+        y = np.interp(z, zs, ys)
+        middle = len(zs) // 2
+        for end, beyond in ((-1, z > zs[-1]), (0, z < zs[0])):
+            if zs[end] != zs[middle]:
+                slope = (ys[end] - ys[middle]) / (zs[end] - zs[middle])
+                y = np.where(beyond, ys[end] + slope * (z - zs[end]), y)
+        return y
+
+    @cached_property
+    def _sorted(self) -> tuple[Array, Array]:
+        order = np.argsort(self.z)
+        return self.z[order], self.y[order]
+
+
+class Raw:
+    """Scores as they were told.
+
+    >>> Raw(np.array([1.0, 3.0])).z.tolist()
+    [1.0, 3.0]
+    """
+
+    def __init__(self, y: Array) -> None:
+        self.z = y
+
+    def unwarp(self, z: Array) -> Array:
+        """Return ``z``."""
+        return z
+
+
+def _without_outliers(y: Array) -> Array:
+    """Bring outliers closer, in their order: few scores that lie far below the median.
+
+    If many scores lie there, an optimiser has converged, and the rest is what it learnt on the way.
+    """
+    if not len(y):
+        return y
+    largest = np.abs(y).max()
+    y = y / largest if largest > 1e150 else y  # so that differences stay finite
+    median = float(np.median(y))
+    far = _FAR * 1.4826 * float(np.median(np.abs(y - median)))
+    if not 0 < np.count_nonzero(y < median - far) <= max(1.0, _RARE * len(y)) or far <= 0.0:
+        return y
+    depth = np.maximum((median - y) / far, 1.0)
+    return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)
+
+
+def _unit(y: Array) -> Array:
+    if not len(y):
+        return y
+    y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite
+    deviation = y - y.mean()
+    scale = float(deviation.std())
+    return deviation / scale if scale > 1e-12 else np.zeros_like(y)
