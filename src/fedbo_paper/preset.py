@@ -19,7 +19,7 @@ from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Raw, Scores
-from fedbo.model.surrogate import SurrogateSettings
+from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy, Power
 from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value
@@ -28,6 +28,35 @@ Design = Literal["sobol", "random"]
 Maximiser = Literal["refine", "direct"]
 
 _EVALUATIONS = 1000  # of DIRECT, as in the paper
+
+
+class FeatureDraws(Surrogate):
+    """A belief whose draws come from fresh random features instead of Matheron's rule.
+
+    Args:
+        settings: How the objective is modelled.
+        dimensions: D, the dimensions of the cube.
+        state: The state of a saved belief.
+        features: Number of features of each draw.
+    """
+
+    def __init__(
+        self,
+        settings: SurrogateSettings,
+        dimensions: int,
+        state: SurrogateState | None = None,
+        *,
+        features: int,
+    ) -> None:
+        super().__init__(settings, dimensions, state)
+        self._features = features
+
+    def sample(
+        self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
+    ) -> SampledFunction:
+        seed = int(rng.integers(2**63))
+        regression = self._regression(self._X, self._features, seed)
+        return regression.posterior(self._y).sample(rng, beta)
 
 
 class PaperSettings(Settings, frozen=True, kw_only=True):
@@ -39,8 +68,9 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
         raw_scores: Whether models and messages are made of scores as they are.
         random_repeats: Whether a repeated query is replaced by a random point.
         initial_in_messages: Whether messages draw on the initial points too.
+        draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
 
-    >>> PAPER.maximiser, PAPER.surrogate.draw_features
+    >>> PAPER.maximiser, PAPER.draw_features
     ('direct', 200)
     """
 
@@ -49,6 +79,12 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
     raw_scores: bool = False
     random_repeats: bool = False
     initial_in_messages: bool = True
+    draw_features: int | None = None
+
+    def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
+        if self.draw_features is None:
+            return super().model(dimensions, state)
+        return FeatureDraws(self.surrogate, dimensions, state, features=self.draw_features)
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         if self.design == "sobol":
@@ -88,8 +124,8 @@ PAPER = PaperSettings(
     surrogate=SurrogateSettings(
         fit=Fit(kernel="se", ard=False, priors=None, noise_floor=1e-10, starts=10),
         refit_every=5,
-        draw_features=200,
     ),
+    draw_features=200,
     raw_scores=True,
     maximiser="direct",
     random_repeats=True,

@@ -650,7 +650,7 @@ class TestPresets:
         run(agent, 8)
         assert others[0].message().t_n == 3  # queried points, not the initial ones
         assert agent.policy.schedule(2) == 0.75
-        assert agent.settings.surrogate.draw_features == 200
+        assert agent.settings.draw_features == 200
 
     def test_an_exact_repeat_is_replaced(self) -> None:
         space = Space({"x": Float(0, 1)}, points=[{"x": 0.0}, {"x": 0.5}, {"x": 1.0}])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Message, MessageRefused
 from fedbo.space import Categorical, Float, Int, Parameter, Space
+from fedbo_paper.preset import paper_federation
 
 PARAMETERS: dict[str, Parameter] = {
     "C": Float(1e-4, 10, log=True),
@@ -75,9 +76,9 @@ def test_one_length_scale_is_that_of_every_dimension() -> None:
 
 
 def test_paper_settings() -> None:
-    paper = Federation.paper(PARAMETERS)
+    paper = paper_federation(PARAMETERS)
     assert (paper.features, paper.length_scale, paper.noise_variance) == (100, 0.01, 1e-6)
-    assert Federation.paper(PARAMETERS, features=50, seed=3).seed == 3
+    assert paper_federation(PARAMETERS, features=50, seed=3).seed == 3
 
 
 # The file
@@ -136,7 +137,7 @@ def saved_and_loaded(ours: Federation, path: Path) -> Federation:
     "ours",
     [
         federation(),
-        Federation.paper(PARAMETERS),
+        paper_federation(PARAMETERS),
         federation(kind="belief", kernel="matern52", epoch=3, noise_variance=1 / 3),
         federation(length_scale=tuple(1 / (i + 3) for i in range(8))),
         federation(space=Space(PARAMETERS, direction="minimize")),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from fedbo import FTS, RGPE, TS, Agent, Federation, FederationMismatch, Float, MessageRefused
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Message
+from fedbo_paper.preset import paper_agent
 
 OURS = Federation(cube(2), features=M)
 USUAL = 0.3 * math.sqrt(2)
@@ -73,7 +74,7 @@ def test_sharing_scalars_changes_no_query_and_repeats_itself() -> None:
 
 def test_scalars_do_not_depend_on_settings_units_or_direction() -> None:
     plain = wavy_agent(0)
-    minimised = Agent.paper(OURS, name="wavy-0", seed=0)
+    minimised = paper_agent(OURS, name="wavy-0", seed=0)
     learn(minimised, 30, lambda params: 1e6 * wavy(params["x0"], params["x1"]) - 5e6)
     assert minimised.scalars() == plain.scalars()
 

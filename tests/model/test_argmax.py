@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats.qmc import Sobol
 
-from fedbo.model.argmax import MAXIMISERS, argmax, argmax_direct, argmax_each
+from fedbo.model.argmax import argmax, argmax_each
 from fedbo.model.features import Features
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.linear import Regression
@@ -149,15 +149,14 @@ LOG = Space(
 LEVELS = Space({"n": Int(1, 10), "s": Float(0, 1, step=0.25), "c": Categorical([1, 2, 3])})
 
 
-@pytest.mark.parametrize("maximiser", MAXIMISERS.values(), ids=MAXIMISERS.keys())
 @pytest.mark.parametrize(
     "space", [MIXED, FINE, LOG, LEVELS], ids=["mixed", "fine", "log", "levels"]
 )
-def test_results_are_allowed(maximiser, space):
+def test_results_are_allowed(space):
     """Exactly the places that `encode` gives: trials that look equal must be equal."""
     for seed in range(10):
         f = gp_draw(space.dimensions, 0.4, seed)
-        x = maximiser(f, space, None)
+        x = argmax(f, space)
         np.testing.assert_array_equal(x[None], space.snap(x[None]))
         fixed = ~space.free
         np.testing.assert_array_equal(x[fixed], space.encode(space.decode(x))[fixed])
@@ -204,14 +203,13 @@ def listed(n, seed):
     return Space(dict(space.parameters), points=points)
 
 
-@pytest.mark.parametrize("maximiser", MAXIMISERS.values(), ids=MAXIMISERS.keys())
 @pytest.mark.parametrize("n", [1, 2, 500, 5000])
-def test_discrete_domain_is_enumerated(maximiser, n):
+def test_discrete_domain_is_enumerated(n):
     space = listed(n, n)
     for seed in range(5):
         f = message(2, 0.1, seed)
         brute = max(range(n), key=lambda i: f(space.points[[i]])[0])
-        np.testing.assert_array_equal(maximiser(f, space, None), space.points[brute])
+        np.testing.assert_array_equal(argmax(f, space), space.points[brute])
 
 
 @pytest.mark.parametrize("n", [100, 4000])
@@ -222,28 +220,6 @@ def test_discrete_domain_of_a_joint_draw(n):
     f = gp.sample(np.random.default_rng(0), points=space.points)
     expected = space.points[np.argmax(f(space.points))]
     np.testing.assert_array_equal(argmax(f, space), expected)
-    np.testing.assert_array_equal(argmax_direct(f, space), expected)
-
-
-# DIRECT
-
-
-def test_direct_finds_smooth_maxima():
-    missed = 0
-    for seed in range(20):
-        f = message(2, 0.5, seed)
-        gap = far_search(f, cube(2), 12) - f(argmax_direct(f, cube(2))[None])[0]
-        missed += gap > 0.05
-    assert missed <= 1
-
-
-def test_direct_is_far_off_where_the_paper_uses_it():
-    """At length scale 0.01 a thousand evaluations are few: that is why it is not the default."""
-    gains = []
-    for seed in range(10):
-        f = message(2, 0.01, seed)
-        gains.append(f(argmax(f, cube(2))[None])[0] - f(argmax_direct(f, cube(2))[None])[0])
-    assert np.mean(gains) > 0.1 and min(gains) > -MARGIN
 
 
 # Points worth a look
@@ -319,16 +295,14 @@ def test_where_every_top_is_taken_it_is_somewhere_on_a_slope():
 
 
 def test_where_all_is_taken_the_best_is_the_answer():
-    for maximiser in MAXIMISERS.values():
-        x = maximiser(Hills(), cube(1), None, lambda X: np.ones(len(X), dtype=bool))
-        assert x[0] == pytest.approx(0.2, abs=1e-2)
+    x = argmax(Hills(), cube(1), None, lambda X: np.ones(len(X), dtype=bool))
+    assert x[0] == pytest.approx(0.2, abs=1e-2)
 
 
-@pytest.mark.parametrize("maximiser", MAXIMISERS.values(), ids=MAXIMISERS.keys())
-def test_taken_points_of_a_list(maximiser):
+def test_taken_points_of_a_list():
     space = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.2, 0.5, 0.78)])
-    assert maximiser(Hills(), space, None, around(0.2))[0] == pytest.approx(0.78)
-    assert maximiser(Hills(), space, None, around(0.2, 0.5, 0.78))[0] == pytest.approx(0.2)
+    assert argmax(Hills(), space, None, around(0.2))[0] == pytest.approx(0.78)
+    assert argmax(Hills(), space, None, around(0.2, 0.5, 0.78))[0] == pytest.approx(0.2)
 
 
 # Functions that say little

@@ -91,29 +91,6 @@ class Federation:
         self.kind: Kind = kind
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
 
-    @classmethod
-    def paper(
-        cls,
-        space: Space | Mapping[str, Parameter],
-        features: int = 100,
-        seed: int = 0,
-        kind: Kind = "weights",
-    ) -> Federation:
-        """The settings of the paper's experiments (appendix D).
-
-        >>> from fedbo.space import Float
-        >>> Federation.paper({"C": Float(0, 1)}).noise_variance
-        1e-06
-        """
-        return cls(
-            space,
-            features=features,
-            seed=seed,
-            length_scale=0.01,
-            noise_variance=1e-6,
-            kind=kind,
-        )
-
     def next_epoch(
         self,
         *,

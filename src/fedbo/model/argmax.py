@@ -5,8 +5,7 @@ product. *Refine*: climb in float64, all at once, from the best points that lie 
 scale apart; the best points alone would crowd into one basin. A climb does not change dimensions
 with levels. The best results are therefore moved to other levels and refined again.
 
-On a discrete domain every point is tried. `scipy.optimize.direct`, which the paper used, is
-available as an alternative.
+On a discrete domain every point is tried.
 """
 
 from __future__ import annotations
@@ -45,18 +44,6 @@ class Domain(Protocol):
 
 
 Taken = Callable[[Array], Mask]
-
-
-class Maximiser(Protocol):
-    """Finds the largest value of a function: `argmax` or `argmax_direct`."""
-
-    def __call__(
-        self,
-        function: SampledFunction,
-        domain: Domain,
-        near: Array | None = None,
-        taken: Taken | None = None,
-    ) -> Array: ...
 
 
 _STARTS = 20
@@ -147,33 +134,6 @@ def argmax_each(
     mine = [np.flatnonzero(owner == i) for i in range(len(functions))]
     found = [_best_row(tops[i], values[i], bar) for i, bar in zip(mine, taken, strict=True)]
     return np.array(found)
-
-
-def argmax_direct(
-    function: SampledFunction,
-    domain: Domain,
-    near: Array | None = None,
-    taken: Taken | None = None,
-) -> Array:
-    """Maximise with `scipy.optimize.direct` and 1,000 evaluations, as in the paper.
-
-    The arguments are those of `argmax`. DIRECT has only one result, so ``taken`` has no effect
-    unless the domain is discrete.
-    """
-    from scipy.optimize import Bounds, direct
-
-    if domain.points is not None:
-        return argmax(function, domain, near, taken)
-
-    def negative(x: Array) -> float:
-        return -float(function(x[None])[0])
-
-    result = direct(negative, Bounds(*domain.box), maxfun=1000, maxiter=10_000)
-    x: Array = domain.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
-    return x
-
-
-MAXIMISERS: dict[str, Maximiser] = {"refine": argmax, "direct": argmax_direct}
 
 
 class _Each:

@@ -51,18 +51,15 @@ class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
         refit_every: Fewest new observations between two fits (default 1).
         refit_percent: Smallest share of new observations between two fits, in percent (default 1).
         exact_limit: Most observations for an exact GP (default 1,000).
-        draw_features: Draw f_t from this many fresh random features, as the paper's experiments
-            did, instead of by Matheron's rule (default None).
     """
 
     fit: Fit = Fit()
     refit_every: int = 1
     refit_percent: int = 1
     exact_limit: int = 1000
-    draw_features: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("refit_every", "refit_percent", "exact_limit", "draw_features"):
+        for name in ("refit_every", "refit_percent", "exact_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value!r}, expected 1 or more")
@@ -138,10 +135,6 @@ class Surrogate:
         self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
     ) -> SampledFunction:
         """Draw f_t from the belief (see `GP.sample`)."""
-        if self.settings.draw_features is not None:
-            seed = int(rng.integers(2**63))
-            regression = self._regression(self._X, self.settings.draw_features, seed)
-            return regression.posterior(self._y).sample(rng, beta)
         if isinstance(self._model, Regression):
             return self._model.posterior(self._y).sample(rng, beta)
         return self._exact().sample(rng, beta, points)
