@@ -10,7 +10,7 @@ import numpy as np
 
 import fedbo
 from fedbo import theory
-from fedbo.insight.style import regret_beside_bound
+from fedbo.insight.regret import regret_beside_bound
 from fedbo.model.kernel import SE, squared_distances
 
 T, N, B, NOISE = 30, 10, 2.0, 0.05

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedbo.insight.colours import COLOURS
 from fedbo.insight.explain import SOURCES, Explanation
-from fedbo.insight.style import COLOURS
 from fedbo.table import Table
 
 _LOOKS = {  # marker and colour of each source

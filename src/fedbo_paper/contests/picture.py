@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.insight.style import COLOURS
+from fedbo.insight.colours import COLOURS
 from fedbo_paper.contests import options, screen
 from fedbo_paper.contests.contest import RANDOM, SOLO
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedbo.insight.style import COLOURS
+from fedbo.insight.colours import COLOURS
 from fedbo_paper.demo.demo import FEDERATED, MODES, N_INITIAL, Outcome
 from fedbo_paper.harness.averages import mean_and_error
 

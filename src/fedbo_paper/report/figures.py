@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedbo.insight.style import COLOURS
+from fedbo.insight.colours import COLOURS
 from fedbo.table import Table
 from fedbo_paper.experiments.published import Curve
 from fedbo_paper.experiments.spec import PRESET_NAMES, REAL

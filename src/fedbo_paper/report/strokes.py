@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from fedbo.insight.style import COLOURS
+from fedbo.insight.colours import COLOURS
 from fedbo_paper.harness.averages import mean_and_error
 from fedbo_paper.report.curves import Floats
 

@@ -1,4 +1,4 @@
-"""Colours of all figures, and a figure of measured regret beside its bound."""
+"""The figure of measured regret beside the bound of `fedbo.theory`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fedbo.insight.colours import COLOURS
 from fedbo.table import Table
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 
 
 def regret_beside_bound(
