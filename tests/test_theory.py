@@ -1,4 +1,4 @@
-"""The theory against closed forms, brute force, and the events that the lemmas speak of.
+"""The theory against closed forms, brute force, and the events in the lemmas.
 
 Monte-Carlo tests are seeded and one-sided: where a lemma says that an event fails with probability
 at most q, n independent repeats may show no more failures than the 99.9 % quantile of

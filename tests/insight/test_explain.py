@@ -1,4 +1,4 @@
-"""What an agent says of its queries, its peers, and what collaborating saved."""
+"""The explanation of an agent's queries, its peers, and the trials that it saved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LENGTH_SCALE = 0.2
 
 
 def wave(seed: int, dimensions: int = 2) -> Waves:
-    """A function drawn from a GP, that nobody but the objective knows."""
+    """A function drawn from a GP, known to the objective only."""
     hyper = Hyper(length_scales=(LENGTH_SCALE,) * dimensions)
     return Waves(hyper, np.random.default_rng(seed), 256)
 
@@ -54,7 +54,7 @@ def peers(f: Waves, federation: Federation, strangeness: float, count: int = 8) 
 
 
 def run(agent: Agent, f: Waves, trials: int) -> Array:
-    """The agent's queries, answered by f in the direction of its space."""
+    """Run trials with f as the objective, and return all points."""
     space = agent.federation.space
     for _ in range(trials):
         trial = agent.ask()
@@ -346,7 +346,7 @@ def test_it_takes_seconds_and_not_minutes() -> None:
 
 
 def test_estimates_agree_with_what_solo_agents_really_do() -> None:
-    """On average, by the width of an interval; and intervals hold about 90 % of real solo runs."""
+    """On average, relative to the interval; and intervals contain about 90 % of real solo runs."""
     trials, federation = 16, Federation(SPACE)
     errors, widths, held = [], [], []
     for k in range(8):
@@ -387,7 +387,7 @@ def invoke(*args: str) -> Result:
 
 
 def said(result: Result) -> str:
-    """What was printed, as it was before it was wrapped and put into a box."""
+    """Return the printed text without line breaks and boxes."""
     return " ".join(result.output.replace("│", " ").split())
 
 

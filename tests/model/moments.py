@@ -1,4 +1,4 @@
-"""Do draws have the mean and the covariance that they should? A test that sees 5 per cent.
+"""A test of the mean and covariance of draws that detects errors of 5 per cent.
 
 ======  ====================================================================  ======
 symbol  meaning                                                               shape
@@ -35,7 +35,7 @@ def worst_z(draws, mean, covariance):
 
 
 def told_wrong(lie, mean, covariance):
-    """A mean and a covariance that are off by 5 % in the way that ``lie`` says."""
+    """Return a mean and a covariance with an error of 5 %, of the kind that ``lie`` names."""
     L = np.linalg.cholesky(covariance)
     core = np.eye(len(mean))
     if lie == "mean":

@@ -44,7 +44,7 @@ def far_search(f, space, log2_points, regions=24, tops=4):
 
 
 def apart(f, space, X, n):
-    """The first n rows of X that are no neighbours: 0.3 length scales apart, or at other levels."""
+    """Return the first n rows of X that are 0.3 length scales apart or at other levels."""
     X = space.snap(X.astype(np.float64))
     chosen = []
     while len(X) and len(chosen) < n:
@@ -55,7 +55,7 @@ def apart(f, space, X, n):
 
 
 def zoomed(f, space, X, rounds=6, tries=12):
-    """X moved uphill, within levels, by random steps that become smaller: tells tops apart."""
+    """Move X uphill, within levels, by random steps that become smaller."""
     rng = np.random.default_rng(0)
     reach = np.where(space.free, 0.3 * np.minimum(f.length_scales, 1.0), 0.0)
     for r in range(rounds):
@@ -101,7 +101,7 @@ def gp_draw(D, length_scale, seed, kernel="se"):
 
 
 def misses(draw, space, length_scale, log2_points, cases=CASES):
-    """By how much the cases are missed that are."""
+    """Return the gaps of the cases that are missed."""
     gaps = []
     for seed in range(cases):
         f = draw(space.dimensions, length_scale, seed)
@@ -284,7 +284,7 @@ def around(*places):
     [([], 0.2), ([0.2], 0.8), ([0.8], 0.2), ([0.2, 0.8], 0.5)],
 )
 def test_where_the_best_is_taken_the_next_best_is_the_answer(taken, expected):
-    """Others than the best are not climbed to the end."""
+    """Only the best climb is finished."""
     x = argmax(Hills(), cube(1), None, around(*taken))[0]
     assert x == pytest.approx(expected, abs=5e-3)
 

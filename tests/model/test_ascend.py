@@ -32,7 +32,7 @@ def hills(X):
 
 
 def ridge(X):
-    """Rosenbrock's valley, upside down."""
+    """The negative of Rosenbrock's function."""
     return -np.array([rosen(x) for x in X]), -np.array([rosen_der(x) for x in X])
 
 
@@ -172,7 +172,7 @@ def test_level_ground():
 
 
 def test_a_step_into_the_void_is_taken_back():
-    """Where a value is no number the climber turns round."""
+    """A climber avoids points where the value is not a number."""
 
     def cliff(X):
         values = np.where(X[:, 0] > 0.6, np.nan, X[:, 0])

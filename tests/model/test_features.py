@@ -213,7 +213,7 @@ def test_many_rows_are_as_one_by_one(n):
 
 
 def test_the_deviation_of_functions_over_the_cube() -> None:
-    """Against plain Monte-Carlo, to 5 %; it grows with the weights and knows no constant."""
+    """Against Monte Carlo, to 5 %; it is proportional to ω and ignores constants."""
     for D in (1, 3, 6):
         phi, rng = Features(D, 60, length_scales=0.3 * np.sqrt(D), seed=D), np.random.default_rng(D)
         omegas = rng.standard_normal((5, 60))

@@ -1,4 +1,4 @@
-"""The marginal likelihood and its maximum against scikit-learn's, and hardly any data."""
+"""The marginal likelihood and its maximum against scikit-learn's, also with little data."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def seeded_problem(seed):
 
 
 def test_as_likely_as_the_best_of_sklearns_restarts():
-    """Likelihoods have several maxima, and both searches start at random: not in every case."""
+    """Not in every case: likelihoods have several maxima, and both searches start at random."""
     short = []
     for seed in range(24):
         kernel, X, y = seeded_problem(seed)

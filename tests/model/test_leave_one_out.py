@@ -1,4 +1,4 @@
-"""The closed form of a belief without one observation, against a belief fitted without it."""
+"""The closed form of leave-one-out beliefs against beliefs fitted without the observation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = np.array([7, 0, 3, 9])
 
 
 class Given:
-    """A generator that gives the normals it was given, in turn."""
+    """A generator that returns given normals in turn."""
 
     def __init__(self, *normals: np.ndarray) -> None:
         self.normals = list(normals)

@@ -1,4 +1,4 @@
-"""Standard scores: what is kept of them, what does not matter, and what is not allowed to."""
+"""Standard scores: what they keep, what does not affect them, and the way back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_mean_0_and_deviation_1(y: np.ndarray) -> None:
 
 @given(SCORES)
 def test_the_order_stays(y: np.ndarray) -> None:
-    """Ties stay ties, and no two scores become one."""
+    """Ties stay ties, and different scores stay different."""
     z = Standardised(y).z
     for i in range(len(y)):
         assert (np.sign(y - y[i]) == np.sign(np.round(z - z[i], 10))).all()
@@ -45,7 +45,7 @@ def test_a_power_of_two_as_unit_changes_no_bit(scale: float) -> None:
 
 @pytest.mark.parametrize("low", [-3.0, -10.0, -100.0])
 def test_one_very_low_score_flattens_the_rest_less(low: float) -> None:
-    """Than it does where scores are only centred and scaled."""
+    """Compared with scores that are only centred and scaled."""
     rest = np.linspace(0.0, 1.0, 12)
     y = np.append(rest, low)
     plain = (y - y.mean()) / y.std()
@@ -59,7 +59,7 @@ def test_one_very_low_score_does_not_flatten_the_rest(low: float) -> None:
 
 
 def test_low_scores_are_compressed_and_high_ones_are_not() -> None:
-    """As far below the mean as above it: the low end is closer to the middle."""
+    """A score far below the mean ends up closer to it than one equally far above."""
     y = np.array([-3.0, -1.0, 0.0, 0.0, 1.0, 3.0])
     z = Standardised(y).z
     middle = z[2]

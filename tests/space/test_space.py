@@ -1,4 +1,4 @@
-"""Parameters go to the unit cube and come back exactly; whatever is wrong is named."""
+"""Parameters are encoded on the unit cube and restored exactly; errors name what is wrong."""
 
 from __future__ import annotations
 

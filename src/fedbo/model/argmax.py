@@ -164,7 +164,9 @@ def _starts(
 ) -> Array:
     """Return the best points of a screening set that lie apart from each other, (starts, D)."""
     low, high = map(single, domain.box)
-    X = low + (high - low) * _screening_set(domain.dimensions, size)
+    X = _screening_set(domain.dimensions, size)
+    if low.any() or not (high == 1.0).all():
+        X = low + (high - low) * X
     if near is not None and len(near):
         X = np.concatenate([single(near), X])
     X = domain.snap(X)

@@ -74,7 +74,7 @@ def ascend(
     """
     shape = np.broadcast_shapes(starts.shape, np.shape(lower), np.shape(upper))
     low, high = np.broadcast_to(lower / scale, shape), np.broadcast_to(upper / scale, shape)
-    rows, units = np.arange(len(starts)), np.broadcast_to(scale, shape)
+    rows, units = np.arange(len(starts)), scale
     v, g = objective(starts, rows)
     tops, values = starts / scale, v.copy()
     z, g = tops.copy(), g * scale
@@ -102,7 +102,8 @@ def ascend(
                 break
             rows, z, v, g, H, a = rows[keep], z[keep], v[keep], g[keep], H[keep], a[keep]
             fresh, left, low, high = fresh[keep], left[keep], low[keep], high[keep]
-            step, uphill, units = step[keep], uphill[keep], units[keep]
+            step, uphill = step[keep], uphill[keep]
+            units = units[keep] if units.ndim > 1 else units
         trial = np.minimum(np.maximum(z + step, low), high)
         v_new, g_new = objective(trial * units, rows)
         g_new = g_new * units
