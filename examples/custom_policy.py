@@ -18,12 +18,14 @@ class Crowd(fedbo.Policy, frozen=True):
 
     def query(self, target: fedbo.Target) -> fedbo.Query:
         if not len(target.inbox) or target.rng.random() >= self.share / target.t:
-            return target.query(target.own_draw())
+            return target.query_draw(target.own_draw())
         # A function is linear in its weights, so the mean of the weights is the mean function.
         omega = target.inbox.omega.mean(axis=0, dtype=np.float64)
         rows = np.arange(len(target.inbox))
         credit = target.named(rows, np.full(len(rows), 1 / len(rows)))
-        return target.query(target.phi.function(omega), fedbo.Origin("pool", credit=credit))
+        return target.query_acquisition(
+            target.phi.function(omega), fedbo.Origin("pool", credit=credit)
+        )
 
 
 def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:

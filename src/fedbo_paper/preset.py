@@ -21,11 +21,11 @@ from fedbo.model.kernel import Array
 from fedbo.model.scores import Raw, Scores
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy, Power
+from fedbo.policy.base import Maximiser
 from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value
 
 Design = Literal["sobol", "random"]
-Maximiser = Literal["refine", "direct"]
 
 _EVALUATIONS = 1000  # of DIRECT, as in the paper
 
@@ -64,18 +64,19 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
 
     Args:
         design: Initial points from a Sobol sequence, or uniformly random ones.
-        maximiser: The library's ``"refine"``, or ``"direct"`` (`scipy.optimize.direct`).
+        direct: Whether functions are maximised by DIRECT (`scipy.optimize.direct`).
         raw_scores: Whether models and messages are made of scores as they are.
-        random_repeats: Whether a repeated query is replaced by a random point.
+        random_repeats: Whether a repeated query is replaced by a random point; use it with
+            ``repeats="allow"``.
         initial_in_messages: Whether messages draw on the initial points too.
         draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
 
-    >>> PAPER.maximiser, PAPER.draw_features
-    ('direct', 200)
+    >>> PAPER.direct, PAPER.draw_features
+    (True, 200)
     """
 
     design: Design = "sobol"
-    maximiser: Maximiser = "refine"
+    direct: bool = False
     raw_scores: bool = False
     random_repeats: bool = False
     initial_in_messages: bool = True
@@ -95,20 +96,14 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
     def scores(self, y: Array) -> Scores:
         return Raw(y) if self.raw_scores else super().scores(y)
 
-    def maximise(
-        self,
-        function: SampledFunction,
-        space: Domain,
-        near: Array,
-        taken: Taken,
-        rng: np.random.Generator,
+    @property
+    def maximiser(self) -> Maximiser:
+        return argmax_direct if self.direct else super().maximiser
+
+    def revise(
+        self, x: Array, tried: Array, space: Space | Part, rng: np.random.Generator
     ) -> Array:
-        passed_over = None if self.random_repeats else taken
-        if self.maximiser == "refine" or space.points is not None:
-            x = argmax(function, space, near, passed_over)
-        else:
-            x = argmax_direct(function, space)
-        if self.random_repeats and taken(x[None])[0]:
+        if self.random_repeats and _is_repeated(x, tried, space):
             [x] = space.sample(rng, 1)
         return x
 
@@ -127,7 +122,8 @@ PAPER = PaperSettings(
     ),
     draw_features=200,
     raw_scores=True,
-    maximiser="direct",
+    direct=True,
+    repeats="allow",
     random_repeats=True,
     initial_in_messages=False,
 )
@@ -178,18 +174,30 @@ def paper_agent(
     return Agent(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)
 
 
-def argmax_direct(function: SampledFunction, space: Domain) -> Array:
-    """Return where the function is largest on a box by DIRECT, with 1,000 evaluations.
+def argmax_direct(
+    function: SampledFunction,
+    domain: Domain,
+    near: Array | None = None,
+    taken: Taken | None = None,
+) -> Array:
+    """Maximise by DIRECT with 1,000 evaluations; the arguments are those of `argmax`.
 
-    Args:
-        function: The function to maximise.
-        space: A space without listed points.
+    DIRECT has one result, so ``near`` and ``taken`` have no effect unless points are listed.
     """
     from scipy.optimize import Bounds, direct
 
-    def falls(x: Array) -> float:
+    if domain.points is not None:
+        return argmax(function, domain, near, taken)
+
+    def negative(x: Array) -> float:
         return -float(function(x[None])[0])
 
-    result = direct(falls, Bounds(*space.box), maxfun=_EVALUATIONS, maxiter=10_000)
-    x: Array = space.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
+    result = direct(negative, Bounds(*domain.box), maxfun=_EVALUATIONS, maxiter=10_000)
+    x: Array = domain.snap(np.asarray(result.x, dtype=np.float64)[None])[0]
     return x
+
+
+def _is_repeated(x: Array, tried: Array, space: Space | Part) -> bool:
+    whole = space.space if isinstance(space, Part) else space
+    point = whole.encode(whole.decode(x))
+    return bool(len(tried)) and bool((tried == point).all(axis=1).any())

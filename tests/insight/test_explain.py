@@ -20,6 +20,7 @@ from fedbo import (
     Float,
     Int,
     Message,
+    Origin,
     Settings,
     Space,
 )
@@ -124,23 +125,13 @@ def test_failed_and_pending_trials_are_rows_without_a_score() -> None:
     assert queries["best"].tolist() == [1.0, 1.0, 1.0]
 
 
-class Credited:
-    """A complete trial in which several peers may have a share."""
-
-    state, peer = "complete", None
-
-    def __init__(self, number: int, score: float, source: str, credit: dict[str, float]) -> None:
-        self.number, self.score, self.source, self.credit = number, score, source, credit
-
-
 def test_a_gain_is_divided_among_peers_as_the_credit_is() -> None:
     agent = Agent(Federation({"a": Float(0, 1)}), name="a", seed=0)
-    agent.trials = [  # type: ignore[assignment]
-        Credited(0, 1.0, "initial", {}),
-        Credited(1, 3.0, "pool", {"x": 0.75, "y": 0.25}),
-        Credited(2, 4.0, "pool", {"y": 0.5}),
-        Credited(3, 2.0, "pool", {"z": 1.0}),
-    ]
+    for i, (score, credit) in enumerate(
+        [(1.0, {}), (3.0, {"x": 0.75, "y": 0.25}), (4.0, {"y": 0.5}), (2.0, {"z": 1.0})]
+    ):
+        origin = Origin("pool" if credit else "initial", credit=credit)
+        agent.tell(agent.adopt({"a": i / 4}, origin=origin), score)
     explained = agent.explain(draws=1)
     assert explained.peers["peer"].tolist() == ["x", "y", "z"]
     assert explained.peers["gained"].tolist() == [1.5, 1.0, 0.0]

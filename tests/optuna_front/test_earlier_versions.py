@@ -26,15 +26,14 @@ def study(tmp_path: Path) -> optuna.Study:
 
 
 def test_its_queries_are_read(study: optuna.Study) -> None:
-    origins = [record.read_origin(trial) for trial in study.trials]
-    assert [origin.source for origin in origins if origin] == EXPECTED["sources"]
+    every = [record.read_asked(trial) for trial in study.trials]
+    assert [asked.origin.source for asked in every if asked] == EXPECTED["sources"]
     written = [trial.system_attrs["fedbo:query"] for trial in study.trials]
-    for origin, attribute in zip(origins, written, strict=True):
-        assert origin is not None
-        assert origin.params == attribute["params"]
-        assert origin.trust == attribute.get("weights", {})
-        assert origin.credit == attribute.get("credit", {})
-        assert origin.t == attribute.get("t")
+    for asked, attribute in zip(every, written, strict=True):
+        assert asked is not None
+        assert (asked.params, asked.t) == (attribute["params"], attribute.get("t"))
+        assert asked.origin.trust == attribute.get("weights", {})
+        assert asked.origin.credit == attribute.get("credit", {})
 
 
 def test_its_next_message_is_the_same(study: optuna.Study) -> None:

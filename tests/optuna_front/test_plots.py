@@ -65,7 +65,9 @@ def busy(trials: int, peers: int = 3, seed: int = 0, direction: str = "maximize"
     for i in range(trials):
         shares = rng.dirichlet(np.ones(peers)) * 0.6
         named = {f"a-hospital-with-a-long-name-{k}": float(shares[k]) for k in range(min(8, peers))}
-        attributes.append(query(str(rng.choice([*SOURCES])), weights=named, credit=named))
+        source = str(rng.choice([*SOURCES]))
+        credit = {"pool": named, "peer": dict([*named.items()][:1])}.get(source, {})
+        attributes.append(query(source, weights=named, credit=credit))
         if i % 7 == 3:
             values[i] = (INF, -INF, TrialState.PRUNED, TrialState.FAIL)[i // 7 % 4]
     study = study_of(*values, direction=direction, name="$C_1$ <b>_", attributes=attributes)
@@ -126,7 +128,7 @@ class TestHistory:
 
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
         sources = ["initial", "own", "pool", "peer", "own"]
-        attributes = [query(source) for source in sources]
+        attributes = [query(source, peer="b" if source == "peer" else None) for source in sources]
         study = study_of(*range(6), attributes=[*attributes, {}])
         found = marks(history(study)).items()
         drawn = {name: mark.x.tolist() for name, mark in found if isinstance(mark, Points)}

@@ -63,49 +63,74 @@ class Hills:
         return hills.sum(axis=1), (-hills * gaps / 0.01).sum(axis=1, keepdims=True)
 
 
+class Taken:
+    """Remembers what an acquisition function would pass over."""
+
+    length_scales = np.array([0.2])
+    taken: Any
+
+    def __call__(self, function: Any, domain: Any, near: Any, taken: Any) -> np.ndarray:
+        self.taken = taken
+        return np.array([0.0])
+
+
 @pytest.mark.parametrize("scale, unit", [(0.2, 0.2), (0.01, 0.01), (40.0, 1.0)])
-@pytest.mark.parametrize("apart", [SAME, APART])
-def test_taken_is_what_is_close_in_length_scales(scale: float, unit: float, apart: float) -> None:
+def test_taken_is_what_is_close_in_length_scales(scale: float, unit: float) -> None:
     """A length scale that is longer than the side of the cube counts as its side."""
-    shown, steps = target([0.3], [0.6]), unit * np.array([-1.02, -0.98, 0.0, 0.98, 1.02])
-    scales = np.array([scale])
-    for tried, gap in ((0.3, SAME), (0.6, apart)):
-        near = shown.taken(tried + gap * steps[:, None], scales, apart)
+    seen = Taken()
+    target([0.3], [0.6], scale, maximiser=seen).query_acquisition(Hills(), or_next_best=True)
+    steps = unit * np.array([-1.02, -0.98, 0.0, 0.98, 1.02])
+    for tried, gap in ((0.3, SAME), (0.6, APART)):
+        near = seen.taken(tried + gap * steps[:, None])
         assert near.tolist() == [False, True, True, True, False]
 
 
-def test_nothing_is_taken_where_nothing_was_tried() -> None:
-    assert not target([], []).taken(np.linspace(0, 1, 5)[:, None], np.array([0.2])).any()
-
-
-def test_nothing_is_taken_where_repeats_are_allowed() -> None:
-    shown = target([0.3], [0.6], repeats=True)
-    assert not shown.taken(np.array([[0.3], [0.6]]), np.array([0.2])).any()
+@pytest.mark.parametrize(
+    "shown", [target([], []), target([0.3], [0.6], repeats=True)], ids=["no trial", "repeats"]
+)
+def test_nothing_is_taken(shown: Target) -> None:
+    """Where nothing was tried, or repeats are allowed."""
+    shown._maximiser = seen = Taken()
+    shown.query_acquisition(Hills(), or_next_best=True)
+    assert not seen.taken(np.linspace(0, 1, 11)[:, None]).any()
 
 
 @pytest.mark.parametrize("told, pending", [([0.8], []), ([], [0.8])])
-def test_the_next_best_hill_is_taken_instead_of_one_that_was_tried(
+def test_an_acquisition_function_leaves_a_hill_that_was_tried(
     told: list[float], pending: list[float]
 ) -> None:
-    assert target([], []).query(Hills()).x[0] == pytest.approx(0.8, abs=1e-3)
-    query = target(told, pending).query(Hills(), Origin("peer", credit={"a": 1.0}))
-    assert query.x[0] == pytest.approx(0.2, abs=1e-3)
-    assert query.origin.peer == "a"
+    """To an own draw, or to the next best hill if that is wanted."""
+    assert target([], []).query_acquisition(Hills()).x[0] == pytest.approx(0.8, abs=1e-3)
+    origin, shown = Origin("peer", credit={"a": 1.0}), target(told, pending)
+    query = shown.query_acquisition(Hills(), origin, or_next_best=True)
+    assert (query.x[0], query.origin.peer) == (pytest.approx(0.2, abs=1e-3), "a")
+    shown.own_draw = lambda beta=1.0: Slope()  # type: ignore[method-assign]
+    query = shown.query_acquisition(Hills(), origin)
+    assert (query.x[0], query.origin.source) == (pytest.approx(1.0), "own")
 
 
-def test_an_own_draw_is_maximised_where_every_place_that_was_found_is_taken() -> None:
-    shown = target([0.3], [1.0])
-    shown.own_draw = lambda beta=1.0: Hills()  # type: ignore[method-assign]
-    origin = Origin("peer", credit={"a": 1.0}, trust={"a": 0.4})
-    query = shown.query(Slope(), origin, apart=10.0)  # the whole cube is too close to 1
-    assert query.x[0] == pytest.approx(0.8, abs=1e-3)
+def test_a_draw_may_be_followed_to_a_point_that_has_a_score() -> None:
+    assert target([0.8], []).query_draw(Hills()).x[0] == pytest.approx(0.8, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["draw", "acquisition"])
+def test_an_own_draw_decides_where_every_place_that_was_found_is_taken(kind: str) -> None:
+    shown = target([], [1.0], maximiser=lambda f, *_: np.array([f.place]))
+    own, other = Hills(), Hills()
+    own.place, other.place = 0.8, 1.0  # type: ignore[attr-defined]
+    shown.own_draw = lambda beta=1.0: own  # type: ignore[method-assign]
+    ask = shown.query_draw if kind == "draw" else shown.query_acquisition
+    query = ask(other, Origin("peer", credit={"a": 1.0}, trust={"a": 0.4}))
+    assert query.x[0] == 0.8
     assert query.origin == Origin("own", trust={"a": 0.4})
 
 
-def test_listed_points_that_were_tried_are_passed_over_until_all_were() -> None:
+@pytest.mark.parametrize("ask", [Target.query_draw, Target.query_acquisition])
+def test_listed_points_that_were_tried_are_passed_over_until_all_were(ask: Any) -> None:
     *others, second, first = LISTED.points[:, 0].tolist()
-    assert target([first], [second], space=LISTED).argmax(Slope())[0] == others[-1]
-    assert target([*others, second], [first], space=LISTED).argmax(Slope())[0] == first
+    assert ask(target([first], [second], space=LISTED), Slope()).x[0] == others[-1]
+    assert ask(target([*others, second], [first], space=LISTED), Slope()).x[0] == first
+    assert ask(target([first], [second], space=LISTED, repeats=True), Slope()).x[0] == first
 
 
 # What a policy of someone else's returns

@@ -425,7 +425,10 @@ class Agent:
             skipped = self._initial.was_skipped(self._history)
             initial = self._initial.next(self._history, key) if skipped else None
             t = 1 + self._history.queries()
-            return self._new_trial(self._query(self._target(t, initial, rng)), t)
+            query = self._query(self._target(t, initial, rng))
+            tried, space = np.array(self._history.points), self._part or self.federation.space
+            x = self.settings.revise(query.x, tried, space, rng)
+            return self._new_trial(Query(x, query.origin), t)
 
     def _target(self, t: int, initial: Array | None, rng: np.random.Generator) -> Target:
         return Target(
@@ -438,7 +441,7 @@ class Agent:
             surrogate=self._surrogate,
             inbox=self.inbox,
             phi=self.federation.phi,
-            maximiser=self.settings.maximise,
+            maximiser=self.settings.maximiser,
             rng=rng,
             repeats=self.settings.repeats == "allow",
         )

@@ -8,12 +8,11 @@ import msgspec
 import numpy as np
 
 from fedbo.agent.trial import Trial
-from fedbo.model.argmax import Domain, Taken
-from fedbo.model.function import SampledFunction
+from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Scores, Standardised
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
-from fedbo.policy.base import refine
+from fedbo.policy.base import Maximiser
 from fedbo.space import Part, Space
 
 _REPEATS = ("avoid", "allow")
@@ -57,16 +56,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Return the model of the agent's own objective on a cube of so many dimensions."""
         return Surrogate(self.surrogate, dimensions, state)
 
-    def maximise(
-        self,
-        function: SampledFunction,
-        space: Domain,
-        near: Array,
-        taken: Taken,
-        rng: np.random.Generator,
+    @property
+    def maximiser(self) -> Maximiser:
+        """What finds where a function is largest."""
+        return argmax
+
+    def revise(
+        self, x: Array, tried: Array, space: Space | Part, rng: np.random.Generator
     ) -> Array:
-        """Return the point (D,) where a function is largest: see `fedbo.model.argmax.argmax`."""
-        return refine(function, space, near, taken, rng)
+        """Return the point (D,) to query instead of the policy's x; x itself.
+
+        Args:
+            x: The policy's choice.
+            tried: The points (n, D) of all trials so far.
+            space: Where queries may lie.
+            rng: The source of randomness of this query.
+        """
+        return x
 
     def informs(self, trial: Trial) -> bool:
         """Tell whether the score of this trial goes into the agent's messages."""

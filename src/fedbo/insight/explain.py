@@ -63,8 +63,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         lines = [self.heading(), "", "Where the queries came from", *self._lines(self.sources)]
-        if len(self.peers):
-            rest = len(self.peers) - _PEERS_SHOWN
+        if self.peers.height:
+            rest = self.peers.height - _PEERS_SHOWN
             more = [f"  … and {rest} more"] if rest > 0 else []
             lines += ["", "What each peer contributed", *self._lines(self.peers), *more]
         verdict, *rest_of_it = (
@@ -233,9 +233,9 @@ def _sources(queries: Table, sign: int) -> Table:
     rows: list[list[Cell]] = []
     for source in (*SOURCES, *sorted({*queries["source"].tolist()} - {*SOURCES})):
         mine = queries.where(source=source)
-        if len(mine):
+        if mine.height:
             gained, best = mine["gained"], sign * float((sign * mine["score"]).max())
-            rows.append([source, len(mine), int((gained > 0).sum()), float(gained.sum()), best])
+            rows.append([source, mine.height, int((gained > 0).sum()), float(gained.sum()), best])
     return Table.from_rows(("source", "queries", "improved", "gained", "best"), rows)
 
 

@@ -68,7 +68,8 @@ def read_asked(trial: FrozenTrial) -> Asked | None:
         return None
     try:
         stored = msgspec.convert(written, _Stored)
-        origin = Origin(stored.source, credit=stored.credit, trust=stored.weights)
+        credit = stored.credit or ({stored.peer: 1.0} if stored.peer else {})
+        origin = Origin(stored.source, credit=credit, trust=stored.weights)
     except ValueError:
         return None
     return Asked(origin=origin, t=stored.t, params=stored.params)

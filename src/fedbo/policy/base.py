@@ -40,7 +40,7 @@ Beta = float | tuple[float, ...]
 
 _NAMED = 8  # peers that an origin names at most
 SAME = 0.001  # length scales: points that are closer than this are the same
-APART = 0.05  # length scales: how far queries of one acquisition function stay from open trials
+APART = 0.05  # length scales: how far an acquisition function's query stays from open trials
 _BEST = 5  # told points that a search also starts from
 _SLACK = 1e-9  # rounding at the faces of the cube
 
@@ -98,23 +98,15 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Maximiser(Protocol):
-    """How a target finds where a function is largest: see `refine`."""
+    """What finds where a function is largest: see `fedbo.model.argmax.argmax`."""
 
     def __call__(
         self,
         function: SampledFunction,
-        space: Domain,
-        near: Array,
-        taken: Taken,
-        rng: np.random.Generator,
+        domain: Domain,
+        near: Array | None = None,
+        taken: Taken | None = None,
     ) -> Array: ...
-
-
-def refine(
-    function: SampledFunction, space: Domain, near: Array, taken: Taken, rng: np.random.Generator
-) -> Array:
-    """Maximise as fedbo does by default: `fedbo.model.argmax.argmax`, which needs no ``rng``."""
-    return argmax(function, space, near, taken)
 
 
 class Target:
@@ -150,7 +142,7 @@ class Target:
         phi: Features,
         rng: np.random.Generator,
         initial: Array | None = None,
-        maximiser: Maximiser = refine,
+        maximiser: Maximiser = argmax,
         repeats: bool = False,
     ) -> None:
         self.t = t
@@ -199,65 +191,84 @@ class Target:
         most = np.argsort(-shares)[:_NAMED]
         return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 
-    # From a function to a query
+    # From a function to a query: the one place that keeps points from being queried twice
 
-    def query(
-        self, function: SampledFunction, origin: Origin | None = None, apart: float = SAME
+    def query_draw(self, draw: SampledFunction, origin: Origin | None = None) -> Query:
+        """Query where a draw is largest.
+
+        If a trial is pending or failed there, an own draw is maximised instead. A point that has a
+        score may be queried again: the next draw differs, and the score may be noisy.
+
+        Args:
+            draw: A draw of the agent's own model, or the function of one message.
+            origin: Where the draw came from; the agent's own model by default.
+        """
+        x = self.argmax(draw)
+        near_open = self._is_near(x[None], self.open_points, draw.length_scales, SAME)[0]
+        return self._query_unless(bool(near_open), x, origin)
+
+    def query_acquisition(
+        self,
+        acquisition: SampledFunction,
+        origin: Origin | None = None,
+        *,
+        or_next_best: bool = False,
     ) -> Query:
-        """Query where the function is largest, but at no point that is taken.
+        """Query where an acquisition function is largest, if that point is not taken.
 
-        This is the one rule against repeated points. `argmax` passes over taken points; if every
-        point that its search found is taken, an own draw is maximised instead. Otherwise a
-        policy whose function does not change between two queries would send all parallel workers
-        to one point, or insist on a point that fails.
+        A point is taken if it lies close to a trial (in length scales of the agent's own model),
+        whether that has a score, is pending or failed. Then an own draw is maximised instead. An
+        acquisition function hardly changes until a score is told, so it would send all parallel
+        workers to one point, or insist on a point that fails.
+
+        Args:
+            acquisition: The function to maximise.
+            origin: Where the function came from; the agent's own model by default.
+            or_next_best: Whether to try the next best places that the search found first.
+        """
+        scales = np.asarray(self.belief.hyper.length_scales)
+
+        def taken(X: Array) -> Mask:
+            told = self._is_near(X, self.X, scales, SAME)
+            return told | self._is_near(X, self.open_points, scales, APART)
+
+        x = self.argmax(acquisition, taken if or_next_best else None)
+        return self._query_unless(bool(taken(x[None])[0]), x, origin)
+
+    def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
+        """Return the point (D,) of the space where the function is largest.
+
+        Of listed points, those that were tried are passed over until all of them were.
 
         Args:
             function: The function to maximise.
-            origin: Where the function came from; the agent's own model by default.
-            apart: How many length scales to stay away from open trials. A draw needs no more than
-                the default, since the next draw differs; an acquisition function that hardly
-                changes until a score is told needs `APART`.
+            taken: Tells which points (n, D) to pass over if the search found others.
         """
+        best = self.X[np.argsort(-self.y)[:_BEST]]
+        if self.space.points is not None:
+            taken = None if self._repeats else self._was_tried
+        with self._timed("maximise"):
+            return self._maximiser(function, self.space, best, taken)
+
+    def _query_unless(self, taken: bool, x: Array, origin: Origin | None) -> Query:
         origin = Origin() if origin is None else origin
-        x = self.argmax(function, apart)
-        if self.taken(x[None], function.length_scales, apart)[0]:
+        if taken:
             return Query(self.argmax(self.own_draw()), Origin(trust=origin.trust))
         return Query(x, origin)
 
-    def argmax(self, function: SampledFunction, apart: float = SAME) -> Array:
-        """Return the point (D,) where the function is largest, if possible one not taken."""
-
-        def taken(X: Array) -> Mask:
-            return self.taken(X, function.length_scales, apart)
-
-        best = self.X[np.argsort(-self.y)[:_BEST]]
-        with self._timed("maximise"):
-            return self._maximiser(function, self.space, best, taken, self.rng)
-
-    def taken(self, X: Array, length_scales: Array, apart: float = SAME) -> Mask:
-        """Tell which rows of X (n, D) should not be queried.
-
-        A point is taken if there was a trial at (almost) the same point, whether it has a score,
-        is pending or failed. A listed point is taken if it was tried, until all of them were.
-
-        Args:
-            X: Points (n, D); on a listed space, some of its points.
-            length_scales: The unit (D,) of distances; at most the side of the cube counts.
-            apart: How close to an open trial counts as the same point, in length scales.
-        """
-        if self._repeats:
+    def _is_near(self, X: Array, tried: Array, length_scales: Array, gap: float) -> Mask:
+        """Which rows of X lie closer than ``gap`` length scales to a trial; none if allowed."""
+        if self._repeats or self.space.points is not None:
             return np.zeros(len(X), dtype=bool)
-        points = self.space.points
-        if points is None:
-            scales, near = np.minimum(length_scales, 1.0), np.zeros(len(X), dtype=bool)
-            for tried, gap in ((self.X, SAME), (self.open_points, apart)):
-                near |= (squared_distances(X, tried, scales) < gap**2).any(axis=1)
-            return near
-        listed = np.zeros(len(points), dtype=bool)
-        listed[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
-        if listed.all():
-            return np.zeros(len(X), dtype=bool)
-        return listed if X is points else listed[rows_of(X, points)]
+        scales = np.minimum(length_scales, 1.0)  # at most the side of the cube
+        close = squared_distances(X, tried, scales) < gap**2
+        return np.asarray(close.any(axis=1))
+
+    def _was_tried(self, points: Array) -> Mask:
+        """Which of all listed points were tried; none once all of them were."""
+        tried = np.zeros(len(points), dtype=bool)
+        tried[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
+        return tried & ~tried.all()
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -280,7 +291,7 @@ def checked_query(policy: Policy, target: Target) -> Query:
     if not isinstance(query, Query):
         raise TypeError(
             f"policy {name} returned {query!r}, expected a fedbo.Query: return "
-            "target.query(function), or fedbo.Query(x)"
+            "target.query_draw(draw), or fedbo.Query(x)"
         )
     if not isinstance(query.origin, Origin):
         raise TypeError(f"policy {name} returned the origin {query.origin!r}, expected an Origin")

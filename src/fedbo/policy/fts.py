@@ -58,10 +58,10 @@ class FTS(Policy, frozen=True, tag="fts"):
         n = None if r <= p_t else target.inbox.draw(target.rng)  # lines 3 and 6
         if n is None:
             f_t = target.own_draw(beta_at(self.beta, target.t))  # line 4
-            return target.query(f_t)
+            return target.query_draw(f_t)
         target.inbox.use(n)  # its element of P_N becomes 0 (section 3.1)
         origin = Origin("peer", credit={target.inbox.sender(n): 1.0})
-        return target.query(target.peer_draw(n), origin)
+        return target.query_draw(target.peer_draw(n), origin)
 
     def chance(self, sender: str) -> float:
         return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.policy.base import APART, Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
 from fedbo.policy.origin import Origin
 from fedbo.policy.pool import Pool
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
@@ -72,7 +72,8 @@ class PTS(Policy, frozen=True, tag="pts"):
             return Query(skipped, Origin("initial", trust=trust))
         if own:
             return self._own(target)
-        query = target.query(pool, Origin("pool", trust=trust), APART)
+        origin = Origin("pool", trust=trust)
+        query = target.query_acquisition(pool, origin, or_next_best=True)
         if query.origin.source == "own":
             return query
         praise = pool.praise(query.x)
@@ -82,4 +83,4 @@ class PTS(Policy, frozen=True, tag="pts"):
         return Query(query.x, Origin("pool", credit=credit, trust=trust))
 
     def _own(self, target: Target) -> Query:
-        return target.query(target.own_draw(beta_at(self.beta, target.t)))
+        return target.query_draw(target.own_draw(beta_at(self.beta, target.t)))

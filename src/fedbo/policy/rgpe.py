@@ -40,7 +40,7 @@ from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
 from fedbo.model.precision import Twins
 from fedbo.model.surrogate import Marginal
-from fedbo.policy.base import APART, Policy, Query, Target
+from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     SCREENED,
@@ -86,10 +86,10 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
 
     def query(self, target: Target) -> Query:
         if not len(target.X):  # there is nothing to rank or to improve on
-            return target.query(target.own_draw())
+            return target.query_draw(target.own_draw())
         own, peers = self.shares(target)
         trust = target.named(np.arange(len(peers)), peers)
-        return target.query(self.acquisition(target, own, peers), Origin(trust=trust), APART)
+        return target.query_acquisition(self.acquisition(target, own, peers), Origin(trust=trust))
 
     def shares(self, target: Target) -> tuple[float, Array]:
         """Return the share of the target's own belief, and of each row of its inbox (N,)."""

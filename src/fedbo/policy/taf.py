@@ -38,7 +38,7 @@ from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array
 from fedbo.model.precision import Twins
-from fedbo.policy.base import APART, Policy, Query, Target
+from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     SCREENED,
@@ -80,11 +80,11 @@ class TAF(Policy, frozen=True, tag="taf"):
 
     def query(self, target: Target) -> Query:
         if not len(target.X) and not len(target.inbox):  # there is nothing to improve on
-            return target.query(target.own_draw())
+            return target.query_draw(target.own_draw())
         peers = self.shares(target)
         shares = peers / (self.own_share + peers.sum())
         trust = target.named(np.arange(len(peers)), shares)
-        return target.query(self.acquisition(target, peers), Origin(trust=trust), APART)
+        return target.query_acquisition(self.acquisition(target, peers), Origin(trust=trust))
 
     def shares(self, target: Target) -> Array:
         """Return w_n for each row of the inbox, (N,)."""

@@ -24,4 +24,4 @@ class TS(Policy, frozen=True, tag="ts"):
 
     def query(self, target: Target) -> Query:
         f_t = target.own_draw(beta_at(self.beta, target.t))
-        return target.query(f_t)
+        return target.query_draw(f_t)

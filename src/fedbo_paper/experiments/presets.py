@@ -33,4 +33,4 @@ def settings(tasks: Tasks, preset: Preset, maximiser: Maximiser) -> PaperSetting
     if isinstance(tasks, SyntheticTasks):
         return tasks.settings(preset)
     chosen = PAPER if preset == "paper" else PaperSettings()
-    return msgspec.structs.replace(chosen, maximiser=maximiser)
+    return msgspec.structs.replace(chosen, direct=maximiser == "direct")

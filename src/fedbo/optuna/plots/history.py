@@ -143,7 +143,7 @@ def _note(trial: FrozenTrial) -> str:
     if origin is None or source not in ("pool", "peer"):
         return text
     shares = [f"{shorten(name)} {share:.0%}" for name, share in origin.credit.items()]
-    names = ", ".join(shares) or shorten(origin.peer or "")
+    names = ", ".join(shares) if origin.peer is None else shorten(origin.peer)
     return f"{text} ({names})" if names else text
 
 
