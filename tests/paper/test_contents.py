@@ -10,7 +10,7 @@ from paper.fake_runs import fake_runs
 
 from fedbo.table import Table
 from fedbo_paper.experiments.published import Curve, Published
-from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.experiments.selection import wanted
 from fedbo_paper.experiments.spec import Selection
 from fedbo_paper.report.choices import choices, commands
 from fedbo_paper.report.contents import contents

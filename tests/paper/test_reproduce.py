@@ -17,7 +17,7 @@ from paper.commands import SEED, findings, listen_to_ctrl_c, reproduce
 from fedbo.table import Table
 from fedbo_paper.experiments import results
 from fedbo_paper.experiments.plan import plan
-from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.experiments.selection import wanted
 from fedbo_paper.report.choices import commands
 
 

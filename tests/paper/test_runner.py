@@ -20,9 +20,10 @@ from paper.real_data import folder_with
 from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
+from fedbo_paper.experiments.keys import key
 from fedbo_paper.experiments.plan import Plan, plan
-from fedbo_paper.experiments.reproduce import wanted
 from fedbo_paper.experiments.run import perform
+from fedbo_paper.experiments.selection import wanted
 from fedbo_paper.experiments.spec import Run, Selection, experiments, seed_of
 from fedbo_paper.harness.store import Store
 
@@ -36,7 +37,7 @@ def few(n: int) -> Plan:
 
 
 def finished(plan: Plan, folder: Path) -> Table:
-    tables = [(run, Store(folder).get(run)) for run in plan.runs]
+    tables = [(run, Store(folder, key).get(run)) for run in plan.runs]
     return results.tidy([(run, table) for run, table in tables if table is not None])
 
 
@@ -65,16 +66,16 @@ def test_the_number_of_processes_and_the_backend_change_no_number(
     backend: str, tmp_path: Path
 ) -> None:
     some = few(10)
-    runner.run([some], Store(tmp_path / "one"), None, jobs=1)
+    runner.run([some], Store(tmp_path / "one", key), None, jobs=1)
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        runner.run([some], Store(tmp_path / "two"), None)
+        runner.run([some], Store(tmp_path / "two", key), None)
     one, two = finished(some, tmp_path / "one"), finished(some, tmp_path / "two")
     assert one.height == two.height == 10 * 51
     assert results.digest(one) == results.digest(two)
 
 
 def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
-    store, seen = Store(tmp_path), []
+    store, seen = Store(tmp_path, key), []
     runner.run([few(4)], store, None, jobs=1)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     runner.run([few(6)], store, None, jobs=1, progress=lambda *at: seen.append(at))
@@ -83,7 +84,7 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
-    store, some = Store(tmp_path), few(1)
+    store, some = Store(tmp_path, key), few(1)
     runner.run([some], store, None, jobs=1)
     [path] = tmp_path.iterdir()
     whole = finished(some, tmp_path)
@@ -123,13 +124,14 @@ SCRIPT = """
 import sys
 from fedbo_paper.experiments import runner
 from fedbo_paper.experiments.plan import plan
+from fedbo_paper.experiments.keys import key
 from fedbo_paper.harness.store import Store
-from fedbo_paper.experiments.reproduce import wanted
+from fedbo_paper.experiments.selection import wanted
 import msgspec
 whole = plan(wanted(["fig1"], quick=True, seed=1)[0], None)
 some = msgspec.structs.replace(whole, runs=whole.runs[:12])
 print("ready", flush=True)
-runner.run([some], Store(sys.argv[1]), None, jobs=2)
+runner.run([some], Store(sys.argv[1], key), None, jobs=2)
 """
 
 
@@ -137,7 +139,7 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
     tmp_path: Path,
 ) -> None:
     some, moment = few(12), random.Random(0)
-    runner.run([some], Store(tmp_path / "whole"), None, jobs=1)
+    runner.run([some], Store(tmp_path / "whole", key), None, jobs=1)
     for _ in range(3):
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")],
@@ -150,7 +152,7 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-    runner.run([some], Store(tmp_path / "killed"), None, jobs=1)
+    runner.run([some], Store(tmp_path / "killed", key), None, jobs=1)
     whole, killed = finished(some, tmp_path / "whole"), finished(some, tmp_path / "killed")
     assert whole.height == 12 * 51
     assert results.digest(whole) == results.digest(killed)

@@ -75,7 +75,7 @@ def reproduce(
     from fedbo.files import FileRefused
     from fedbo_paper.cli import reproduce_screen as screen
     from fedbo_paper.data import MissingData
-    from fedbo_paper.experiments.reproduce import wanted
+    from fedbo_paper.experiments.selection import wanted
     from fedbo_paper.experiments.spec import PRESETS
 
     given = {"scoring": scoring, "box": box, "epochs": epochs, "stand_in": stand_in or None}

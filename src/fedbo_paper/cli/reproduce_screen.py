@@ -13,10 +13,10 @@ from rich.text import Text
 
 from fedbo_paper.experiments import runner
 from fedbo_paper.experiments.claims import Finding
-from fedbo_paper.experiments.reproduce import Outcome, left_out, reproduce
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import screen, workers
 from fedbo_paper.report.contents import selected
+from fedbo_paper.reproduce import Outcome, left_out, reproduce
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
 

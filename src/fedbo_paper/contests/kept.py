@@ -1,48 +1,37 @@
 """Scores that take long to compute, kept on disk so that a stopped contest can go on.
 
-The name of a file depends on everything that decides its scores: the request, the data, the source
-code that computes them, and the versions of the packages that this code uses. If one of them
-changes, the scores are computed again. Old files do no harm and may be deleted.
+`fedbo_paper.harness.store` says what the name of a file depends on, and when scores are computed
+again.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from importlib import import_module
-from importlib.metadata import distributions
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbo.table import Table
-from fedbo_paper.experiments.spec import Job
-from fedbo_paper.harness.store import Store
+from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions, source_digest
 
 #: The code that decides scores: what a task is, and how Optuna's samplers run on it.
-MODULES = (
+SOURCE = (
     "fedbo.space",
     "fedbo_paper.data",
     "fedbo_paper.problems",
     "fedbo_paper.contests.grounds",
     "fedbo_paper.contests.outside",
 )
-PACKAGES = ("numpy", "scipy", "scikit-learn", "optuna", "torch")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a sequence of scores; the name and ``rows`` are for the store."""
+    """A sequence of scores, and what they depend on beside code and libraries."""
 
     name: str
     rows: int
     details: tuple[str | int, ...]
-    source: str
-    packages: dict[str, str]
-    problem: None = None  # the store need not read a problem's data: see ``details``
 
 
 def kept(
@@ -55,43 +44,27 @@ def kept(
         name: The beginning of the file's name.
         rows: Number of scores.
         compute: Computes the scores.
-        details: What the scores depend on beside code and packages, such as a digest of the data.
+        details: What the scores depend on beside code and libraries, such as a digest of the data.
     """
-    request = Request(name=name, rows=rows, details=details, source=_source(), packages=_packages())
-    store, job = Store(folder), cast(Job, request)
-    table = store.get(job)
+    store, request = Store(folder, _key), Request(name=name, rows=rows, details=details)
+    table = store.get(request)
     if table is None:
         table = Table({"score": compute()})
-        store.put(job, table)
+        store.put(request, table)
     scores: list[float] = table["score"].tolist()
     return scores
 
 
 def array_digest(arrays: Iterable[ArrayLike]) -> str:
-    """Compute a digest of the values, types and shapes of arrays.
+    """Return a digest of the values, types and shapes of arrays.
 
     >>> array_digest([[1.0, 2.0]]) == array_digest([[1.0], [2.0]])
     False
     """
-    digest = hashlib.sha256()
-    for array in map(np.ascontiguousarray, arrays):
-        digest.update(f"{array.dtype.str} {array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()[:16]
+    each = map(np.ascontiguousarray, arrays)
+    return digest(f"{one.dtype.str} {one.shape}".encode() + one.tobytes() for one in each)[:16]
 
 
-@cache
-def _source() -> str:
-    digest = hashlib.sha256()
-    for name in MODULES:
-        module = import_module(name)
-        folders = getattr(module, "__path__", None)
-        files = sorted(Path(folders[0]).glob("*.py")) if folders else [Path(module.__file__ or "")]
-        for file in files:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@cache
-def _packages() -> dict[str, str]:
-    installed = {name.lower(): one.version for one in distributions() if (name := one.name)}
-    return {name: installed.get(name, "none") for name in PACKAGES}
+def _key(request: Request) -> str:
+    parts = (request, source_digest(*SOURCE), library_versions(*LIBRARIES, "optuna", "torch"))
+    return digest([msgspec.json.encode(parts, order="deterministic")])[:16]

@@ -31,7 +31,7 @@ _Task = tuple[Job, tuple[Table, ...]]
 
 def run(
     plans: Sequence[Plan],
-    store: Store,
+    store: Store[Job],
     folder: Path | None,
     jobs: int | None = None,
     progress: Progress | None = None,

@@ -1,57 +1,59 @@
 """Finished jobs on disk, so that an interrupted command resumes where it stopped.
 
 Each job has one CSV file. Its name ends with a *key*, a digest of everything that decides the job's
-numbers. If any of it changes, the key changes too, and the job runs again:
-
-=========  =======================================================================================
-job        all fields of the job
-data       the samples that its problem reads, whichever file they come from
-source     the ``.py`` files of `fedbo`, `fedbo_paper.experiments` and `fedbo_paper.problems`
-libraries  the versions of numpy, scipy and scikit-learn
-=========  =======================================================================================
+numbers: the job itself, the data that it reads, the source code that computes it, and the versions
+of the libraries. If any of them changes, the key changes too, and the job runs again.
 
 The processor is not part of the key, although its rounding may change the last digits of a score.
-Data and source are read once in each process. A file is written completely or not at all, so an
-interruption loses only unfinished jobs. Files with an old key do no harm and may be deleted.
+A file is written completely or not at all, so an interruption loses only unfinished jobs. Files
+with an old key do no harm and may be deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
-import msgspec
-
-import fedbo
 from fedbo import files
 from fedbo.table import Table
-from fedbo_paper import experiments, problems
-from fedbo_paper.data import Samples, gleam, har, landmine
-from fedbo_paper.experiments.spec import Job
-from fedbo_paper.problems.problems import Glass, Har, Landmine, Problem
 
-_LIBRARIES = ("numpy", "scipy", "scikit-learn")
+LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
 
-class Store:
+class Job(Protocol):
+    """What a store needs to know of a job."""
+
+    @property
+    def name(self) -> str:
+        """The beginning of the file's name."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows the finished job has."""
+
+
+J = TypeVar("J", bound=Job)
+
+
+class Store(Generic[J]):
     """A folder of finished jobs.
 
     Args:
         folder: Where the jobs are stored. It is created when the first job is.
-        data: The data folder that the jobs read, or None for the usual places.
+        key: Computes the key of a job.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], data: str | os.PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], key: Callable[[J], str]) -> None:
         self.folder = Path(folder)
-        self.data = None if data is None else Path(data)
+        self._key = key
 
-    def get(self, job: Job) -> Table | None:
+    def get(self, job: J) -> Table | None:
         """Return the job's table, or None if the job is not finished or its file is damaged."""
         try:
             table = Table.from_csv(self._path(job))
@@ -59,72 +61,60 @@ class Store:
             return None
         return table if table.height == job.rows else None
 
-    def __contains__(self, job: Job) -> bool:
+    def __contains__(self, job: J) -> bool:
         try:
             return self._path(job).read_bytes().count(b"\n") == 1 + job.rows
         except FileNotFoundError:
             return False
 
-    def put(self, job: Job, table: Table) -> None:
+    def put(self, job: J, table: Table) -> None:
         """Store the table of a finished job."""
         self.folder.mkdir(parents=True, exist_ok=True)
         files.write(self._path(job), table.csv().encode())
 
-    def _path(self, job: Job) -> Path:
-        return self.folder / f"{job.name}-{key(job, self.data)}.csv"
+    def _path(self, job: J) -> Path:
+        return self.folder / f"{job.name}-{self._key(job)}.csv"
 
 
-def key(job: Job, data: Path | None = None) -> str:
-    """Return the digest of everything that decides the numbers of a job."""
-    parts = (job, data_digest(job.problem, data), source_digest(), library_versions())
-    return _digest([msgspec.json.encode(parts, order="deterministic")])[:16]
+def digest(parts: Iterable[bytes]) -> str:
+    """Return the SHA-256 of byte strings; it also depends on where one ends and the next starts.
 
-
-@cache
-def data_digest(problem: Problem, folder: Path | None = None) -> str:
-    """Return the digest of the samples that a problem reads; that of nothing for synthetic ones."""
-    samples = _samples(problem, folder)
-    return _digest(part for one in samples for part in (one.X.tobytes(), one.y.tobytes()))
-
-
-def _samples(problem: Problem, folder: Path | None) -> Sequence[Samples]:
-    match problem:
-        case Landmine():
-            return landmine.load(folder)
-        case Har():
-            return har.load(folder)
-        case Glass(stand_in=True):
-            return gleam.stand_in()
-        case Glass():
-            return gleam.load(folder, window=problem.window)
-        case _:
-            return ()
-
-
-@cache
-def source_digest(*folders: str) -> str:
-    """Return the digest of all ``.py`` files below the folders, names included.
-
-    Without folders, it is the digest of the packages that compute the results.
+    >>> digest([b"ab", b"c"]) == digest([b"a", b"bc"])
+    False
     """
-    chosen = folders or [path for room in (fedbo, experiments, problems) for path in room.__path__]
-    sources = [(Path(one), path) for one in chosen for path in sorted(Path(one).rglob("*.py"))]
-    return _digest(
-        part
-        for folder, path in sources
-        for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes())
-    )
-
-
-@cache
-def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries that results depend on."""
-    return {name: version(name) for name in _LIBRARIES}
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    """The SHA-256 of byte strings, which also depends on where one ends and the next starts."""
     whole = hashlib.sha256()
     for part in parts:
         whole.update(len(part).to_bytes(8, "little") + part)
     return whole.hexdigest()
+
+
+@cache
+def source_digest(*modules: str) -> str:
+    """Return the digest of the ``.py`` files of some modules; of a package, of all below it."""
+    return digest(
+        part
+        for name in modules
+        for file in _sources(name)
+        for part in (file.name.encode(), file.read_bytes())
+    )
+
+
+def _sources(module: str) -> list[Path]:
+    loaded = import_module(module)
+    folders = getattr(loaded, "__path__", ())
+    if not folders:
+        return [Path(loaded.__file__ or "")]
+    return [file for folder in folders for file in sorted(Path(folder).rglob("*.py"))]
+
+
+@cache
+def library_versions(*libraries: str) -> dict[str, str]:
+    """Return the versions of some libraries, "none" for one that is not installed."""
+    return {name: _version(name) for name in libraries}
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "none"

@@ -38,7 +38,7 @@ def choices(selections: Sequence[Selection]) -> Pairs:
 def commands(selections: Sequence[Selection]) -> Pairs:
     """Return the command for each selection's part of the report, with one line per figure.
 
-    >>> from fedbo_paper.experiments.reproduce import wanted
+    >>> from fedbo_paper.experiments.selection import wanted
     >>> commands(wanted(["fig2"], only="har", quick=True, problem={"epochs": 5}))
     (('Activity recognition with mobile phones, paper preset',
       'fedbo reproduce fig2 --only har --quick --epochs 5'),)

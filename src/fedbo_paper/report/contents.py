@@ -16,7 +16,7 @@ from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.diagnostics import used
 from fedbo_paper.experiments.published import Published
 from fedbo_paper.experiments.spec import PRESET_NAMES, REAL, Selection, experiments
-from fedbo_paper.harness.store import library_versions
+from fedbo_paper.harness.store import LIBRARIES, library_versions
 from fedbo_paper.problems.problems import Glass
 from fedbo_paper.report.choices import choices, commands
 from fedbo_paper.report.figures import NAMES, Picture, draw
@@ -152,7 +152,11 @@ def _settings(
             rows.append((title, _what(selection, mine)))
     rows += [(experiments()[name].title, f"not run: {why}") for name, why in missing.items()]
     rows.append(("Results", f"{runs.height:,} trials, digest {results.digest(runs)}"))
-    versions = {"fedbo": __version__, "Python": platform.python_version(), **library_versions()}
+    versions = {
+        "fedbo": __version__,
+        "Python": platform.python_version(),
+        **library_versions(*LIBRARIES),
+    }
     rows.append(("Software", ", ".join(f"{name} {version}" for name, version in versions.items())))
     return rows
 

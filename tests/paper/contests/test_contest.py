@@ -148,9 +148,9 @@ def test_kept_scores_are_not_served_after_a_change(
     again = kept.kept(tmp_path, "tiny", 2, lambda: [0.0, 0.0], *details)
     assert first == again == [0.1 + 0.2, 1e-300]
     if changed == "source":
-        monkeypatch.setattr(kept, "_source", lambda: "other code")
+        monkeypatch.setattr(kept, "source_digest", lambda *_: "other code")
     elif changed == "packages":
-        monkeypatch.setattr(kept, "_packages", lambda: {"numpy": "9.9"})
+        monkeypatch.setattr(kept, "library_versions", lambda *_: {"numpy": "9.9"})
     else:
         details[1] = 1
     assert kept.kept(tmp_path, "tiny", 2, lambda: [3.0, 4.0], *details) == [3.0, 4.0]

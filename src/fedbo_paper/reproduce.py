@@ -14,7 +14,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,11 @@ from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.claims import Finding
+from fedbo_paper.experiments.keys import key
 from fedbo_paper.experiments.plan import Plan, plan
 from fedbo_paper.experiments.published import Published
-from fedbo_paper.experiments.spec import (
-    FIGURES,
-    PRESET_NAMES,
-    PRESETS,
-    Experiment,
-    Maximiser,
-    Preset,
-    Run,
-    Selection,
-    experiments,
-)
+from fedbo_paper.experiments.spec import FIGURES, PRESET_NAMES, PRESETS, Job, Run, Selection
 from fedbo_paper.harness.store import Store
-from fedbo_paper.problems.synthetic import Synthetic
 from fedbo_paper.report import report
 from fedbo_paper.report.contents import contents, marked
 
@@ -52,74 +43,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     digest: str
     missing: dict[str, str]
-
-
-def wanted(
-    names: Sequence[str],
-    *,
-    only: str | None = None,
-    presets: Sequence[Preset] = ("paper",),
-    quick: bool = False,
-    seed: int = 0,
-    maximiser: Maximiser | None = None,
-    problem: Mapping[str, Any] | None = None,
-) -> list[Selection]:
-    """Return what to run for some figures.
-
-    Args:
-        names: Names of figures, or "all".
-        only: One experiment; all that the figures show by default.
-        presets: "paper", "default" or both; "paper" by default.
-        quick: Whether to run a small part only.
-        seed: Decides everything random, 0 by default.
-        maximiser: "refine" or "direct"; the experiment's own by default.
-        problem: Options of the problems, such as ``{"epochs": 5}``.
-
-    Raises:
-        ValueError: There is no such figure, experiment or option.
-
-    >>> [(s.experiment, s.preset) for s in wanted(["fig1"])]
-    [('synthetic', 'paper')]
-    >>> wanted(["fig5"])
-    Traceback (most recent call last):
-    ValueError: there is no 'fig5', expected fig1, fig2, fig3, fig4, appendix, published or all
-    """
-    for name in names:
-        if name not in (*FIGURES, "all"):
-            raise ValueError(f"there is no {name!r}, expected {', '.join(FIGURES)} or all")
-    figures = tuple(figure for figure in FIGURES if figure in names or "all" in names)
-    among = {name: spec for name, spec in experiments().items() if {*figures} & {*spec.targets}}
-    given = dict(problem or {})
-    chosen = [
-        Selection(
-            experiment=name,
-            preset=preset,
-            figures=tuple(figure for figure in figures if figure in spec.targets),
-            quick=quick,
-            seed=seed,
-            maximiser=_maximiser(spec, maximiser),
-            problem={k: v for k, v in given.items() if k in spec.problem.__struct_fields__},
-        )
-        for name, spec in among.items()
-        for preset in presets
-        if only in (None, name) and preset in spec.presets
-    ]
-    if not chosen:
-        which = "" if only is None else f" of {only!r}"
-        raise ValueError(
-            f"{', '.join(figures)} shows nothing{which} with the preset {', '.join(presets)}; "
-            f"its experiments are {', '.join(among)} ('published' has the paper preset only)"
-        )
-    if unused := [name for name in given if not any(name in one.problem for one in chosen)]:
-        which = ", ".join(dict.fromkeys(selection.experiment for selection in chosen))
-        raise ValueError(f"{', '.join(unused)}: not an option of {which}; leave it out")
-    return chosen
-
-
-def _maximiser(spec: Experiment, asked: Maximiser | None) -> Maximiser:
-    """The one that was asked for, or the experiment's own; synthetic points are enumerated."""
-    own = spec.maximiser or "refine"
-    return own if asked is None or isinstance(spec.problem, Synthetic) else asked
 
 
 def left_out(
@@ -159,7 +82,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "selections.json").exists():
         _requested(folder / "selections.json")  # a damaged file is refused before anything runs
-    store = Store(folder / "runs", at)
+    store = Store(folder / "runs", partial(key, data=at))
     runner.run(plans, store, at, jobs, progress)
     everything = _remember(folder, [plan.selection for plan in plans])
     show = progress or (lambda stage, done, of: None)
@@ -196,13 +119,13 @@ def _outdated(plans: Sequence[Plan], runs: Table) -> dict[str, str]:
     }
 
 
-def _finished(runs: Sequence[Run], store: Store) -> list[tuple[Run, Table]]:
+def _finished(runs: Sequence[Run], store: Store[Job]) -> list[tuple[Run, Table]]:
     """The runs that are finished, in an order that does not depend on when they finished."""
     tables = [(run, store.get(run)) for run in sorted(dict.fromkeys(runs), key=_order)]
     return [(run, table) for run, table in tables if table is not None]
 
 
-def _worths(plans: Sequence[Plan], store: Store) -> list[tuple[str, str, Table]]:
+def _worths(plans: Sequence[Plan], store: Store[Job]) -> list[tuple[str, str, Table]]:
     """What messages are worth, where that was diagnosed."""
     found = [
         (plan.selection.experiment, plan.selection.preset, store.get(diagnosis))
@@ -234,7 +157,7 @@ def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
             both = tuple(f for f in FIGURES if f in old.figures or f in one.figures)
             one = msgspec.structs.replace(one, figures=both)
         kept[one.experiment, one.preset] = one
-    everything = [kept[key] for key in sorted(kept)]
+    everything = [kept[one] for one in sorted(kept)]
     files.write(path, msgspec.json.format(msgspec.json.encode(everything)))
     return everything
 
