@@ -11,6 +11,8 @@ import pytest
 
 import fedbo
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 

@@ -113,6 +113,7 @@ def test_ctrl_c_before_anything_is_finished(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_as_a_program_with_two_processes(tmp_path: Path) -> None:
     done = python("-m", "fedbo", *SMALL, "--jobs", "2", "--csv", "demo.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

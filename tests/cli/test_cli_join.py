@@ -212,6 +212,7 @@ def sent() -> list[tuple[str, int]]:
 # Trials
 
 
+@pytest.mark.slow
 def test_two_sites_help_one_another_and_go_on_where_they_were() -> None:
     code, out, err = end(start("score", "--trials", "4", "--name", "site-a"))
     assert (code, err) == (0, "")
@@ -249,6 +250,7 @@ def test_enough_trials_are_enough() -> None:
     assert states() == {"complete": 1}
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_storage_that_is_new() -> None:
     """None ends a trial before all have begun one, and each may have given the study an agent."""
     processes = [start("three", "--trials", "6") for _ in range(3)]
@@ -262,6 +264,7 @@ def test_several_processes_share_a_storage_that_is_new() -> None:
 # Ctrl-C, and worse
 
 
+@pytest.mark.slow
 def test_ctrl_c_lets_the_running_trial_finish() -> None:
     process = start("held", "--trials", "9")
     wait_for_second_trial()
@@ -279,6 +282,7 @@ def test_ctrl_c_lets_the_running_trial_finish() -> None:
     assert states() == {"complete": 3}
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_gives_the_running_trial_up() -> None:
     process = start("held", "--trials", "9")
     wait_for_second_trial()
@@ -290,6 +294,7 @@ def test_ctrl_c_twice_gives_the_running_trial_up() -> None:
     assert states() == {"complete": 1, "fail": 1}
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_more_than_its_trial() -> None:
     process = start("held", "--trials", "9")
     wait_for_second_trial()
@@ -352,6 +357,7 @@ def test_an_objective_that_ends_the_program_is_a_failure() -> None:
     assert states() == {"fail": 4, "complete": 2}
 
 
+@pytest.mark.slow
 def test_pruned_trials_are_finished_ones() -> None:
     code, out, err = join("pruned", "--trials", "3")
     assert (code, err) == (0, "")
@@ -381,6 +387,7 @@ def test_a_range_that_differs_is_said_before_anything_is_evaluated() -> None:
     assert states()["complete"] == 2
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_keeps_messages_here_and_trials_going(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -571,6 +578,7 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     assert all(f"{omega:.4f}" in text for omega in message.omega)
 
 
+@pytest.mark.slow
 def test_preview_writes_nothing() -> None:
     Path("site.db").touch()
     assert invoke("--preview").exit_code == 0
@@ -592,6 +600,7 @@ def test_preview_writes_nothing() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_message_can_be_taken_back() -> None:
     result = invoke("--withdraw")
     assert result.exit_code == 1

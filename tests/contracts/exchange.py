@@ -214,6 +214,7 @@ class ExchangeContract:
             assert exchange.withdraw(OURS, name)
         assert sequences(exchange).keys() == {*NAMES[1::2]}
 
+    @pytest.mark.slow
     def test_many_senders(self, exchange: Exchange) -> None:
         sent = [message(sender=f"peer-{i:03}") for i in range(300)]
         for one in sent:

@@ -526,6 +526,7 @@ class PolicyContract:
         assert asked(run(again, 3)) == asked(run(agent, 3))
 
     @pytest.mark.parametrize("space", [PLANE, MIXED, LISTED], ids=["plane", "mixed", "listed"])
+    @pytest.mark.slow
     def test_the_papers_settings(self, space: Any) -> None:
         """Raw scores, DIRECT, messages of almost no noise and short length scales."""
         federation = self.federation(space, length_scale=0.01, noise_variance=1e-6)
@@ -622,6 +623,7 @@ class PolicyContract:
         [(0, 0.15, 8), (1, 0.15, 8), (-1, 0.35, 32)],
         ids=["alone", "good", "bad"],
     )
+    @pytest.mark.slow
     def test_it_beats_random_search(self, advice: int, margin: float, runs: int) -> None:
         """After 12 trials the mean regret is at most so much of what random search leaves.
 
@@ -651,6 +653,7 @@ class BetaContract(PolicyContract):
     def with_beta(self, beta: float | Sequence[float]) -> Policy:
         return msgspec.structs.replace(self.policy(), beta=beta)
 
+    @pytest.mark.slow
     def test_beta_as_a_number_or_a_sequence(self) -> None:
         """A sequence keeps its last value; β_t = 1 is the default."""
         agents = [

@@ -160,6 +160,7 @@ def test_names_of_files_are_plain_short_and_differ_in_more_than_capitals(tmp_pat
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=16).filter(str.isprintable), unique=True, max_size=5))
+@pytest.mark.slow
 def test_any_names_at_all(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         exchange = FolderExchange(place)
@@ -589,6 +590,7 @@ print(sequence)
 """
 
 
+@pytest.mark.slow
 def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
     """Two senders of their own and one that two processes share; nothing torn, nothing lost."""
     senders, enough = ("own-0", "own-1", "shared", "shared"), tmp_path / "enough"
@@ -617,6 +619,7 @@ def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
     assert len(visible(folder)) == 4
 
 
+@pytest.mark.slow
 def test_a_lock_that_nobody_releases_does_not_stop_others(folder: Path) -> None:
     """A writer that was stopped while it held the lock; and one that dies with it."""
     holder = child(
@@ -678,6 +681,7 @@ def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have(
 # Writers that die, and no room
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_a_whole_message(tmp_path: Path) -> None:
     exchange = FolderExchange(tmp_path)
     federation = Federation(OURS.space, features=300, kind="belief")  # 180 kB a message

@@ -386,6 +386,7 @@ def test_what_was_not_delivered_is_told_so_and_again_when_it_is(
 # Many writers
 
 
+@pytest.mark.slow
 def test_processes_do_not_write_into_each_others_lines(
     ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,6 +326,7 @@ def test_scores_of_any_size_give_the_same_verdict() -> None:
     assert verdicts[0] == verdicts[1]
 
 
+@pytest.mark.slow
 def test_it_takes_seconds_and_not_minutes() -> None:
     federation, f = Federation(SPACE), wave(4)
     agent = Agent(federation, FTS(), name="a", seed=6)
@@ -336,6 +337,7 @@ def test_it_takes_seconds_and_not_minutes() -> None:
     assert time.process_time() - start < 60.0  # about 2
 
 
+@pytest.mark.slow
 def test_estimates_agree_with_what_solo_agents_really_do() -> None:
     """On average, relative to the interval; and intervals contain about 90 % of real solo runs."""
     trials, federation = 16, Federation(SPACE)
@@ -382,6 +384,7 @@ def said(result: Result) -> str:
     return " ".join(result.output.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_the_command_prints_draws_and_writes(helped: Agent, tmp_path: Path) -> None:
     file, picture, folder = tmp_path / "agent", tmp_path / "picture.png", tmp_path / "tables"
     helped.save(file)

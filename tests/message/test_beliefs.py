@@ -64,6 +64,7 @@ def test_what_no_belief_can_be_is_clipped() -> None:
     np.testing.assert_allclose(np.eye(3) - R.T @ R, np.diag([1.0, 0.0, 0.5]), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_draws_have_the_mean_and_covariance_of_the_belief() -> None:
     inbox = filled(message(0, t_n=30), message(1, t_n=3))
     draws = inbox.draws(40_000).astype(np.float64)

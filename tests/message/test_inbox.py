@@ -173,6 +173,7 @@ def test_draws_are_those_of_the_definition_with_the_same_random_numbers(n: int) 
 
 
 @pytest.mark.parametrize("n", [40, 3 * _BLOCK])
+@pytest.mark.slow
 def test_draws_follow_the_chances_of_what_is_left(n: int) -> None:
     chance = np.random.default_rng(1).uniform(0.5, 2.0, n)
     chance[::3] = 0.0
@@ -184,6 +185,7 @@ def test_draws_follow_the_chances_of_what_is_left(n: int) -> None:
     assert chisquare(seen[kept], 15 * n * chance[kept] / chance[kept].sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_using_what_is_drawn_gives_every_order_of_peers_its_chance() -> None:
     rng, orders = np.random.default_rng(2), dict[tuple[int, ...], int]()
     chance = np.array([1.0, 2.0, 3.0])
@@ -367,6 +369,7 @@ print(peak if sys.platform == "darwin" else 1024 * peak)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs getrusage")
+@pytest.mark.slow
 def test_a_million_messages_fit_in_700_mb() -> None:
     run = subprocess.run([sys.executable, "-c", _MILLION], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

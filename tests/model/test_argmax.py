@@ -117,12 +117,14 @@ def misses(draw, space, length_scale, log2_points, cases=CASES):
     ("D", "length_scale", "log2_points"),
     [(2, 0.01, 17), (2, 0.2, 14), (3, 0.2, 15), (6, 0.5, 16)],
 )
+@pytest.mark.slow
 def test_finds_the_maximum_in_99_of_100(draw, D, length_scale, log2_points):
     assert len(misses(draw, cube(D), length_scale, log2_points)) <= 1
 
 
 @pytest.mark.parametrize("draw", [message, gp_draw])
 @pytest.mark.parametrize(("D", "length_scale"), [(1, 0.05), (3, 1.0), (6, 2.0)])
+@pytest.mark.slow
 def test_few_and_many_waves(draw, D, length_scale):
     """Long length scales: the maximum is at one of many corners."""
     assert len(misses(draw, cube(D), length_scale, 14, cases=50)) <= 1
@@ -167,10 +169,12 @@ def test_results_are_allowed(space):
 @pytest.mark.parametrize(
     "space", [MIXED, FINE, LOG, LEVELS], ids=["mixed", "fine", "log", "levels"]
 )
+@pytest.mark.slow
 def test_spaces_with_levels(draw, length_scale, space):
     assert len(misses(draw, space, length_scale, 14, cases=25)) <= 2
 
 
+@pytest.mark.slow
 def test_all_levels_tried_where_they_are_few():
     axes = np.meshgrid(np.arange(10), np.arange(5), np.arange(3), indexing="ij")
     every = [
@@ -185,6 +189,7 @@ def test_all_levels_tried_where_they_are_few():
 
 
 @pytest.mark.parametrize("space", [cube(2), MIXED, FINE], ids=["cube", "mixed", "fine"])
+@pytest.mark.slow
 def test_not_worse_than_random_search(space):
     """A screening that lost its best point would show here."""
     for seed in range(20):
@@ -244,6 +249,7 @@ def test_near_is_looked_at():
 
 
 @pytest.mark.parametrize("space", [cube(6), FINE], ids=["cube", "fine"])
+@pytest.mark.slow
 def test_never_worse_than_near(space):
     for seed in range(6):
         f = gp_draw(space.dimensions, 0.05, seed)
@@ -320,6 +326,7 @@ def test_the_same_every_time():
 
 
 @pytest.mark.parametrize("signal_variance", [1e-4, 1e4])
+@pytest.mark.slow
 def test_small_and_large_functions(signal_variance):
     """MARGIN is in the function's own standard deviations."""
     missed = 0
@@ -340,6 +347,7 @@ def nothing(space, n):
 
 
 @pytest.mark.parametrize("D", [1, 2, 4])
+@pytest.mark.slow
 def test_each_of_many_functions_is_almost_at_its_maximum(D):
     """A quick search misses more than `argmax` does, but seldom by much."""
     space, functions = cube(D), [gp_draw(D, 0.3, seed) for seed in range(40)]
@@ -358,6 +366,7 @@ def test_functions_do_not_disturb_each_other():
         np.testing.assert_allclose(alone[0], x, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_each_function_has_its_own_neighbourhood_and_bars():
     space = Space({"a": Float(0, 1), "n": Int(1, 5)})
     functions = [gp_draw(2, 0.02, seed) for seed in range(5)]

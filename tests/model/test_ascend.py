@@ -67,6 +67,7 @@ def climbed(f, starts, lower=0.0, upper=1.0, **options):
 )
 @example(seed=78, d=3, R=1, condition=50.0)  # a step that the box cuts off
 @example(seed=293, d=2, R=1, condition=50.0)  # a bound that is reached early
+@pytest.mark.slow
 def test_quadratics_in_a_box(seed, d, R, condition):
     rng = np.random.default_rng(seed)
     f = quadratic(rng, d, condition)
@@ -96,6 +97,7 @@ def test_units_do_not_matter(seed, d):
 
 
 @pytest.mark.parametrize("d", [2, 4])
+@pytest.mark.slow
 def test_a_curved_ridge(d):
     starts = np.random.default_rng(0).uniform(-2, 2, (10, d))
     _, V = climbed(ridge, starts, -2.0, 2.0, turns=500)
@@ -142,6 +144,7 @@ def test_fixed_variables_stay(seed, d):
 
 
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_fixed_variables_leave_the_others_a_smaller_problem(seed):
     rng = np.random.default_rng(seed)
     f = quadratic(rng, 4, 50)

@@ -71,6 +71,7 @@ hypers = st.integers(1, 6).flatmap(
     duplicates=st.booleans(),
     ard=st.booleans(),
 )
+@pytest.mark.slow
 def test_likelihood_and_gradient(hyper, seed, t, duplicates, ard):
     rng = np.random.default_rng(seed)
     D = len(hyper.length_scales)
@@ -118,6 +119,7 @@ def seeded_problem(seed):
     return kernel, *drawn_problem(seed, 1 + seed % 6, 5 + 7 * (seed % 7), kernel)
 
 
+@pytest.mark.slow
 def test_as_likely_as_the_best_of_sklearns_restarts():
     """Not in every case: likelihoods have several maxima, and both searches start at random."""
     short = []
@@ -181,6 +183,7 @@ def test_with_priors_it_is_the_mode_of_the_posterior(kernel, D, t):
     assert minus(theta_of(hyper))[0] < best + MARGIN
 
 
+@pytest.mark.slow
 def test_a_local_search_keeps_up_with_new_scores():
     """From the fit without the last score; SciPy's optimiser, started where it ends, finds little.
 

@@ -52,6 +52,7 @@ seeds = st.integers(0, 2**32)
 
 @settings(max_examples=200)
 @given(hyper=hypers, seed=seeds, t=st.integers(2, 30), duplicates=st.booleans())
+@pytest.mark.slow
 def test_posterior(hyper, seed, t, duplicates):
     X, y = data(hyper, seed, t, duplicates)
     Z = np.concatenate([np.random.default_rng(seed + 1).random((6, X.shape[1])), X[:2]])
@@ -89,6 +90,7 @@ def test_growth_is_as_a_fresh_factorisation(hyper, seed, t, start, duplicates):
 
 
 @given(hyper=hypers, seed=seeds, t=st.integers(0, 20))
+@pytest.mark.slow
 def test_gradients_of_mean_and_variance(hyper, seed, t):
     gp = scored(hyper, *data(hyper, seed, t, False))
     D = len(hyper.length_scales)
@@ -187,21 +189,25 @@ def discrete():
     return draws, *moments_at(gp, GRID)
 
 
+@pytest.mark.slow
 def test_moments_of_continuous_draws(continuous):
     assert worst_z(*continuous) < LIMIT
 
 
 @pytest.mark.parametrize("lie", ["mean", "scale", "correlation"])
+@pytest.mark.slow
 def test_continuous_draws_would_be_seen_off_by_5_per_cent(continuous, lie):
     draws, *moments = continuous
     assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
 
 
+@pytest.mark.slow
 def test_moments_of_discrete_draws(discrete):
     assert worst_z(*discrete) < LIMIT
 
 
 @pytest.mark.parametrize("lie", LIES)
+@pytest.mark.slow
 def test_discrete_draws_would_be_seen_off_by_5_per_cent(discrete, lie):
     draws, *moments = discrete
     assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT

@@ -16,6 +16,8 @@ import pytest
 import fedbo
 from fedbo.exchange import FolderExchange, Ledger
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "optuna.md").read_text(encoding="utf-8")
 

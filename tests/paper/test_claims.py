@@ -138,6 +138,7 @@ def test_a_lead_too_small_to_matter_is_said_to_be() -> None:
     assert "below the 0.01 that would matter" in finding.note
 
 
+@pytest.mark.slow
 def test_equal_methods_are_seldom_called_different() -> None:
     verdicts = []
     for seed in range(300):

@@ -16,6 +16,8 @@ from fedbo_paper.report.choices import choices, commands
 from fedbo_paper.report.contents import contents
 from fedbo_paper.report.report import Contents
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = wanted(["all"], presets=("paper", "default"))
 RUNS = fake_runs(targets=2, repeats=2, iterations=50)
 QUANTITIES = ("random", "message", "best", "height", "highest", "message_gain", "best_gain")

@@ -159,6 +159,7 @@ def test_expectations_are_those_of_all_outcomes(N: int, renewed: bool) -> None:
     assert expected(0.5, 6, N, renewed) == (pytest.approx(mean), pytest.approx(none))
 
 
+@pytest.mark.slow
 def test_expectations_are_those_of_the_policy() -> None:
     """Real runs of FTS with three peers, which it uses up."""
     federation = Federation({"x": Float(0, 1)}, features=5)

@@ -122,6 +122,7 @@ class TestPaint:
 
 
 class TestDraw:
+    @pytest.mark.slow
     def test_writes_png_and_svg_of_what_has_data(self, runs: Table, tmp_path: Path) -> None:
         material = Material(runs=runs.where(experiment="synthetic"))
         pictures = draw(material, tmp_path / "new")
@@ -134,6 +135,7 @@ class TestDraw:
         assert pictures["fig1"].svg == (tmp_path / "new" / "fig1.svg").read_text(encoding="utf-8")
         assert pictures["fig1"].alt
 
+    @pytest.mark.slow
     def test_the_same_runs_give_the_same_files(self, runs: Table, tmp_path: Path) -> None:
         material = Material(runs=runs.where(experiment="published"), published=PUBLISHED)
         for folder in ("a", "b"):

@@ -20,6 +20,8 @@ from fedbo_paper.experiments.plan import plan
 from fedbo_paper.experiments.selection import wanted
 from fedbo_paper.report.choices import commands
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def fig1(tmp_path_factory: pytest.TempPathFactory) -> Path:

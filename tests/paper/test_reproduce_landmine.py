@@ -10,6 +10,8 @@ from paper.real_data import folder_with
 
 from fedbo.table import Table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def landmine(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -27,6 +27,8 @@ from fedbo_paper.experiments.selection import wanted
 from fedbo_paper.experiments.spec import Run, Selection, experiments, seed_of
 from fedbo_paper.harness.store import Store
 
+pytestmark = pytest.mark.slow
+
 FIG1 = wanted(["fig1"], quick=True, seed=1)
 
 
@@ -128,6 +130,7 @@ from fedbo_paper.experiments.keys import key
 from fedbo_paper.harness.store import Store
 from fedbo_paper.experiments.selection import wanted
 import msgspec
+
 whole = plan(wanted(["fig1"], quick=True, seed=1)[0], None)
 some = msgspec.structs.replace(whole, runs=whole.runs[:12])
 print("ready", flush=True)

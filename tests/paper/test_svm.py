@@ -129,6 +129,7 @@ def test_a_noisy_score_depends_on_its_seed_and_its_params_only() -> None:
     assert all(not np.array_equal(forward, other) for other in others)
 
 
+@pytest.mark.slow
 def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]) -> None:
     """Compare 90 scores at the published initial points of targets 0 to 5, within their noise."""
     text = there("landmine_published.json").read_text(encoding="utf-8")
@@ -148,6 +149,7 @@ def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]
 
 
 @needs_platt
+@pytest.mark.slow
 def test_what_takes_the_place_of_libsvm_s_probabilities_is_as_noisy(
     real: tuple[Samples, ...],
 ) -> None:

@@ -16,6 +16,8 @@ from fedbo import FTS, TS, Agent, Power
 from fedbo.simulate import Party, simulate
 from fedbo_paper.problems.synthetic import Array, Preset, Synthetic
 
+pytestmark = pytest.mark.slow
+
 TASKS = Synthetic().tasks()
 FIRST, FUNCTIONS = 1000, 20
 Peers = tuple[int, int, float, float]  # M, t_n, d_n, and the exponent of p_t

@@ -177,6 +177,7 @@ def test_few_scores_neither_make_nor_break_a_peer() -> None:
     assert 1.0 < weights[1] / weights[2] < 9.0
 
 
+@pytest.mark.slow
 def test_noise_is_not_told_apart_as_long_as_scores_are_few() -> None:
     """The luckiest of 50 has a high τ after six scores, and a sixth of all weight on average."""
     largest, luckiest = [], []

@@ -66,6 +66,7 @@ def uniform() -> list[list[str | None]]:
     return peers_asked(FTS(schedule=Power(0.5)), RUNS)
 
 
+@pytest.mark.slow
 def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> None:
     p = np.array([Power(0.5)(t) for t in range(1, T + 1)])
     counts = np.array([[peer is not None for peer in run] for run in uniform])
@@ -88,10 +89,12 @@ def first_peers(asked: list[list[str | None]]) -> np.ndarray:
     return counts
 
 
+@pytest.mark.slow
 def test_the_first_peer_follows_a_uniform_distribution(uniform: list) -> None:
     assert chisquare(first_peers(uniform)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_the_first_peer_follows_a_given_distribution() -> None:
     P_N = {f"peer-{i}": (i + 1.0) * (i != 3) for i in range(N)}
     counts = first_peers(peers_asked(FTS(schedule=Power(0.5), P_N=P_N), RUNS))
@@ -101,6 +104,7 @@ def test_the_first_peer_follows_a_given_distribution() -> None:
     assert chisquare(counts[drawable], expected[drawable] * counts.sum()).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_the_second_peer_follows_the_renormalised_rest() -> None:
     """Without replacement: P(second = j) = Σ_{i ≠ j} P_i P_j / (1 − P_i)."""
     weights = np.array([8.0, 4.0, 2.0, 1.0])
@@ -118,6 +122,7 @@ def test_the_second_peer_follows_the_renormalised_rest() -> None:
     assert chisquare(counts, expected * counts.sum()).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) -> None:
     for run in uniform[:500]:
         peers = [peer for peer in run if peer is not None]

@@ -496,6 +496,7 @@ def trusts(peers: Peers, n: int) -> np.ndarray:
     return np.array([Pool(problem(seed, n=n, waiting=0, peers=peers)).trust for seed in range(20)])
 
 
+@pytest.mark.slow
 def test_peers_that_are_like_the_target_gain_trust() -> None:
     """Two thirds at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
     np.testing.assert_allclose(trusts(like, 0), 2 / 3)

@@ -135,6 +135,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
 
 @pytest.mark.parametrize("t", [1, 48, 128])
 @pytest.mark.parametrize("kind", ["good", "hostile"])
+@pytest.mark.slow
 def test_the_share_of_own_draws_is_p_t(
     kind: str, t: int, asked: list, request: pytest.FixtureRequest
 ) -> None:
@@ -225,6 +226,7 @@ def test_the_first_query_after_one_initial_point_listens_to_peers(good: list) ->
 
 
 @pytest.mark.parametrize("started, least", [(0, 1e-3), (1, 1e-3), (4, 1e-6)])
+@pytest.mark.slow
 def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
     started: int, least: float, good: list
 ) -> None:
@@ -313,6 +315,7 @@ def alone() -> np.ndarray:
     return regrets(TS(), [], 12, 32)
 
 
+@pytest.mark.slow
 def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
     """5 evaluations after the usual 3 first ones: a tenth of solo's regret at most, paired."""
     helped = regrets(PTS(), good, 8, 24)[:, -1]
@@ -321,6 +324,7 @@ def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
     assert saved.mean() > 2 * error(saved)
 
 
+@pytest.mark.slow
 def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
     """After 6 trials a fifth of solo's regret at most, paired."""
     helped = regrets(PTS(), mail(federation(), [1.0, -1.0] * 4), 6, 24)[:, -1]
@@ -329,6 +333,7 @@ def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
     assert saved.mean() > 2 * error(saved)
 
 
+@pytest.mark.slow
 def test_hostile_peers_are_hardly_heard(hostile: list) -> None:
     """Of 15 trials at most 2 are theirs on average, and from the fourth on none of a hundred."""
     runs = [[t.source for t in run(agent_with(hostile, seed), 15).trials] for seed in range(16)]
@@ -338,6 +343,7 @@ def test_hostile_peers_are_hardly_heard(hostile: list) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hostile", "noisy"])
+@pytest.mark.slow
 def test_bad_peers_cost_little(
     kind: str, alone: np.ndarray, request: pytest.FixtureRequest
 ) -> None:
@@ -378,6 +384,7 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     assert PTS(schedule=1.0).query(target).origin.trust == {}
 
 
+@pytest.mark.slow
 def test_where_it_was_before_it_does_not_go_again(good: list) -> None:
     """At the best trial an improvement is expected, where there is noise; another place is next."""
     for seed in range(4):

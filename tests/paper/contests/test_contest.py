@@ -189,6 +189,7 @@ def test_hostile_peers() -> None:
     assert not np.allclose(noise.omega, honest.omega)
 
 
+@pytest.mark.slow
 def test_hostile_from_command_to_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

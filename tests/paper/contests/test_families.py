@@ -29,6 +29,7 @@ def correlations(family: str) -> np.ndarray:
     return np.concatenate(pairs)
 
 
+@pytest.mark.slow
 def test_similar_tasks_agree_and_unrelated_ones_do_not() -> None:
     assert np.median(correlations("similar")) > 0.6
     assert abs(np.median(correlations("unrelated"))) < 0.3

@@ -44,6 +44,7 @@ def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     picture.main()
 
 
+@pytest.mark.slow
 def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = made_up("TS", "FTS", "RGPE", "TAF", "PTS", "random", "Optuna TPE", "Optuna GP", "mine")
     two = made_up("TS", "PTS")
