@@ -13,19 +13,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import msgspec
 import numpy as np
+from msgspec import convert, to_builtins
 
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
 from fedbo.agent.design import InitialPoints
-from fedbo.agent.history import History
 from fedbo.agent.outbox import Outbox, write_together
 from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream, generator
-from fedbo.agent.trial import Trial
+from fedbo.agent.streams import Stream
+from fedbo.agent.trial import History, Trial
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
+from fedbo.files import FileRefused
 from fedbo.message import SENDER_BYTES, Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
@@ -97,12 +97,11 @@ class Agent:
         self._entropy = entropy
         self._rng = np.random.default_rng(entropy)
         self._history = History(self.name, self.federation.space)
-        self._initial = InitialPoints(
-            self._space, self.settings, entropy, self._history, self._given
-        )
         self._surrogate = self.settings.model(self.federation.space.dimensions)
         self.account = Account()
         self.cost = Cost()  # of the last query
+        given, history = self._given, self._history
+        self._initial = InitialPoints(self._space, self.settings, entropy, history, given)
         self._join(self.federation)
 
     def _join(self, federation: Federation) -> None:
@@ -181,11 +180,7 @@ class Agent:
         return known.copy()
 
     def adopt(
-        self,
-        params: Mapping[str, Value],
-        *,
-        origin: Origin | None = None,
-        t: int | None = None,
+        self, params: Mapping[str, Value], *, origin: Origin | None = None, t: int | None = None
     ) -> Trial:
         """Take over a pending trial that was begun elsewhere, such as before a restart.
 
@@ -203,7 +198,7 @@ class Agent:
     def message(self) -> Message:
         """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
 
-        The message stays the same until the next score, so that nobody can average several draws.
+        It stays the same until the next score: nobody can average several draws of one belief.
         """
         with one_thread():
             message = self._outbox.write()
@@ -224,10 +219,9 @@ class Agent:
         return [agent.message() for agent in agents if agent._outbox.message is not None]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
-        """Take messages of peers, after all of them were checked.
+        """Check messages of peers, and take them if all are valid.
 
-        Messages of another epoch, of this agent itself, and messages that are not newer than the
-        one held are ignored.
+        Messages of another epoch, messages of this agent itself and outdated ones are ignored.
 
         Args:
             messages: One message or several, as objects or as bytes.
@@ -236,7 +230,7 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: A message is damaged or does not fit the federation. None is taken.
+            MessageRefused: If a message is damaged or does not fit the federation.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
@@ -250,8 +244,7 @@ class Agent:
     def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
-        taken = self.inbox.put(message, chance)
-        if taken:
+        if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
         return taken
 
@@ -282,11 +275,10 @@ class Agent:
     def move(self, federation: Federation) -> None:
         """Move to a later epoch of the same federation, with all trials and the fitted model.
 
-        The messages of the old epoch are dropped. Nothing happens if the agent is in this epoch
-        already.
+        The messages of the old epoch are dropped.
 
         Args:
-            federation: The later epoch.
+            federation: The later epoch. If the agent is in this epoch already, nothing happens.
 
         Raises:
             FederationMismatch: If it is not a later epoch of the same federation.
@@ -299,15 +291,19 @@ class Agent:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the agent to a file, completely or not at all; an existing file is replaced."""
+        """Write the agent to a file, completely or not at all.
+
+        Args:
+            path: The file; an existing one is replaced.
+        """
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
             policy=savefile.writable_policy(self.policy),
             name=self.name,
-            settings=savefile.writable_settings(self.settings),
+            settings=to_builtins(self.settings) if type(self.settings) is Settings else None,
             entropy=savefile.to_packable(self._entropy),
             rng=savefile.to_packable(self._rng.bit_generator.state),
-            trials=msgspec.convert(self.trials, list[savefile.SavedTrial], from_attributes=True),
+            trials=convert(self.trials, list[savefile.SavedTrial], from_attributes=True),
             points=[x.tolist() for x in self._history.points],
             order=self._history.order,
             given=None if self._given is None else [x.tolist() for x in self._given],
@@ -343,17 +339,12 @@ class Agent:
         settings = savefile.readable_settings(saved.settings) if settings is None else settings
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
-            raise savefile.FileRefused(
+            raise FileRefused(
                 f"{os.fspath(path)} does not hold its agent's {missing}, which fedbo cannot write "
                 f"to a file; give it again: Agent.load(path, {missing}=...)"
             )
-        agent = cls(
-            Federation.from_toml(saved.federation),
-            policy,
-            name=saved.name,
-            settings=settings,
-            within=saved.within,
-        )
+        federation = Federation.from_toml(saved.federation)
+        agent = cls(federation, policy, name=saved.name, settings=settings, within=saved.within)
         agent._restore(saved)
         return agent
 
@@ -391,7 +382,7 @@ class Agent:
 
     def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
         """Return the random stream for this purpose, from its beginning."""
-        return generator(self._entropy, purpose, *key)
+        return purpose.generator(self._entropy, *key)
 
     # How a query comes about
 
@@ -460,11 +451,8 @@ def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | 
         raise TypeError(f"federation is {federation!r}, expected a fedbo.Federation")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
-    if (
-        not isinstance(name, str)
-        or not name.isprintable()
-        or not 1 <= len(name.encode()) <= SENDER_BYTES
-    ):
+    printable = isinstance(name, str) and name.isprintable()
+    if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
         raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of printable UTF-8")
     if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
         raise ValueError(f"seed is {seed!r}, expected an int of 0 or more, or None")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedbo.agent.history import History
 from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream, generator
+from fedbo.agent.streams import Stream
+from fedbo.agent.trial import History
 from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
 from fedbo.policy.origin import Source
@@ -16,21 +16,13 @@ from fedbo.space import Part, Space
 
 @dataclass(eq=False, repr=False)
 class InitialPoints:
-    """The initial points of an agent: where they lie, and when they come.
+    """The initial points of an agent: where they lie, and when they come."""
 
-    Args:
-        space: The space, or the part of it that queries stay in.
-        settings: The agent's settings: how many points, and which design.
-        entropy: The agent's entropy, which the design is seeded with.
-        history: The agent's trials.
-        given: Points (D,) of the user, all of which come first, instead of the design.
-    """
-
-    space: Space | Part
+    space: Space | Part  # where queries may lie
     settings: Settings
-    entropy: Any
+    entropy: Any  # of the agent
     history: History
-    given: list[Array] | None
+    given: list[Array] | None  # points (D,) of the user, all of which replace the design
 
     def alone(self) -> list[Array]:
         """Return the points that an agent without peers starts with."""
@@ -56,13 +48,18 @@ class InitialPoints:
     def next(self, key: int | None) -> Array:
         """Return the next initial point (D,), or the one with this index in the design.
 
-        Of listed points, those that were tried are passed over.
+        Of listed points, those that were tried are passed over until all of them were.
         """
         asked = self._count("initial")
         if self.given is not None and asked < len(self.given):
             return self.given[asked]
-        i, tried = asked if key is None else key, self._tried()
-        while self._row(x := self._design_point(i)) in tried:
+        i = asked if key is None else key
+        if self.space.points is None or self.settings.repeats == "allow":
+            return self._design_point(i)
+        tried = {_row(x, self.space.points) for x in self.history.points}
+        if len(tried) == len(self.space.points):
+            tried = set()
+        while _row(x := self._design_point(i), self.space.points) in tried:
             i += 1
         return x
 
@@ -70,15 +67,8 @@ class InitialPoints:
         return sum(trial.source == source for trial in self.history.trials)
 
     def _design_point(self, i: int) -> Array:
-        return self.settings.design_point(self.space, i, generator(self.entropy, Stream.DESIGN))
+        return self.settings.design_point(self.space, i, Stream.DESIGN.generator(self.entropy))
 
-    def _tried(self) -> set[int]:
-        """Return the rows of the listed points to pass over; none if all were tried."""
-        if self.space.points is None or self.settings.repeats == "allow":
-            return set()
-        tried = {self._row(x) for x in self.history.points}
-        return tried if len(tried) < len(self.space.points) else set()
 
-    def _row(self, x: Array) -> int:
-        points = self.space.points
-        return -1 if points is None else int(rows_of(x[None], points)[0])
+def _row(x: Array, points: Array) -> int:
+    return int(rows_of(x[None], points)[0])

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedbo.agent.history import History
 from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream, generator
+from fedbo.agent.streams import Stream
+from fedbo.agent.trial import History
 from fedbo.federation import Federation
 from fedbo.message import Header, Message, MessageRefused
 from fedbo.model.kernel import Array
@@ -17,21 +17,13 @@ from fedbo.model.linear import Posterior, Regression, posteriors
 
 @dataclass(eq=False, repr=False)
 class Outbox:
-    """The message of an agent, made anew after every score.
-
-    Args:
-        name: The agent's name.
-        federation: The federation that the message is for.
-        settings: The agent's settings.
-        history: The agent's trials.
-        entropy: The agent's entropy, which the noise of messages is seeded with.
-    """
+    """The message of an agent, made anew after every score."""
 
     name: str
     federation: Federation
     settings: Settings
     history: History
-    entropy: Any
+    entropy: Any  # of the agent
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
@@ -68,7 +60,7 @@ class Outbox:
         if federation.kind == "weights":
             # Other noise in each epoch: otherwise two messages of the same scores would share it.
             key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-            omega = belief.draw(generator(self.entropy, Stream.MESSAGE, *key))
+            omega = belief.draw(Stream.MESSAGE.generator(self.entropy, *key))
             message = Message.of_weights(omega, **header)
         else:
             incumbent = float(y.max()) if federation.kind == "belief+incumbent" else None

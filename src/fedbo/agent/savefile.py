@@ -41,15 +41,9 @@ class SavedTrial(msgspec.Struct, kw_only=True):
     trust: dict[str, float] = msgspec.field(default_factory=dict, name="weights")
 
     def to_trial(self) -> Trial:
-        return Trial(
-            number=self.number,
-            params=self.params,
-            origin=Origin(self.source, credit=self.credit, trust=self.trust),
-            t=self.t,
-            state=self.state,
-            score=self.score,
-            agent=self.agent,
-        )
+        origin = Origin(self.source, credit=self.credit, trust=self.trust)
+        fields = ("number", "params", "t", "state", "score", "agent")
+        return Trial(origin=origin, **{name: getattr(self, name) for name in fields})
 
 
 class Saved(msgspec.Struct, kw_only=True):
@@ -94,11 +88,6 @@ def writable_policy(policy: Policy) -> _Known | None:
     except TypeError:
         return None
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
-
-
-def writable_settings(settings: Settings) -> dict[str, Any] | None:
-    """Return the settings if a file can hold them, else None."""
-    return msgspec.to_builtins(settings) if type(settings) is Settings else None
 
 
 def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
