@@ -111,10 +111,8 @@ class Agent:
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
 
     def __repr__(self) -> str:
-        return (
-            f"Agent({self.name!r}, {self.policy}, {len(self.trials)} trials, "
-            f"{len(self.inbox)} messages)"
-        )
+        trials, messages = len(self.trials), len(self.inbox)
+        return f"Agent({self.name!r}, {self.policy}, {trials} trials, {messages} messages)"
 
     @property
     def trials(self) -> list[Trial]:
@@ -124,8 +122,8 @@ class Agent:
     @property
     def best(self) -> Trial | None:
         """The complete trial with the best score in the space's direction; None before any."""
-        best = self._history.best
-        return None if best is None else best.copy()
+        order = self._history.order
+        return self.trials[order[int(np.argmax(self._history.y()))]].copy() if order else None
 
     @property
     def starting(self) -> bool:

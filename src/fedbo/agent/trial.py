@@ -128,11 +128,6 @@ class History:
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
         return mine
 
-    @property
-    def best(self) -> Trial | None:
-        """The complete trial with the best score; None before any."""
-        return self.trials[self.order[int(np.argmax(self.y()))]] if self.order else None
-
     def X(self, numbers: Iterable[int] | None = None) -> Array:
         """Return the points (n, D) of these trials; of all complete ones, in order, by default."""
         chosen = self.order if numbers is None else numbers

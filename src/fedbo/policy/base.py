@@ -225,12 +225,11 @@ class Target:
         return Query(x, origin)
 
     def _is_near(self, X: Array, tried: Array, length_scales: Array, gap: float) -> Mask:
-        """Say which rows of X lie within ``gap`` length scales of a trial; none if they may."""
-        if self.repeats or self.space.points is not None:
+        """Say which rows of X lie within ``gap`` length scales of a trial."""
+        if self.repeats or self.space.points is not None:  # `argmax` takes care of listed points
             return np.zeros(len(X), dtype=bool)
         scales = np.minimum(length_scales, 1.0)  # at most the side of the cube
-        close = squared_distances(X, tried, scales) < gap**2
-        return np.asarray(close.any(axis=1))
+        return np.asarray((squared_distances(X, tried, scales) < gap**2).any(axis=1))
 
     def _was_tried(self, points: Array) -> Mask:
         """Say which of all listed points were tried; none once all of them were."""

@@ -112,14 +112,9 @@ class Improvement:
 
 
 class ExpectedImprovement(Improvement):
-    """log EI of one belief over ``best``.
+    """log EI of one belief over ``best``, in standard units.
 
-    The belief is evaluated in float64, because near observations its variance is a small difference
-    of large numbers.
-
-    Args:
-        belief: The belief.
-        best: The value to improve on, in standard units.
+    It is computed in float64: near observations a variance is a small difference of large numbers.
     """
 
     def __init__(self, belief: Marginal, best: float) -> None:

@@ -59,9 +59,8 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
 
     Args:
         samples: Number of draws of each model that decide its share (default 100).
-        dilution: A peer is dropped if its median loss exceeds this percentile of the target's
-            losses. Otherwise many poor peers would win draws by chance. None drops no peer
-            (default 95).
+        dilution: Drop a peer if its median loss exceeds this percentile (default 95) of the
+            target's losses, so that many poor peers win no draws by chance. None drops no peer.
 
     >>> RGPE()
     RGPE(samples=100, dilution=95.0)
@@ -114,8 +113,8 @@ def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[
     """Return the shares w and w_n (N,).
 
     Args:
-        own: Losses of the target, (S,).
-        peers: Losses of the peers, (N, S).
+        own: L, (S,).
+        peers: L_n, (N, S).
         dilution: As of `RGPE`.
 
     >>> ranking_shares(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
@@ -149,16 +148,7 @@ def _discordant(ranking: Ranking, Phi: Array, inbox: BeliefInbox, samples: int) 
 
 
 class EnsembleImprovement(Improvement):
-    """log EI of the ensemble over its largest mean at an observed point.
-
-    Args:
-        own: The agent's own belief.
-        share: w, its share.
-        features: The shared features φ.
-        nu: Σ w_n ν_n, (M,).
-        A: Σ w_n² C_n, (M, M).
-        X: The observed points, (t, D).
-    """
+    """log EI of the ensemble over its largest mean at an observed point X (t, D); share is w."""
 
     def __init__(
         self, own: Marginal, share: float, features: Features, nu: Array, A: Array, X: Array

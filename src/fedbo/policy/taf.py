@@ -78,8 +78,7 @@ class TAF(Policy, frozen=True, tag="taf"):
         if not len(target.X) and not len(target.inbox):  # there is nothing to improve on
             return target.query_draw(target.own_draw())
         peers = self.shares(target)
-        shares = peers / (self.own_share + peers.sum())
-        trust = target.named(np.arange(len(peers)), shares)
+        trust = target.named(np.arange(len(peers)), peers / (self.own_share + peers.sum()))
         return target.query_acquisition(self.acquisition(target, peers), Origin(trust=trust))
 
     def shares(self, target: Target) -> Array:
@@ -104,13 +103,7 @@ class TAF(Policy, frozen=True, tag="taf"):
 
 
 class Peers:
-    """The means φᵀν_n and variances ‖φ‖² − ‖R_nφ‖² of m peers' functions.
-
-    Args:
-        features: The shared features φ.
-        nu: ν_n of each peer, (m, M).
-        R: R_n of each peer, (m, r, M).
-    """
+    """The means φᵀν_n and variances ‖φ‖² − ‖R_nφ‖² of m peers, with nu (m, M) and R (m, r, M)."""
 
     def __init__(self, features: Features, nu: Single, R: Single) -> None:
         self.features = features
@@ -145,15 +138,7 @@ class Peers:
 
 
 class TransferImprovement(Improvement):
-    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)].
-
-    Args:
-        own: The target's expected improvement.
-        share: w.
-        peers: The peers' beliefs.
-        bests: Their incumbents, (m,).
-        shares: w_n, (m,).
-    """
+    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)]; share is w, bests are the m peers' incumbents."""
 
     def __init__(
         self, own: ExpectedImprovement, share: float, peers: Peers, bests: Array, shares: Array
