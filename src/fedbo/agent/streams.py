@@ -22,11 +22,9 @@ class Stream(Enum):
     EXPLAIN = tuple(b"explain")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:
-        """Return this stream of an agent from its beginning.
+        """Return this stream of the agent with this entropy, from its beginning.
 
-        Args:
-            entropy: The agent's entropy, as `numpy.random.SeedSequence` has it.
-            key: Which of several such streams, such as the number of a query.
+        A key, such as the number of a query, selects one of several streams.
         """
         seed = np.random.SeedSequence(entropy, spawn_key=(*self.value, *key))
         return np.random.default_rng(seed)
