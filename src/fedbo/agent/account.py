@@ -8,15 +8,11 @@ from fedbo.message import Message
 
 
 class Traffic(msgspec.Struct):
-    """Messages one way: how many, their parameters as the paper counts, their bytes on the wire.
-
-    >>> Traffic(messages=1, parameters=100, nbytes=442)
-    Traffic(messages=1, parameters=100, nbytes=442)
-    """
+    """Messages in one direction."""
 
     messages: int = 0
-    parameters: int = 0
-    nbytes: int = 0
+    parameters: int = 0  # as the paper counts them
+    nbytes: int = 0  # on the wire
 
     def count(self, message: Message) -> None:
         self.messages += 1
@@ -25,7 +21,7 @@ class Traffic(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """An agent's traffic; a message that is handed out again, unchanged, counts once."""
+    """An agent's traffic; a message that is sent again, unchanged, counts once."""
 
     sent: Traffic = msgspec.field(default_factory=Traffic)
     received: Traffic = msgspec.field(default_factory=Traffic)

@@ -7,7 +7,6 @@ shared features → a draw ω → the peer's `Agent.receive`.
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import time
@@ -15,17 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from msgspec import convert, to_builtins
 
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
 from fedbo.agent.design import InitialPoints
-from fedbo.agent.history import History
 from fedbo.agent.outbox import Outbox, write_together
 from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream, generator
-from fedbo.agent.trial import Trial
+from fedbo.agent.streams import Stream
+from fedbo.agent.trial import History, Trial
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
+from fedbo.files import FileRefused
 from fedbo.message import SENDER_BYTES, Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
@@ -37,14 +37,12 @@ from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
 from fedbo.policy.origin import Origin
 from fedbo.space import Parameter, Part
-from fedbo.space.axis import Value, to_builtin
+from fedbo.space.axis import Value
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
 Wire = Message | bytes | bytearray
-
-INITIAL = Origin("initial")
 
 _ENOUGH = 10  # scores, for scalars
 
@@ -52,8 +50,7 @@ _ENOUGH = 10  # scores, for scalars
 class Agent:
     """A party that asks for queries, tells their scores, and exchanges messages.
 
-    Everything random comes from the seed: the same seed and the same answers give the same
-    queries, also across `save` and `load`.
+    The same seed and the same scores give the same queries, also across `save` and `load`.
 
     Args:
         federation: What all agents agree on.
@@ -62,8 +59,7 @@ class Agent:
         seed: An int of 0 or more. Leave it out where messages must stay private: whoever knows the
             seed can remove the noise from them.
         settings: How the agent starts and models its objective.
-        initial: Points to start with, all of them, instead of a design of ``settings.n_initial``
-            points.
+        initial: Points to start with instead of a design of ``settings.n_initial`` points.
         within: Narrower ranges than the federation's, by parameter; queries stay inside them.
 
     >>> from fedbo import Agent, Federation, Float
@@ -92,7 +88,7 @@ class Agent:
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
         space = federation.space
-        self._part = Part(space, within) if within else None
+        self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
         self._begin(np.random.SeedSequence(None if seed is None else int(seed)).entropy)
 
@@ -100,16 +96,12 @@ class Agent:
         """Start with this entropy and no trials."""
         self._entropy = entropy
         self._rng = np.random.default_rng(entropy)
-        self._history = History(self.federation.space)
-        self._initial = InitialPoints(
-            self._part or self.federation.space,
-            self.settings,
-            entropy,
-            self._given,
-        )
+        self._history = History(self.name, self.federation.space)
         self._surrogate = self.settings.model(self.federation.space.dimensions)
         self.account = Account()
         self.cost = Cost()  # of the last query
+        given, history = self._given, self._history
+        self._initial = InitialPoints(self._space, self.settings, entropy, history, given)
         self._join(self.federation)
 
     def _join(self, federation: Federation) -> None:
@@ -119,10 +111,8 @@ class Agent:
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
 
     def __repr__(self) -> str:
-        return (
-            f"Agent({self.name!r}, {self.policy}, {len(self.trials)} trials, "
-            f"{len(self.inbox)} messages)"
-        )
+        trials, messages = len(self.trials), len(self.inbox)
+        return f"Agent({self.name!r}, {self.policy}, {trials} trials, {messages} messages)"
 
     @property
     def trials(self) -> list[Trial]:
@@ -132,14 +122,14 @@ class Agent:
     @property
     def best(self) -> Trial | None:
         """The complete trial with the best score in the space's direction; None before any."""
-        best = self._history.best
-        return None if best is None else best.copy()
+        order = self._history.order
+        return self.trials[order[int(np.argmax(self._history.y()))]].copy() if order else None
 
     @property
     def starting(self) -> bool:
         """Whether the next query is an initial point."""
         first = self.policy.starts(self.settings.n_initial, len(self.inbox))
-        return self._initial.comes_next(self._history, first)
+        return self._initial.comes_next(first)
 
     # Queries and scores
 
@@ -152,9 +142,9 @@ class Agent:
 
         Args:
             n: How many trials to return as a list; None (the default) returns one trial.
-            key: A number that gives this query a random stream of its own and counts as the index
-                of initial points. Workers that share a study ask with the number of their trial,
-                so that no two of them get the same query.
+            key: Seeds the random numbers of this query, and is the index of an initial point.
+                Workers that share a study ask with the number of their trial, so that no two of
+                them get the same query.
 
         >>> from fedbo import Agent, Federation, Float
         >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -180,34 +170,17 @@ class Agent:
         Returns:
             The trial as it is now.
         """
-        if isinstance(trial, Trial):
-            known = self._pending(trial)
-            _check_score(known, score)
-        elif isinstance(trial, Mapping):
-            known, x = self._from_elsewhere(trial, Origin("told"))
-            _check_score(known, score)
-            self._history.add(known, x)
-        else:
-            raise TypeError(f"tell got {trial!r}, expected a trial from ask() or its params")
-        if score is None:
-            known.state = "failed"
-        else:
-            self._history.complete(known, float(score))
+        known = self._history.tell(trial, score)
+        if known.score is not None:
             self._outbox.message = None
         if isinstance(trial, Trial):
             trial.state, trial.score = known.state, known.score
         return known.copy()
 
     def adopt(
-        self,
-        params: Mapping[str, Value],
-        *,
-        origin: Origin | None = None,
-        t: int | None = None,
+        self, params: Mapping[str, Value], *, origin: Origin | None = None, t: int | None = None
     ) -> Trial:
-        """Take over a trial that was begun elsewhere, by another worker or before a restart.
-
-        The trial is pending; tell its score like that of any other.
+        """Take over a pending trial that was begun elsewhere, such as before a restart.
 
         Args:
             params: The values of the parameters, by name.
@@ -216,17 +189,14 @@ class Agent:
         """
         if t is not None and t < 1:
             raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
-        trial, x = self._from_elsewhere(params, Origin("told") if origin is None else origin)
-        trial.t = t
-        return self._history.add(trial, x).copy()
+        return self._history.add(params, origin, t).copy()
 
     # Messages
 
     def message(self) -> Message:
         """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
 
-        The message stays the same until a new score is told, so that a retry sends the same
-        numbers, and nobody can average several draws of one belief.
+        It stays the same until the next score: nobody can average several draws of one belief.
         """
         with one_thread():
             message = self._outbox.write()
@@ -237,8 +207,7 @@ class Agent:
     def messages(agents: Sequence[Agent]) -> list[Message]:
         """Return the message of each agent that has a score, computed together.
 
-        This is faster than one `message` after the other, and may change the last bits of the
-        numbers.
+        This is faster than `message` for each, and may change the last bits of the numbers.
 
         Args:
             agents: The agents, of any federations.
@@ -248,10 +217,9 @@ class Agent:
         return [agent.message() for agent in agents if agent._outbox.message is not None]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
-        """Take messages of peers. This is where a message is checked, before anything changes.
+        """Check messages of peers, and take them if all are valid.
 
-        Messages of another epoch, messages of this agent itself, and messages that are not newer
-        than what is held are ignored.
+        Messages of another epoch, messages of this agent itself and outdated ones are ignored.
 
         Args:
             messages: One message or several, as objects or as bytes.
@@ -260,8 +228,7 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: A message is damaged or does not fit the federation; the text says which
-                and why. None is taken.
+            MessageRefused: If a message is damaged or does not fit the federation.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
@@ -272,14 +239,19 @@ class Agent:
         with one_thread():
             return sum(map(self._take, decoded, chances))
 
+    def _take(self, message: Message, chance: float) -> bool:
+        if message.epoch != self.federation.epoch or message.sender == self.name:
+            return False
+        if taken := self.inbox.put(message, chance):
+            self.account.received.count(message)
+        return taken
+
     # Agreement
 
     def scalars(self) -> Scalars:
-        """Return the fitted length scales and noise that agents share to agree on new ones.
+        """Return fitted length scales and noise, for `Federation.agree` with those of other agents.
 
-        They are fitted in the same way whatever the agent's settings, so that those of all agents
-        are comparable, and are rounded to two digits. No trial is in them. `Federation.agree`
-        combines the scalars of many agents.
+        The fit does not depend on the agent's settings, and the numbers are rounded to two digits.
         """
         t = len(self._history.order)
         if t < _ENOUGH:
@@ -301,11 +273,10 @@ class Agent:
     def move(self, federation: Federation) -> None:
         """Move to a later epoch of the same federation, with all trials and the fitted model.
 
-        The agent drops the messages of the old epoch, and hands out a new one. Nothing happens if
-        it is in this epoch already.
+        The messages of the old epoch are dropped.
 
         Args:
-            federation: The later epoch.
+            federation: The later epoch. If the agent is in this epoch already, nothing happens.
 
         Raises:
             FederationMismatch: If it is not a later epoch of the same federation.
@@ -318,23 +289,23 @@ class Agent:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the agent to one file, completely or not at all.
+        """Write the agent to a file, completely or not at all.
 
         Args:
-            path: The file; one that exists is replaced.
+            path: The file; an existing one is replaced.
         """
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
             policy=savefile.writable_policy(self.policy),
             name=self.name,
-            settings=savefile.writable_settings(self.settings),
+            settings=to_builtins(self.settings) if type(self.settings) is Settings else None,
             entropy=savefile.to_packable(self._entropy),
             rng=savefile.to_packable(self._rng.bit_generator.state),
-            trials=[savefile.SavedTrial.from_trial(trial) for trial in self.trials],
+            trials=convert(self.trials, list[savefile.SavedTrial], from_attributes=True),
             points=[x.tolist() for x in self._history.points],
             order=self._history.order,
             given=None if self._given is None else [x.tolist() for x in self._given],
-            within={} if self._part is None else self._part.parameters,
+            within=self._space.parameters if isinstance(self._space, Part) else {},
             surrogate=self._surrogate.state,
             account=self.account,
             message=None if self._outbox.message is None else self._outbox.message.encode(),
@@ -366,17 +337,12 @@ class Agent:
         settings = savefile.readable_settings(saved.settings) if settings is None else settings
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
-            raise savefile.FileRefused(
+            raise FileRefused(
                 f"{os.fspath(path)} does not hold its agent's {missing}, which fedbo cannot write "
                 f"to a file; give it again: Agent.load(path, {missing}=...)"
             )
-        agent = cls(
-            Federation.from_toml(saved.federation),
-            policy,
-            name=saved.name,
-            settings=settings,
-            within=saved.within,
-        )
+        federation = Federation.from_toml(saved.federation)
+        agent = cls(federation, policy, name=saved.name, settings=settings, within=saved.within)
         agent._restore(saved)
         return agent
 
@@ -388,7 +354,8 @@ class Agent:
         self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
         self.account = saved.account
         for trial, x in zip(saved.trials, saved.points, strict=True):
-            self._history.add(trial.to_trial(), np.array(x))
+            self._history.trials.append(trial.to_trial())
+            self._history.points.append(np.array(x))
         self._history.order = saved.order
         if saved.message is not None:
             self._outbox.message = Message.decode(saved.message)
@@ -398,7 +365,7 @@ class Agent:
     def explain(self, draws: int = 32) -> Explanation:
         """Explain where queries came from, what each peer contributed, what collaborating saved.
 
-        See `fedbo.insight.explain`. Changes no later query; takes seconds at 50 trials.
+        This changes no later query, and takes seconds at 50 trials. See `fedbo.insight.explain`.
 
         Args:
             draws: Replays that the estimate of trials saved is made of.
@@ -413,7 +380,7 @@ class Agent:
 
     def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
         """Return the random stream for this purpose, from its beginning."""
-        return generator(self._entropy, purpose, *key)
+        return purpose.generator(self._entropy, *key)
 
     # How a query comes about
 
@@ -421,19 +388,20 @@ class Agent:
         rng = self._rng if key is None else self.stream(Stream.QUERY, key)
         with one_thread():
             if self.starting:
-                return self._new_trial(Query(self._initial.next(self._history, key), INITIAL))
-            skipped = self._initial.was_skipped(self._history)
-            initial = self._initial.next(self._history, key) if skipped else None
-            t = 1 + self._history.queries()
-            query = self._query(self._target(t, initial, rng))
-            tried, space = np.array(self._history.points), self._part or self.federation.space
-            x = self.settings.revise(query.x, tried, space, rng)
-            return self._new_trial(Query(x, query.origin), t)
+                return self._new_trial(self._initial.next(key), Origin("initial"))
+            target = self._target(self._initial.skipped(key), rng)
+            query = self._query(target)
+            tried = np.array(self._history.points)
+            x = self.settings.revise(query.x, tried, self._space, rng)
+            return self._new_trial(x, query.origin, target.t)
 
-    def _target(self, t: int, initial: Array | None, rng: np.random.Generator) -> Target:
+    def _new_trial(self, x: Array, origin: Origin, t: int | None = None) -> Trial:
+        return self._history.add(self.federation.space.decode(x), origin, t).copy()
+
+    def _target(self, initial: Array | None, rng: np.random.Generator) -> Target:
         return Target(
-            t=t,
-            space=self._part or self.federation.space,
+            t=1 + self._history.queries(),
+            space=self._space,
             X=self._history.X(),
             y=self.settings.scores(self._history.y()).z,
             open_points=self._history.open_points(),
@@ -453,41 +421,6 @@ class Agent:
         other = time.thread_time() - start - fit - maximise
         self.cost = Cost(fit=fit, other=other, maximise=maximise)
         return query
-
-    def _new_trial(self, query: Query, t: int | None = None) -> Trial:
-        space, number = self.federation.space, len(self.trials)
-        params = space.decode(query.x)
-        trial = Trial(number=number, params=params, origin=query.origin, t=t, agent=self.name)
-        return self._history.add(trial, space.encode(params)).copy()
-
-    def _from_elsewhere(self, params: Mapping[str, Value], origin: Origin) -> tuple[Trial, Array]:
-        """Make a trial with these params, not yet entered, and the point where it lies."""
-        space = self.federation.space
-        x = space.encode(params)
-        values = {name: to_builtin(params[name]) for name in space.names}
-        trial = Trial(number=len(self.trials), params=values, origin=origin, agent=self.name)
-        return trial, x
-
-    def _pending(self, trial: Trial) -> Trial:
-        """This agent's own record of a pending trial."""
-        mine = self.trials[trial.number] if 0 <= trial.number < len(self.trials) else None
-        if mine is None or trial.agent != self.name:
-            raise ValueError(
-                f"trial {trial.number} with {trial.params} was not asked of agent {self.name!r}; "
-                "to tell of a trial from elsewhere, give its params: tell(params, score)"
-            )
-        if mine.state != "pending":
-            outcome = "failed" if mine.score is None else f"scored {mine.score}"
-            raise ValueError(f"trial {mine.number} was told already: it {outcome}")
-        return mine
-
-    def _take(self, message: Message, chance: float) -> bool:
-        if message.epoch != self.federation.epoch or message.sender == self.name:
-            return False
-        taken = self.inbox.put(message, chance)
-        if taken:
-            self.account.received.count(message)
-        return taken
 
 
 def _decoded(i: int, message: Wire) -> Message:
@@ -516,11 +449,8 @@ def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | 
         raise TypeError(f"federation is {federation!r}, expected a fedbo.Federation")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
-    if (
-        not isinstance(name, str)
-        or not name.isprintable()
-        or not 1 <= len(name.encode()) <= SENDER_BYTES
-    ):
+    printable = isinstance(name, str) and name.isprintable()
+    if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
         raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of printable UTF-8")
     if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
         raise ValueError(f"seed is {seed!r}, expected an int of 0 or more, or None")
@@ -528,18 +458,4 @@ def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | 
         raise ValueError(
             f"{type(policy).__name__} cannot use messages of kind {federation.kind!r}; "
             f"make the federation with kind={' or '.join(map(repr, policy.kinds))}"
-        )
-
-
-def _check_score(trial: Trial, score: float | None) -> None:
-    if score is None:
-        return
-    try:
-        finite = math.isfinite(score) and not isinstance(score, bool)
-    except (TypeError, OverflowError):
-        finite = False
-    if not finite:
-        raise ValueError(
-            f"trial {trial.number} with {trial.params} was told {score!r}, expected a finite "
-            "number, or None if it failed; nothing was recorded"
         )

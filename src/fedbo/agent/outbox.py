@@ -3,66 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from fedbo.agent.history import History
 from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream, generator
+from fedbo.agent.streams import Stream
+from fedbo.agent.trial import History
 from fedbo.federation import Federation
 from fedbo.message import Header, Message, MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
 
 
+@dataclass(eq=False, repr=False)
 class Outbox:
-    """The message of an agent, made anew after every score.
+    """The message of an agent, made anew after every score."""
 
-    Args:
-        name: The agent's name.
-        federation: The federation that the message is for.
-        settings: The agent's settings.
-        history: The agent's trials.
-        entropy: The agent's entropy, which the noise of messages is seeded with.
-    """
+    name: str
+    federation: Federation
+    settings: Settings
+    history: History
+    entropy: Any  # of the agent
+    message: Message | None = field(default=None, init=False)  # until the next score
 
-    def __init__(
-        self,
-        name: str,
-        federation: Federation,
-        settings: Settings,
-        history: History,
-        entropy: Any,
-    ) -> None:
-        self.name = name
-        self.federation = federation
-        self.message: Message | None = None  # until the next score
-        self._settings = settings
-        self._history = history
-        self._entropy = entropy
-        self._regression = Regression(federation.phi, federation.noise_variance)
+    def __post_init__(self) -> None:
+        self._regression = Regression(self.federation.phi, self.federation.noise_variance)
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
-        numbers = [trial.number for trial in self._history.told() if self._settings.informs(trial)]
-        new = numbers[len(self._regression) :]
-        if new:
-            self._regression.add(self._history.X(new))
-        return self._regression, self._settings.scores(self._history.y(numbers)).z
+        trials = self.history.trials
+        numbers = [n for n in self.history.order if self.settings.informs(trials[n])]
+        if new := numbers[len(self._regression) :]:
+            self._regression.add(self.history.X(new))
+        return self._regression, self.settings.scores(self.history.y(numbers)).z
 
     def write(self) -> Message:
-        """Make the message, unless nothing was told since the last one."""
+        """Return the message, made anew if a score was told since the last one."""
         if self.message is None:
             regression, y = self.evidence()
             if not len(y):
                 raise ValueError(
                     f"agent {self.name!r} has nothing to hand out yet: tell it a score first"
                 )
-            self._compose(regression.posterior(y), y)
-        assert self.message is not None
+            self.message = self._compose(regression.posterior(y), y)
         return self.message
 
-    def _compose(self, belief: Posterior, y: Array) -> None:
-        federation, sequence = self.federation, len(self._history.order)
+    def _compose(self, belief: Posterior, y: Array) -> Message:
+        federation, sequence = self.federation, len(self.history.order)
         header: Header = {
             "fingerprint": federation.fingerprint,
             "epoch": federation.epoch,
@@ -73,7 +60,7 @@ class Outbox:
         if federation.kind == "weights":
             # Other noise in each epoch: otherwise two messages of the same scores would share it.
             key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-            omega = belief.draw(generator(self._entropy, Stream.MESSAGE, *key))
+            omega = belief.draw(Stream.MESSAGE.generator(self.entropy, *key))
             message = Message.of_weights(omega, **header)
         else:
             incumbent = float(y.max()) if federation.kind == "belief+incumbent" else None
@@ -85,13 +72,13 @@ class Outbox:
                 f"agent {self.name!r} has scores that no peer would accept: {error}; use settings "
                 "that standardise them"
             ) from None
-        self.message = message
+        return message
 
 
 def write_together(outboxes: Iterable[Outbox]) -> None:
-    """Make the messages of many agents at once, for all that have a score to tell of.
+    """Make the messages of many agents at once, of all that have a score.
 
-    This may change the last bits of their numbers against `Outbox.write`.
+    This is faster than `Outbox.write` for each, and may change the last bits of the numbers.
     """
     groups: dict[int, list[tuple[Outbox, Regression, Array]]] = {}
     for outbox in outboxes:
@@ -102,4 +89,4 @@ def write_together(outboxes: Iterable[Outbox]) -> None:
     for group in groups.values():
         beliefs = posteriors([regression for _, regression, _ in group], [y for *_, y in group])
         for (outbox, _, y), belief in zip(group, beliefs, strict=True):
-            outbox._compose(belief, y)
+            outbox.message = outbox._compose(belief, y)

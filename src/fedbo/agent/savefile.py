@@ -19,8 +19,6 @@ from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
 from fedbo.space import Categorical, Float, Int
 from fedbo.space.axis import Value
 
-__all__ = ["FileRefused", "Saved", "SavedTrial", "read", "write"]
-
 _TITLE = "fedbo agent 1"
 _Known = TS | FTS | PTS | RGPE | TAF
 
@@ -29,7 +27,7 @@ _MOVED = {"design": "sobol", "standardise": True, "maximiser": "refine", "tell_i
 
 
 class SavedTrial(msgspec.Struct, kw_only=True):
-    """A trial, with the names that files have."""
+    """A trial as files have it; every field is an attribute of `Trial`."""
 
     number: int
     params: dict[str, Value]
@@ -40,37 +38,16 @@ class SavedTrial(msgspec.Struct, kw_only=True):
     score: float | None = None
     agent: str = ""
     credit: dict[str, float] = {}
-    weights: dict[str, float] = {}
-
-    @classmethod
-    def from_trial(cls, trial: Trial) -> SavedTrial:
-        return cls(
-            number=trial.number,
-            params=trial.params,
-            source=trial.source,
-            peer=trial.peer,
-            t=trial.t,
-            state=trial.state,
-            score=trial.score,
-            agent=trial.agent,
-            credit=trial.credit,
-            weights=trial.trust,
-        )
+    trust: dict[str, float] = msgspec.field(default_factory=dict, name="weights")
 
     def to_trial(self) -> Trial:
-        return Trial(
-            number=self.number,
-            params=self.params,
-            origin=Origin(self.source, credit=self.credit, trust=self.weights),
-            t=self.t,
-            state=self.state,
-            score=self.score,
-            agent=self.agent,
-        )
+        origin = Origin(self.source, credit=self.credit, trust=self.trust)
+        fields = ("number", "params", "t", "state", "score", "agent")
+        return Trial(origin=origin, **{name: getattr(self, name) for name in fields})
 
 
 class Saved(msgspec.Struct, kw_only=True):
-    """Everything that makes an agent what it is; None is what must be given again."""
+    """The content of the file; a policy or settings of None must be given again."""
 
     federation: str
     policy: _Known | None
@@ -90,12 +67,12 @@ class Saved(msgspec.Struct, kw_only=True):
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write the file completely, or leave what was there."""
+    """Write the file completely or not at all."""
     files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)))
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """Return what `write` wrote; anything else is refused, and left as it is."""
+    """Return what `write` wrote; refuse anything else."""
     name = os.fspath(path)
     payload = files.unseal(_TITLE, Path(path).read_bytes(), name)
     try:
@@ -113,11 +90,6 @@ def writable_policy(policy: Policy) -> _Known | None:
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
-def writable_settings(settings: Settings) -> dict[str, Any] | None:
-    """Return the settings if a file can hold them, else None."""
-    return msgspec.to_builtins(settings) if type(settings) is Settings else None
-
-
 def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
     """Return the settings of a file, or None if they must be given again."""
     if saved is None or any(saved.get(name, usual) != usual for name, usual in _MOVED.items()):
@@ -133,8 +105,6 @@ def to_packable(value: Any) -> Any:
         return {key: to_packable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return {"array": value.tobytes(), "dtype": value.dtype.str, "shape": list(value.shape)}
-    if isinstance(value, list | tuple):
-        return [to_packable(item) for item in value]
     if isinstance(value, int) and value.bit_length() > 63:
         return {"int": hex(value)}
     return value
@@ -142,13 +112,10 @@ def to_packable(value: Any) -> Any:
 
 def from_packable(value: Any) -> Any:
     """Return what `to_packable` was given."""
-    if isinstance(value, list):
-        return [from_packable(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        flat = np.frombuffer(value["array"], dtype=np.dtype(value["dtype"]))
-        return flat.reshape(value["shape"])
+        return np.frombuffer(value["array"], dtype=value["dtype"]).reshape(value["shape"])
     if "int" in value:
         return int(value["int"], 16)
     return {key: from_packable(item) for key, item in value.items()}

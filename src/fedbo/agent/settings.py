@@ -15,8 +15,6 @@ from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.base import Maximiser
 from fedbo.space import Part, Space
 
-_REPEATS = ("avoid", "allow")
-
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent starts and models its objective.
@@ -41,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not isinstance(self.n_initial, int) or self.n_initial < 0:
             raise ValueError(f"n_initial is {self.n_initial!r}, expected an int of 0 or more")
-        if self.repeats not in _REPEATS:
+        if self.repeats not in ("avoid", "allow"):
             raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
@@ -64,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def revise(
         self, x: Array, tried: Array, space: Space | Part, rng: np.random.Generator
     ) -> Array:
-        """Return the point (D,) to query instead of the policy's x; x itself.
+        """Return the point (D,) to query instead of the policy's x; by default x itself.
 
         Args:
             x: The policy's choice.

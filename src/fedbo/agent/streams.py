@@ -21,14 +21,10 @@ class Stream(Enum):
     SCALARS = tuple(b"scalars")
     EXPLAIN = tuple(b"explain")
 
+    def generator(self, entropy: Any, *key: int) -> np.random.Generator:
+        """Return this stream of the agent with this entropy, from its beginning.
 
-def generator(entropy: Any, purpose: Stream, *key: int) -> np.random.Generator:
-    """Return the stream of an agent with this entropy for this purpose, from its beginning.
-
-    Args:
-        entropy: The agent's entropy, as `numpy.random.SeedSequence` has it.
-        purpose: What the numbers are for.
-        key: Which of several streams for this purpose, such as the number of a query.
-    """
-    seed = np.random.SeedSequence(entropy, spawn_key=(*purpose.value, *key))
-    return np.random.default_rng(seed)
+        A key, such as the number of a query, selects one of several streams.
+        """
+        seed = np.random.SeedSequence(entropy, spawn_key=(*self.value, *key))
+        return np.random.default_rng(seed)

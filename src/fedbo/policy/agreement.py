@@ -12,8 +12,8 @@ w       shares of the peers: w_n ∝ exp(z_n)                                   
 ======  =======================================================================  =========
 
 Only the order of the scores counts, because their scale differs from a peer's and they have a long
-tail. The standard deviation of z by chance does not depend on the number of scores. The luckiest of
-50 uninformative peers gets a share of about 1/8.
+tail. The luckiest of 50 uninformative peers gets a share of about 1/8, however many scores there
+are.
 """
 
 from __future__ import annotations

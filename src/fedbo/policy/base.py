@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Protocol, get_args
+from typing import ClassVar, get_args
 
 import msgspec
 import numpy as np
@@ -37,6 +39,7 @@ from fedbo.model.surrogate import Surrogate
 from fedbo.policy.origin import Origin, OriginError
 
 Beta = float | tuple[float, ...]
+Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Array]  # as `argmax`
 
 _NAMED = 8  # peers that an origin names at most
 SAME = 0.001  # length scales: points that are closer than this are the same
@@ -60,11 +63,10 @@ class Query(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """The rule by which an agent picks its next query.
 
-    The contract: `query` is called once for each query after the initial points, with all scores
-    told so far. It takes all randomness from ``target.rng``, keeps no state of its own, and
-    changes nothing but the inbox, where it marks messages that it used. An agent may ask several
-    times before it is told a score. `chance` is called once for each message that arrives.
-    ``kinds`` are the kinds of message that the policy can use.
+    The contract: `query` is called for each query after the initial points, possibly several times
+    before the next score. It takes all randomness from ``target.rng``, keeps no state, and changes
+    nothing but the inbox, where it marks the messages that it used. `chance` is called for each
+    message that arrives. ``kinds`` are the kinds of message that the policy can use.
 
     >>> class Centre(Policy, frozen=True):
     ...     def query(self, target):
@@ -76,11 +78,7 @@ class Policy(msgspec.Struct, frozen=True):
     kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
 
     def query(self, target: Target) -> Query:
-        """Choose the next query.
-
-        Args:
-            target: The agent that asks, as its policy sees it.
-        """
+        """Choose the next query of the agent that ``target`` describes."""
         raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
 
     def starts(self, n_initial: int, messages: int) -> int:
@@ -97,22 +95,9 @@ class Policy(msgspec.Struct, frozen=True):
         return 1.0
 
 
-class Maximiser(Protocol):
-    """What finds where a function is largest: see `fedbo.model.argmax.argmax`."""
-
-    def __call__(
-        self,
-        function: SampledFunction,
-        domain: Domain,
-        near: Array | None = None,
-        taken: Taken | None = None,
-    ) -> Array: ...
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no parameter names.
-
-    A target is made for one query. Its attributes are data; its methods compute with them.
 
     Args:
         t: Number of this query, from 1.
@@ -120,44 +105,30 @@ class Target:
         X: Points (n, D) of the agent's scores.
         y: Scores (n,) in standard units, to be maximised.
         open_points: Points (m, D) that were asked for and have no score: pending or failed.
-        surrogate: The agent's own model.
+        surrogate: The agent's own model, which `belief` fits to the scores.
         inbox: The messages that the agent holds.
         phi: The shared features.
         rng: The source of all randomness of this query.
         initial: The next initial point (D,), or None if there were enough.
         maximiser: How functions are maximised.
         repeats: Whether a point may be queried again.
+
+    While a policy chooses, ``seconds`` counts the CPU time of its parts, "fit" and "maximise".
     """
 
-    def __init__(
-        self,
-        *,
-        t: int,
-        space: Domain,
-        X: Array,
-        y: Array,
-        open_points: Array,
-        surrogate: Surrogate,
-        inbox: Inbox,
-        phi: Features,
-        rng: np.random.Generator,
-        initial: Array | None = None,
-        maximiser: Maximiser = argmax,
-        repeats: bool = False,
-    ) -> None:
-        self.t = t
-        self.space = space
-        self.X = X
-        self.y = y
-        self.open_points = open_points
-        self.initial = initial
-        self.inbox = inbox
-        self.phi = phi
-        self.rng = rng
-        self.seconds = {"fit": 0.0, "maximise": 0.0}  # CPU time, by part
-        self._repeats = repeats
-        self._surrogate = surrogate
-        self._maximiser = maximiser
+    t: int
+    space: Domain
+    X: Array
+    y: Array
+    open_points: Array
+    surrogate: Surrogate
+    inbox: Inbox
+    phi: Features
+    rng: np.random.Generator
+    initial: Array | None = None
+    maximiser: Maximiser = argmax
+    repeats: bool = False
+    seconds: dict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
 
     # What the agent and its peers believe
 
@@ -175,8 +146,8 @@ class Target:
     def belief(self) -> Surrogate:
         """The agent's own model, fitted to all its scores on first use."""
         with self._timed("fit"):
-            self._surrogate.update(self.X, self.y, self.rng)
-        return self._surrogate
+            self.surrogate.update(self.X, self.y, self.rng)
+        return self.surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
         """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4)."""
@@ -194,18 +165,17 @@ class Target:
     # From a function to a query: the one place that keeps points from being queried twice
 
     def query_draw(self, draw: SampledFunction, origin: Origin | None = None) -> Query:
-        """Query where a draw is largest.
+        """Query where a draw is largest, or a fresh own draw if a trial is pending or failed there.
 
-        If a trial is pending or failed there, an own draw is maximised instead. A point that has a
-        score may be queried again: the next draw differs, and the score may be noisy.
+        A point that has a score may be queried again: the next draw differs, and scores are noisy.
 
         Args:
             draw: A draw of the agent's own model, or the function of one message.
             origin: Where the draw came from; the agent's own model by default.
         """
         x = self.argmax(draw)
-        near_open = self._is_near(x[None], self.open_points, draw.length_scales, SAME)[0]
-        return self._query_unless(bool(near_open), x, origin)
+        taken = self._is_near(x[None], self.open_points, draw.length_scales, SAME)
+        return self._query_unless(taken, x, origin)
 
     def query_acquisition(
         self,
@@ -214,12 +184,11 @@ class Target:
         *,
         or_next_best: bool = False,
     ) -> Query:
-        """Query where an acquisition function is largest, if that point is not taken.
+        """Query where an acquisition function is largest, or an own draw if that point is taken.
 
-        A point is taken if it lies close to a trial (in length scales of the agent's own model),
-        whether that has a score, is pending or failed. Then an own draw is maximised instead. An
-        acquisition function hardly changes until a score is told, so it would send all parallel
-        workers to one point, or insist on a point that fails.
+        A point is taken if it lies close to any trial: complete, pending or failed. An acquisition
+        function hardly changes until the next score, so it would send all parallel workers to one
+        point, or insist on a point that fails.
 
         Args:
             acquisition: The function to maximise.
@@ -233,39 +202,37 @@ class Target:
             return told | self._is_near(X, self.open_points, scales, APART)
 
         x = self.argmax(acquisition, taken if or_next_best else None)
-        return self._query_unless(bool(taken(x[None])[0]), x, origin)
+        return self._query_unless(taken(x[None]), x, origin)
 
     def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
         """Return the point (D,) of the space where the function is largest.
 
-        Of listed points, those that were tried are passed over until all of them were.
-
         Args:
             function: The function to maximise.
-            taken: Tells which points (n, D) to pass over if the search found others.
+            taken: Says which points (n, D) to pass over if the search found others. On a space of
+                listed points it has no effect: a point is not repeated until all were tried.
         """
         best = self.X[np.argsort(-self.y)[:_BEST]]
         if self.space.points is not None:
-            taken = None if self._repeats else self._was_tried
+            taken = None if self.repeats else self._was_tried
         with self._timed("maximise"):
-            return self._maximiser(function, self.space, best, taken)
+            return self.maximiser(function, self.space, best, taken)
 
-    def _query_unless(self, taken: bool, x: Array, origin: Origin | None) -> Query:
+    def _query_unless(self, taken: Mask, x: Array, origin: Origin | None) -> Query:
         origin = Origin() if origin is None else origin
-        if taken:
+        if taken.any():
             return Query(self.argmax(self.own_draw()), Origin(trust=origin.trust))
         return Query(x, origin)
 
     def _is_near(self, X: Array, tried: Array, length_scales: Array, gap: float) -> Mask:
-        """Which rows of X lie closer than ``gap`` length scales to a trial; none if allowed."""
-        if self._repeats or self.space.points is not None:
+        """Say which rows of X lie within ``gap`` length scales of a trial."""
+        if self.repeats or self.space.points is not None:  # `argmax` takes care of listed points
             return np.zeros(len(X), dtype=bool)
         scales = np.minimum(length_scales, 1.0)  # at most the side of the cube
-        close = squared_distances(X, tried, scales) < gap**2
-        return np.asarray(close.any(axis=1))
+        return np.asarray((squared_distances(X, tried, scales) < gap**2).any(axis=1))
 
     def _was_tried(self, points: Array) -> Mask:
-        """Which of all listed points were tried; none once all of them were."""
+        """Say which of all listed points were tried; none once all of them were."""
         tried = np.zeros(len(points), dtype=bool)
         tried[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
         return tried & ~tried.all()
@@ -278,11 +245,7 @@ class Target:
 
 
 def checked_query(policy: Policy, target: Target) -> Query:
-    """Return the policy's next query, or raise an error that names the policy.
-
-    Policies are written by others too: a point outside the space, or something else than a
-    `Query`, would otherwise go unnoticed or fail much later.
-    """
+    """Return the policy's next query, or raise an error that names the policy if it is invalid."""
     name = type(policy).__name__
     try:
         query = policy.query(target)
@@ -299,22 +262,17 @@ def checked_query(policy: Policy, target: Target) -> Query:
         x = np.asarray(query.x, dtype=np.float64)
     except (TypeError, ValueError):
         x = np.empty(0)
-    if x.shape != (target.space.dimensions,) or not np.isfinite(x).all():
-        raise ValueError(
-            f"policy {name} returned x = {query.x!r}, expected {target.space.dimensions} finite "
-            "numbers, one for each dimension of the unit cube"
-        )
     low, high = target.space.box
-    if ((x < low - _SLACK) | (x > high + _SLACK)).any():
+    if x.shape != low.shape or not ((x >= low - _SLACK) & (x <= high + _SLACK)).all():
         raise ValueError(
-            f"policy {name} returned x = {x.tolist()}, which is outside the space: expected "
-            f"{low.tolist()} to {high.tolist()}"
+            f"policy {name} returned x = {query.x!r}, which is not a point of the space: expected "
+            f"{len(low)} finite numbers from {low.tolist()} to {high.tolist()}"
         )
     return Query(x, query.origin)
 
 
 def beta_from(value: float | Sequence[float] | Array) -> Beta:
-    """Return β_t as given: one number, or β_1, β_2, … of which the last stays.
+    """Return a constant β, or a sequence β_1, β_2, …, as a policy stores it.
 
     >>> beta_from(1), beta_from([2, 3])
     (1.0, (2.0, 3.0))
@@ -329,7 +287,7 @@ def beta_from(value: float | Sequence[float] | Array) -> Beta:
 
 
 def beta_at(beta: Beta, t: int) -> float:
-    """Return β_t.
+    """Return β_t; the last value of a sequence stays.
 
     >>> beta_at(1.0, 7), beta_at((2.0, 3.0), 1), beta_at((2.0, 3.0), 7)
     (1.0, 2.0, 3.0)

@@ -27,7 +27,7 @@ class FTS(Policy, frozen=True, tag="fts"):
     """Federated Thompson sampling, the paper's algorithm.
 
     Each query follows one peer's message with probability 1 − p_t, and the agent's own posterior
-    otherwise. A message is used once; when none is left, the agent uses its own posterior.
+    otherwise. A message is used once; when none is left, every query is the agent's own.
 
     Args:
         schedule: p_t, the probability of an own draw: a schedule such as `fedbo.Power`, a number,

@@ -12,14 +12,12 @@ g(x)    1 − x m(x), so that h(−x) = pdf(x) g(x) and h(x) = x + h(−x)      
 ======  =================================================================  =======
 
 In double precision EI itself is 0 for z < −39. Once a good point is known, this is most of the
-cube, and an optimiser finds no slope there. With x = |z| and the identities above, log EI only
-distinguishes the sign of z. The cancellation in g loses digits as x grows. Beyond `_FAR` the
-asymptotic series 1/x² − 3/x⁴ + 15/x⁶ − … is more accurate.
+cube, and an optimiser finds no slope there. log EI is computed from x = |z| and the identities
+above instead. For large x the difference g loses digits, and beyond `_FAR` the asymptotic series
+1/x² − 3/x⁴ + 15/x⁶ − … is more accurate.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,37 +97,30 @@ def deviation(variance: Array) -> Array:
     return s
 
 
-def in_blocks(function: Callable[[Array], Array], X: Array) -> Array:
-    """Return the values (n,) at the rows of X, computed in blocks that stay in the cache.
-
-    >>> float(in_blocks(lambda X: X.sum(axis=1), np.ones((1000, 2))).sum())
-    2000.0
-    """
-    if len(X) <= _BLOCK:
-        return function(X)
-    return np.concatenate([function(X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)])
-
-
-class ExpectedImprovement:
-    """log EI of one belief over ``best``, a function on the cube.
-
-    The belief is always evaluated in float64. Near observations its variance is a small difference
-    of large numbers, which would be lost in float32.
-
-    Args:
-        belief: The belief.
-        best: The value to improve on, in standard units.
-    """
+class Improvement:
+    """The logarithm of an expected improvement, a function on the cube."""
 
     screened = SCREENED
+
+    def __call__(self, X: Array) -> Array:
+        if len(X) <= _BLOCK:
+            return self._values(X)
+        return np.concatenate([self._values(X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)])
+
+    def _values(self, X: Array) -> Array:
+        raise NotImplementedError
+
+
+class ExpectedImprovement(Improvement):
+    """log EI of one belief over ``best``, in standard units.
+
+    It is computed in float64: near observations a variance is a small difference of large numbers.
+    """
 
     def __init__(self, belief: Marginal, best: float) -> None:
         self.belief = belief
         self.best = best
         self.length_scales = belief.length_scales
-
-    def __call__(self, X: Array) -> Array:
-        return in_blocks(self._values, X)
 
     def _values(self, X: Array) -> Array:
         mu, var = self.belief.predict(X.astype(np.float64))

@@ -23,11 +23,10 @@ class Origin(msgspec.Struct, frozen=True):
         source: ``"initial"`` for an initial point, ``"own"`` for the agent's own model, ``"peer"``
             for one peer's message, ``"pool"`` for several peers together, ``"told"`` for a trial
             that the agent never asked for.
-        credit: The share of each peer in the query, by name; at most 1 in total. A query of a
-            ``"peer"`` names this peer alone, a query of the ``"pool"`` its most important peers,
-            and any other query nobody.
-        trust: How much the policy relied on each peer when it chose, whoever it followed; at most
-            1 in total. The remainder is the share of the agent's own model.
+        credit: The share of each peer in the query, by name; at most 1 in total. Only the sources
+            ``"peer"``, with this one peer, and ``"pool"``, with its most important peers, have it.
+        trust: How much the policy relied on each peer when it chose, by name. The remainder to 1 is
+            the share of the agent's own model.
 
     Raises:
         ValueError: If the source is unknown, or credit or trust do not fit it.
@@ -47,8 +46,8 @@ class Origin(msgspec.Struct, frozen=True):
         *most, last = get_args(Source)
         if self.source not in get_args(Source):
             raise OriginError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
-        for name in ("credit", "trust"):
-            _check_shares(name, getattr(self, name))
+        _check_shares("credit", self.credit)
+        _check_shares("trust", self.trust)
         if self.source == "peer" and len(self.credit) != 1:
             raise OriginError(f"credit is {self.credit!r}, expected the one peer of source 'peer'")
         if self.source not in ("peer", "pool") and self.credit:

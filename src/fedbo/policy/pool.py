@@ -19,18 +19,15 @@ q        posterior probability of each model                                    
 Q        posterior probability of all models with a > 0: trust in the peers      scalar
 =======  ======================================================================  =============
 
-Each model assumes f(x) = a φ(x)ᵀω + δ(x) + constant, with ω ~ N(ν, S) and δ ~ GP(0, r k). The
-target's function thus resembles those of the peers, plus a part of its own. One model, with a = 0
-and r = 1, ignores the peers.
+Each model assumes f(x) = a φ(x)ᵀω + δ(x) + constant, with ω ~ N(ν, S) and δ ~ GP(0, r k): the
+target's function resembles those of the peers, plus a part of its own. One model, with a = 0 and
+r = 1, ignores the peers. Given scores, each model is a GP. A pending trial counts as if its score
+had been the one that the model expects.
 
-Given scores, each model is a GP. Its evidence is the product of the densities with which it
-predicts each score from the previous ones. The evidence favours the peers slightly, because w is
-learnt from the same scores: by 1 to 2 nats on average for uninformative peers. Uninformative peers
-lose their influence after a few scores, and the agent's own belief remains. Peers that predict the
-opposite lose it at once; their sign may be flipped later.
-
-`Pool` is the expected improvement over these models. A pending trial counts as if its score had
-been the one that each model expects.
+The evidence of a model is the product of the densities with which it predicts each score from the
+previous ones. It favours the peers slightly, because w is learnt from the same scores: by 1 to 2
+nats on average for uninformative peers, who lose their influence after a few scores. Peers that
+predict the opposite lose it at once; their sign may be flipped later.
 """
 
 from __future__ import annotations
@@ -45,7 +42,13 @@ from fedbo.model.kernel import Array, kernel_named, squared_distances
 from fedbo.model.precision import Twins
 from fedbo.policy.agreement import agreement
 from fedbo.policy.base import Target
-from fedbo.policy.improvement import LEAST_VARIANCE, deviation, in_blocks, log_ei, log_ei_and_slopes
+from fedbo.policy.improvement import (
+    LEAST_VARIANCE,
+    Improvement,
+    deviation,
+    log_ei,
+    log_ei_and_slopes,
+)
 
 _MOST = 1024  # peers compared at most; of more peers, an even selection
 _SCREENED = 512  # 32 times as many found 5 % more in 4 and 7 of 100 queries with D = 4 and 6
@@ -60,37 +63,23 @@ _FAINT = 0.1  # models less probable than this part of the most probable one are
 
 
 class Model(msgspec.Struct, frozen=True):
-    """One of the models, given the scores.
-
-    Args:
-        a: Factor on the peers' prior.
-        r: Factor on the variance of the target's own part.
-        log_evidence: Logarithm of the evidence, up to a constant.
-        best: Largest score that the model expects at the points tried.
-        alpha: Of its GP at all points tried, pending ones included, (t,).
-        L: Of the same GP, (t, t).
-    """
+    """One of the models, given the scores; t points were tried, pending ones included."""
 
     a: float
     r: float
-    log_evidence: float
-    best: float
-    alpha: Array
-    L: Array
+    log_evidence: float  # up to a constant
+    best: float  # largest score that the model expects at the points tried
+    alpha: Array  # L⁻ᵀu, (t,)
+    L: Array  # (t, t)
 
 
-class Pool:
-    """The logarithm of the expected improvement, a function on the cube.
+class Pool(Improvement):
+    """The logarithm of the expected improvement over all models, a function on the cube.
+
+    Its ``rows`` (K,) are the rows of the inbox that it uses, ``shares`` is w and ``trust`` is Q.
 
     Args:
         target: The agent that asks, with weights in its inbox.
-
-    Attributes:
-        rows: The peers' rows of the inbox, (K,).
-        shares: w, (K,).
-        models: The models that are not dropped.
-        q: Their probabilities, (J,).
-        trust: Q.
     """
 
     def __init__(self, target: Target) -> None:
@@ -114,15 +103,14 @@ class Pool:
         self._fit(target.y)
         self._twins = Twins(self.features.mean, self._nu, self._S, self._S_Phi)
 
-    def __repr__(self) -> str:
-        return f"Pool({len(self.rows)} peers, {len(self.models)} models, trust={self.trust:.2f})"
-
     def _fit(self, y: Array) -> None:
         Phi = self.features(self._visited) - self.features.mean
         self._S_Phi = self._S @ Phi.T  # (M, t)
         mean, shared, own = Phi @ self._nu, Phi @ self._S_Phi, self._own(self._visited)
-        candidates = [self._model(0.0, 1.0, y, 0.0 * mean, own)]
-        candidates += [self._model(a, r, y, a * mean, a * a * shared + r * own) for a, r in _MODELS]
+        candidates = [
+            self._model(a, r, y, a * mean, a * a * shared + r * own)
+            for a, r in ((0.0, 1.0), *_MODELS)
+        ]
         log_q = np.array([model.log_evidence for model in candidates])
         log_q[0] += np.log(len(_MODELS) * _OWN / (1.0 - _OWN))
         q = np.exp(log_q - log_q.max())
@@ -144,44 +132,31 @@ class Pool:
         return Model(a, r, log_evidence, float((mean + K @ alpha).max()), alpha, L)
 
     def _own(self, X: Array) -> Array:
-        """Return the covariance (n, t) of the own GP between the rows of X and the points tried."""
+        """Return k (n, t) between the rows of X and the points tried."""
         r2 = squared_distances(X, self._visited, self._own_scales)
         return self._hyper.signal_variance * self._kernel.value(r2)
-
-    # Expected improvement
-
-    def __call__(self, X: Array) -> Array:
-        return in_blocks(self._values, X)
 
     def _values(self, X: Array) -> Array:
         return _log_mean(self._improvements(X), self.q)[0]
 
     def _improvements(self, X: Array) -> Array:
-        """Return the log of the expected improvement of each model, (J, n).
-
-        Only the features have the precision of X. Variances are small differences of large numbers,
-        so they are computed in float64.
-        """
+        """Return log EI of each model, (J, n); only the features have the precision of X."""
         mean, nu, S, S_Phi = self._twins.like(X)
         Phi = self.features(X) - mean
         spread = np.einsum("ij,ij->i", Phi @ S, Phi)
-        said, spread, shared, X = (
-            array.astype(np.float64) for array in (Phi @ nu, spread, Phi @ S_Phi, X)
-        )
-        own = self._own(X)
+        # in float64, since variances are small differences of large numbers
+        parts = [part.astype(np.float64) for part in (Phi @ nu, spread, Phi @ S_Phi)]
+        parts.append(self._own(X.astype(np.float64)))
         values = []
         for model in self.models:
-            mu, var, _ = self._predict(model, said, spread, shared, own)
+            mu, var, _ = self._predict(model, *parts)
             values.append(log_ei(mu, deviation(var), model.best))
         return np.array(values)
 
     def _predict(
         self, model: Model, said: Array, spread: Array, shared: Array, own: Array
     ) -> tuple[Array, Array, Array]:
-        """Return the mean and variance (n,) and L⁻¹k (t, n) of a model.
-
-        The other arguments are the same for all models: φᵀν, φᵀSφ, φᵀSΦᵀ and the own covariance.
-        """
+        """Return a model's mean and variance (n,) and L⁻¹k, from φᵀν, φᵀSφ, φᵀSΦᵀ and the own k."""
         k = model.a**2 * shared + (model.r * own + _CONSTANT)
         V = _solved(model.L, k.T)
         prior = model.a**2 * spread + (model.r * self._hyper.signal_variance + _CONSTANT)
@@ -205,11 +180,9 @@ class Pool:
             value, by_mu, by_s = log_ei_and_slopes(mu, s, model.best)
             by_var = by_s * (var > LEAST_VARIANCE) / (2.0 * s)
             beta = _solved(model.L, V, transposed=True)
+            by_k = by_mu[:, None] * model.alpha - 2.0 * by_var[:, None] * beta.T
             values.append(value)
-            # derivatives of log EI by k at each point tried, and by the mean and the variance
-            pulls.append(
-                (by_mu[:, None] * model.alpha - 2.0 * by_var[:, None] * beta.T, by_mu, by_var)
-            )
+            pulls.append((by_k, by_mu, by_var))  # derivatives of log EI
         value, shares = _log_mean(np.array(values), self.q)
         by_own, by_shared = np.zeros_like(own), np.zeros_like(own)
         by_said, by_spread = np.zeros((2, len(X)))
@@ -225,13 +198,9 @@ class Pool:
         moved: Array = slope.sum(axis=1)[:, None] * X - slope @ self._visited
         return value, tangent.gradient(by_phi) + moved / self._own_scales**2
 
-    # Whose query it is
-
     def peer_share(self, x: Array) -> float:
         """Return the share of the models that listen to peers in the expected improvement at x."""
         listens = np.array([model.a > 0.0 for model in self.models])
-        if listens.all() or not listens.any():
-            return float(listens[0])
         return float(_log_mean(self._improvements(x[None]), self.q)[1][listens, 0].sum())
 
     def praise(self, x: Array) -> Array:

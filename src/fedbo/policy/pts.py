@@ -14,10 +14,9 @@ the target's own function may be one more draw of the same kind. With probabilit
 queries where the improvement that `Pool` expects is largest, otherwise where an own draw is.
 
 Two things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
-count, as in the paper. Second, Q is evidence: from the first scores on it measures how well the
-peers predicted them. Where Q is near 0 the pool is the agent's own belief, and while Q is below
-0.3 the agent first takes the initial points that it had skipped. A message counts for the shape of
-its function, not for its size.
+count, as in the paper. Second, Q measures how well the peers predicted the scores. If Q is near 0,
+the pool is the agent's own belief. While Q is below 0.3, the agent first takes the initial points
+that it had skipped.
 """
 
 from __future__ import annotations

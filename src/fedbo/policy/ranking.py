@@ -31,12 +31,7 @@ class Ranking:
 
     Args:
         X: Points, (t, D).
-        y: Their scores, (t,). If there are many, an even selection over the order is compared.
-
-    Attributes:
-        rows: The observations that are compared, in ascending order of their scores.
-        points: The distinct points among them, (u, D).
-        pairs: The number of pairs.
+        y: Their scores, (t,). Of many, an even selection over their order is compared.
 
     >>> ranking = Ranking(np.array([[0.1], [0.2], [0.3]]), np.array([1.0, 3.0, 2.0]))
     >>> ranking.pairs, ranking.discordant(-10 * ranking.points).tolist()
@@ -47,24 +42,24 @@ class Ranking:
         order = np.argsort(y, kind="stable")
         if len(order) > _MOST:
             order = order[np.linspace(0, len(order) - 1, _MOST).round().astype(np.intp)]
-        self.rows = order
+        self.rows = order  # the observations that are compared, by ascending score
         scores = y[order]
+        # the distinct points among them, (u, D)
         self.points, place = np.unique(X[order], axis=0, return_inverse=True)
         self._place = place.reshape(-1)
         self._above = np.searchsorted(scores, scores, side="right").tolist()
         self._ordered = (scores[:, None] < scores) & (self._place[:, None] != self._place)
         self.pairs = int(np.count_nonzero(self._ordered))
-        higher = np.count_nonzero(scores[:, None] < scores)
-        self._repeated = int(higher) - self.pairs
+        self._repeated = int(np.count_nonzero(scores[:, None] < scores)) - self.pairs
 
     def discordant(self, F: Array) -> Counts:
-        """Return the number of discordant pairs of each model (K,), from F (u, K) at ``points``."""
+        """Return the number of discordant pairs of each model, (K,); F is (u, K) at ``points``."""
         F = F[self._place]
         counts = np.zeros(F.shape, dtype=np.uint8)
         for j, above in enumerate(self._above):
             counts[above:] += F[above:] <= F[j]
         total: Counts = counts.sum(axis=0, dtype=np.int64)
-        return total - self._repeated  # pairs of the same point were counted, too
+        return total - self._repeated  # pairs of the same point were counted as well
 
     def discordant_left_out(self, draws: Array) -> Counts:
         """Return the wrong ordered pairs (S,) where f⁻ʲ ranks x_j; draws (S, n, n) are f⁻ʲ(x_k)."""

@@ -16,15 +16,12 @@ best       the ensemble's largest mean at an observed point                     
 This follows the authors where the public code of the federated version does not:
 
 * The target's loss compares f⁻ʲ(x_j) with f⁻ʲ(x_k), *joint* draws of the belief that leaves out
-  observation j. Independent draws would count the target's own noise against it. The draws come
-  from the closed form of `fedbo.model.leave_one_out`, not from refitting.
+  observation j. Independent draws would count the target's own noise against it.
 * The expected improvement is over the ensemble's best prediction at an observed point, as in the
   authors' noisy expected improvement. The ensemble need not agree with any observed score.
 
-The acquisition function does not become slower with more peers; only the shares do.
-
-In a tie between the target and peers, the target wins. Peers that tie divide the draw equally. This
-is what breaking ties at random gives on average.
+In a tie between the target and peers, the target wins. Peers that tie divide the draw equally. The
+shares take longer to compute with more peers; the acquisition function does not.
 """
 
 from __future__ import annotations
@@ -43,10 +40,9 @@ from fedbo.model.surrogate import Marginal
 from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
-    SCREENED,
     ExpectedImprovement,
+    Improvement,
     deviation,
-    in_blocks,
     log_ei,
     log_ei_and_slopes,
 )
@@ -63,9 +59,8 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
 
     Args:
         samples: Number of draws of each model that decide its share (default 100).
-        dilution: A peer is dropped if its median loss exceeds this percentile of the target's
-            losses. Otherwise many poor peers would win draws by chance. None drops no peer
-            (default 95).
+        dilution: Drop a peer if its median loss exceeds this percentile (default 95) of the
+            target's losses, so that many poor peers win no draws by chance. None drops no peer.
 
     >>> RGPE()
     RGPE(samples=100, dilution=95.0)
@@ -98,8 +93,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
             return 1.0, np.zeros(len(inbox))
         left_out = target.belief.leave_one_out(ranking.rows).draws(target.rng, self.samples)
         own = ranking.discordant_left_out(left_out)
-        Phi = target.phi(ranking.points)
-        peers = 2 * _discordant(ranking, Phi, inbox, self.samples)
+        peers = 2 * _discordant(ranking, target.phi(ranking.points), inbox, self.samples)
         return ranking_shares(own, peers, self.dilution)
 
     def acquisition(self, target: Target, own: float, peers: Array) -> SampledFunction:
@@ -107,8 +101,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
         belief = target.belief.marginal()
         rows = np.flatnonzero(peers)
         if not len(rows):
-            best = float(belief.predict(target.X)[0].max()) if len(target.X) else 0.0
-            return ExpectedImprovement(belief, best)
+            return ExpectedImprovement(belief, best=float(belief.predict(target.X)[0].max()))
         shares, inbox = peers[rows], target.beliefs
         nu = shares @ inbox.nu[rows]
         R = (shares[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
@@ -120,8 +113,8 @@ def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[
     """Return the shares w and w_n (N,).
 
     Args:
-        own: Losses of the target, (S,).
-        peers: Losses of the peers, (N, S).
+        own: L, (S,).
+        peers: L_n, (N, S).
         dilution: As of `RGPE`.
 
     >>> ranking_shares(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
@@ -142,44 +135,25 @@ def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[
 
 
 def _discordant(ranking: Ranking, Phi: Array, inbox: BeliefInbox, samples: int) -> Counts:
-    """Return the number of discordant pairs (N, S) of each draw of each peer.
-
-    Phi (u, M) are the features at the ranking's points. The draws are evaluated in float64, because
-    float32 would order close pairs by rounding errors.
-    """
+    """Return the number of discordant pairs (N, S) of each draw of each peer."""
     draws = inbox.draws(samples)
     counts = np.empty(draws.shape[:2], dtype=np.int64)
     together = max(1, _DRAWS // samples)
     for i in range(0, len(draws), together):
+        # in float64, since float32 would order close pairs by rounding errors
         omegas = draws[i : i + together].reshape(-1, inbox.M).astype(np.float64)
         wrong = ranking.discordant(Phi @ omegas.T)
         counts[i : i + together] = wrong.reshape(-1, samples)
     return counts
 
 
-class EnsembleImprovement:
-    """log EI of the ensemble over its largest mean at an observed point, a function on the cube.
-
-    Peers are evaluated in the precision of the points, the own belief always in float64 (see
-    `ExpectedImprovement`).
-
-    Args:
-        own: The agent's own belief.
-        share: w, its share.
-        features: The shared features φ.
-        nu: Σ w_n ν_n, (M,).
-        A: Σ w_n² C_n, (M, M).
-        X: The observed points, (t, D).
-    """
-
-    screened = SCREENED
+class EnsembleImprovement(Improvement):
+    """log EI of the ensemble over its largest mean at an observed point X (t, D); share is w."""
 
     def __init__(
         self, own: Marginal, share: float, features: Features, nu: Array, A: Array, X: Array
     ) -> None:
-        self.own = own
-        self.share = share
-        self.features = features
+        self.own, self.share, self.features = own, share, features
         self.length_scales = features.length_scales
         if share > 0.0:
             self.length_scales = np.minimum(features.length_scales, own.length_scales)
@@ -187,7 +161,7 @@ class EnsembleImprovement:
         self.best = float(self.moments(X)[0].max())
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """Return the mean and variance (n,) of the ensemble at the rows of X."""
+        """Return the mean and variance (n,) of the ensemble; its own part always in float64."""
         nu, A = self._peers.like(X)
         Phi = self.features(X)
         mu = (Phi @ nu).astype(np.float64)
@@ -197,9 +171,6 @@ class EnsembleImprovement:
             mu += self.share * own_mu
             var += self.share**2 * own_var
         return mu, var
-
-    def __call__(self, X: Array) -> Array:
-        return in_blocks(self._values, X)
 
     def _values(self, X: Array) -> Array:
         mu, var = self.moments(X)
@@ -212,9 +183,8 @@ class EnsembleImprovement:
         mu = (tangent.Phi @ nu).astype(np.float64)
         var = np.einsum("ij,ij->i", A_phi, tangent.Phi).astype(np.float64)
         if w > 0.0:
-            own_mu, own_var, mu_gradient, var_gradient = self.own.predict_with_gradient(
-                X.astype(np.float64)
-            )
+            prediction = self.own.predict_with_gradient(X.astype(np.float64))
+            own_mu, own_var, mu_gradient, var_gradient = prediction
             mu += w * own_mu
             var += w**2 * own_var
         s = deviation(var)

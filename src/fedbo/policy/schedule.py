@@ -5,8 +5,6 @@ t      number of the query, from 1
 p_t    probability of using the agent's own draw in query t; 1 - p_t that of a peer's message
        (Algorithm 1). In (0, 1] and never decreasing: peers matter most at the start
 =====  ====================================================================================
-
-A schedule is called with t. All but `Custom` can be written to a file.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ class Power(msgspec.Struct, frozen=True, tag="power", tag_field="type"):
     def __post_init__(self) -> None:
         if not (_is_number(self.exponent) and 0 < self.exponent < math.inf and self(1) > 0):
             raise ValueError(
-                f"Power's exponent is {self.exponent!r}, expected a number above 0 that makes "
-                "p_2 = 1 - 2^-exponent more than 0; take 0.5 if unsure"
+                f"Power's exponent is {self.exponent!r}, expected a number above 0, such as 0.5, "
+                "that makes p_2 = 1 - 2^-exponent more than 0"
             )
 
     def __call__(self, t: int) -> float:
@@ -53,8 +51,8 @@ class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
     def __post_init__(self) -> None:
         if not (_is_number(self.scale) and 0 < self.scale < math.inf and self(1) > 0):
             raise ValueError(
-                f"Gradual's scale is {self.scale!r}, expected a number above 0 that makes "
-                "p_1 = 1 - (1 + 1 / scale)^-1/2 more than 0; take 32 if unsure"
+                f"Gradual's scale is {self.scale!r}, expected a number above 0, such as 32, that "
+                "makes p_1 = 1 - (1 + 1 / scale)^-1/2 more than 0"
             )
 
     def __call__(self, t: int) -> float:
@@ -98,9 +96,7 @@ class Steps(msgspec.Struct, frozen=True, tag="steps", tag_field="type"):
 
 
 class Custom(msgspec.Struct, frozen=True, tag="custom", tag_field="type"):
-    """p_t = function(t), checked query by query; it cannot be written to a file.
-
-    The function must depend on t alone: it is also asked for p_{t-1}.
+    """p_t = function(t), checked in each query against p_{t-1}; it cannot be written to a file.
 
     >>> Custom(lambda t: t / (t + 1))(3)
     0.75
@@ -122,12 +118,10 @@ Schedule = Power | Gradual | Constant | Steps | Custom
 def schedule_from(
     value: Schedule | float | Sequence[float] | NDArray[Any] | Callable[[int], float],
 ) -> Schedule:
-    """A schedule from what a person may write: a number, a list, a function or a schedule.
+    """Return the schedule that a number, a sequence, a function or a schedule stands for.
 
-    >>> schedule_from(0.9)
-    Constant(p=0.9)
-    >>> schedule_from([0.5, 1])
-    Steps(values=(0.5, 1.0))
+    >>> schedule_from(0.9), schedule_from([0.5, 1])
+    (Constant(p=0.9), Steps(values=(0.5, 1.0)))
     """
     if isinstance(value, Schedule):
         return value
@@ -156,11 +150,13 @@ def _is_number(value: object) -> bool:
 
 def _require_rising(values: Sequence[float], first: int = 1) -> None:
     """Refuse p_first, p_first+1, ... that leave (0, 1] or decrease."""
+    before = values[0]
     for t, p in enumerate(values, first):
         if not (_is_number(p) and 0 < p <= 1):
             raise ValueError(f"p_{t} is {p!r}, expected a number above 0 and at most 1")
-        if t > first and p < values[t - first - 1]:
+        if p < before:
             raise ValueError(
-                f"p_{t} is {p!r}, below p_{t - 1} = {values[t - first - 1]!r}; "
+                f"p_{t} is {p!r}, below p_{t - 1} = {before!r}; "
                 "expected a schedule that never decreases"
             )
+        before = p

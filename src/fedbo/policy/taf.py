@@ -16,13 +16,10 @@ R_n        factor of peer n's belief, see `fedbo.message.beliefs`               
 
 The acquisition function is (w EI + Σ w_n EI_n) / (w + Σ w_n); the code computes its logarithm.
 
-This corrects three errors in the public code of the federated version. There, the incumbents are
-shifted by one against the peers. Distances are scaled so that they all tend to 0 as observations
-grow, and the shares become equal (ρ is meant for a fraction of pairs). And the improvement of a
-peer is drawn at random at each evaluation, although its expectation is known.
-
-The variances of all peers at all points are one matrix product, ‖φ‖² − ‖R_nφ‖². A peer with
-observations closer together than a length scale needs fewer rows of R_n than it has observations.
+This corrects three errors in the public code of the federated version. Its incumbents are shifted
+by one against the peers. Its distances all tend to 0 as observations grow, although ρ is meant for
+a fraction of pairs. And it draws a peer's improvement at random in each evaluation, although the
+expectation is known.
 """
 
 from __future__ import annotations
@@ -41,10 +38,9 @@ from fedbo.model.precision import Twins
 from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
-    SCREENED,
     ExpectedImprovement,
+    Improvement,
     deviation,
-    in_blocks,
     log_ei,
     log_ei_and_slopes,
 )
@@ -82,8 +78,7 @@ class TAF(Policy, frozen=True, tag="taf"):
         if not len(target.X) and not len(target.inbox):  # there is nothing to improve on
             return target.query_draw(target.own_draw())
         peers = self.shares(target)
-        shares = peers / (self.own_share + peers.sum())
-        trust = target.named(np.arange(len(peers)), shares)
+        trust = target.named(np.arange(len(peers)), peers / (self.own_share + peers.sum()))
         return target.query_acquisition(self.acquisition(target, peers), Origin(trust=trust))
 
     def shares(self, target: Target) -> Array:
@@ -93,7 +88,7 @@ class TAF(Policy, frozen=True, tag="taf"):
         if len(inbox) and ranking.pairs:
             means = target.phi(ranking.points) @ inbox.nu.T.astype(np.float64)
             distances = ranking.discordant(means) / ranking.pairs
-        return epanechnikov(distances / self.rho)
+        return 0.75 * np.maximum(1.0 - (distances / self.rho) ** 2, 0.0)
 
     def acquisition(self, target: Target, shares: Array) -> SampledFunction:
         """Return the logarithm of the acquisition function with these shares of the peers."""
@@ -102,28 +97,13 @@ class TAF(Policy, frozen=True, tag="taf"):
         rows = np.flatnonzero(shares)
         if not len(rows):
             return own
-        inbox = target.beliefs
-        peers = Peers(target.phi, inbox.nu[rows], inbox.R[rows])
-        return TransferImprovement(own, self.own_share, peers, inbox.incumbents[rows], shares[rows])
-
-
-def epanechnikov(u: Array) -> Array:
-    """Return ¾ (1 − u²) where u < 1, else 0.
-
-    >>> epanechnikov(np.array([0.0, 0.5, 1.0, 2.0])).tolist()
-    [0.75, 0.5625, 0.0, 0.0]
-    """
-    return 0.75 * np.maximum(1.0 - u * u, 0.0)
+        peers = Peers(target.phi, target.beliefs.nu[rows], target.beliefs.R[rows])
+        bests = target.beliefs.incumbents[rows]
+        return TransferImprovement(own, self.own_share, peers, bests, shares[rows])
 
 
 class Peers:
-    """The means and variances of m peers' functions φᵀω.
-
-    Args:
-        features: The shared features φ.
-        nu: ν_n of each peer, (m, M).
-        R: R_n of each peer, (m, r, M).
-    """
+    """The means φᵀν_n and variances ‖φ‖² − ‖R_nφ‖² of m peers, with nu (m, M) and R (m, r, M)."""
 
     def __init__(self, features: Features, nu: Single, R: Single) -> None:
         self.features = features
@@ -131,61 +111,43 @@ class Peers:
         self._twins = Twins(cast("Array", nu), cast("Array", R.reshape(-1, M)))
 
     def moments(self, Phi: Array) -> tuple[Array, Array]:
-        """Return φᵀν_n and ‖φ‖² − ‖R_nφ‖² (n, m) at points with features Phi (n, M)."""
+        """Return the means and variances (n, m) at points with features Phi (n, M)."""
         nu, R = self._twins.like(Phi)
-        n, variance = len(Phi), self.features.signal_variance
+        n = len(Phi)
         taken = np.empty((n, self.m), dtype=Phi.dtype)
         together = max(1, _CACHED // max(1, n * self.rank))
         for i in range(0, self.m, together):
             R_phi = Phi @ R[i * self.rank : (i + together) * self.rank].T
             R_phi = R_phi.reshape(n, -1, self.rank)
             np.einsum("nmr,nmr->nm", R_phi, R_phi, out=taken[:, i : i + together])
-        return Phi @ nu.T, variance - taken
+        return Phi @ nu.T, self.features.signal_variance - taken
 
     def moments_and_products(self, Phi: Array) -> tuple[Array, Array, Array]:
-        """Return the same for a few points, and R_nφ (n, m, r), which `gradient` needs."""
+        """Return `moments` for a few points, and R_nφ (n, m, r), which `gradient` needs."""
         nu, R = self._twins.like(Phi)
         R_phi = (Phi @ R.T).reshape(len(Phi), self.m, self.rank)
         taken = np.einsum("nmr,nmr->nm", R_phi, R_phi)
         return Phi @ nu.T, self.features.signal_variance - taken, R_phi
 
     def gradient(self, R_phi: Array, by_mu: Array, by_var: Array) -> Array:
-        """Return dg/dφ (n, M) from the derivatives (n, m) of g by the means and variances.
-
-        ‖φ‖ is constant, so a variance changes only through ‖R_nφ‖². Overwrites R_phi.
-        """
+        """Return dg/dφ (n, M) from dg/d mean and dg/d variance (n, m); R_phi is overwritten."""
         nu, R = self._twins.like(R_phi)
         R_phi *= -2.0 * by_var[:, :, None]
         gradient: Array = by_mu @ nu + R_phi.reshape(len(R_phi), -1) @ R
         return gradient
 
 
-class TransferImprovement:
-    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)], a function on the cube.
-
-    Args:
-        own: The target's expected improvement.
-        share: w.
-        peers: The peers' beliefs.
-        bests: Their incumbents, (m,).
-        shares: w_n, (m,).
-    """
-
-    screened = SCREENED
+class TransferImprovement(Improvement):
+    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)]; share is w, bests are the m peers' incumbents."""
 
     def __init__(
         self, own: ExpectedImprovement, share: float, peers: Peers, bests: Array, shares: Array
     ) -> None:
-        self.own = own
-        self.peers = peers
-        self.bests = bests
+        self.own, self.peers, self.bests = own, peers, bests
         self.length_scales = np.minimum(own.length_scales, peers.features.length_scales)
         total = share + shares.sum()
         self._log_own = np.log(share / total)
         self._log_peers = np.log(shares / total)
-
-    def __call__(self, X: Array) -> Array:
-        return in_blocks(self._values, X)
 
     def _values(self, X: Array) -> Array:
         mu, var = self.peers.moments(self.peers.features(X))
