@@ -130,7 +130,6 @@ from fedbo_paper.experiments.keys import key
 from fedbo_paper.harness.store import Store
 from fedbo_paper.experiments.selection import wanted
 import msgspec
-
 whole = plan(wanted(["fig1"], quick=True, seed=1)[0], None)
 some = msgspec.structs.replace(whole, runs=whole.runs[:12])
 print("ready", flush=True)
