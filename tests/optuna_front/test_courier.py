@@ -114,7 +114,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("fedbo.optuna.complaints.time", clock)
+    monkeypatch.setattr("fedbo.optuna.notices.time", clock)
     return clock
 
 

@@ -127,7 +127,7 @@ def test_both_directions() -> None:
 def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated() -> None:
     study = study_of(FederatedSampler(FEDERATION), direction="maximize")
     with pytest.raises(
-        FederationMismatch, match="study is maximize and that of its federation min"
+        FederationMismatch, match="study is to maximize and its federation to minimize"
     ):
         study.optimize(bowl, n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]

@@ -1,9 +1,9 @@
 """A thread that carries messages, so that no trial waits for an exchange.
 
 It has two kinds of errands: to make and publish the study's latest message, and to fetch those of
-peers. They run one after the other in a daemon thread, which exists only while there are any. A
+peers. They run one after the other in a daemon thread, which ends when there are none left. A
 message that is not yet made when a newer one is wanted is never made. Whatever goes wrong becomes a
-sentence, which the sampler gives as a warning in the thread of the study.
+sentence, and the sampler warns with it in the thread of the study.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.message import Message
-from fedbo.optuna.complaints import Complaints, Errand
+from fedbo.optuna.notices import Complaints, Errand
 
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the interpreter exits
 
@@ -62,15 +62,14 @@ class Courier:
     def send(self, make: Make) -> None:
         """Make a message and publish it soon, instead of any that is not yet made.
 
-        ``make`` is called in the courier's thread, and may take long. It must not wait for a lock
-        that the caller of `flush` holds.
+        ``make`` is called in the courier's thread. It must not wait for a lock that the caller of
+        `flush` holds.
         """
         with self._changed:
             self._outgoing = make
             self._wake()
 
     def fetch(self, federation: Federation) -> None:
-        """Fetch the messages of this federation soon."""
         with self._changed:
             self._wanted = federation
             self._wake()
@@ -82,12 +81,11 @@ class Courier:
             return messages if known is federation else []
 
     def complaints(self) -> list[str]:
-        """Return what went wrong since the last call."""
         with self._changed:
             return self._complaints.take()
 
     def wait_for_first(self, seconds: float) -> None:
-        """Wait until messages were fetched, or fetching them has failed, at most so long."""
+        """Wait until messages are fetched, or fetching has failed, for so many seconds at most."""
         with self._changed:
             self._changed.wait_for(lambda: self._fetched is not None, seconds)
 
@@ -125,13 +123,13 @@ class Courier:
                 self._fetch(federation)
 
     def _send(self, make: Make) -> None:
-        """Publish what is made; if that is nothing, what could not be sent before."""
+        """Make a message and publish it; if there is none, publish the one that failed before."""
         message = None
         try:
             message = make()
         except Exception as error:
             with self._changed:
-                self._complaints.not_made(error)
+                self._complaints.failed("make", error)
         message = self._unsent if message is None else message
         is_out: bool | None = None
         if message is not None:

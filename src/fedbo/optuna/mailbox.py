@@ -1,4 +1,4 @@
-"""The messages of one study: those it receives before a query, and its own after a trial."""
+"""When a study receives messages of peers, and when it publishes its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class Mailbox:
-    """Receives messages for the agent of a study, and decides when to publish its own.
-
-    The lock guards the agent, and whoever calls a method holds it.
-    """
+    """The messages of one study. The lock guards its agent; callers of the methods hold it."""
 
     def __init__(
         self, courier: Courier, agent: StudyAgent, every: int, lock: threading.RLock
@@ -34,10 +31,7 @@ class Mailbox:
         self._ended: set[int] = set()  # trials that ended here since the last message was made
 
     def receive(self, mirror: Mirror, asking: int) -> None:
-        """Give the agent the messages that have arrived; the first query waits for them.
-
-        ``asking`` is the number of the trial that the query is for.
-        """
+        """Give the agent the messages that have arrived; the first query waits for them."""
         federation, notices = mirror.agent.federation, self._agent.notices
         if not self._has_waited:
             self._has_waited = True
@@ -68,8 +62,7 @@ class Mailbox:
 
         The courier calls this in its own thread. Optuna stores a trial after it has told the
         sampler how it ended, and a message must not know more than the study. So this waits until
-        all trials are stored that had ended when it was called. A trial that ends later has the
-        courier call it again.
+        the trials that have ended are stored.
         """
         with self._lock:
             ended = self._ended.copy()
@@ -83,9 +76,9 @@ class Mailbox:
             return self._agent.message() if self._is_due(trials, ended) else None
 
     def _is_due(self, trials: list[FrozenTrial], ended: set[int]) -> bool:
-        """Tell whether any of the trials that ended here completes a group of ``every`` scores.
+        """Whether a trial that ended here has a place in the study that is a multiple of ``every``.
 
-        All workers count in the order in which trials ended, so one of them publishes.
+        All workers count in the order in which trials ended, so only one of them publishes.
         """
         scored = sorted((trial for trial in trials if trial.state in _SCORED), key=end_of)
         return any(trial.number in ended for trial in scored[self._every - 1 :: self._every])
