@@ -1,8 +1,8 @@
-"""Optuna's distributions and fedbo's parameters: each as the other, and how two of them differ.
+"""Conversion between Optuna's distributions and fedbo's parameters, and how two of them differ.
 
-The choices of a federation are strings, numbers and bools, no two of them equal, because a file has
-to hold them. Optuna's may be None, or 1 beside True. So a study that has no federation goes through
-a `Translation`, which gives such choices labels.
+The choices of a federation are strings, numbers and bools, and no two of them are equal, because
+they are written to a file. Optuna's may be None, or 1 beside True. A study without a federation
+uses a `Translation`, which labels such choices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("low", "high", "log", "step")
 
 
 def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
-    """Return the parameter of a federation that fits an objective with this distribution.
+    """Convert a distribution of Optuna to a parameter of a federation.
 
     >>> parameter_of("C", FloatDistribution(1e-4, 10, log=True))
     Float(low=0.0001, high=10.0, log=True)
@@ -50,7 +50,7 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
 
 
 def distribution_of(parameter: Parameter) -> BaseDistribution:
-    """Return the distribution with which an objective suggests a federation's parameter.
+    """Convert a parameter of a federation to a distribution of Optuna.
 
     >>> distribution_of(Int(1, 9, step=2))
     IntDistribution(high=9, log=False, low=1, step=2)
@@ -63,7 +63,7 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
 
 
 def suggest(trial: BaseTrial, name: str, parameter: Parameter) -> Value:
-    """Suggest a federation's parameter in a trial, exactly as the federation has it."""
+    """Suggest a federation's parameter in a trial."""
     if isinstance(parameter, Categorical):
         choices: Any = tuple(parameter.choices)
         choice: Value = trial.suggest_categorical(name, choices)
@@ -78,7 +78,7 @@ def difference(
 ) -> str | None:
     """Return how an objective's distribution differs from the federation's, and what to do.
 
-    None means that they agree, or with ``clip`` that the range is inside the federation's.
+    None means that they agree, or that ``clip`` is True and the range is inside the federation's.
 
     >>> print(difference("C", FloatDistribution(0, 1), Float(0, 2)))
     parameter 'C': high is 1.0 in the objective and 2.0 in the federation. Suggest it as
@@ -89,13 +89,10 @@ def difference(
     is_inside = _is_inside(distribution, parameter)
     if not differences or (is_inside and clip):
         return None
-    hint = (
-        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts "
-        "that"
-    )
+    hint = ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts"
     return (
         f"parameter {name!r}: {', '.join(differences)}. Suggest it as {_call(name, parameter)}, or "
-        f"agree on a new federation with this site's values{hint if is_inside else ''}"
+        f"agree on a new federation with this site's values{f'{hint} that' if is_inside else ''}"
     )
 
 
@@ -120,14 +117,14 @@ def _kind(distribution: BaseDistribution) -> str:
 
 
 def _key(choice: Any) -> tuple[str, Any]:
-    """A key for a choice: 1 and 1.0 have the same, 1 and True have not."""
+    """A key that is the same for 1 and 1.0, and different for 1 and True."""
     choice = to_builtin(choice)
     is_number = isinstance(choice, int | float) and not isinstance(choice, bool)
     return ("number" if is_number else type(choice).__name__, choice)
 
 
 def _is_inside(distribution: BaseDistribution, parameter: Parameter) -> bool:
-    """Whether all its values are the parameter's, so that any of these can be clipped to it."""
+    """Whether all values of the distribution are values of the parameter."""
     theirs = distribution_of(parameter)
     if isinstance(parameter, Categorical) or _kind(distribution) != _kind(theirs):
         return False
@@ -139,7 +136,7 @@ def _is_inside(distribution: BaseDistribution, parameter: Parameter) -> bool:
 
 
 def _call(name: str, parameter: Parameter) -> str:
-    """The line of an objective that suggests the parameter."""
+    """The code that suggests the parameter."""
     if isinstance(parameter, Categorical):
         return f"trial.suggest_categorical({name!r}, {list(parameter.choices)})"
     kind, default = ("int", 1) if isinstance(parameter, Int) else ("float", None)
@@ -149,7 +146,7 @@ def _call(name: str, parameter: Parameter) -> str:
 
 
 def fitted(value: Value, distribution: BaseDistribution) -> Any:
-    """Return a federation's value for this objective: clipped to its range, or its equal choice.
+    """Clip a federation's value to the range of the objective, or return the equal choice.
 
     >>> fitted(3.5, FloatDistribution(0, 1)), fitted(1, CategoricalDistribution([0.0, 1.0]))
     (1.0, 1.0)
@@ -195,26 +192,20 @@ class Translation:
 
     def outward(self, params: Mapping[str, Value]) -> dict[str, Any]:
         """Translate fedbo's values to Optuna's."""
-        labels = self._labels
         return {
-            name: labels[name][str(value)] if name in labels else value
+            name: self._labels[name][str(value)] if name in self._labels else value
             for name, value in params.items()
         }
 
     def _label(self, name: str, value: Any) -> Any:
         if name not in self._labels:
             return value
-        for is_same in (_is_identical, _is_equal):
-            for label, choice in self._labels[name].items():
-                if is_same(choice, value):
-                    return label
-        return repr(value)  # no space has this value, so it is refused when it is encoded
-
-
-def _is_identical(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and bool(a == b))
+        labels = {label: c for label, c in self._labels[name].items() if _is_equal(c, value)}
+        same = (label for label, choice in labels.items() if type(choice) is type(value))
+        # A value that is no choice is refused when it is encoded.
+        return next(same, next(iter(labels), repr(value)))
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """As Optuna compares choices: 1 is True, and NaN is NaN."""
-    return bool(a == b) or all(isinstance(c, float) and math.isnan(c) for c in (a, b))
+    """Compare as Optuna does: 1 equals True, and NaN equals NaN."""
+    return a is b or bool(a == b) or all(isinstance(c, float) and math.isnan(c) for c in (a, b))

@@ -31,7 +31,7 @@ class Notices:
     def name_is_kept(self, known: str, given: str) -> None:
         self._warn(
             "name",
-            f"peers know this study as {known!r}, and {given!r} is not used: a study keeps its name",
+            f"peers know this study as {known!r}, and a study keeps its name: {given!r} is ignored",
         )
 
     def cannot_tune(self, reason: str) -> None:

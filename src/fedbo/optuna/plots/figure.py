@@ -25,18 +25,23 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     is_stepped: bool = False
     error: Floats | None = None
 
+    @property
+    def is_one_point(self) -> bool:
+        """Whether only one of its points can be drawn, so that no line is visible."""
+        return not self.is_stepped and int(np.isfinite(self.y).sum()) == 1
+
 
 class Points(msgspec.Struct, frozen=True, kw_only=True):
-    """Points; without any, they are only a line of the legend."""
+    """Points; if there are none, only the legend shows them."""
 
     name: str
     x: Floats
     y: Floats
     colour: str
     symbol: str  # one of plotly's
-    notes: list[str]  # what to show when the mouse points at each of them
+    notes: list[str]  # what the mouse shows for each of them
     is_hollow: NDArray[np.bool_]
-    is_above: bool = False  # in a row above the panel, whatever y is
+    is_above: bool = False  # in a row above the panel; y is ignored
     is_small: bool = False
 
 
@@ -69,4 +74,4 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     size: tuple[float, float]  # inches
     panels: list[Panel] = []
     empty: str = ""
-    is_legend_inside: bool = False  # the first panel, instead of beside it
+    is_legend_inside: bool = False  # inside the first panel, instead of beside it

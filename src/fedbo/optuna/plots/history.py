@@ -39,8 +39,8 @@ _WITHOUT_VALUE = {
     TrialState.RUNNING: ("running", "circle"),
 }
 _MANY = 150  # more trials than this are drawn small
-_FAR = 2.5  # a trial is far off if its lag exceeds so many times the upper quartile of all lags
-_FLATTENED = 100.0  # times the median lag: a best value farther away would flatten the rest
+_FAR = 2.5  # times the upper quartile of all lags: a trial with a larger lag is far off
+_FLATTENED = 100.0  # times the median lag: a best value with a larger lag would flatten the rest
 
 
 def history(study: Study, baseline: Study | None = None) -> Figure:
@@ -91,6 +91,8 @@ def _by_source(
     found = []
     for source, (colour, symbol) in SOURCES.items():
         chosen = [i for i, trial in enumerate(complete) if _source(trial) == source]
+        if not chosen:
+            continue
         y = values[chosen]
         points = Points(
             name=f"{source} ({len(chosen)})",
@@ -102,7 +104,7 @@ def _by_source(
             is_hollow=(y < low) | (y > high),
             is_small=is_small,
         )
-        found += [points] if chosen else []
+        found.append(points)
     far = sum(int(points.is_hollow.sum()) for points in found)
     return found + ([_grey(f"far off, at the edge ({far})", "circle")] if far else [])
 
@@ -131,7 +133,7 @@ def _grey(name: str, symbol: str, numbers: Sequence[int] = (), notes: Sequence[s
 
 
 def _source(trial: FrozenTrial) -> str:
-    """Where its query came from; an enqueued trial did not come from the sampler."""
+    """Where a trial's query came from; an enqueued trial did not come from the sampler."""
     origin = record.read_origin(trial)
     return "told" if origin is None or private.is_enqueued(trial) else origin.source
 
@@ -148,9 +150,9 @@ def _note(trial: FrozenTrial) -> str:
 
 
 def _ends(values: Floats, best: Floats, sign: float) -> tuple[float, float]:
-    """The ends of the y axis: all best values so far and most trials lie between them.
+    """The ends of the y axis: the best values so far and most trials lie between them.
 
-    The lag of a trial is the difference between its value and the best one.
+    The lag of a trial is how much worse its value is than the best one.
     """
     finite = sign * values[np.abs(values) < ENDLESS]
     best = sign * best[np.isfinite(best)]

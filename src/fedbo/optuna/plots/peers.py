@@ -22,16 +22,12 @@ _ITSELF = "#ECECEC"
 
 
 def peers(study: Study) -> Figure:
-    """Describe the trust in each peer, stacked; the rest up to 1 is the agent's own.
-
-    The peer with the most trust comes first, and those without a colour are one bar together.
-    """
+    """Stack the trust in each peer, largest first; peers without a colour are one bar."""
     origins = [record.read_origin(trial) for trial in begun_trials(study)]
     trust = [{} if origin is None else origin.trust for origin in origins]
     total: dict[str, float] = {}
     for shares in trust:
-        for name, share in shares.items():
-            total[name] = total.get(name, 0.0) + share
+        total |= {name: total.get(name, 0.0) + share for name, share in shares.items()}
     ranked = sorted(total, key=lambda name: (-total[name], name))
     title, size = titled(study, "how much it relied on each peer"), (7.5, 3.8)
     if not ranked:

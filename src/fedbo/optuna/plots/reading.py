@@ -18,7 +18,7 @@ _LONGEST_NAME = 24
 
 
 def sign_of(studies: Sequence[Study]) -> float:
-    """Return 1 if the studies maximise and -1 if they minimise; refuse others."""
+    """Return 1 if all studies maximise and -1 if all minimise; refuse any others."""
     for study in studies:
         if len(study.directions) != 1:
             raise ValueError(
@@ -57,13 +57,12 @@ def countable(trial: FrozenTrial) -> float:
 
 
 def metric_of(study: Study) -> str:
-    """Return the name of what the study optimises."""
     names = study.metric_names
     return shorten(names[0]) if names else "objective value"
 
 
 def titled(study: Study, text: str) -> str:
-    """Put the study's name in front of a title, if somebody gave it one."""
+    """Put the study's name in front of a title, unless Optuna made it up."""
     if private.is_unnamed(study):
         return text[:1].upper() + text[1:]
     return f"{shorten(study.study_name)}: {text}"

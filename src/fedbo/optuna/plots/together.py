@@ -12,17 +12,17 @@ from optuna.trial import TrialState
 from fedbo.optuna.plots.figure import Figure, Floats, Line, Panel
 from fedbo.optuna.plots.reading import MARGIN, begun_trials, best_so_far, metric_of, sign_of
 
-_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # Okabe and Ito's: colour-blind people can tell them
+_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # of Okabe and Ito: colour-blind people can tell them
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-_START = 5  # the first of so many parts of a curve is its start
-_STEEP = 3.0  # a start that makes the axis longer than so many times the rest is cut off
+_START = 5  # the first fifth of a curve is its start
+_STEEP = 3.0  # times the height of the rest: a start that makes the axis longer is cut off
 
 
 def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
-    """Describe the mean best values, and the gain below; up to the end of the shortest study.
+    """Describe the mean best values and the gain, up to the end of the shortest study.
 
-    The gain is positive if together is better. It is the mean of the differences study by study if
-    there are as many of both, and else the difference of the means.
+    The gain is positive if together is better. It is the mean difference of the pairs if there are
+    as many studies as baselines, and the difference of the means otherwise.
     """
     for name, given in (("studies", studies), ("baselines", baselines)):
         if isinstance(given, Study):
@@ -38,7 +38,8 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
     rows = np.array([curve[:T] for curve in curves]).reshape(len(curves), T)
     ours, theirs = rows[: len(studies)], rows[len(studies) :]
     (mean, error), (mean_alone, error_alone) = _mean(ours), _mean(theirs)
-    if len(ours) == len(theirs):
+    is_paired = len(ours) == len(theirs)
+    if is_paired:
         gain, gain_error = _mean(sign * (ours - theirs))
     else:
         gain, gain_error = sign * (mean - mean_alone), np.hypot(error, error_alone)
@@ -53,10 +54,9 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         Line(name=label_alone, x=x, y=mean_alone, error=error_alone, colour=_ALONE, is_dashed=True),
     ]
     lower = Line(name="", x=x, y=gain, error=gain_error, colour="#000000")
-    best = Panel(
-        marks=[*upper], ylabel=f"mean best {metric_of(studies[0])}", ylim=_ends(*upper), height=3.0
-    )
     zero = Line(name="", x=x, y=np.zeros(T), colour="")
+    ylabel = f"mean best {metric_of(studies[0])}"
+    best = Panel(marks=[*upper], ylabel=ylabel, ylim=_ends(*upper), height=3.0)
     difference = Panel(
         marks=[lower],
         xlabel="finished trials",
@@ -65,7 +65,7 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         height=2.0,
         has_zero=True,
     )
-    is_cut, is_paired = max(map(len, curves)) > T, len(ours) == len(theirs)
+    is_cut = max(map(len, curves)) > T
     return Figure(
         title=_headline(float(gain[-1]), float(gain_error[-1]), T, is_cut, is_paired),
         size=size,
@@ -103,7 +103,6 @@ def _extremes(curves: Sequence[Floats]) -> tuple[float, float]:
 
 
 def _headline(gain: float, error: float, trials: int, is_cut: bool, is_paired: bool) -> str:
-    """The gain where the shortest study ends, in words."""
     text = f"{gain:+.4g}"
     if not math.isnan(error):
         places = f".{max(0, 1 - math.floor(math.log10(error)))}f" if 1e-6 < error < 1e6 else ".2g"
