@@ -93,7 +93,7 @@ class Courier:
         """Wait until everything is sent, or has failed; return False if that takes longer."""
         with self._changed:
             if self._outgoing is None and self._unsent is not None:
-                self._outgoing = _nothing_new  # what is unsent is tried once more
+                self._outgoing = lambda: None  # what is unsent is tried once more
             if self._outgoing is not None:
                 try:
                     self._wake()
@@ -118,15 +118,15 @@ class Courier:
                     return
                 self._is_sending = make is not None or self._unsent is not None
             if self._is_sending:
-                self._send(make or _nothing_new)
+                self._send(make)
             if federation is not None:
                 self._fetch(federation)
 
-    def _send(self, make: Make) -> None:
+    def _send(self, make: Make | None) -> None:
         """Make a message and publish it; if there is none, publish the one that failed before."""
         message = None
         try:
-            message = make()
+            message = None if make is None else make()
         except Exception as error:
             with self._changed:
                 self._complaints.failed("make", error)
@@ -162,10 +162,6 @@ class Courier:
             problem = error
         with self._changed:
             self._complaints.end(errand, problem)
-
-
-def _nothing_new() -> None:
-    return None
 
 
 _couriers: weakref.WeakSet[Courier] = weakref.WeakSet()

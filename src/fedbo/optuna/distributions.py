@@ -89,7 +89,9 @@ def difference(
     is_inside = _is_inside(distribution, parameter)
     if not differences or (is_inside and clip):
         return None
-    hint = ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts"
+    hint = (
+        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts"
+    )
     return (
         f"parameter {name!r}: {', '.join(differences)}. Suggest it as {_call(name, parameter)}, or "
         f"agree on a new federation with this site's values{f'{hint} that' if is_inside else ''}"

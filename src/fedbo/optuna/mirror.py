@@ -1,14 +1,14 @@
 """An agent that knows what a study knows: each of its trials once, whoever ran it.
 
-The study is what lasts. The agent is built from it again and again: by each worker, after a
-restart, when the space changes. So what the agent is told depends on the study's finished trials
-and on the order in which they ended, and on nothing that a worker remembers.
+Every worker builds its agent from the study, and does so again after a restart or when the space
+changes. So what the agent is told depends only on the study's finished trials, and on the order in
+which they ended.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -26,10 +26,7 @@ _TOLD = Origin("told")
 
 
 class Mirror:
-    """An agent, and which of the study's trials it was told.
-
-    ``words`` translates between the study's values and the federation's.
-    """
+    """An agent, the translation of its values to the study's, and which trials it was told."""
 
     def __init__(self, agent: Agent, words: Translation) -> None:
         self.agent, self.words = agent, words
@@ -43,11 +40,9 @@ class Mirror:
 
     def ask(self, number: int) -> record.Asked:
         """Ask the agent for a query for the study's trial with this number."""
-        earlier = self._pending.pop(number, None)
-        if earlier is not None:
-            self._tell(earlier, None)
-        trial = self.agent.ask(key=number)
-        self._pending[number] = trial
+        if number in self._pending:
+            self._tell(self._pending.pop(number), None)
+        trial = self._pending[number] = self.agent.ask(key=number)
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
 
     def hear(self, messages: Iterable[Message]) -> list[str]:
@@ -64,10 +59,11 @@ class Mirror:
         return refusals
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
-        """Tell the agent which trials have finished, and which others are running.
+        """Tell the agent which trials have finished, and which are running except the one asking.
 
-        The trial that is ``asking`` for a query is ignored. `StudyChanged` is raised if the study
-        contradicts what the agent was told: a worker that seemed dead was alive, for example.
+        Raises:
+            StudyChanged: If the study contradicts what the agent was told, for example because a
+                worker that seemed dead was alive.
         """
         ended, names = [], set(self.names)
         for trial in trials:
@@ -88,25 +84,23 @@ class Mirror:
 
     def _take_up(self, trial: FrozenTrial) -> None:
         """Let the agent know of a trial that another worker is running."""
-        asked = record.read_asked(trial)
-        adopted = None if asked is None else self._adopt(asked.params, asked.origin, asked.t)
-        ran = self._locate(trial) if adopted is None else None
-        if ran is not None:
-            adopted = self._adopt(ran, _TOLD)
+        adopted = self._adopt(record.read_asked(trial))
+        if adopted is None:
+            ran = self._locate(trial)
+            adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
         if adopted is not None:
             self._pending[trial.number] = adopted
 
     def _settle(self, trial: FrozenTrial) -> None:
         """Tell the agent how a trial ended.
 
-        The score counts where the trial ran. If that is not where the agent wanted it, the place
-        that it asked for is told as failed: its turn is over, and nothing is known about it.
+        The score counts where the trial ran. If the agent asked for another place, that query is
+        told as failed.
         """
         score = self._scores.add(trial)
         self._settled[trial.number] = trial.state
-        asked, stored = self._pending.pop(trial.number, None), record.read_asked(trial)
-        if asked is None and stored is not None:
-            asked = self._adopt(stored.params, stored.origin, stored.t)
+        stored = record.read_asked(trial)
+        asked = self._pending.pop(trial.number, None) or self._adopt(stored)
         ran = self._locate(trial)
         if asked is not None:
             if ran is not None and self._is_same(asked.params, ran):
@@ -114,22 +108,20 @@ class Mirror:
                 return
             self._tell(asked, None)
         if ran is not None:
-            # A record that the agent cannot adopt is that of a query in another space.
-            if asked is None or stored is None:
-                adopted = self._adopt(ran, _TOLD)
-            else:
-                adopted = self._adopt(ran, stored.origin, stored.t)
-            assert adopted is not None
-            self._tell(adopted, score)
+            # A query that the agent cannot adopt was made in another space.
+            origin, t = _TOLD, None
+            if asked is not None and stored is not None:
+                origin, t = stored.origin, stored.t
+            self._tell(self.agent.adopt(ran, origin=origin, t=t), score)
         elif score is not None and self.useless is None:
             self.useless = trial
 
-    def _adopt(
-        self, params: Mapping[str, Value], origin: Origin, t: int | None = None
-    ) -> Trial | None:
-        """Give the agent a pending trial that it did not ask for; None if its space has none."""
+    def _adopt(self, stored: record.Asked | None) -> Trial | None:
+        """Give the agent a stored query; None if there is none, or it is of another space."""
+        if stored is None:
+            return None
         try:
-            return self.agent.adopt(params, origin=origin, t=t)
+            return self.agent.adopt(stored.params, origin=stored.origin, t=stored.t)
         except ValueError:
             return None
 
@@ -151,9 +143,9 @@ class Mirror:
 def locate(
     trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
 ) -> dict[str, Value]:
-    """Return where a trial ran in the federation's space; ValueError says why it ran nowhere.
+    """Return where a trial ran in the federation's space; raise ValueError if it ran nowhere.
 
-    A parameter that this trial did not suggest, but others did, is where the agent asked for it.
+    A parameter that only other trials suggested has the value that the agent asked for.
     """
     asked = record.read_asked(trial)
     wanted = {} if asked is None else asked.params

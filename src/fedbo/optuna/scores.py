@@ -8,7 +8,7 @@ failed              none
 ==================  ==================================================================
 
 A pruned trial was stopped because it looked worse, so it counts as no better than half of the
-others; without a score, a region where every trial is pruned would stay unknown and attractive.
+others. Without a score, a region where every trial is pruned would stay unknown and attractive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StudyChanged(Exception):
 
 
 def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
-    """Return a key that sorts trials in the order in which they ended."""
+    """A key that sorts trials in the order in which they ended."""
     return trial.datetime_complete or datetime.min, trial.number
 
 
@@ -39,14 +39,13 @@ class Scores:
         self._last = (datetime.min, -1)
 
     def add(self, trial: FrozenTrial) -> float | None:
-        """Return the score of a trial that ended after all others; None if it has none.
+        """Return the score of the next trial; None if it has none.
 
-        If it ended before another, and a score depends on earlier ones, raise `StudyChanged`.
+        Raises `StudyChanged` if it ended before another, and any score depends on the order.
         """
         value = trial.value if trial.value is not None else math.nan
-        is_complete, is_pruned = (
-            trial.state is state for state in (TrialState.COMPLETE, TrialState.PRUNED)
-        )
+        is_complete = trial.state is TrialState.COMPLETE
+        is_pruned = trial.state is TrialState.PRUNED
         self._is_relative |= is_pruned or (is_complete and not math.isfinite(value))
         if self._is_relative and end_of(trial) < self._last:
             raise StudyChanged(f"trial {trial.number} ended before one that was told")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +37,7 @@ class Recipe:
     clip: bool
 
     def __post_init__(self) -> None:
-        """Refuse wrong arguments now instead of in the first trial."""
+        """Refuse wrong arguments here, not in the first trial."""
         if self.clip and (self.federation is None or self.federation.space.points is not None):
             raise ValueError(
                 "clip=True is for a site whose range is inside that of its federation: it needs a "
@@ -120,10 +119,7 @@ class Recipe:
 
 
 class StudyAgent:
-    """Knows one study: its identity, the parameters that its trials share, its agent.
-
-    Several threads may use it, but only one at a time.
-    """
+    """The agent of one study, and what is known about that study. One thread at a time uses it."""
 
     def __init__(self, study: optuna.Study, recipe: Recipe) -> None:
         self.study = study
@@ -161,12 +157,10 @@ class StudyAgent:
     def follow(
         self, search_space: SearchSpace, asking: int | None = None, *, cached: bool = False
     ) -> Mirror:
-        """Bring the agent up to date with the study.
+        """Bring the agent up to date with the study, except for the trial that is ``asking``.
 
-        Args:
-            search_space: What is tuned if there is no federation.
-            asking: The number of the trial that the next query is for; it is left out.
-            cached: Whether trials may be as old as the beginning of the running trial.
+        ``search_space`` is what is tuned if there is no federation. If ``cached``, trials may be as
+        old as the beginning of the running trial.
         """
         trials = private.get_trials(self.study, cached=cached)
         if self._identity is None:
@@ -174,7 +168,9 @@ class StudyAgent:
             name = self._recipe.name
             if name is not None and name != self._identity.name:
                 self.notices.name_is_kept(self._identity.name, name)
-        made_from = search_space, self._identity, self._within(trials)
+        # The ranges of the objective: in this process, or else in the last trial.
+        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
+        made_from = search_space, self._identity, self._recipe.narrower(last | self.ranges)
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:
@@ -188,11 +184,6 @@ class StudyAgent:
         if mirror.useless is not None:
             self._warn_if_useless(mirror.useless)
         return mirror
-
-    def _within(self, trials: Sequence[FrozenTrial]) -> dict[str, Parameter]:
-        """The narrower ranges of the objective: in this process, or else in the last trial."""
-        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
-        return self._recipe.narrower(last | self.ranges)
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""

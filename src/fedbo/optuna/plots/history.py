@@ -10,18 +10,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.optuna import private, record
-from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points
-from fedbo.optuna.plots.reading import (
-    ENDLESS,
-    MARGIN,
-    begun_trials,
-    best_so_far,
-    countable,
-    metric_of,
-    shorten,
-    sign_of,
-    titled,
-)
+from fedbo.optuna.plots import figure
+from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points, shorten
 
 #: The colour and symbol of each source. Colour-blind people can tell the colours of Okabe and Ito.
 SOURCES = {
@@ -45,16 +35,16 @@ _FLATTENED = 100.0  # times the median lag: a best value with a larger lag would
 
 def history(study: Study, baseline: Study | None = None) -> Figure:
     """Describe the history of a study, beside that of one that was run alone."""
-    sign = sign_of([study] if baseline is None else [study, baseline])
-    trials = begun_trials(study)
+    sign = figure.sign_of([study] if baseline is None else [study, baseline])
+    trials = figure.begun_trials(study)
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    best = best_so_far(trials, sign)
-    title, size = titled(study, _headline(complete, best)), (7.5, 4.2)
+    best = figure.best_so_far(trials, sign)
+    title, size = figure.titled(study, _headline(complete, best)), (7.5, 4.2)
     if not complete:
         return Figure(title=title, size=size, empty="No trial has a value yet.")
     lines = [_best_line("best so far", best, "#000000")]
     if baseline is not None:
-        alone = best_so_far(begun_trials(baseline), sign)
+        alone = figure.best_so_far(figure.begun_trials(baseline), sign)
         lines.append(_best_line("best so far, alone", alone, ALONE, is_dashed=True))
     values = np.array([trial.value for trial in complete], dtype=np.float64)
     low, high = _ends(values, np.concatenate([line.y for line in lines]), sign)
@@ -63,7 +53,7 @@ def history(study: Study, baseline: Study | None = None) -> Figure:
     panel = Panel(
         marks=[*lines, *points],
         xlabel="trial",
-        ylabel=metric_of(study),
+        ylabel=figure.metric_of(study),
         xlim=(-0.6, max(len(line.y) for line in lines) - 0.4),
         ylim=(low, high),
     )
@@ -73,7 +63,7 @@ def history(study: Study, baseline: Study | None = None) -> Figure:
 def _headline(complete: Sequence[FrozenTrial], best: Floats) -> str:
     if not len(best) or math.isnan(best[-1]):
         return "no finite value yet"
-    first = next(trial for trial in complete if countable(trial) == best[-1])
+    first = next(trial for trial in complete if figure.countable(trial) == best[-1])
     value = f"{best[-1]:.4g}"
     value = value.replace("-", "−", 1) if best[-1] < 0 else value
     return f"best {value} at trial {first.number} ({_source(first)})"
@@ -154,7 +144,7 @@ def _ends(values: Floats, best: Floats, sign: float) -> tuple[float, float]:
 
     The lag of a trial is how much worse its value is than the best one.
     """
-    finite = sign * values[np.abs(values) < ENDLESS]
+    finite = sign * values[np.abs(values) < figure.ENDLESS]
     best = sign * best[np.isfinite(best)]
     if not len(finite) and not len(best):
         return 0.0, 1.0
@@ -165,6 +155,6 @@ def _ends(values: Floats, best: Floats, sign: float) -> tuple[float, float]:
         best = best[top - best <= _FLATTENED * usual] if usual else best
         best = np.append(best, finite[lags <= _FAR * most] if most else finite)
     bottom = float(best.min())
-    margin = MARGIN * (top - bottom) or 0.1 * abs(top) or 0.5
+    margin = figure.MARGIN * (top - bottom) or 0.1 * abs(top) or 0.5
     low, high = sign * (bottom - margin), sign * (top + margin)
     return min(low, high), max(low, high)

@@ -9,8 +9,7 @@ import numpy as np
 from optuna.study import Study
 
 from fedbo.optuna import record
-from fedbo.optuna.plots.figure import Bars, Figure, Panel
-from fedbo.optuna.plots.reading import begun_trials, shorten, titled
+from fedbo.optuna.plots.figure import Bars, Figure, Panel, begun_trials, shorten, titled
 from fedbo.policy import Origin
 
 _NAMED = 8  # peers with a name and a colour; a trial does not store more of them

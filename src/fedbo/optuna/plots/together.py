@@ -9,8 +9,8 @@ import numpy as np
 from optuna.study import Study
 from optuna.trial import TrialState
 
+from fedbo.optuna.plots import figure
 from fedbo.optuna.plots.figure import Figure, Floats, Line, Panel
-from fedbo.optuna.plots.reading import MARGIN, begun_trials, best_so_far, metric_of, sign_of
 
 _TOGETHER, _ALONE = "#D55E00", "#0072B2"  # of Okabe and Ito: colour-blind people can tell them
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
@@ -29,9 +29,11 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
             raise TypeError(f"{name} is one study, expected a list of them")
         if not len(given):
             raise ValueError(f"{name} is empty, expected at least one study")
-    sign = sign_of([*studies, *baselines])
+    sign = figure.sign_of([*studies, *baselines])
     curves = [
-        best_so_far([trial for trial in begun_trials(study) if trial.state in _FINISHED], sign)
+        figure.best_so_far(
+            [trial for trial in figure.begun_trials(study) if trial.state in _FINISHED], sign
+        )
         for study in (*studies, *baselines)
     ]
     T = min(map(len, curves))
@@ -55,7 +57,7 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
     ]
     lower = Line(name="", x=x, y=gain, error=gain_error, colour="#000000")
     zero = Line(name="", x=x, y=np.zeros(T), colour="")
-    ylabel = f"mean best {metric_of(studies[0])}"
+    ylabel = f"mean best {figure.metric_of(studies[0])}"
     best = Panel(marks=[*upper], ylabel=ylabel, ylim=_ends(*upper), height=3.0)
     difference = Panel(
         marks=[lower],
@@ -92,7 +94,7 @@ def _ends(*lines: Line) -> tuple[float, float]:
     (low, high), (first, last) = _extremes(late), _extremes(edges)
     if last - first <= _STEEP * (high - low) or low == high:
         low, high = first, last
-    margin = MARGIN * (high - low) or 0.1 * abs(high) or 0.5
+    margin = figure.MARGIN * (high - low) or 0.1 * abs(high) or 0.5
     return low - margin, high + margin
 
 
