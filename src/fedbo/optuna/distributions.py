@@ -8,7 +8,7 @@ uses a `Translation`, which labels such choices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from optuna.distributions import (
@@ -28,11 +28,7 @@ _FIELDS = ("low", "high", "log", "step")
 
 
 def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
-    """Convert a distribution of Optuna to a parameter of a federation.
-
-    >>> parameter_of("C", FloatDistribution(1e-4, 10, log=True))
-    Float(low=0.0001, high=10.0, log=True)
-    """
+    """Convert a distribution of Optuna to a parameter of a federation."""
     try:
         if isinstance(distribution, CategoricalDistribution):
             return Categorical([to_builtin(choice) for choice in distribution.choices])
@@ -50,11 +46,7 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
 
 
 def distribution_of(parameter: Parameter) -> BaseDistribution:
-    """Convert a parameter of a federation to a distribution of Optuna.
-
-    >>> distribution_of(Int(1, 9, step=2))
-    IntDistribution(high=9, log=False, low=1, step=2)
-    """
+    """Convert a parameter of a federation to a distribution of Optuna."""
     if isinstance(parameter, Categorical):
         return CategoricalDistribution(tuple(parameter.choices))
     kind: Any = IntDistribution if isinstance(parameter, Int) else FloatDistribution
@@ -85,7 +77,7 @@ def difference(
     trial.suggest_float('C', 0.0, 2.0), or agree on a new federation with this site's values. This
     site's range is inside the federation's: FederatedSampler(..., clip=True) accepts that
     """
-    differences = list(_differences(distribution, distribution_of(parameter)))
+    differences = _differences(distribution, distribution_of(parameter))
     is_inside = _is_inside(distribution, parameter)
     if not differences or (is_inside and clip):
         return None
@@ -98,18 +90,18 @@ def difference(
     )
 
 
-def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> Iterator[str]:
-    where = "{} {} in the objective and {} in the federation"
+def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> list[str]:
     if _kind(ours) != _kind(theirs):
-        yield where.format("it is", _kind(ours), _kind(theirs))
+        pairs: list[tuple[str, Any, Any]] = [("it is", _kind(ours), _kind(theirs))]
     elif isinstance(ours, CategoricalDistribution) and isinstance(theirs, CategoricalDistribution):
-        if set(map(_key, ours.choices)) != set(map(_key, theirs.choices)):
-            yield where.format("choices are", [*ours.choices], [*theirs.choices])
+        is_same = set(map(_key, ours.choices)) == set(map(_key, theirs.choices))
+        pairs = [] if is_same else [("choices are", [*ours.choices], [*theirs.choices])]
     else:
-        for field in _FIELDS:
-            here, there = getattr(ours, field), getattr(theirs, field)
-            if here != there:
-                yield where.format(f"{field} is", here, there)
+        fields = [
+            (f"{field} is", getattr(ours, field), getattr(theirs, field)) for field in _FIELDS
+        ]
+        pairs = [(name, here, there) for name, here, there in fields if here != there]
+    return [f"{name} {a} in the objective and {b} in the federation" for name, a, b in pairs]
 
 
 def _kind(distribution: BaseDistribution) -> str:
@@ -163,8 +155,7 @@ def fitted(value: Value, distribution: BaseDistribution) -> Any:
 class Translation:
     """A study's own search space as the parameters of a federation.
 
-    A parameter that fedbo cannot tune, such as an int with too many values, is left out, and
-    ``refused`` says why.
+    A parameter that fedbo cannot tune is left out, and ``refused`` says why.
 
     >>> words = Translation({"depth": CategoricalDistribution([None, 3])})
     >>> words.parameters
@@ -190,7 +181,10 @@ class Translation:
 
     def inward(self, params: Mapping[str, Any]) -> dict[str, Value]:
         """Translate Optuna's values to fedbo's."""
-        return {name: self._label(name, value) for name, value in params.items()}
+        return {
+            name: self._label(name, value) if name in self._labels else value
+            for name, value in params.items()
+        }
 
     def outward(self, params: Mapping[str, Value]) -> dict[str, Any]:
         """Translate fedbo's values to Optuna's."""
@@ -200,8 +194,6 @@ class Translation:
         }
 
     def _label(self, name: str, value: Any) -> Any:
-        if name not in self._labels:
-            return value
         labels = {label: c for label, c in self._labels[name].items() if _is_equal(c, value)}
         same = (label for label, choice in labels.items() if type(choice) is type(value))
         # A value that is no choice is refused when it is encoded.

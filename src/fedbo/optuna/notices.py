@@ -6,11 +6,25 @@ import time
 import warnings
 from typing import Literal
 
-from optuna.trial import FrozenTrial
-
-from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
+from fedbo.exchange import ExchangeError, ExchangeWarning
 
 Errand = Literal["publish", "fetch"]
+
+_NOTICES = {
+    "name is kept": "peers know this study as {known!r}, and a study keeps its name: {given!r} is "
+    "ignored",
+    "cannot tune": "{reason}; it is sampled independently",
+    "cannot learn": "trial {number} has a value, but the federation cannot learn from it: "
+    "{reason}. Suggest all parameters of the federation, or create a federation with those that "
+    "you suggest. Other trials like this one are ignored without another warning",
+    "counts where asked": "trial {number} did not suggest {name!r}, so its score counts at the "
+    "value that was asked for. This is right for a parameter that some trials do not need",
+    "message ignored": "a message was ignored: {reason}",
+    "name is taken": "{exchange} has a message of {name!r} that this study did not make: another "
+    "study uses that name, or did. Peers receive that message instead of this study's until this "
+    "study has more scores. Give this study another name, or withdraw the other message",
+}
+_ABOUT_EXCHANGES = ("message ignored", "name is taken")
 
 _PATIENCE = 30.0  # seconds without an answer
 _OVERTAKEN = 5  # messages in a row; workers of one study overtake one another now and then
@@ -23,51 +37,16 @@ _TITLES = {
 
 
 class Notices:
-    """Warns about a study."""
+    """Warns about a study, once with each text."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
 
-    def name_is_kept(self, known: str, given: str) -> None:
-        self._warn(
-            "name",
-            f"peers know this study as {known!r}, and a study keeps its name: {given!r} is ignored",
-        )
-
-    def cannot_tune(self, reason: str) -> None:
-        self._warn("axis", f"{reason}; it is sampled independently")
-
-    def cannot_learn(self, trial: FrozenTrial, reason: ValueError) -> None:
-        self._warn(
-            "useless",
-            f"trial {trial.number} has a value, but the federation cannot learn from it: {reason}. "
-            "Suggest all parameters of the federation, or create a federation with those that you "
-            "suggest. Other trials like this one are ignored without another warning",
-        )
-
-    def counts_where_asked(self, trial: FrozenTrial, parameter: str) -> None:
-        self._warn(
-            "missing",
-            f"trial {trial.number} did not suggest {parameter!r}, so its score counts at the value "
-            "that was asked for. This is right for a parameter that some trials do not need",
-        )
-
-    def message_ignored(self, reason: str) -> None:
-        self._warn("message", f"a message was ignored: {reason}", ExchangeWarning)
-
-    def name_is_taken(self, name: str, exchange: Exchange) -> None:
-        self._warn(
-            "namesake",
-            f"{exchange} has a message of {name!r} that this study did not make: another study "
-            "uses that name, or did. Peers receive that message instead of this study's until this "
-            "study has more scores. Give this study another name, or withdraw the other message",
-            ExchangeWarning,
-        )
-
-    def _warn(self, kind: str, text: str, category: type[Warning] = UserWarning) -> None:
-        if kind not in self._given:
-            self._given.add(kind)
-            warnings.warn(text, category, stacklevel=3)
+    def warn(self, notice: str, **values: object) -> None:
+        if notice not in self._given:
+            self._given.add(notice)
+            category = ExchangeWarning if notice in _ABOUT_EXCHANGES else UserWarning
+            warnings.warn(_NOTICES[notice].format(**values), category, stacklevel=3)
 
 
 class Complaints:

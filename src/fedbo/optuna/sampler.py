@@ -36,9 +36,8 @@ from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Message
 from fedbo.optuna import private, record
-from fedbo.optuna.courier import Courier
+from fedbo.optuna.courier import Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
-from fedbo.optuna.mailbox import Mailbox
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy
 
@@ -164,7 +163,7 @@ class FederatedSampler(BaseSampler):
     # What Optuna calls
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; a query's randomness depends on its trial's number."""
+        """Reseed the independent sampler; the agent's randomness depends on the trial's number."""
         self.independent_sampler.reseed_rng()
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:

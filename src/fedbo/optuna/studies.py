@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.samplers import BaseSampler
-from optuna.search_space import intersection_search_space
 from optuna.storages import RDBStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -19,7 +18,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from fedbo.optuna.distributions import SearchSpace, parameter_of
+from fedbo.optuna.distributions import parameter_of
 from fedbo.space import Direction, Parameter, Space
 
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
@@ -29,7 +28,7 @@ _HALF_MADE = ("already exists", "unique", "duplicate", "no such table", "locked"
 
 
 class StorageRefused(ValueError):
-    """A storage or a study cannot be opened; the text says why, and what there is."""
+    """A storage or a study cannot be opened."""
 
 
 def shown(storage: str) -> str:
@@ -109,15 +108,11 @@ def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
             f"study {name!r} has no finished trial, so its parameters are not known: run one, or "
             "describe the space in a file and give it with --from-space"
         )
-    common = intersection_search_space(trials)
     parameters: dict[str, Parameter] = {}
-    remarks = [*_remarks(trials, common)]
-    for parameter, distribution in common.items():
-        if distribution.single():
-            remarks.append(f"parameter {parameter!r} has one value only, {_brief(distribution)}")
-            continue
+    remarks: list[str] = []
+    for parameter in sorted({key for trial in trials for key in trial.distributions}):
         try:
-            parameters[parameter] = parameter_of(parameter, distribution)
+            parameters[parameter] = _shared_parameter(parameter, trials)
         except ValueError as error:
             remarks.append(str(error))
     if not parameters:
@@ -184,20 +179,18 @@ def _open(storage: str) -> RDBStorage:
     raise StorageRefused(f"{shown(storage)} cannot be opened: {reason(problem)}")
 
 
-def _remarks(trials: Sequence[FrozenTrial], common: SearchSpace) -> Iterator[str]:
-    seen: dict[str, list[BaseDistribution]] = {}
-    for trial in trials:
-        for name, distribution in trial.distributions.items():
-            if name not in common:
-                seen.setdefault(name, []).append(distribution)
-    for name, (first, *rest) in seen.items():
-        other = next((given for given in rest if given != first), None)
-        if other is None:
-            some = f"{1 + len(rest)} of {len(trials)}"
-            yield f"parameter {name!r} is in {some} finished trials only"
-        else:
-            ranges = f"{_brief(first)} in one trial and {_brief(other)} in another"
-            yield f"parameter {name!r} has no fixed range: {ranges}"
+def _shared_parameter(name: str, trials: Sequence[FrozenTrial]) -> Parameter:
+    given = [trial.distributions[name] for trial in trials if name in trial.distributions]
+    first, other = given[0], next((another for another in given if another != given[0]), None)
+    if other is not None:
+        ranges = f"{_brief(first)} in one trial and {_brief(other)} in another"
+        raise ValueError(f"parameter {name!r} has no fixed range: {ranges}")
+    if len(given) < len(trials):
+        some = f"{len(given)} of {len(trials)}"
+        raise ValueError(f"parameter {name!r} is in {some} finished trials only")
+    if first.single():
+        raise ValueError(f"parameter {name!r} has one value only, {_brief(first)}")
+    return parameter_of(name, first)
 
 
 def _brief(distribution: BaseDistribution) -> str:

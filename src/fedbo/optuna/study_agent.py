@@ -18,9 +18,8 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
-from fedbo.optuna.mirror import Mirror, locate
+from fedbo.optuna.mirror import Mirror, StudyChanged, locate
 from fedbo.optuna.notices import Notices
-from fedbo.optuna.scores import StudyChanged
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
 
@@ -150,7 +149,7 @@ class StudyAgent:
         if shared != self._shared:
             words = Translation({n: given for n, given in shared.items() if not given.single()})
             for reason in words.refused:
-                self.notices.cannot_tune(reason)
+                self.notices.warn("cannot tune", reason=reason)
             self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
         return dict(self._tuned)
 
@@ -167,7 +166,7 @@ class StudyAgent:
             self._identity = record.introduce(self.study, self._recipe.new_identity())
             name = self._recipe.name
             if name is not None and name != self._identity.name:
-                self.notices.name_is_kept(self._identity.name, name)
+                self.notices.warn("name is kept", known=self._identity.name, given=name)
         # The ranges of the objective: in this process, or else in the last trial.
         last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
         made_from = search_space, self._identity, self._recipe.narrower(last | self.ranges)
@@ -223,8 +222,8 @@ class StudyAgent:
         try:
             locate(trial, space, Translation({}), self._suggested)
         except ValueError as problem:
-            self.notices.cannot_learn(trial, problem)
+            self.notices.warn("cannot learn", number=trial.number, reason=problem)
             return
         missing = [name for name in space.names if name not in trial.params]
         if missing:
-            self.notices.counts_where_asked(trial, missing[0])
+            self.notices.warn("counts where asked", number=trial.number, name=missing[0])

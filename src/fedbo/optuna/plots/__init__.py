@@ -34,10 +34,7 @@ def plot_history(
     Args:
         study: The study.
         baseline: A study of the same objective that was run alone; its best value is plotted too.
-        backend: The plotting library.
-
-    Returns:
-        Matplotlib's `Axes` or plotly's `Figure`.
+        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
     """
     return _draw(history(study, baseline), backend)
 
@@ -49,10 +46,7 @@ def plot_peers(study: Study, *, backend: Backend = "matplotlib") -> Any:
 
     Args:
         study: The study.
-        backend: The plotting library.
-
-    Returns:
-        Matplotlib's `Axes` or plotly's `Figure`.
+        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
     """
     return _draw(peers(study), backend)
 
@@ -68,10 +62,7 @@ def plot_together(
     Args:
         studies: The studies that collaborated.
         baselines: The same studies, run alone.
-        backend: The plotting library.
-
-    Returns:
-        Matplotlib's `Axes` of the upper panel or plotly's `Figure`.
+        backend: The plotting library. Matplotlib returns its upper `Axes`, and plotly its `Figure`.
     """
     return _draw(together(studies, baselines), backend)
 

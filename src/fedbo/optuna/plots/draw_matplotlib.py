@@ -20,9 +20,7 @@ _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make h
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
     **dict.fromkeys(("axes.grid", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
     **dict.fromkeys(("axes.labelsize", "axes.titlesize"), "medium"),
-    "axes.titlelocation": "left",
-    "font.size": 10,
-    "legend.fontsize": "small",
+    **{"axes.titlelocation": "left", "font.size": 10, "legend.fontsize": "small"},
     "text.parse_math": False,  # a name may have a $ in it
 }
 

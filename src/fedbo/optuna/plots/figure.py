@@ -139,9 +139,5 @@ def titled(study: Study, text: str) -> str:
 
 
 def shorten(name: str) -> str:
-    """Cut a name that is too long for a figure.
-
-    >>> shorten("site-a"), shorten("hospital-of-the-holy-ghost")
-    ('site-a', 'hospital-of-the-holy-gh…')
-    """
+    """Cut a name that is too long for a figure."""
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
