@@ -33,9 +33,8 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
         if isinstance(distribution, CategoricalDistribution):
             return Categorical([to_builtin(choice) for choice in distribution.choices])
         if isinstance(distribution, FloatDistribution | IntDistribution):
-            kind: Any = Float if isinstance(distribution, FloatDistribution) else Int
-            parameter: Parameter = kind(**{f: getattr(distribution, f) for f in _FIELDS})
-            return parameter
+            kind: type[Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
+            return kind(**{field: getattr(distribution, field) for field in _FIELDS})
     except ValueError as error:
         raise ValueError(
             f"parameter {name!r} with {distribution} cannot be a federation's: {error}"
@@ -49,9 +48,8 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
     """Convert a parameter of a federation to a distribution of Optuna."""
     if isinstance(parameter, Categorical):
         return CategoricalDistribution(tuple(parameter.choices))
-    kind: Any = IntDistribution if isinstance(parameter, Int) else FloatDistribution
-    distribution: BaseDistribution = kind(**{f: getattr(parameter, f) for f in _FIELDS})
-    return distribution
+    kind = IntDistribution if isinstance(parameter, Int) else FloatDistribution
+    return kind(**{field: getattr(parameter, field) for field in _FIELDS})
 
 
 def suggest(trial: BaseTrial, name: str, parameter: Parameter) -> Value:
@@ -60,9 +58,8 @@ def suggest(trial: BaseTrial, name: str, parameter: Parameter) -> Value:
         choices: Any = tuple(parameter.choices)
         choice: Value = trial.suggest_categorical(name, choices)
         return choice
-    call: Any = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
-    value: Value = call(name, **{field: getattr(parameter, field) for field in _FIELDS})
-    return value
+    call = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
+    return call(name, **{field: getattr(parameter, field) for field in _FIELDS})
 
 
 def difference(

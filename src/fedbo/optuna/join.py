@@ -251,7 +251,10 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
     known = record.identity(study)
     if known is None:
         return
-    part = _difference(known, federation)
+    part = None  # of the agreement in which the study's federation differs
+    with contextlib.suppress(ValueError):  # a study without a federation has no fingerprint
+        began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
+        part = federation.fingerprint.difference(began)
     if part in (None, "scalars") and federation.epoch < known.epoch:
         raise JoinRefused(
             f"{mine} has gone on to epoch {known.epoch} of its federation, and the file is of "
@@ -268,12 +271,3 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
             f"peers know {mine} as {known.name!r}, and --name is {name!r}: leave it out, or start "
             "another study with --study"
         )
-
-
-def _difference(known: record.Identity, federation: Federation) -> str | None:
-    """The part of the agreement in which the study's federation differs; None if unknown."""
-    try:
-        began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
-    except ValueError:
-        return None
-    return federation.fingerprint.difference(began)

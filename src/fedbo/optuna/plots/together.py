@@ -30,12 +30,10 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         if not len(given):
             raise ValueError(f"{name} is empty, expected at least one study")
     sign = figure.sign_of([*studies, *baselines])
-    curves = [
-        figure.best_so_far(
-            [trial for trial in figure.begun_trials(study) if trial.state in _FINISHED], sign
-        )
-        for study in (*studies, *baselines)
-    ]
+    curves = []
+    for study in (*studies, *baselines):
+        finished = [trial for trial in figure.begun_trials(study) if trial.state in _FINISHED]
+        curves.append(figure.best_so_far(finished, sign))
     T = min(map(len, curves))
     rows = np.array([curve[:T] for curve in curves]).reshape(len(curves), T)
     ours, theirs = rows[: len(studies)], rows[len(studies) :]
@@ -50,7 +48,10 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         sentence = "There is no trial after which every study has a value."
         return Figure(title="Together and alone", size=size, empty=sentence)
     x = np.arange(1.0, T + 1)
-    label, label_alone = _count("together", len(ours)), _count("alone", len(theirs))
+    label, label_alone = (
+        f"{word}, {count} {'study' if count == 1 else 'studies'}"
+        for word, count in (("together", len(ours)), ("alone", len(theirs)))
+    )
     upper = [
         Line(name=label, x=x, y=mean, error=error, colour=_TOGETHER),
         Line(name=label_alone, x=x, y=mean_alone, error=error_alone, colour=_ALONE, is_dashed=True),
@@ -111,7 +112,3 @@ def _headline(gain: float, error: float, trials: int, is_cut: bool, is_paired: b
         text = f"{gain:+{places}} ± {error:{places}}{' (paired)' if is_paired else ''}"
     after = f"{trials} trial{'' if trials == 1 else 's'}{' of each' if is_cut else ''}"
     return f"Gain by collaborating after {after}: {text.replace('-', '−')}"
-
-
-def _count(name: str, count: int) -> str:
-    return f"{name}, {count} {'study' if count == 1 else 'studies'}"
