@@ -114,7 +114,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("fedbo.optuna.complaints.time", clock)
+    monkeypatch.setattr("fedbo.optuna.notices.time", clock)
     return clock
 
 
@@ -419,7 +419,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
 
     usual = Courier.wait_for_first
     monkeypatch.setattr(Courier, "wait_for_first", wait_for_first)
-    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.5)
+    monkeypatch.setattr("fedbo.optuna.courier._FIRST_NEWS", 0.5)
     study = study_at(place, ledger, 8)
     assert waits == [0.5]  # the first query waited for news, once
     assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
@@ -434,7 +434,7 @@ def test_news_that_come_late_are_heard_later(
     place, gate = Place(), Gate()
     MemoryExchange.publish(place, message(5, "peer"))
     place.on_fetch = gate.hold
-    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.1)
+    monkeypatch.setattr("fedbo.optuna.courier._FIRST_NEWS", 0.1)
     study = study_at(place, ledger, 2)
     assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
     gate.open()

@@ -127,7 +127,7 @@ def test_both_directions() -> None:
 def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated() -> None:
     study = study_of(FederatedSampler(FEDERATION), direction="maximize")
     with pytest.raises(
-        FederationMismatch, match="study is maximize and that of its federation min"
+        FederationMismatch, match="study is to maximize and its federation to minimize"
     ):
         study.optimize(bowl, n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]
@@ -785,7 +785,9 @@ def test_a_study_keeps_its_name() -> None:
     study = study_of(FederatedSampler(FEDERATION, name="site-a"))
     study.optimize(bowl, n_trials=1)
     study.sampler = FederatedSampler(FEDERATION, name="site-b")
-    with pytest.warns(UserWarning, match="peers know this study as 'site-a', and 'site-b' is not"):
+    with pytest.warns(
+        UserWarning, match="peers know this study as 'site-a', .* 'site-b' is ignored"
+    ):
         study.optimize(bowl, n_trials=2)
     assert agent_of(study).name == "site-a"
 

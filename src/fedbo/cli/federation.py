@@ -117,6 +117,6 @@ def _space_in_file(path: Path, direction: Direction | None) -> Space:
 
 def _space_of_study(storage: str, name: str) -> tuple[Space, list[str]]:
     checks.require("optuna", {"optuna": "optuna"})
-    from fedbo.optuna.from_study import space_of
+    from fedbo.optuna.studies import space_of
 
     return space_of(storage, name)

@@ -1,29 +1,37 @@
-"""A thread that carries messages, so that no trial waits for an exchange.
+"""How a study receives messages and publishes its own, without any trial waiting for an exchange.
 
-It has two kinds of errands: to make and publish the study's latest message, and to fetch those of
-peers. They run one after the other in a daemon thread, which exists only while there are any. A
-message that is not yet made when a newer one is wanted is never made. Whatever goes wrong becomes a
-sentence, which the sampler gives as a warning in the thread of the study.
+A `Mailbox` decides when, and a `Courier` carries the messages in a daemon thread. The courier has
+two kinds of errands: to make and publish the study's latest message, and to fetch those of peers.
+They run one after the other, and the thread ends when there are none left. Whatever goes wrong
+becomes a sentence, and the sampler warns with it in the thread of the study.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.message import Message
-from fedbo.optuna.complaints import Complaints, Errand
+from fedbo.optuna import private
+from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
+from fedbo.optuna.notices import Complaints, Errand
+from fedbo.optuna.study_agent import StudyAgent
 
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the interpreter exits
+_FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
+_LOOKS, _PAUSE = 200, 0.01  # how often, and at which interval, to look for trials being stored
+_SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 #: Makes a message when it is about to be sent; None if there is nothing to send.
 Make = Callable[[], Message | None]
@@ -62,15 +70,14 @@ class Courier:
     def send(self, make: Make) -> None:
         """Make a message and publish it soon, instead of any that is not yet made.
 
-        ``make`` is called in the courier's thread, and may take long. It must not wait for a lock
-        that the caller of `flush` holds.
+        ``make`` is called in the courier's thread. It must not wait for a lock that the caller of
+        `flush` holds.
         """
         with self._changed:
             self._outgoing = make
             self._wake()
 
     def fetch(self, federation: Federation) -> None:
-        """Fetch the messages of this federation soon."""
         with self._changed:
             self._wanted = federation
             self._wake()
@@ -82,12 +89,11 @@ class Courier:
             return messages if known is federation else []
 
     def complaints(self) -> list[str]:
-        """Return what went wrong since the last call."""
         with self._changed:
             return self._complaints.take()
 
     def wait_for_first(self, seconds: float) -> None:
-        """Wait until messages were fetched, or fetching them has failed, at most so long."""
+        """Wait until messages are fetched, or fetching has failed, for so many seconds at most."""
         with self._changed:
             self._changed.wait_for(lambda: self._fetched is not None, seconds)
 
@@ -95,7 +101,7 @@ class Courier:
         """Wait until everything is sent, or has failed; return False if that takes longer."""
         with self._changed:
             if self._outgoing is None and self._unsent is not None:
-                self._outgoing = _nothing_new  # what is unsent is tried once more
+                self._outgoing = lambda: None  # what is unsent is tried once more
             if self._outgoing is not None:
                 try:
                     self._wake()
@@ -120,18 +126,18 @@ class Courier:
                     return
                 self._is_sending = make is not None or self._unsent is not None
             if self._is_sending:
-                self._send(make or _nothing_new)
+                self._send(make)
             if federation is not None:
                 self._fetch(federation)
 
-    def _send(self, make: Make) -> None:
-        """Publish what is made; if that is nothing, what could not be sent before."""
+    def _send(self, make: Make | None) -> None:
+        """Make a message and publish it; if there is none, publish the one that failed before."""
         message = None
         try:
-            message = make()
+            message = None if make is None else make()
         except Exception as error:
             with self._changed:
-                self._complaints.not_made(error)
+                self._complaints.failed("make", error)
         message = self._unsent if message is None else message
         is_out: bool | None = None
         if message is not None:
@@ -152,7 +158,7 @@ class Courier:
             self._fetched = found or self._fetched or (None, [])
             self._changed.notify_all()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _errand(self, errand: Errand) -> Iterator[None]:
         """Turn an error in the body into a complaint."""
         with self._changed:
@@ -166,8 +172,68 @@ class Courier:
             self._complaints.end(errand, problem)
 
 
-def _nothing_new() -> None:
-    return None
+class Mailbox:
+    """The messages of one study. The lock guards its agent; callers of the methods hold it."""
+
+    def __init__(
+        self, courier: Courier, agent: StudyAgent, every: int, lock: threading.RLock
+    ) -> None:
+        self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
+        self._has_waited = False
+        self._ended: set[int] = set()  # trials that ended here since the last message was made
+
+    def receive(self, mirror: Mirror, asking: int) -> None:
+        """Give the agent the messages that have arrived; the first query waits for them."""
+        federation, notices = mirror.agent.federation, self._agent.notices
+        if not self._has_waited:
+            self._has_waited = True
+            self._courier.fetch(federation)
+            self._courier.wait_for_first(_FIRST_NEWS)
+        messages = self._courier.messages(federation)
+        for reason in mirror.hear(messages):
+            notices.warn("message ignored", reason=reason)
+        name = mirror.agent.name
+        published = max((m.sequence for m in messages if m.sender == name), default=0)
+        if published > mirror.scores:  # perhaps another worker's, after a trial that just ended
+            with contextlib.suppress(StudyChanged):
+                mirror.follow(private.get_trials(self._agent.study), asking)
+        if published > mirror.scores:
+            notices.warn("name is taken", name=name, exchange=self._courier.exchange)
+
+    def end(self, trial: FrozenTrial, state: TrialState) -> None:
+        """Publish a message if it is time for one, and look for messages of peers."""
+        if self._agent.mirror is None:
+            return
+        if state in _SCORED:
+            self._ended.add(trial.number)
+            self._courier.send(self._make)
+        self._courier.fetch(self._agent.mirror.agent.federation)
+
+    def _make(self) -> Message | None:
+        """Return the message to publish, or None if it is not time for one.
+
+        The courier calls this in its own thread. Optuna stores a trial after it has told the
+        sampler how it ended, and a message must not know more than the study. So this waits until
+        the trials that have ended are stored.
+        """
+        with self._lock:
+            ended = self._ended.copy()
+        for _ in range(_LOOKS):
+            trials = private.get_trials(self._agent.study)
+            if all(trials[number].state.is_finished() for number in ended):
+                break
+            time.sleep(_PAUSE)
+        with self._lock:
+            self._ended -= {number for number in ended if trials[number].state.is_finished()}
+            return self._agent.message() if self._is_due(trials, ended) else None
+
+    def _is_due(self, trials: list[FrozenTrial], ended: set[int]) -> bool:
+        """Whether a trial that ended here has a place in the study that is a multiple of ``every``.
+
+        All workers count in the order in which trials ended, so only one of them publishes.
+        """
+        scored = sorted((trial for trial in trials if trial.state in _SCORED), key=end_of)
+        return any(trial.number in ended for trial in scored[self._every - 1 :: self._every])
 
 
 _couriers: weakref.WeakSet[Courier] = weakref.WeakSet()

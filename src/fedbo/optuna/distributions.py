@@ -1,14 +1,14 @@
-"""Optuna's distributions and fedbo's parameters: each as the other, and how two of them differ.
+"""Conversion between Optuna's distributions and fedbo's parameters, and how two of them differ.
 
-The choices of a federation are strings, numbers and bools, no two of them equal, because a file has
-to hold them. Optuna's may be None, or 1 beside True. So a study that has no federation goes through
-a `Translation`, which gives such choices labels.
+The choices of a federation are strings, numbers and bools, and no two of them are equal, because
+they are written to a file. Optuna's may be None, or 1 beside True. A study without a federation
+uses a `Translation`, which labels such choices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from optuna.distributions import (
@@ -28,18 +28,13 @@ _FIELDS = ("low", "high", "log", "step")
 
 
 def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
-    """Return the parameter of a federation that fits an objective with this distribution.
-
-    >>> parameter_of("C", FloatDistribution(1e-4, 10, log=True))
-    Float(low=0.0001, high=10.0, log=True)
-    """
+    """Convert a distribution of Optuna to a parameter of a federation."""
     try:
         if isinstance(distribution, CategoricalDistribution):
             return Categorical([to_builtin(choice) for choice in distribution.choices])
         if isinstance(distribution, FloatDistribution | IntDistribution):
-            kind: Any = Float if isinstance(distribution, FloatDistribution) else Int
-            parameter: Parameter = kind(**{f: getattr(distribution, f) for f in _FIELDS})
-            return parameter
+            kind: type[Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
+            return kind(**{field: getattr(distribution, field) for field in _FIELDS})
     except ValueError as error:
         raise ValueError(
             f"parameter {name!r} with {distribution} cannot be a federation's: {error}"
@@ -50,27 +45,21 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
 
 
 def distribution_of(parameter: Parameter) -> BaseDistribution:
-    """Return the distribution with which an objective suggests a federation's parameter.
-
-    >>> distribution_of(Int(1, 9, step=2))
-    IntDistribution(high=9, log=False, low=1, step=2)
-    """
+    """Convert a parameter of a federation to a distribution of Optuna."""
     if isinstance(parameter, Categorical):
         return CategoricalDistribution(tuple(parameter.choices))
-    kind: Any = IntDistribution if isinstance(parameter, Int) else FloatDistribution
-    distribution: BaseDistribution = kind(**{f: getattr(parameter, f) for f in _FIELDS})
-    return distribution
+    kind = IntDistribution if isinstance(parameter, Int) else FloatDistribution
+    return kind(**{field: getattr(parameter, field) for field in _FIELDS})
 
 
 def suggest(trial: BaseTrial, name: str, parameter: Parameter) -> Value:
-    """Suggest a federation's parameter in a trial, exactly as the federation has it."""
+    """Suggest a federation's parameter in a trial."""
     if isinstance(parameter, Categorical):
         choices: Any = tuple(parameter.choices)
         choice: Value = trial.suggest_categorical(name, choices)
         return choice
-    call: Any = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
-    value: Value = call(name, **{field: getattr(parameter, field) for field in _FIELDS})
-    return value
+    call = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
+    return call(name, **{field: getattr(parameter, field) for field in _FIELDS})
 
 
 def difference(
@@ -78,39 +67,38 @@ def difference(
 ) -> str | None:
     """Return how an objective's distribution differs from the federation's, and what to do.
 
-    None means that they agree, or with ``clip`` that the range is inside the federation's.
+    None means that they agree, or that ``clip`` is True and the range is inside the federation's.
 
     >>> print(difference("C", FloatDistribution(0, 1), Float(0, 2)))
     parameter 'C': high is 1.0 in the objective and 2.0 in the federation. Suggest it as
     trial.suggest_float('C', 0.0, 2.0), or agree on a new federation with this site's values. This
     site's range is inside the federation's: FederatedSampler(..., clip=True) accepts that
     """
-    differences = list(_differences(distribution, distribution_of(parameter)))
+    differences = _differences(distribution, distribution_of(parameter))
     is_inside = _is_inside(distribution, parameter)
     if not differences or (is_inside and clip):
         return None
     hint = (
-        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts "
-        "that"
+        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts"
     )
     return (
         f"parameter {name!r}: {', '.join(differences)}. Suggest it as {_call(name, parameter)}, or "
-        f"agree on a new federation with this site's values{hint if is_inside else ''}"
+        f"agree on a new federation with this site's values{f'{hint} that' if is_inside else ''}"
     )
 
 
-def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> Iterator[str]:
-    where = "{} {} in the objective and {} in the federation"
+def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> list[str]:
     if _kind(ours) != _kind(theirs):
-        yield where.format("it is", _kind(ours), _kind(theirs))
+        pairs: list[tuple[str, Any, Any]] = [("it is", _kind(ours), _kind(theirs))]
     elif isinstance(ours, CategoricalDistribution) and isinstance(theirs, CategoricalDistribution):
-        if set(map(_key, ours.choices)) != set(map(_key, theirs.choices)):
-            yield where.format("choices are", [*ours.choices], [*theirs.choices])
+        is_same = set(map(_key, ours.choices)) == set(map(_key, theirs.choices))
+        pairs = [] if is_same else [("choices are", [*ours.choices], [*theirs.choices])]
     else:
-        for field in _FIELDS:
-            here, there = getattr(ours, field), getattr(theirs, field)
-            if here != there:
-                yield where.format(f"{field} is", here, there)
+        fields = [
+            (f"{field} is", getattr(ours, field), getattr(theirs, field)) for field in _FIELDS
+        ]
+        pairs = [(name, here, there) for name, here, there in fields if here != there]
+    return [f"{name} {a} in the objective and {b} in the federation" for name, a, b in pairs]
 
 
 def _kind(distribution: BaseDistribution) -> str:
@@ -120,14 +108,14 @@ def _kind(distribution: BaseDistribution) -> str:
 
 
 def _key(choice: Any) -> tuple[str, Any]:
-    """A key for a choice: 1 and 1.0 have the same, 1 and True have not."""
+    """A key that is the same for 1 and 1.0, and different for 1 and True."""
     choice = to_builtin(choice)
     is_number = isinstance(choice, int | float) and not isinstance(choice, bool)
     return ("number" if is_number else type(choice).__name__, choice)
 
 
 def _is_inside(distribution: BaseDistribution, parameter: Parameter) -> bool:
-    """Whether all its values are the parameter's, so that any of these can be clipped to it."""
+    """Whether all values of the distribution are values of the parameter."""
     theirs = distribution_of(parameter)
     if isinstance(parameter, Categorical) or _kind(distribution) != _kind(theirs):
         return False
@@ -139,7 +127,7 @@ def _is_inside(distribution: BaseDistribution, parameter: Parameter) -> bool:
 
 
 def _call(name: str, parameter: Parameter) -> str:
-    """The line of an objective that suggests the parameter."""
+    """The code that suggests the parameter."""
     if isinstance(parameter, Categorical):
         return f"trial.suggest_categorical({name!r}, {list(parameter.choices)})"
     kind, default = ("int", 1) if isinstance(parameter, Int) else ("float", None)
@@ -149,7 +137,7 @@ def _call(name: str, parameter: Parameter) -> str:
 
 
 def fitted(value: Value, distribution: BaseDistribution) -> Any:
-    """Return a federation's value for this objective: clipped to its range, or its equal choice.
+    """Clip a federation's value to the range of the objective, or return the equal choice.
 
     >>> fitted(3.5, FloatDistribution(0, 1)), fitted(1, CategoricalDistribution([0.0, 1.0]))
     (1.0, 1.0)
@@ -164,8 +152,7 @@ def fitted(value: Value, distribution: BaseDistribution) -> Any:
 class Translation:
     """A study's own search space as the parameters of a federation.
 
-    A parameter that fedbo cannot tune, such as an int with too many values, is left out, and
-    ``refused`` says why.
+    A parameter that fedbo cannot tune is left out, and ``refused`` says why.
 
     >>> words = Translation({"depth": CategoricalDistribution([None, 3])})
     >>> words.parameters
@@ -191,30 +178,25 @@ class Translation:
 
     def inward(self, params: Mapping[str, Any]) -> dict[str, Value]:
         """Translate Optuna's values to fedbo's."""
-        return {name: self._label(name, value) for name, value in params.items()}
+        return {
+            name: self._label(name, value) if name in self._labels else value
+            for name, value in params.items()
+        }
 
     def outward(self, params: Mapping[str, Value]) -> dict[str, Any]:
         """Translate fedbo's values to Optuna's."""
-        labels = self._labels
         return {
-            name: labels[name][str(value)] if name in labels else value
+            name: self._labels[name][str(value)] if name in self._labels else value
             for name, value in params.items()
         }
 
     def _label(self, name: str, value: Any) -> Any:
-        if name not in self._labels:
-            return value
-        for is_same in (_is_identical, _is_equal):
-            for label, choice in self._labels[name].items():
-                if is_same(choice, value):
-                    return label
-        return repr(value)  # no space has this value, so it is refused when it is encoded
-
-
-def _is_identical(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and bool(a == b))
+        labels = {label: c for label, c in self._labels[name].items() if _is_equal(c, value)}
+        same = (label for label, choice in labels.items() if type(choice) is type(value))
+        # A value that is no choice is refused when it is encoded.
+        return next(same, next(iter(labels), repr(value)))
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """As Optuna compares choices: 1 is True, and NaN is NaN."""
-    return bool(a == b) or all(isinstance(c, float) and math.isnan(c) for c in (a, b))
+    """Compare as Optuna does: 1 equals True, and NaN equals NaN."""
+    return a is b or bool(a == b) or all(isinstance(c, float) and math.isnan(c) for c in (a, b))

@@ -1,7 +1,6 @@
 """`fedbo join` without its screen: a study that takes part in a federation, run to its end.
 
-All that lasts is in the study. So a command that was stopped or killed continues when it is run
-again, and several processes may run it at once.
+Everything is in the study, so a stopped command can be run again, and several may run at once.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ Ending = Literal["done", "stopped", "failing"]
 
 
 class JoinRefused(ValueError):
-    """A study cannot take part; the text says why. The study was not changed."""
+    """A study cannot take part in the federation, and was not changed."""
 
 
 class StorageFailed(RuntimeError):
-    """The storage did not store a trial; the text says what it would have stored."""
+    """The storage did not store a trial; the text has the score."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,20 +55,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watcher(Protocol):
-    """Is told how the study goes."""
+    """Is told which trials have begun, with the origin of the query if that is known, and ended."""
 
-    def begun(self, number: int, origin: Origin | None) -> None:
-        """Called before a trial is evaluated, with the origin of its query if that is known."""
+    def begun(self, number: int, origin: Origin | None) -> None: ...
 
-    def ended(self, step: Step) -> None:
-        """Called when a trial has ended."""
+    def ended(self, step: Step) -> None: ...
 
 
 class Interrupt:
-    """Ctrl-C: the first lets the running trial finish, the second ends it.
+    """Ctrl-C in a block: the first sets ``asked`` and calls ``notice``, the second interrupts.
 
-    Within its block, ``asked`` tells whether the first has come; ``notice`` is called then. A
-    program that ignores Ctrl-C, as shells make programs in the background do, still ignores it.
+    A program that ignores Ctrl-C, as programs in the background of a shell do, still ignores it.
     """
 
     def __init__(self, notice: Callable[[], None]) -> None:
@@ -96,7 +92,7 @@ class Interrupt:
 
 
 class CountedLedger(Ledger):
-    """A ledger that counts the messages that it got to an exchange."""
+    """A ledger that counts the messages that an exchange has taken."""
 
     sent = 0
 
@@ -122,7 +118,6 @@ class Site:
         return self.sampler.name if known is None else known.name
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
-        """Return the trials that are in one of these states, whoever ran them."""
         return self.study.get_trials(deepcopy=False, states=states)
 
     @property
@@ -148,9 +143,11 @@ class Site:
 
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
         """Run trials until the study has so many finished ones, or until it is interrupted."""
-        self.objective.begun = lambda number: watcher.begun(
-            number, record.read_origin(self._trial(number))
-        )
+
+        def begun(number: int) -> None:
+            watcher.begun(number, record.read_origin(self._trial(number)))
+
+        self.objective.begun = begun
         failures = 0
         try:
             while self.finished < trials:
@@ -163,7 +160,9 @@ class Site:
                     return "failing"
             return "done"
         except KeyboardInterrupt:
-            self._give_up()
+            if self.objective.trial is not None:
+                with contextlib.suppress(Exception):  # it is finished, or its heartbeats will stop
+                    self.study.tell(self.objective.trial.number, state=TrialState.FAIL)
             return "stopped"
         except (OptunaError, SQLAlchemyError) as error:
             raise StorageFailed(self._not_stored(error)) from error
@@ -175,18 +174,19 @@ class Site:
         """Run one trial. An error that the objective did not raise is passed on."""
         before, why, objective = self.best, "", self.objective
         objective.trial = None
-        lost: FrozenTrial | None = None
+        number: int | None = None
         try:
             self.study.optimize(objective, n_trials=1)
         except Exception as error:
             if error is objective.error and not isinstance(error, FederationMismatch):
                 why = last_line(error)
             else:
-                lost = self._lost_trial()
-                if lost is None:
+                number = self._store_again()
+                if number is None:
                     raise
-        assert objective.trial is not None
-        number = objective.trial.number if lost is None else self._store_again(lost)
+        if number is None:
+            assert objective.trial is not None
+            number = objective.trial.number
         trial, best = self._trial(number), self.best
         return Step(
             number=number,
@@ -197,18 +197,17 @@ class Site:
             best=best is not None and best.number == number and best != before,
         )
 
-    def _lost_trial(self) -> FrozenTrial | None:
-        """The last trial, if another worker marked it as failed before its score was stored.
+    def _store_again(self) -> int | None:
+        """Store the last score as a new trial, if another worker marked its trial as failed.
 
         That happens if there was no heartbeat for minutes, for example because a laptop slept.
+        Returns the number of the new trial; None if no score was lost.
         """
         if self.objective.trial is None or self.objective.value is None:
             return None
-        trial = self._trial(self.objective.trial.number)
-        return trial if trial.state == TrialState.FAIL else None
-
-    def _store_again(self, lost: FrozenTrial) -> int:
-        """Store the score of a lost trial as a new trial, and return the number of that."""
+        lost = self._trial(self.objective.trial.number)
+        if lost.state != TrialState.FAIL:
+            return None
         self.study.add_trial(
             optuna.trial.create_trial(
                 value=self.objective.value,
@@ -230,12 +229,6 @@ class Site:
             "repair the storage and run the same command again to continue"
         )
 
-    def _give_up(self) -> None:
-        """Mark the trial that was being evaluated as failed, if Optuna has not."""
-        if self.objective.trial is not None:
-            with contextlib.suppress(Exception):  # it is finished, or its heartbeats will stop
-                self.study.tell(self.objective.trial.number, state=TrialState.FAIL)
-
 
 def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -> FederatedSampler:
     """Return a sampler with the policy that can use this federation's kind of message."""
@@ -243,29 +236,25 @@ def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -
 
 
 def check(study: optuna.Study, federation: Federation, name: str | None = None) -> None:
-    """Refuse a study of another federation, or one whose agent has another name.
+    """Raise `JoinRefused` for a study of another federation, or whose agent has another name.
 
-    A later epoch of the same federation is accepted: only its scalars may differ. An earlier one is
-    refused.
-
-    Raises:
-        JoinRefused: With the reason.
+    A later epoch of the study's federation is accepted, and an earlier one is refused.
     """
     mine, agreed = f"study {study.study_name!r}", federation.space.direction
+    problem = ""
     if len(study.directions) > 1:
-        raise JoinRefused(
-            f"{mine} has {len(study.directions)} objectives, and a federation tunes one; give "
-            "another with --study"
-        )
-    if study.direction.name.lower() != agreed:
-        raise JoinRefused(
-            f"{mine} is to {study.direction.name.lower()} and the federation to {agreed}; give "
-            "another with --study"
-        )
+        problem = f"has {len(study.directions)} objectives, and a federation tunes one"
+    elif study.direction.name.lower() != agreed:
+        problem = f"is to {study.direction.name.lower()} and the federation to {agreed}"
+    if problem:
+        raise JoinRefused(f"{mine} {problem}; give another with --study")
     known = record.identity(study)
     if known is None:
         return
-    part = _difference(known, federation)
+    part = None  # of the agreement in which the study's federation differs
+    with contextlib.suppress(ValueError):  # a study without a federation has no fingerprint
+        began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
+        part = federation.fingerprint.difference(began)
     if part in (None, "scalars") and federation.epoch < known.epoch:
         raise JoinRefused(
             f"{mine} has gone on to epoch {known.epoch} of its federation, and the file is of "
@@ -282,12 +271,3 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
             f"peers know {mine} as {known.name!r}, and --name is {name!r}: leave it out, or start "
             "another study with --study"
         )
-
-
-def _difference(known: record.Identity, federation: Federation) -> str | None:
-    """The part of the agreement in which the study's federation differs; None if unknown."""
-    try:
-        began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
-    except ValueError:
-        return None
-    return federation.fingerprint.difference(began)

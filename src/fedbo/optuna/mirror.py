@@ -1,14 +1,17 @@
 """An agent that knows what a study knows: each of its trials once, whoever ran it.
 
-The study is what lasts. The agent is built from it again and again: by each worker, after a
-restart, when the space changes. So what the agent is told depends on the study's finished trials
-and on the order in which they ended, and on nothing that a worker remembers.
+Every worker builds its agent from the study, and does so again after a restart or when the space
+changes. So what the agent is told depends only on the study's finished trials, and on the order in
+which they ended.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+import math
+import statistics
+from collections.abc import Collection, Iterable
+from datetime import datetime
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -17,7 +20,6 @@ from fedbo.agent.trial import Trial
 from fedbo.message import Message
 from fedbo.optuna import record
 from fedbo.optuna.distributions import Translation
-from fedbo.optuna.scores import Scores, StudyChanged, end_of
 from fedbo.policy import Origin
 from fedbo.space import Space
 from fedbo.space.axis import Value
@@ -25,11 +27,61 @@ from fedbo.space.axis import Value
 _TOLD = Origin("told")
 
 
-class Mirror:
-    """An agent, and which of the study's trials it was told.
+class StudyChanged(Exception):
+    """The study contradicts what the agent was told, so the agent must be built anew."""
 
-    ``words`` translates between the study's values and the federation's.
+
+def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
+    """A key that sorts trials in the order in which they ended."""
+    return trial.datetime_complete or datetime.min, trial.number
+
+
+class _Scores:
+    """The score that the agent is told for each trial, in the order in which they ended.
+
+    ==================  ==================================================================
+    complete, finite    its value
+    complete, infinite  the best or the worst finite value so far
+    pruned              its last value, or the median of the complete ones if that is worse
+    failed              none
+    ==================  ==================================================================
+
+    A pruned trial was stopped because it looked worse, so it counts as no better than half of the
+    others. Without a score, a region where every trial is pruned would stay unknown and attractive.
     """
+
+    def __init__(self, sign: float) -> None:
+        self._worse = min if sign > 0 else max
+        self._values: list[float] = []  # of complete trials, if finite
+        self._is_relative = False  # whether any score depends on those before it
+        self._last = (datetime.min, -1)
+
+    def add(self, trial: FrozenTrial) -> float | None:
+        """Return the score of the next trial; None if it has none.
+
+        Raises `StudyChanged` if it ended before another, and any score depends on the order.
+        """
+        value = trial.value if trial.value is not None else math.nan
+        is_complete = trial.state is TrialState.COMPLETE
+        is_pruned = trial.state is TrialState.PRUNED
+        self._is_relative |= is_pruned or (is_complete and not math.isfinite(value))
+        if self._is_relative and end_of(trial) < self._last:
+            raise StudyChanged(f"trial {trial.number} ended before one that was told")
+        self._last = max(self._last, end_of(trial))
+        if is_pruned:
+            known = [value] if math.isfinite(value) else []
+            known += [statistics.median(self._values)] if self._values else []
+            return self._worse(known, default=None)
+        if not is_complete:
+            return None
+        if math.isfinite(value):
+            self._values.append(value)
+            return value
+        return (max if value > 0 else min)(self._values, default=None)
+
+
+class Mirror:
+    """An agent, the translation of its values to the study's, and which trials it was told."""
 
     def __init__(self, agent: Agent, words: Translation) -> None:
         self.agent, self.words = agent, words
@@ -38,16 +90,14 @@ class Mirror:
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
-        self._scores = Scores(agent.federation.space.sign)
+        self._scores = _Scores(agent.federation.space.sign)
         self._heard: dict[str, int] = {}  # the sequence number of each sender's last message
 
     def ask(self, number: int) -> record.Asked:
         """Ask the agent for a query for the study's trial with this number."""
-        earlier = self._pending.pop(number, None)
-        if earlier is not None:
-            self._tell(earlier, None)
-        trial = self.agent.ask(key=number)
-        self._pending[number] = trial
+        if number in self._pending:
+            self._tell(self._pending.pop(number), None)
+        trial = self._pending[number] = self.agent.ask(key=number)
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
 
     def hear(self, messages: Iterable[Message]) -> list[str]:
@@ -64,10 +114,11 @@ class Mirror:
         return refusals
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
-        """Tell the agent which trials have finished, and which others are running.
+        """Tell the agent which trials have finished, and which are running except the one asking.
 
-        The trial that is ``asking`` for a query is ignored. `StudyChanged` is raised if the study
-        contradicts what the agent was told: a worker that seemed dead was alive, for example.
+        Raises:
+            StudyChanged: If the study contradicts what the agent was told, for example because a
+                worker that seemed dead was alive.
         """
         ended, names = [], set(self.names)
         for trial in trials:
@@ -88,25 +139,23 @@ class Mirror:
 
     def _take_up(self, trial: FrozenTrial) -> None:
         """Let the agent know of a trial that another worker is running."""
-        asked = record.read_asked(trial)
-        adopted = None if asked is None else self._adopt(asked.params, asked.origin, asked.t)
-        ran = self._locate(trial) if adopted is None else None
-        if ran is not None:
-            adopted = self._adopt(ran, _TOLD)
+        adopted = self._adopt(record.read_asked(trial))
+        if adopted is None:
+            ran = self._locate(trial)
+            adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
         if adopted is not None:
             self._pending[trial.number] = adopted
 
     def _settle(self, trial: FrozenTrial) -> None:
         """Tell the agent how a trial ended.
 
-        The score counts where the trial ran. If that is not where the agent wanted it, the place
-        that it asked for is told as failed: its turn is over, and nothing is known about it.
+        The score counts where the trial ran. If the agent asked for another place, that query is
+        told as failed.
         """
         score = self._scores.add(trial)
         self._settled[trial.number] = trial.state
-        asked, stored = self._pending.pop(trial.number, None), record.read_asked(trial)
-        if asked is None and stored is not None:
-            asked = self._adopt(stored.params, stored.origin, stored.t)
+        stored = record.read_asked(trial)
+        asked = self._pending.pop(trial.number, None) or self._adopt(stored)
         ran = self._locate(trial)
         if asked is not None:
             if ran is not None and self._is_same(asked.params, ran):
@@ -114,22 +163,20 @@ class Mirror:
                 return
             self._tell(asked, None)
         if ran is not None:
-            # A record that the agent cannot adopt is that of a query in another space.
-            if asked is None or stored is None:
-                adopted = self._adopt(ran, _TOLD)
-            else:
-                adopted = self._adopt(ran, stored.origin, stored.t)
-            assert adopted is not None
-            self._tell(adopted, score)
+            # A query that the agent cannot adopt was made in another space.
+            origin, t = _TOLD, None
+            if asked is not None and stored is not None:
+                origin, t = stored.origin, stored.t
+            self._tell(self.agent.adopt(ran, origin=origin, t=t), score)
         elif score is not None and self.useless is None:
             self.useless = trial
 
-    def _adopt(
-        self, params: Mapping[str, Value], origin: Origin, t: int | None = None
-    ) -> Trial | None:
-        """Give the agent a pending trial that it did not ask for; None if its space has none."""
+    def _adopt(self, stored: record.Asked | None) -> Trial | None:
+        """Give the agent a stored query; None if there is none, or it is of another space."""
+        if stored is None:
+            return None
         try:
-            return self.agent.adopt(params, origin=origin, t=t)
+            return self.agent.adopt(stored.params, origin=stored.origin, t=stored.t)
         except ValueError:
             return None
 
@@ -151,9 +198,9 @@ class Mirror:
 def locate(
     trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
 ) -> dict[str, Value]:
-    """Return where a trial ran in the federation's space; ValueError says why it ran nowhere.
+    """Return where a trial ran in the federation's space; raise ValueError if it ran nowhere.
 
-    A parameter that this trial did not suggest, but others did, is where the agent asked for it.
+    A parameter that only other trials suggested has the value that the agent asked for.
     """
     asked = record.read_asked(trial)
     wanted = {} if asked is None else asked.params

@@ -22,7 +22,7 @@ _LISTED = 8  # names of a module or a folder that an error lists
 
 
 class ObjectiveRefused(ValueError):
-    """There is no function to evaluate; the text says what was given and what there is."""
+    """There is no such function, or it cannot be called with the parameters."""
 
 
 class Objective:
@@ -34,10 +34,10 @@ class Objective:
 
     def __init__(self, function: Callable[..., Any], space: Space, name: str) -> None:
         self.name = name
-        self.begun: Callable[[int], None] = lambda _: None  # is called with each trial's number
-        self.trial: optuna.Trial | None = None  # that was begun last
-        self.error: BaseException | None = None  # that the function raised in it
-        self.value: float | None = None  # that the function returned in it
+        self.begun: Callable[[int], None] = lambda _: None  # called with each trial's number
+        self.trial: optuna.Trial | None = None  # the last that was begun
+        self.error: BaseException | None = None  # what the function raised in that trial
+        self.value: float | None = None  # what it returned
         self._function, self._space = function, space
         self._takes_trial = _takes_trial(function, space.names, name)
 
@@ -60,7 +60,7 @@ class Objective:
 
 
 def load(address: str, space: Space) -> Objective:
-    """Return the objective at ``package.module:function``, also from the current folder."""
+    """Return the objective at ``package.module:function``, which may be in the current folder."""
     module_name, colon, path = address.partition(":")
     if not (colon and module_name and path) or module_name.endswith(".py"):
         raise ObjectiveRefused(
@@ -76,7 +76,7 @@ def load(address: str, space: Space) -> Objective:
             owner = getattr(found, "__name__", repr(found))
             raise ObjectiveRefused(
                 f"the objective is {address!r}, but there is no {name!r} in {kind} {owner!r}"
-                f"{_list('; its functions are', _functions(found))}"
+                f"{_list('; its functions are', _functions(found) if kind == 'module' else [])}"
             )
         found = getattr(found, name)
     if not callable(found):
@@ -89,14 +89,11 @@ def load(address: str, space: Space) -> Objective:
 def last_line(error: BaseException) -> str:
     """Return the last line of the error's traceback, and where in the user's code it was raised."""
     line = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).is_relative_to(Path(__file__).parent)
-    ]
-    if not frames:
-        return line
-    return f"{line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if not file.is_relative_to(Path(__file__).parent):
+            return f"{line} ({file.name}, line {frame.lineno})"
+    return line
 
 
 def _number(result: object) -> float:
@@ -125,13 +122,13 @@ def _module(name: str) -> Any:
     raise ObjectiveRefused(f"module {name!r} cannot be imported: {last_line(problem)}")
 
 
-def _functions(owner: Any) -> list[str]:
+def _functions(module: Any) -> list[str]:
     return [
         name
-        for name, value in vars(owner).items()
-        if not name.startswith("_")
-        and inspect.isroutine(value)
-        and getattr(value, "__module__", None) == getattr(owner, "__name__", None)
+        for name, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
     ]
 
 
@@ -141,7 +138,7 @@ def _list(start: str, names: Sequence[str]) -> str:
 
 
 def _takes_trial(function: Callable[..., Any], names: Sequence[str], address: str) -> bool:
-    """Whether it is called with Optuna's trial; refuse it if it cannot be called at all."""
+    """Whether a function takes Optuna's trial; refuse one that does not take the parameters."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """Everything that fedbo uses of Optuna without it being part of Optuna's public API.
 
-No other file of fedbo does so, and `tests/optuna_front/test_private.py` names what is missing when
-a new version of Optuna changes any of it. Optuna 5 has no public equivalent for these names:
+Optuna 5 has no public equivalent. No other file of fedbo uses private names, and
+`tests/optuna_front/test_private.py` fails if a new version of Optuna changes one of these:
 
 =========================  ========================================================================
 ``Study._storage``,        To read and write system attributes, and to tell whether two objects are
@@ -33,17 +33,14 @@ def is_same_study(a: Study, b: Study) -> bool:
 
 
 def study_attributes(study: Study) -> dict[str, Any]:
-    """Return the system attributes of a study."""
     return study._storage.get_study_system_attrs(study._study_id)
 
 
 def set_study_attribute(study: Study, key: str, value: Any) -> None:
-    """Write a system attribute of a study."""
     study._storage.set_study_system_attr(study._study_id, key, value)
 
 
 def set_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: Any) -> None:
-    """Write a system attribute of a trial of the study."""
     study._storage.set_trial_system_attr(trial._trial_id, key, value)
 
 

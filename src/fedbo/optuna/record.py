@@ -1,9 +1,9 @@
 """What a study stores about its agent, and about where each of its queries came from.
 
-Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone.
-A trial has the attribute ``fedbo:query``, an `Asked`; the study has ``fedbo:agent:<token>``, its
-`Identity`. Two workers that start at the same time may each write an identity, because Optuna
-cannot write an attribute on a condition. So each draws a token, and the smallest one counts.
+Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone: an
+`Asked` in each trial, and an `Identity` in the study. Two workers that start at the same time may
+each write an identity. So each draws a token for the name of the attribute, and the smallest
+counts.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from fedbo.optuna import private
 from fedbo.policy.origin import Origin, Source
 from fedbo.space.axis import Value
 
-QUERY = "fedbo:query"
-AGENT = "fedbo:agent:"
+QUERY = "fedbo:query"  # an attribute of trials
+AGENT = "fedbo:agent:"  # an attribute of the study, followed by a token
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent asked for in a trial of the study.
-
-    ``params`` are in the federation's values. The trial may have run elsewhere: enqueued, fixed by
-    another sampler, or clipped to a narrower range.
-    """
+    """What the agent asked for in a trial, which may have run elsewhere: enqueued or clipped."""
 
     origin: Origin
     t: int | None = None
-    params: dict[str, Value] = {}
+    params: dict[str, Value] = {}  # the federation's, not the study's
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The same, with the names that studies have."""
+    """An `Asked` as studies store it."""
 
     source: Source
     t: int | None = None
@@ -55,19 +51,14 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_asked(trial: FrozenTrial) -> Asked | None:
-    """Return what the agent asked for in a trial, or None if fedbo did not ask for it.
-
-    A record that cannot be read, such as one of a later version, counts as none.
+    """Return what the agent asked for in a trial; None if there is no record that can be read.
 
     >>> written = {QUERY: {"source": "own", "t": 3, "params": {"x": 0.5}}}
     >>> read_asked(optuna.trial.create_trial(value=1.0, system_attrs=written))
     Asked(origin=Origin(source='own', credit={}, trust={}), t=3, params={'x': 0.5})
     """
-    written = trial.system_attrs.get(QUERY)
-    if written is None:
-        return None
     try:
-        stored = msgspec.convert(written, _Stored)
+        stored = msgspec.convert(trial.system_attrs.get(QUERY), _Stored)
         credit = stored.credit or ({stored.peer: 1.0} if stored.peer else {})
         origin = Origin(stored.source, credit=credit, trust=stored.weights)
     except ValueError:
@@ -76,13 +67,12 @@ def read_asked(trial: FrozenTrial) -> Asked | None:
 
 
 def read_origin(trial: FrozenTrial) -> Origin | None:
-    """Return where a trial's query came from, or None if fedbo did not ask for it."""
+    """Return where a trial's query came from; None if there is no record that can be read."""
     asked = read_asked(trial)
     return None if asked is None else asked.origin
 
 
 def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
-    """Store what the agent asked for in a trial."""
     origin = asked.origin
     stored = _Stored(
         source=origin.source,
@@ -102,22 +92,21 @@ def identity(study: optuna.Study) -> Identity | None:
 
 
 def introduce(study: optuna.Study, newcomer: Identity) -> Identity:
-    """Give the study this agent unless it has one, and return the one that counts."""
-    if _find(study) is None:
+    """Store this agent unless the study has one, and return the one that counts.
+
+    If the newcomer is of a later epoch of the federation, the study's agent goes on in that epoch.
+    """
+    found = _find(study)
+    if found is None:
         _write(study, AGENT + secrets.token_hex(8), newcomer)
-    found = _find(study)
-    assert found is not None
-    return found[1]
-
-
-def advance(study: optuna.Study, federation: str, epoch: int) -> Identity:
-    """Let the study's agent go on in a later epoch of its federation, and return it."""
-    found = _find(study)
+        found = _find(study)  # another worker's may count instead
     assert found is not None
     key, known = found
-    later = msgspec.structs.replace(known, federation=federation, epoch=epoch)
-    _write(study, key, later)
-    return later
+    if newcomer.epoch > known.epoch:
+        federation, epoch = newcomer.federation, newcomer.epoch
+        known = msgspec.structs.replace(known, federation=federation, epoch=epoch)
+        _write(study, key, known)
+    return known
 
 
 def _find(study: optuna.Study) -> tuple[str, Identity] | None:

@@ -6,19 +6,19 @@ What happens in a trial:
    other workers are running (`StudyAgent`, `Mirror`).
 2. The agent receives the messages that peers have published (`Mailbox`, `Courier`), and is asked
    for a query. The trial stores where the query came from (`record`).
-3. The objective gets the values one by one. When it is done and stored, the courier publishes a
-   message of what the study now knows, in a thread of its own. No trial waits for that.
+3. The objective gets the values one by one. When the trial is stored, the courier publishes a
+   message about what the study now knows. It does so in its own thread, and no trial waits for it.
 
-All that must last is in the study, and the agent is rebuilt from it whenever necessary.
+All that must last is in the study, and the agent is rebuilt from it when necessary.
 
-A federation's parameters are chosen together, but given out by `sample_independent`. Only there
-does a sampler see the distribution that the objective suggests, so that it can refuse one that is
-not the federation's before anything is evaluated. In `sample_relative`, Optuna would accept a
-narrower range as the same, and raise an error of its own for another kind of parameter.
+A federation's parameters are chosen together, but `sample_independent` returns them one by one.
+Only there does a sampler see the distribution that the objective suggests, so it can refuse a wrong
+one before anything is evaluated.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import warnings
@@ -27,7 +27,7 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
@@ -36,12 +36,9 @@ from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Message
 from fedbo.optuna import private, record
-from fedbo.optuna.courier import Courier
+from fedbo.optuna.courier import Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
-from fedbo.optuna.independent import usual_sampler
-from fedbo.optuna.mailbox import Mailbox
-from fedbo.optuna.recipe import Recipe
-from fedbo.optuna.study_agent import StudyAgent
+from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy
 
 
@@ -50,7 +47,7 @@ class FederatedSampler(BaseSampler):
 
     Args:
         federation: A `fedbo.Federation` or the path of its file. Without one, the sampler tunes
-            the parameters that all trials share, and an exchange brings it together with studies
+            the parameters that all trials share, and its peers are the studies in the exchange
             that have the same parameters.
         exchange: A `fedbo.exchange.Exchange` or its address, such as a folder. Without one, the
             study neither sends nor receives messages.
@@ -58,10 +55,10 @@ class FederatedSampler(BaseSampler):
         seed: Decides everything random in a new study. Anyone who knows it knows the noise in the
             study's messages. Default: drawn.
         name: The name of a new study among peers. Default: drawn. A study keeps its name.
-        settings: The settings of the agent.
-        every: A message is published after this many scores of the study. Default: 1.
-        clip: Whether to accept an objective whose range is inside the federation's. Queries are
-            then clipped to it. Default: False.
+        settings: The settings of the agent. Default: those of `fedbo.Agent`.
+        every: The number of scores after which the study publishes a message. Default: 1.
+        clip: Whether to accept an objective with narrower ranges than the federation's, and clip
+            queries to them. Default: False.
         independent_sampler: Samples all other parameters. Default: Optuna's `TPESampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
 
@@ -95,7 +92,8 @@ class FederatedSampler(BaseSampler):
         if not isinstance(every, int) or every < 1:
             raise ValueError(f"every is {every!r}, expected a whole number of trials, 1 or more")
         self.federation, self.exchange, self.name, self.every = federation, exchange, name, every
-        self.independent_sampler = independent_sampler or usual_sampler(seed)
+        usual = TPESampler() if seed is None else _SeededSampler(int(seed))
+        self.independent_sampler = independent_sampler or usual
         self._recipe = Recipe(
             federation=federation,
             policy=PTS() if policy is None else policy,
@@ -110,7 +108,6 @@ class FederatedSampler(BaseSampler):
         self._begin()
 
     def _begin(self) -> None:
-        """Start without a study."""
         self._lock = threading.RLock()
         self._current: StudyAgent | None = None
         self._mailbox: Mailbox | None = None
@@ -130,29 +127,20 @@ class FederatedSampler(BaseSampler):
 
     @property
     def agent(self) -> Agent | None:
-        """The study's agent, told everything that has finished; None before the first query.
-
-        ``study.sampler.agent.explain()`` says what each peer contributed.
-        """
+        """The study's agent, told everything that has finished; None before the first query."""
         with self._lock:
             return None if self._current is None else self._current.agent
 
     def preview(self, study: optuna.Study) -> Message | None:
-        """Return the message that would be published now; None before there is a score.
-
-        Nothing is published, and the study is not changed.
-        """
+        """Return the message that would be published now; None before there is a score."""
         _check_one_objective(study)
         with self._lock:
             return self._agent_of(study).preview()
 
     def withdraw(self, study: optuna.Study) -> bool:
-        """Withdraw the study's message from the exchange.
+        """Withdraw the study's message from the exchange; return whether there was one.
 
         Peers that already have it may keep it. If the study goes on, it publishes another.
-
-        Returns:
-            Whether there was a message.
         """
         known, federation = record.identity(study), self.federation
         if federation is None and self.agent is not None:
@@ -163,9 +151,7 @@ class FederatedSampler(BaseSampler):
         return self._courier.ledger.withdraw(self._courier.exchange, federation, known.name)
 
     def flush(self, seconds: float = 5.0) -> None:
-        """Wait until all messages are sent, or sending them has failed.
-
-        This happens automatically at the end of a program.
+        """Wait until all messages are sent, or sending has failed; a program does so at its end.
 
         Args:
             seconds: The longest time to wait.
@@ -177,7 +163,7 @@ class FederatedSampler(BaseSampler):
     # What Optuna calls
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; a query's randomness depends on its trial's number."""
+        """Reseed the independent sampler; the agent's randomness depends on the trial's number."""
         self.independent_sampler.reseed_rng()
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
@@ -237,7 +223,7 @@ class FederatedSampler(BaseSampler):
     def _value(
         self, study: optuna.Study, trial: FrozenTrial, name: str, distribution: BaseDistribution
     ) -> Any:
-        """Return the value of a federation's parameter; the first in a trial makes the query."""
+        """Return the value of a federation's parameter; the first one in a trial makes a query."""
         assert self.federation is not None
         parameter = self.federation.space.parameters[name]
         problem = difference(name, distribution, parameter, clip=self._recipe.clip)
@@ -253,7 +239,6 @@ class FederatedSampler(BaseSampler):
     def _query(
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace
     ) -> dict[str, Any]:
-        """Ask the agent, and return the values for this trial."""
         with self._lock:
             mirror = self._agent_of(study).follow(search_space, trial.number, cached=True)
             if self._mailbox is not None:
@@ -264,7 +249,7 @@ class FederatedSampler(BaseSampler):
         return mirror.words.outward(asked.params)
 
     def _agent_of(self, study: optuna.Study) -> StudyAgent:
-        """Return what is known about a study; of several, only the last one is remembered."""
+        """Return the agent of a study; only that of the last study is remembered."""
         if self._current is None or not private.is_same_study(self._current.study, study):
             self._current = StudyAgent(study, self._recipe)
             if self._courier is not None:
@@ -275,6 +260,28 @@ class FederatedSampler(BaseSampler):
     def _pass_on_complaints(self) -> None:
         for sentence in [] if self._courier is None else self._courier.complaints():
             warnings.warn(sentence, ExchangeWarning, stacklevel=3)
+
+
+class _SeededSampler(TPESampler):
+    """TPE whose randomness depends only on the seed, the trial and the parameter.
+
+    So workers with the same seed do not suggest the same values, and a resumed study no old ones.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        key = hashlib.sha256(f"{self._seed} {trial.number} {param_name}".encode()).digest()
+        once = TPESampler(seed=int.from_bytes(key[:4]))
+        return once.sample_independent(study, trial, param_name, param_distribution)
 
 
 def _check_one_objective(study: optuna.Study) -> None:

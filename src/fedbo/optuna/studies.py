@@ -1,33 +1,38 @@
-"""Studies by the address of their storage; what cannot be opened is refused with a sentence."""
+"""Studies found by the address of their storage, and the space that a study's trials share."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from fedbo.space import Direction
+from fedbo.optuna.distributions import parameter_of
+from fedbo.space import Direction, Parameter, Space
 
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
-_BEAT, _GRACE = 30, 120  # seconds between a trial's heartbeats, and until one without them failed
+_BEAT, _GRACE = 30, 120  # seconds between heartbeats, and until a trial without them has failed
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)  # seconds, while others may be creating the tables
 _HALF_MADE = ("already exists", "unique", "duplicate", "no such table", "locked", "schema")
 
 
 class StorageRefused(ValueError):
-    """A storage or a study cannot be opened; the text says why, and what there is."""
+    """A storage or a study cannot be opened."""
 
 
 def shown(storage: str) -> str:
-    """Return the address as it may be printed: without the password.
+    """Return the address without its password.
 
     >>> shown("postgresql://me:secret@server/trials")
     'postgresql://me:***@server/trials'
@@ -36,7 +41,7 @@ def shown(storage: str) -> str:
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
-    """Return the study of that name, which must exist; nothing is created."""
+    """Return the study of that name; if there is none, the error lists what there is."""
     found = find(storage, name, sampler)
     if found is not None:
         return found
@@ -82,12 +87,39 @@ def create(
 
 
 def reason(error: Exception) -> str:
-    """Return what the database says, without SQL and without links."""
+    """Return what the database says went wrong, without SQL and links."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
     cause = getattr(cause, "orig", None) or cause
     return str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
+
+
+def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
+    """Return the space that all finished trials share, and a remark on each other parameter."""
+    study = existing(storage, name)
+    if len(study.directions) > 1:
+        raise ValueError(
+            f"study {name!r} has {len(study.directions)} objectives, and a federation tunes one"
+        )
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not trials:
+        raise ValueError(
+            f"study {name!r} has no finished trial, so its parameters are not known: run one, or "
+            "describe the space in a file and give it with --from-space"
+        )
+    parameters: dict[str, Parameter] = {}
+    remarks: list[str] = []
+    for parameter in sorted({key for trial in trials for key in trial.distributions}):
+        try:
+            parameters[parameter] = _shared_parameter(parameter, trials)
+        except ValueError as error:
+            remarks.append(str(error))
+    if not parameters:
+        lines = [f"study {name!r} has no parameter that sites can share:", *remarks]
+        raise ValueError("\n  ".join(lines))
+    is_minimised = study.direction == StudyDirection.MINIMIZE
+    return Space(parameters, direction="minimize" if is_minimised else "maximize"), remarks
 
 
 def _url(storage: str) -> URL:
@@ -107,7 +139,7 @@ def _url(storage: str) -> URL:
 
 
 def _file(storage: str) -> Path | None:
-    """SQLite's file, or None for another database."""
+    """SQLite's file; None for another database."""
     url = _url(storage)
     is_file = url.get_backend_name() == "sqlite" and not str(url.database).startswith("file:")
     return Path(str(url.database)) if is_file else None
@@ -131,11 +163,7 @@ def _has_tables(storage: str) -> bool:
 
 
 def _open(storage: str) -> RDBStorage:
-    """Open a storage with heartbeats, and wait for other processes.
-
-    If several processes create the tables of a new database at once, all but one of them fail and
-    try again.
-    """
+    """Open a storage. If others are creating its tables at the same time, try again."""
     is_sqlite = _url(storage).get_backend_name() == "sqlite"
     options = {"connect_args": {"timeout": _LOCKED}} if is_sqlite else {}
     for pause in _PAUSES:
@@ -149,3 +177,27 @@ def _open(storage: str) -> RDBStorage:
             break
         time.sleep(pause)
     raise StorageRefused(f"{shown(storage)} cannot be opened: {reason(problem)}")
+
+
+def _shared_parameter(name: str, trials: Sequence[FrozenTrial]) -> Parameter:
+    given = [trial.distributions[name] for trial in trials if name in trial.distributions]
+    first, other = given[0], next((another for another in given if another != given[0]), None)
+    if other is not None:
+        ranges = f"{_brief(first)} in one trial and {_brief(other)} in another"
+        raise ValueError(f"parameter {name!r} has no fixed range: {ranges}")
+    if len(given) < len(trials):
+        some = f"{len(given)} of {len(trials)}"
+        raise ValueError(f"parameter {name!r} is in {some} finished trials only")
+    if first.single():
+        raise ValueError(f"parameter {name!r} has one value only, {_brief(first)}")
+    return parameter_of(name, first)
+
+
+def _brief(distribution: BaseDistribution) -> str:
+    if isinstance(distribution, CategoricalDistribution):
+        return f"{list(distribution.choices)}"
+    kind = "float" if isinstance(distribution, FloatDistribution) else "int"
+    low, high, log, step = (getattr(distribution, f) for f in ("low", "high", "log", "step"))
+    scale = " on a log scale" if log else ""
+    steps = f" in steps of {step}" if step not in (None, 1) else ""
+    return f"{kind} {low} to {high}{scale}{steps}"

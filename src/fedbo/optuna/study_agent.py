@@ -1,9 +1,11 @@
-"""The agent of one study, kept up to date with it."""
+"""The agent of one study: how a sampler makes it, and how it follows the study."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import hashlib
+import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -11,33 +13,126 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
-from fedbo.message import Message
+from fedbo.agent.settings import Settings
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.message import Kind, Message
 from fedbo.optuna import private, record
-from fedbo.optuna.distributions import SearchSpace, Translation
-from fedbo.optuna.mirror import Mirror, locate
+from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
+from fedbo.optuna.mirror import Mirror, StudyChanged, locate
 from fedbo.optuna.notices import Notices
-from fedbo.optuna.recipe import Recipe
-from fedbo.optuna.scores import StudyChanged
-from fedbo.space import Parameter
+from fedbo.policy import Policy
+from fedbo.space import Direction, Float, Parameter, Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The arguments of a `FederatedSampler` that its agents are made with."""
+
+    federation: Federation | None
+    policy: Policy
+    settings: Settings | None
+    seed: int | None
+    name: str | None
+    clip: bool
+
+    def __post_init__(self) -> None:
+        """Refuse wrong arguments here, not in the first trial."""
+        if self.clip and (self.federation is None or self.federation.space.points is not None):
+            raise ValueError(
+                "clip=True is for a site whose range is inside that of its federation: it needs a "
+                "federation, and one without listed points"
+            )
+        federation = self.federation or Federation({"x": Float(0, 1)}, kind=self._kind)
+        Agent(federation, self.policy, name=self.name, seed=self.seed, settings=self.settings)
+
+    @property
+    def _kind(self) -> Kind:
+        """The kind of message that the policy can use."""
+        kinds: tuple[Kind, ...] = getattr(self.policy, "kinds", ("weights",))
+        return kinds[0]
+
+    def mirror(
+        self,
+        study: optuna.Study,
+        search_space: SearchSpace,
+        identity: record.Identity,
+        within: dict[str, Parameter],
+    ) -> Mirror:
+        """Make a new agent, whose queries stay in the narrower ranges ``within``.
+
+        Without a federation, one is made from the search space.
+        """
+        words = Translation(search_space)
+        federation = self._federation(study, words)
+        # A study has one secret for all its federations, and different noise in each of them.
+        secret = identity.entropy.encode() + federation.fingerprint
+        agent = Agent(
+            federation,
+            self.policy,
+            name=identity.name,
+            seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
+            settings=self.settings,
+            within=within,
+        )
+        return Mirror(agent, words)
+
+    def _federation(self, study: optuna.Study, words: Translation) -> Federation:
+        direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
+        if self.federation is None:
+            return Federation(Space(words.parameters, direction=direction), kind=self._kind)
+        agreed = self.federation.space.direction
+        if agreed != direction:
+            raise FederationMismatch(
+                f"the study is to {direction} and its federation to {agreed}: create a study with "
+                f"direction={agreed!r}, and change the sign of the objective if necessary. A "
+                "stored study keeps its direction, so give the new one another name"
+            )
+        return self.federation
+
+    def new_identity(self) -> record.Identity:
+        """Return the identity of an agent for a new study."""
+        entropy = secrets.token_hex(16)
+        if self.seed is not None:
+            text = f"{int(self.seed)} {self.name or ''}"
+            entropy = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return record.Identity(
+            name=f"agent-{secrets.token_hex(4)}" if self.name is None else self.name,
+            entropy=entropy,
+            federation="" if self.federation is None else str(self.federation.fingerprint),
+            epoch=0 if self.federation is None else self.federation.epoch,
+        )
+
+    def narrower(self, ranges: SearchSpace) -> dict[str, Parameter]:
+        """Return the ranges that are narrower than the federation's, if clipping is allowed."""
+        if self.federation is None or not self.clip:
+            return {}
+        theirs = self.federation.space.parameters
+        return {
+            name: parameter_of(name, given)
+            for name, given in ranges.items()
+            if name in theirs
+            and not given.single()
+            and difference(name, given, theirs[name]) is not None
+            and difference(name, given, theirs[name], clip=True) is None
+        }
 
 
 class StudyAgent:
-    """Knows one study: its identity, the parameters that its trials share, its agent.
-
-    Several threads may use it, but only one at a time.
-    """
+    """The agent of one study, and what is known about that study. One thread at a time uses it."""
 
     def __init__(self, study: optuna.Study, recipe: Recipe) -> None:
         self.study = study
         self.notices = Notices()
         self.mirror: Mirror | None = None  # until the first query
         self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
-        self.ranges: SearchSpace = {}  # in which the objective suggests the federation's parameters
+        self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
         self._recipe = recipe
-        self._common = _CommonSpace()
+        self._intersection = IntersectionSearchSpace()
+        self._shared: SearchSpace = {}  # the parameters that all complete trials share
+        self._tuned: SearchSpace = {}  # those of them that fedbo can tune
         self._identity: record.Identity | None = None
         self._made_from: tuple[SearchSpace, record.Identity, dict[str, Parameter]] | None = None
-        self._suggested: set[str] = set()  # parameters, by trials that ended in this process
+        self._suggested: set[str] = set()  # the parameters of trials that ended in this process
 
     @property
     def agent(self) -> Agent | None:
@@ -50,7 +145,13 @@ class StudyAgent:
 
     def common_space(self, *, cached: bool = True) -> SearchSpace:
         """Return the parameters that all complete trials share and that fedbo can tune."""
-        return self._common.calculate(self.study, self.notices, cached=cached)
+        shared = self._intersection.calculate(self.study, use_cache=cached)
+        if shared != self._shared:
+            words = Translation({n: given for n, given in shared.items() if not given.single()})
+            for reason in words.refused:
+                self.notices.warn("cannot tune", reason=reason)
+            self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
+        return dict(self._tuned)
 
     def follow(
         self, search_space: SearchSpace, asking: int | None = None, *, cached: bool = False
@@ -62,8 +163,13 @@ class StudyAgent:
         """
         trials = private.get_trials(self.study, cached=cached)
         if self._identity is None:
-            self._identity = self._recipe.introduce(self.study, self.notices)
-        made_from = search_space, self._identity, self._within(trials)
+            self._identity = record.introduce(self.study, self._recipe.new_identity())
+            name = self._recipe.name
+            if name is not None and name != self._identity.name:
+                self.notices.warn("name is kept", known=self._identity.name, given=name)
+        # The ranges of the objective: in this process, or else in the last trial.
+        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
+        made_from = search_space, self._identity, self._recipe.narrower(last | self.ranges)
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:
@@ -108,39 +214,16 @@ class StudyAgent:
             mirror.follow(private.get_trials(self.study))
         return mirror.agent.message() if mirror.scores else None
 
-    def _within(self, trials: Sequence[FrozenTrial]) -> dict[str, Parameter]:
-        """The narrower ranges of the objective: in this process, or else in the last trial."""
-        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
-        return self._recipe.narrower(last | self.ranges)
-
     def _warn_if_useless(self, trial: FrozenTrial) -> None:
-        """Warn if the agent cannot learn from a trial with a value, or only in part."""
+        """Warn if the agent can learn nothing from a trial with a value, or only a part."""
         if self._recipe.federation is None:
             return  # its space is what trials share: it is normal that some have more
         space = self._recipe.federation.space
         try:
             locate(trial, space, Translation({}), self._suggested)
         except ValueError as problem:
-            self.notices.cannot_learn(trial, problem)
+            self.notices.warn("cannot learn", number=trial.number, reason=problem)
             return
         missing = [name for name in space.names if name not in trial.params]
         if missing:
-            self.notices.counts_where_asked(trial, missing[0])
-
-
-class _CommonSpace:
-    """The parameters that all complete trials share and that fedbo can tune."""
-
-    def __init__(self) -> None:
-        self._intersection = IntersectionSearchSpace()
-        self._shared: SearchSpace = {}
-        self._tuned: SearchSpace = {}
-
-    def calculate(self, study: optuna.Study, notices: Notices, *, cached: bool) -> SearchSpace:
-        shared = self._intersection.calculate(study, use_cache=cached)
-        if shared != self._shared:
-            words = Translation({n: given for n, given in shared.items() if not given.single()})
-            for reason in words.refused:
-                notices.cannot_tune(reason)
-            self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
-        return dict(self._tuned)
+            self.notices.warn("counts where asked", number=trial.number, name=missing[0])

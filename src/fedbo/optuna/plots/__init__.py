@@ -1,8 +1,8 @@
-"""Figures of studies, drawn with matplotlib or plotly.
+"""Figures of studies.
 
-``plot_history(study).figure.savefig("history.png")`` writes a file with matplotlib, as with
-`optuna.visualization.matplotlib`; ``plot_history(study, backend="plotly").show()`` opens the figure
-in a browser, as with `optuna.visualization`, where the mouse shows what each trial is.
+``plot_history(study).figure.savefig("history.png")`` writes a file with matplotlib.
+``plot_history(study, backend="plotly").show()`` opens a browser with plotly, where the mouse shows
+what each trial is.
 """
 
 from __future__ import annotations
@@ -28,16 +28,13 @@ def plot_history(
 ) -> Any:
     """Plot the value of every trial by the source of its query, and the best value so far.
 
-    Values that are infinite, or so far off that nothing else could be seen, are hollow points at
-    the edge. Trials without a value are in a row above.
+    Values that are too far off to be drawn are hollow points at the edge. Trials without a value
+    are in a row above.
 
     Args:
         study: The study.
-        baseline: A study of the same objective that was run alone, to plot its best value so far.
-        backend: The plotting library.
-
-    Returns:
-        Matplotlib's `Axes` or plotly's `Figure`.
+        baseline: A study of the same objective that was run alone; its best value is plotted too.
+        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
     """
     return _draw(history(study, baseline), backend)
 
@@ -45,15 +42,11 @@ def plot_history(
 def plot_peers(study: Study, *, backend: Backend = "matplotlib") -> Any:
     """Plot how much the policy relied on each peer when it chose each trial.
 
-    The shares of the peers are stacked, and the rest is the share of the agent's own model. Trials
-    that used no peers are white.
+    The rest is the share of the agent's own model. Trials that used no peers are white.
 
     Args:
         study: The study.
-        backend: The plotting library.
-
-    Returns:
-        As `plot_history`.
+        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
     """
     return _draw(peers(study), backend)
 
@@ -63,16 +56,13 @@ def plot_together(
 ) -> Any:
     """Plot the mean best value so far of several studies, together and alone, and the gain.
 
-    Bands are standard errors. If there are as many studies as baselines, the n-th study is compared
-    with the n-th baseline.
+    Bands are standard errors. If there are as many studies as baselines, they are compared in
+    pairs.
 
     Args:
         studies: The studies that collaborated.
         baselines: The same studies, run alone.
-        backend: The plotting library.
-
-    Returns:
-        Matplotlib's `Axes` of the upper panel or plotly's `Figure`.
+        backend: The plotting library. Matplotlib returns its upper `Axes`, and plotly its `Figure`.
     """
     return _draw(together(studies, baselines), backend)
 

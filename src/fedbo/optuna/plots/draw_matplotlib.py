@@ -12,22 +12,15 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedbo.optuna.plots.figure import GREY, Bars, Figure, Line, Panel, Points
 
 _SYMBOLS = {
-    "square": "s",
-    "circle": "o",
-    "diamond": "D",
-    "triangle-up": "^",
-    "x": "X",
-    "line-ns-open": "|",
-    "x-thin-open": "x",
+    **{"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^"},
+    **{"x": "X", "line-ns-open": "|", "x-thin-open": "x"},
 }
 _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make hard to read
     **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "white"),
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
     **dict.fromkeys(("axes.grid", "axes.spines.right", "axes.spines.top", "legend.frameon"), False),
     **dict.fromkeys(("axes.labelsize", "axes.titlesize"), "medium"),
-    "axes.titlelocation": "left",
-    "font.size": 10,
-    "legend.fontsize": "small",
+    **{"axes.titlelocation": "left", "font.size": 10, "legend.fontsize": "small"},
     "text.parse_math": False,  # a name may have a $ in it
 }
 
@@ -39,12 +32,10 @@ def draw(described: Figure) -> Axes:
         if described.empty:
             return _say(figure.subplots(), described)
         heights = [panel.height for panel in described.panels]
-        all_axes = figure.subplots(
-            len(heights), 1, sharex=True, height_ratios=heights, squeeze=False
-        )[:, 0]
-        for axes, panel in zip(all_axes, described.panels, strict=True):
+        rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
+        for axes, panel in zip(rows[:, 0], described.panels, strict=True):
             _draw_panel(axes, panel)
-        first: Axes = all_axes[0]
+        first: Axes = rows[0, 0]
         marks = described.panels[0].marks
         has_row_above = any(isinstance(mark, Points) and mark.is_above for mark in marks)
         first.set_title(described.title, pad=16 if has_row_above else 8)
@@ -59,7 +50,6 @@ def draw(described: Figure) -> Axes:
 
 
 def _say(axes: Axes, described: Figure) -> Axes:
-    """For a figure without data."""
     axes.set_title(described.title)
     look: dict[str, Any] = {"ha": "center", "va": "center", "color": GREY}
     axes.text(0.5, 0.5, described.empty, transform=axes.transAxes, **look)
@@ -74,10 +64,12 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     for mark in panel.marks:
         if isinstance(mark, Line):
             _draw_line(axes, mark)
-        elif isinstance(mark, Bars):
-            _draw_bars(axes, mark)
-        else:
+        elif isinstance(mark, Points):
             _draw_points(axes, mark)
+        else:
+            edges, ground = np.arange(len(mark.high) + 1) - 0.5, np.nan_to_num(mark.low)
+            look: dict[str, Any] = {"fill": True, "color": mark.colour, "linewidth": 0}
+            axes.stairs(mark.high, edges, baseline=ground, label=_label(mark.name), **look)
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, ylim=panel.ylim)
     if panel.xlim is not None:
         axes.set_xlim(panel.xlim)
@@ -87,25 +79,19 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_line(axes: Axes, line: Line) -> None:
-    look: dict[str, Any] = {
-        "color": line.colour,
-        "linestyle": "--" if line.is_dashed else "-",
-        "drawstyle": "steps-post" if line.is_stepped else "default",
-        "linewidth": 1.5 if line.is_stepped else 1.8,
-        "marker": "o" if not line.is_stepped and np.isfinite(line.y).sum() == 1 else "",
-        "label": _label(line.name) if line.name else None,
-    }
-    axes.plot(line.x, line.y, **look)
+    axes.plot(
+        line.x,
+        line.y,
+        color=line.colour,
+        linestyle="--" if line.is_dashed else "-",
+        drawstyle="steps-post" if line.is_stepped else "default",
+        linewidth=1.5 if line.is_stepped else 1.8,
+        marker="o" if line.is_one_point else "",
+        label=_label(line.name) if line.name else None,
+    )
     if line.error is not None:
         low, high = line.y - line.error, line.y + line.error
         axes.fill_between(line.x, low, high, color=line.colour, alpha=0.18, linewidth=0)
-
-
-def _draw_bars(axes: Axes, bars: Bars) -> None:
-    edges = np.arange(len(bars.high) + 1) - 0.5
-    look: dict[str, Any] = {"fill": True, "color": bars.colour, "linewidth": 0}
-    baseline = np.nan_to_num(bars.low)
-    axes.stairs(bars.high, edges, baseline=baseline, label=_label(bars.name), **look)
 
 
 def _draw_points(axes: Axes, points: Points) -> None:
@@ -117,11 +103,9 @@ def _draw_points(axes: Axes, points: Points) -> None:
         size = 9 if points.symbol == "circle" else 25
         look |= {"s": size, "transform": axes.get_xaxis_transform(), "linewidths": 1.0}
     hollow = {**look, "color": None, "facecolors": "none", "edgecolors": points.colour}
-    full = look if len(points.x) else hollow
-    here = ~points.is_hollow
-    axes.scatter(
-        points.x[here], y[here], label=_label(points.name), clip_on=not points.is_above, **full
-    )
+    look = look if len(points.x) else hollow
+    here, name = ~points.is_hollow, _label(points.name)
+    axes.scatter(points.x[here], y[here], label=name, clip_on=not points.is_above, **look)
     if not here.all():
         axes.scatter(points.x[~here], y[~here], clip_on=False, **hollow)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,30 +17,23 @@ _FEW = 8  # trials: plotly would put ticks between them
 def draw(described: Figure) -> go.Figure:
     """Draw a figure."""
     heights = [panel.height for panel in described.panels] or [1.0]
+    shares = [height / sum(heights) for height in heights]
     figure = make_subplots(
-        rows=len(heights),
-        shared_xaxes=True,
-        row_heights=[height / sum(heights) for height in heights],
-        vertical_spacing=0.05,
+        rows=len(heights), shared_xaxes=True, row_heights=shares, vertical_spacing=0.05
     )
     title = html.escape(described.title)
     figure.update_layout(title_text=title, plot_bgcolor="white", showlegend=True)
     figure.update_xaxes(**_AXIS)
     figure.update_yaxes(**_AXIS)
     if described.empty:
-        return _say(figure, described.empty)
+        text, paper = html.escape(described.empty).replace("\n", "<br>"), "paper"
+        figure.add_annotation(
+            text=text, x=0.5, y=0.5, font_color=GREY, xref=paper, yref=paper, showarrow=False
+        )
+        figure.update_xaxes(visible=False)
+        figure.update_yaxes(visible=False)
     for row, panel in enumerate(described.panels, 1):
         _draw_panel(figure, panel, row)
-    return figure
-
-
-def _say(figure: go.Figure, sentence: str) -> go.Figure:
-    """For a figure without data."""
-    text = html.escape(sentence).replace("\n", "<br>")
-    look: dict[str, Any] = {"xref": "paper", "yref": "paper", "showarrow": False}
-    figure.add_annotation(text=text, x=0.5, y=0.5, font_color=GREY, **look)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
     return figure
 
 
@@ -58,8 +50,7 @@ def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
             figure.update_layout(barmode="stack", bargap=0, legend_traceorder="reversed")
         else:
             has_row_above |= mark.is_above
-            y = np.full(len(mark.x), above) if mark.is_above else mark.y
-            traces = [_points(mark, y)]
+            traces = [_points(mark, np.full(len(mark.x), above) if mark.is_above else mark.y)]
         for trace in traces:
             figure.add_trace(trace, row=row, col=1)
     if panel.has_zero:
@@ -76,27 +67,24 @@ def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
 
 
 def _line(line: Line) -> go.Scatter:
-    has_one = not line.is_stepped and np.isfinite(line.y).sum() == 1
+    dash = "dash" if line.is_dashed else "solid"
+    shape = "hv" if line.is_stepped else "linear"
     return go.Scatter(
         x=line.x.tolist(),
-        y=_gaps(line.y),
-        mode="markers" if has_one else "lines",
+        y=[float(y) if np.isfinite(y) else None for y in line.y],  # JSON has no NaN
+        mode="markers" if line.is_one_point else "lines",
         name=html.escape(line.name),
         showlegend=bool(line.name),
-        line={
-            "color": line.colour,
-            "dash": "dash" if line.is_dashed else "solid",
-            "shape": "hv" if line.is_stepped else "linear",
-        },
+        line={"color": line.colour, "dash": dash, "shape": shape},
         marker={"color": line.colour},
     )
 
 
 def _band(line: Line) -> list[go.Scatter]:
     """The standard errors around a line, if it has any."""
-    there = np.zeros(len(line.x), bool) if line.error is None else np.isfinite(line.error)
-    if line.error is None or not there.any():
+    if line.error is None or not np.isfinite(line.error).any():
         return []
+    there = np.isfinite(line.error)
     x, y, error = line.x[there], line.y[there], line.error[there]
     red, green, blue = (int(line.colour[i : i + 2], 16) for i in (1, 3, 5))
     return [
@@ -141,8 +129,3 @@ def _points(points: Points, y: Floats) -> go.Scatter:
         hoverinfo="text",
         cliponaxis=False,
     )
-
-
-def _gaps(values: Floats) -> list[float | None]:
-    """JSON has no NaN: None is a gap."""
-    return [float(value) if np.isfinite(value) else None for value in values]

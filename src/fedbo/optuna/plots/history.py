@@ -10,18 +10,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.optuna import private, record
-from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points
-from fedbo.optuna.plots.reading import (
-    ENDLESS,
-    MARGIN,
-    begun_trials,
-    best_so_far,
-    countable,
-    metric_of,
-    shorten,
-    sign_of,
-    titled,
-)
+from fedbo.optuna.plots import figure
+from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points, shorten
 
 #: The colour and symbol of each source. Colour-blind people can tell the colours of Okabe and Ito.
 SOURCES = {
@@ -39,22 +29,22 @@ _WITHOUT_VALUE = {
     TrialState.RUNNING: ("running", "circle"),
 }
 _MANY = 150  # more trials than this are drawn small
-_FAR = 2.5  # a trial is far off if its lag exceeds so many times the upper quartile of all lags
-_FLATTENED = 100.0  # times the median lag: a best value farther away would flatten the rest
+_FAR = 2.5  # times the upper quartile of all lags: a trial with a larger lag is far off
+_FLATTENED = 100.0  # times the median lag: a best value with a larger lag would flatten the rest
 
 
 def history(study: Study, baseline: Study | None = None) -> Figure:
     """Describe the history of a study, beside that of one that was run alone."""
-    sign = sign_of([study] if baseline is None else [study, baseline])
-    trials = begun_trials(study)
+    sign = figure.sign_of([study] if baseline is None else [study, baseline])
+    trials = figure.begun_trials(study)
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    best = best_so_far(trials, sign)
-    title, size = titled(study, _headline(complete, best)), (7.5, 4.2)
+    best = figure.best_so_far(trials, sign)
+    title, size = figure.titled(study, _headline(complete, best)), (7.5, 4.2)
     if not complete:
         return Figure(title=title, size=size, empty="No trial has a value yet.")
     lines = [_best_line("best so far", best, "#000000")]
     if baseline is not None:
-        alone = best_so_far(begun_trials(baseline), sign)
+        alone = figure.best_so_far(figure.begun_trials(baseline), sign)
         lines.append(_best_line("best so far, alone", alone, ALONE, is_dashed=True))
     values = np.array([trial.value for trial in complete], dtype=np.float64)
     low, high = _ends(values, np.concatenate([line.y for line in lines]), sign)
@@ -63,7 +53,7 @@ def history(study: Study, baseline: Study | None = None) -> Figure:
     panel = Panel(
         marks=[*lines, *points],
         xlabel="trial",
-        ylabel=metric_of(study),
+        ylabel=figure.metric_of(study),
         xlim=(-0.6, max(len(line.y) for line in lines) - 0.4),
         ylim=(low, high),
     )
@@ -73,7 +63,7 @@ def history(study: Study, baseline: Study | None = None) -> Figure:
 def _headline(complete: Sequence[FrozenTrial], best: Floats) -> str:
     if not len(best) or math.isnan(best[-1]):
         return "no finite value yet"
-    first = next(trial for trial in complete if countable(trial) == best[-1])
+    first = next(trial for trial in complete if figure.countable(trial) == best[-1])
     value = f"{best[-1]:.4g}"
     value = value.replace("-", "−", 1) if best[-1] < 0 else value
     return f"best {value} at trial {first.number} ({_source(first)})"
@@ -91,6 +81,8 @@ def _by_source(
     found = []
     for source, (colour, symbol) in SOURCES.items():
         chosen = [i for i, trial in enumerate(complete) if _source(trial) == source]
+        if not chosen:
+            continue
         y = values[chosen]
         points = Points(
             name=f"{source} ({len(chosen)})",
@@ -102,7 +94,7 @@ def _by_source(
             is_hollow=(y < low) | (y > high),
             is_small=is_small,
         )
-        found += [points] if chosen else []
+        found.append(points)
     far = sum(int(points.is_hollow.sum()) for points in found)
     return found + ([_grey(f"far off, at the edge ({far})", "circle")] if far else [])
 
@@ -131,7 +123,7 @@ def _grey(name: str, symbol: str, numbers: Sequence[int] = (), notes: Sequence[s
 
 
 def _source(trial: FrozenTrial) -> str:
-    """Where its query came from; an enqueued trial did not come from the sampler."""
+    """Where a trial's query came from; an enqueued trial did not come from the sampler."""
     origin = record.read_origin(trial)
     return "told" if origin is None or private.is_enqueued(trial) else origin.source
 
@@ -148,11 +140,11 @@ def _note(trial: FrozenTrial) -> str:
 
 
 def _ends(values: Floats, best: Floats, sign: float) -> tuple[float, float]:
-    """The ends of the y axis: all best values so far and most trials lie between them.
+    """The ends of the y axis: the best values so far and most trials lie between them.
 
-    The lag of a trial is the difference between its value and the best one.
+    The lag of a trial is how much worse its value is than the best one.
     """
-    finite = sign * values[np.abs(values) < ENDLESS]
+    finite = sign * values[np.abs(values) < figure.ENDLESS]
     best = sign * best[np.isfinite(best)]
     if not len(finite) and not len(best):
         return 0.0, 1.0
@@ -163,6 +155,6 @@ def _ends(values: Floats, best: Floats, sign: float) -> tuple[float, float]:
         best = best[top - best <= _FLATTENED * usual] if usual else best
         best = np.append(best, finite[lags <= _FAR * most] if most else finite)
     bottom = float(best.min())
-    margin = MARGIN * (top - bottom) or 0.1 * abs(top) or 0.5
+    margin = figure.MARGIN * (top - bottom) or 0.1 * abs(top) or 0.5
     low, high = sign * (bottom - margin), sign * (top + margin)
     return min(low, high), max(low, high)

@@ -9,8 +9,7 @@ import numpy as np
 from optuna.study import Study
 
 from fedbo.optuna import record
-from fedbo.optuna.plots.figure import Bars, Figure, Panel
-from fedbo.optuna.plots.reading import begun_trials, shorten, titled
+from fedbo.optuna.plots.figure import Bars, Figure, Panel, begun_trials, shorten, titled
 from fedbo.policy import Origin
 
 _NAMED = 8  # peers with a name and a colour; a trial does not store more of them
@@ -22,16 +21,12 @@ _ITSELF = "#ECECEC"
 
 
 def peers(study: Study) -> Figure:
-    """Describe the trust in each peer, stacked; the rest up to 1 is the agent's own.
-
-    The peer with the most trust comes first, and those without a colour are one bar together.
-    """
+    """Stack the trust in each peer, largest first; peers without a colour are one bar."""
     origins = [record.read_origin(trial) for trial in begun_trials(study)]
     trust = [{} if origin is None else origin.trust for origin in origins]
     total: dict[str, float] = {}
     for shares in trust:
-        for name, share in shares.items():
-            total[name] = total.get(name, 0.0) + share
+        total |= {name: total.get(name, 0.0) + share for name, share in shares.items()}
     ranked = sorted(total, key=lambda name: (-total[name], name))
     title, size = titled(study, "how much it relied on each peer"), (7.5, 3.8)
     if not ranked:

@@ -9,36 +9,37 @@ import numpy as np
 from optuna.study import Study
 from optuna.trial import TrialState
 
+from fedbo.optuna.plots import figure
 from fedbo.optuna.plots.figure import Figure, Floats, Line, Panel
-from fedbo.optuna.plots.reading import MARGIN, begun_trials, best_so_far, metric_of, sign_of
 
-_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # Okabe and Ito's: colour-blind people can tell them
+_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # of Okabe and Ito: colour-blind people can tell them
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-_START = 5  # the first of so many parts of a curve is its start
-_STEEP = 3.0  # a start that makes the axis longer than so many times the rest is cut off
+_START = 5  # the first fifth of a curve is its start
+_STEEP = 3.0  # times the height of the rest: a start that makes the axis longer is cut off
 
 
 def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
-    """Describe the mean best values, and the gain below; up to the end of the shortest study.
+    """Describe the mean best values and the gain, up to the end of the shortest study.
 
-    The gain is positive if together is better. It is the mean of the differences study by study if
-    there are as many of both, and else the difference of the means.
+    The gain is positive if together is better. It is the mean difference of the pairs if there are
+    as many studies as baselines, and the difference of the means otherwise.
     """
     for name, given in (("studies", studies), ("baselines", baselines)):
         if isinstance(given, Study):
             raise TypeError(f"{name} is one study, expected a list of them")
         if not len(given):
             raise ValueError(f"{name} is empty, expected at least one study")
-    sign = sign_of([*studies, *baselines])
-    curves = [
-        best_so_far([trial for trial in begun_trials(study) if trial.state in _FINISHED], sign)
-        for study in (*studies, *baselines)
-    ]
+    sign = figure.sign_of([*studies, *baselines])
+    curves = []
+    for study in (*studies, *baselines):
+        finished = [trial for trial in figure.begun_trials(study) if trial.state in _FINISHED]
+        curves.append(figure.best_so_far(finished, sign))
     T = min(map(len, curves))
     rows = np.array([curve[:T] for curve in curves]).reshape(len(curves), T)
     ours, theirs = rows[: len(studies)], rows[len(studies) :]
     (mean, error), (mean_alone, error_alone) = _mean(ours), _mean(theirs)
-    if len(ours) == len(theirs):
+    is_paired = len(ours) == len(theirs)
+    if is_paired:
         gain, gain_error = _mean(sign * (ours - theirs))
     else:
         gain, gain_error = sign * (mean - mean_alone), np.hypot(error, error_alone)
@@ -47,16 +48,18 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         sentence = "There is no trial after which every study has a value."
         return Figure(title="Together and alone", size=size, empty=sentence)
     x = np.arange(1.0, T + 1)
-    label, label_alone = _count("together", len(ours)), _count("alone", len(theirs))
+    label, label_alone = (
+        f"{word}, {count} {'study' if count == 1 else 'studies'}"
+        for word, count in (("together", len(ours)), ("alone", len(theirs)))
+    )
     upper = [
         Line(name=label, x=x, y=mean, error=error, colour=_TOGETHER),
         Line(name=label_alone, x=x, y=mean_alone, error=error_alone, colour=_ALONE, is_dashed=True),
     ]
     lower = Line(name="", x=x, y=gain, error=gain_error, colour="#000000")
-    best = Panel(
-        marks=[*upper], ylabel=f"mean best {metric_of(studies[0])}", ylim=_ends(*upper), height=3.0
-    )
     zero = Line(name="", x=x, y=np.zeros(T), colour="")
+    ylabel = f"mean best {figure.metric_of(studies[0])}"
+    best = Panel(marks=[*upper], ylabel=ylabel, ylim=_ends(*upper), height=3.0)
     difference = Panel(
         marks=[lower],
         xlabel="finished trials",
@@ -65,7 +68,7 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         height=2.0,
         has_zero=True,
     )
-    is_cut, is_paired = max(map(len, curves)) > T, len(ours) == len(theirs)
+    is_cut = max(map(len, curves)) > T
     return Figure(
         title=_headline(float(gain[-1]), float(gain_error[-1]), T, is_cut, is_paired),
         size=size,
@@ -92,7 +95,7 @@ def _ends(*lines: Line) -> tuple[float, float]:
     (low, high), (first, last) = _extremes(late), _extremes(edges)
     if last - first <= _STEEP * (high - low) or low == high:
         low, high = first, last
-    margin = MARGIN * (high - low) or 0.1 * abs(high) or 0.5
+    margin = figure.MARGIN * (high - low) or 0.1 * abs(high) or 0.5
     return low - margin, high + margin
 
 
@@ -103,14 +106,9 @@ def _extremes(curves: Sequence[Floats]) -> tuple[float, float]:
 
 
 def _headline(gain: float, error: float, trials: int, is_cut: bool, is_paired: bool) -> str:
-    """The gain where the shortest study ends, in words."""
     text = f"{gain:+.4g}"
     if not math.isnan(error):
         places = f".{max(0, 1 - math.floor(math.log10(error)))}f" if 1e-6 < error < 1e6 else ".2g"
         text = f"{gain:+{places}} ± {error:{places}}{' (paired)' if is_paired else ''}"
     after = f"{trials} trial{'' if trials == 1 else 's'}{' of each' if is_cut else ''}"
     return f"Gain by collaborating after {after}: {text.replace('-', '−')}"
-
-
-def _count(name: str, count: int) -> str:
-    return f"{name}, {count} {'study' if count == 1 else 'studies'}"
