@@ -31,7 +31,8 @@ def regret_beside_bound(
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     for (name, runs), colour in zip(tables.items(), COLOURS, strict=False):
-        _band(axes, np.array([_cumulative(run) for run in runs]), name, colour)
+        curves = [run["cumulative_regret"][run["iteration"] > 0] for run in runs]
+        _band(axes, np.array(curves), name, colour)
     for (name, bound), style in zip(bounds.items(), ("--", ":", "-."), strict=False):
         values = np.asarray(bound)
         axes.plot(np.arange(1, len(values) + 1), values, style, color="black", label=name)
@@ -40,11 +41,6 @@ def regret_beside_bound(
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=150)
     return figure
-
-
-def _cumulative(run: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    regret: np.ndarray[tuple[int], np.dtype[np.float64]] = run["cumulative_regret"]
-    return regret[run["iteration"] > 0]
 
 
 def _band(axes: Axes, curves: np.ndarray, name: str, colour: str) -> None:

@@ -1,9 +1,9 @@
 """Trials saved by collaborating: a comparison of an agent with replayed solo agents.
 
-On each function of a replay, both sides are compared at a *level*: 95 % of the way from where the
-solo agent stands after its initial points to the best value that the agent found. (The best value
-itself may be due to a last, negligible improvement.) Trials saved are the trials that the solo
-agent needs to reach the level minus the trials that the agent needed.
+On each function of a replay, both sides have to reach a *level*: 95 % of the way from the solo
+agent's best initial point to the best value that the agent found. (The best value itself may be due
+to a last, negligible improvement.) Trials saved are the trials that the solo agent needs to reach
+the level minus the trials that the agent needed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
         low: 5 % quantile of the trials saved; a negative number is a loss.
         median: Median of the trials saved.
         high: 95 % quantile of the trials saved.
-        at_least: Whether low, median and high are lower bounds, because a solo agent did not reach
-            the level.
+        at_least: Whether low, median and high are lower bounds: some solo agent missed the level.
         agent: Trial with which the agent reached the level (median).
         alone: Trial with which a solo agent reached it (median).
-        curves: Best scores after each trial: of the agent, and of solo agents (median, 5 % and 95 %
-            quantiles).
-        gains: After some trials, how much better the agent was; positive is better.
+        curves: Best scores after each trial, of the agent and of solo agents (with quantiles).
+        gains: After some trials, how much better the agent was.
     """
 
     draws: int
@@ -95,18 +93,14 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
     needed_alone = np.where(missed, h + 1, (alone >= level).argmax(axis=1) + 1)
     saved = needed_alone - needed
     low, median, high = _quantiles(saved).tolist()
-
-    def is_bound(quantile: int) -> bool:
-        """Return whether the quantile might be larger if the replays had been longer."""
-        return bool(missed[saved <= quantile].any())
+    is_bound = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
 
     gain_low, gain, gain_high = _quantiles(together - alone)
     best, trial = sign * best[:h], np.arange(1, h + 1)
     ends = (best - sign * gain_high, best - sign * gain_low)
-    curves = {"agent": best, "alone": best - sign * gain}
-    curves |= {"low": np.minimum(*ends), "high": np.maximum(*ends)}
-    gains = {"agent": best, "alone": curves["alone"]}
-    gains |= {"gain": gain, "low": gain_low, "high": gain_high}
+    both = {"agent": best, "alone": best - sign * gain}
+    curves = both | {"low": np.minimum(*ends), "high": np.maximum(*ends)}
+    gains = both | {"gain": gain, "low": gain_low, "high": gain_high}
     stops = np.isin(trial, (*_STOPS, h))
     return Saving(
         draws=draws,
@@ -114,7 +108,7 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
         low=low,
         median=median,
         high=high,
-        at_least=(is_bound(low), is_bound(median), is_bound(high)),
+        at_least=(is_bound[0], is_bound[1], is_bound[2]),
         agent=int(_quantiles(needed)[1]),
         alone=int(_quantiles(needed_alone)[1]),
         curves=Table({"trial": trial} | curves),

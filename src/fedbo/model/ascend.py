@@ -10,8 +10,8 @@ a          fraction of the quasi-Newton step that is tried         (R,)
 =========  ======================================================  ===========
 
 Every turn evaluates all climbers that still move in one call. A climber whose step did not pay off
-tries a shorter one in the next turn. A general optimiser spends 50 µs of bookkeeping on each
-evaluation of each start. This one spends about 100 µs on all starts together.
+tries a shorter one in the next turn. A turn costs about 100 µs plus the evaluation; a general
+optimiser spends 50 µs on each evaluation of each start.
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ def ascend(
 
 
 def _steepest(G: Array, first: float) -> Array:
-    """Return the H that makes a step of length ``first`` along each gradient."""
     return np.asarray((first / (_norm(G) + _TINY))[:, None, None] * np.eye(G.shape[1]))
 
 

@@ -32,9 +32,8 @@ _BLOCK = 4096  # rows processed at a time: (4096, M) stays in the cache
 class Features:
     """The feature map φ, the same on every machine for the same arguments.
 
-    NumPy guarantees the raw stream of a bit generator, but not that of ``standard_normal``. So the
-    normals are computed from raw bits. They are rounded to float32, because mathematical libraries
-    may differ in the last bits.
+    NumPy keeps the raw stream of a bit generator fixed, but not ``standard_normal``. So the normals
+    are computed from raw bits, and rounded to float32 because the last bits depend on the machine.
 
     Args:
         dimensions: D, the dimensions of the unit cube.
@@ -85,7 +84,7 @@ class Features:
         return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
 
     def deviation(self, omegas: Array) -> Array:
-        """Return the standard deviation (n,) over the cube of φ(x)ᵀω, for each row ω of (n, M)."""
+        """Return the standard deviation (n,) of φ(x)ᵀω over the cube, for each row ω of (n, M)."""
         _, covariance = self._moments
         variance: Array = ((omegas @ covariance) * omegas).sum(axis=1)
         return np.sqrt(np.maximum(variance, 0.0))
@@ -147,18 +146,17 @@ class FeatureFunction:
         s, _ = self.features.waves.like(X)
         angles = self.features._angles(X)
         C, S = np.cos(angles), np.sin(angles)
-        scale = math.sqrt(self.features.signal_variance)  # a Python number keeps float32
         norm2 = np.einsum("ij,ij->i", C, C)[:, None]
+        scale = math.sqrt(self.features.signal_variance) / np.sqrt(norm2)  # keeps float32
         value = (C @ omega)[:, None]
         # d/dx (cᵀω / ‖c‖) = [Jᵀω − (cᵀω) Jᵀc / ‖c‖²] / ‖c‖ with J = −sin(sx + b) s
         slope = (value / norm2) * C - omega
         slope *= S
-        gradient = (slope @ s) * (scale / np.sqrt(norm2))
-        return (value * (scale / np.sqrt(norm2)))[:, 0], gradient
+        return (value * scale)[:, 0], (slope @ s) * scale
 
 
 class Tangent:
-    """φ at points X (n, D), and gradients of functions of φ with respect to the points.
+    """φ at points, and gradients of functions of φ with respect to the points.
 
     Args:
         features: The feature map φ.

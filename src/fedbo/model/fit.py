@@ -42,12 +42,9 @@ class LogNormal(msgspec.Struct, frozen=True):
 
 
 class Priors(msgspec.Struct, frozen=True, kw_only=True):
-    """The priors of a GP's hyper-parameters, in standard units.
+    """The priors of a GP's hyper-parameters, in standard units."""
 
-    The median of the length scales is multiplied by √D, like typical distances in the cube.
-    """
-
-    length_scale: LogNormal = LogNormal(0.3, 1.2)
+    length_scale: LogNormal = LogNormal(0.3, 1.2)  # the median is multiplied by √D
     signal_variance: LogNormal = LogNormal(1.0, 0.7)
     noise_variance: LogNormal = LogNormal(1e-3, 2.0)
 
@@ -214,7 +211,7 @@ class _Problem:
         return list(draws[np.argsort(-self(draws)[0])[:n]])
 
     def climb(self, starts: list[Array], first: float, gain: float) -> tuple[Array, float]:
-        """Return the best θ reached from ``starts`` (see `ascend`), and its gain over the first."""
+        """Return the best θ reached from ``starts``, and its gain over the first start."""
         densities: list[float] = []
 
         def density(thetas: Array, _: Rows) -> tuple[Array, Array]:

@@ -92,8 +92,7 @@ class GP:
         """Add observations at the rows of X (n, D). Each adds a row to L and costs O(t²)."""
         for x in X:
             t, noise = len(self.X), self.hyper.noise_variance
-            k = self.covariance(self.X, x[None])[:, 0]
-            row = self._whiten(k)
+            row = self._whiten(self.covariance(self.X, x[None])[:, 0])
             rest = self.hyper.signal_variance + noise - row @ row
             L = np.zeros((t + 1, t + 1))
             L[:t, :t] = self.L

@@ -7,8 +7,7 @@ y       scores told so far, to be maximised, in the user's units       (t,)
 z       the same scores in standard units: mean 0, deviation 1         (t,)
 ======  =============================================================  ======
 
-`Standardised` compresses low scores. How bad a bad score is says little about where good ones lie,
-but one very bad score would make all others look almost equal.
+`Standardised` compresses low scores, because one very bad score would make all others look equal.
 """
 
 from __future__ import annotations

@@ -27,11 +27,9 @@ Marginal = GP | Posterior  # both have predict, predict_with_gradient and length
 class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent models its own objective.
 
-    A fit is a full search if a quarter more observations are known than at the last full search,
-    and a local search otherwise.
-
     Args:
-        fit: How hyper-parameters are fitted.
+        fit: How hyper-parameters are fitted: by a full search after each growth of the data by a
+            quarter, and by a local search otherwise.
         refit_every: Fewest new observations between two fits (default 1).
         refit_percent: Smallest share of new observations between two fits, in percent (default 1).
         exact_limit: Most observations for an exact GP (default 1,000).
