@@ -35,7 +35,7 @@ from scipy.special import ndtr
 Array = NDArray[np.float64]
 Schedule = Callable[[int], float]
 
-#: Lemma 6: a draw f_t(x) exceeds f(x) with at least this probability, a bound on Φ(−1) ≈ 0.16.
+#: Lemma 6: a draw f_t(x) exceeds f(x) with probability Φ(−1) ≈ 0.16 or more, and Φ(−1) ≥ p.
 p = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 
 #: The first step with P_t > 0, and with 1/(p − 1/t²) ≤ 5/p, which Lemma 8 uses.
@@ -284,11 +284,9 @@ def check(schedule: Schedule, T: int, setting: Setting) -> Check:
     p_t = _probabilities(t, schedule)
     sides = (1.0 - p_t) * c(t, setting)
     failures = t[sides > sides[0] * (1.0 + 1e-12)]
-    return Check(
-        holds=not len(failures),
-        first_failure=int(failures[0]) if len(failures) else None,
-        explanation=f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}",
-    )
+    first = int(failures[0]) if len(failures) else None
+    explanation = f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}"
+    return Check(holds=first is None, first_failure=first, explanation=explanation)
 
 
 def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) -> str:

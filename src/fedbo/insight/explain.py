@@ -1,8 +1,4 @@
-"""An explanation of an agent's queries: their sources, the peers' contributions, trials saved.
-
-The sources and the contributions are counted. The trials saved are estimated by
-`fedbo.insight.replay` and `fedbo.insight.saving`.
-"""
+"""An explanation of an agent's queries: their sources, the peers' contributions, trials saved."""
 
 from __future__ import annotations
 
@@ -46,8 +42,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         best_trial: Number of the trial with the best score.
         queries: One row for each trial: its number, source and state, the peers with a share in it,
             its score (NaN if it has none), the best score so far and the gain over the best before.
-        sources: Their sums for each source.
-        peers: Their sums for each peer. A gain is divided among the peers by their credit.
+        sources: For each source, its number of queries, their gains and their best score.
+        peers: The same for each peer. A gain is divided among the peers by their credit.
         saved: The estimate of trials saved; None if there is none.
         verdict: The estimate in a sentence, or the reason why there is none.
     """
@@ -127,7 +123,9 @@ def explain(agent: Agent, draws: int = 32) -> Explanation:
         raise ValueError(f"draws is {draws!r}, expected 1 or more")
     complete = [trial for trial in agent.trials if trial.score is not None]
     if not complete:
-        raise ValueError(f"agent {agent.name!r} has no scores yet: ask() for a trial, tell() its score")
+        raise ValueError(
+            f"agent {agent.name!r} has no scores yet: ask() for a trial, tell() its score"
+        )
     influenced = _influenced(agent, complete)
     verdict = _silence(complete, influenced)
     saved = None if verdict else _saved(agent, complete, influenced, draws)

@@ -102,14 +102,12 @@ def _draw_peers(axes: Axes, peers: Table) -> None:
         axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
         return
-    shown = min(peers.height, _PEERS)
-    rest = peers.height - shown
-    names = [_short(name) for name in peers["peer"][:shown].tolist()]
-    gained, shares = peers["gained"][:shown].tolist(), peers["share"][:shown].tolist()
-    if rest:
-        names.append(f"{rest} others")
-        gained.append(float(peers["gained"][shown:].sum()))
-        shares.append(float(peers["share"][shown:].sum()))
+    names = [_short(name) for name in peers["peer"][:_PEERS].tolist()]
+    gained, shares = peers["gained"][:_PEERS].tolist(), peers["share"][:_PEERS].tolist()
+    if peers.height > _PEERS:
+        names.append(f"{peers.height - _PEERS} others")
+        gained.append(float(peers["gained"][_PEERS:].sum()))
+        shares.append(float(peers["share"][_PEERS:].sum()))
     rows = np.arange(len(names))
     axes.barh(rows, gained, 0.7, color=COLOURS[1])
     for row, gain, share in zip(rows, gained, shares, strict=True):

@@ -16,7 +16,7 @@ from fedbo.model.kernel import Array
 from fedbo.table import Table
 
 _WAY = 0.95  # of the way to the agent's best value: the level
-_BAND = (0.05, 0.5, 0.95)  # quantiles over the draws
+_BAND = (0.05, 0.5, 0.95)  # quantiles over the draws; each is the value of one draw
 _STOPS = (5, 10, 20)  # best scores are compared after these trials and the last one
 
 
@@ -93,7 +93,7 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
     needed_alone = np.where(missed, h + 1, (alone >= level).argmax(axis=1) + 1)
     saved = needed_alone - needed
     low, median, high = _quantiles(saved).tolist()
-    is_bound = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
+    more = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
 
     gain_low, gain, gain_high = _quantiles(together - alone)
     best, trial = sign * best[:h], np.arange(1, h + 1)
@@ -108,7 +108,7 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
         low=low,
         median=median,
         high=high,
-        at_least=(is_bound[0], is_bound[1], is_bound[2]),
+        at_least=(more[0], more[1], more[2]),  # a longer replay might give more
         agent=int(_quantiles(needed)[1]),
         alone=int(_quantiles(needed_alone)[1]),
         curves=Table({"trial": trial} | curves),
@@ -117,6 +117,5 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
 
 
 def _quantiles(values: NDArray[np.number]) -> NDArray[np.number]:
-    """Return the 5 %, 50 % and 95 % quantiles over the first axis; each is one of the values."""
     band: NDArray[np.number] = np.quantile(values, _BAND, axis=0, method="inverted_cdf")
     return band

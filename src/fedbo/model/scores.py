@@ -84,7 +84,7 @@ class Raw:
 def _without_outliers(y: Array) -> Array:
     """Move outliers, a few scores far below the median, closer to it, and keep their order.
 
-    Many scores far from the median are not outliers: an optimiser that has converged leaves such.
+    Many low scores are no outliers: after convergence, all early scores lie far below the median.
     """
     largest = np.abs(y).max()
     y = y / largest if largest > 1e150 else y  # so that differences stay finite

@@ -28,8 +28,8 @@ class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent models its own objective.
 
     Args:
-        fit: How hyper-parameters are fitted: by a full search after each growth of the data by a
-            quarter, and by a local search otherwise.
+        fit: How hyper-parameters are fitted: by a full search when the observations have grown by a
+            quarter since the last one, and by a local search otherwise.
         refit_every: Fewest new observations between two fits (default 1).
         refit_percent: Smallest share of new observations between two fits, in percent (default 1).
         exact_limit: Most observations for an exact GP (default 1,000).
@@ -68,8 +68,7 @@ class Surrogate:
     >>> belief = Surrogate(SurrogateSettings(), 1)
     >>> X, rng = np.array([[0.1], [0.5], [0.9]]), np.random.default_rng(0)
     >>> belief.update(X, np.array([-1.0, 1.0, 0.0]), rng)
-    >>> mu, var = belief.predict(X)
-    >>> int(np.argmax(mu))
+    >>> int(np.argmax(belief.predict(X)[0]))
     1
     """
 
