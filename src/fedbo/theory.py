@@ -16,17 +16,16 @@ psi_t           2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}                              
 p, P_t          1 / (4 e √π); p_t (p − 1/t²)                                Lemmas 6, 7
 ==============  ==========================================================  ====================
 
-t counts from 1 and may be an array. A result that depends on the peers has shape (*t.shape, N). The
-formulas are the paper's, except for two that its proof does not support: ``beta`` and
-``draw_deviation``. They are corrected unless ``Setting.repaired`` is False. ``bound`` handles the
-steps t ≤ 4, where P_t < 0. docs/theory.md has the details.
+t counts from 1 and may be an array. A result for each peer has shape (*t.shape, N). The paper's
+proof does not support its ``beta`` and ``draw_deviation``; they are corrected here, unless
+``Setting.repaired`` is False. docs/theory.md explains why, and proves what is not in the paper.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -36,11 +35,10 @@ from scipy.special import ndtr
 Array = NDArray[np.float64]
 Schedule = Callable[[int], float]
 
-#: Lemma 6: a draw f_t(x) exceeds f(x) with at least this probability. (The normal tail itself is
-#: Φ(−1) ≈ 0.16.)
+#: Lemma 6: a draw f_t(x) exceeds f(x) with probability Φ(−1) ≈ 0.16 or more, and Φ(−1) ≥ p.
 p = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 
-#: The first step with P_t > 0. From here on 1/(p − 1/t²) ≤ 5/p, which Lemma 8 uses, holds as well.
+#: The first step with P_t > 0, and with 1/(p − 1/t²) ≤ 5/p, which Lemma 8 uses.
 FIRST = 5
 
 
@@ -90,16 +88,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         _require(reached, f"t_n is {self.t_n}; gamma reaches from γ_0 to γ_{self.horizon} only")
         sizes = (self.N, len(self.d_n), len(self.probabilities))
         _require(len(set(sizes)) == 1, f"t_n, d_n and P_N name {sizes} peers; they must agree")
-        right = (
-            min(self.probabilities, default=1) >= 0
-            and abs(sum(self.probabilities) - bool(self.N)) < 1e-9
-        )
+        total = sum(self.probabilities) if self.N else 1.0
+        right = all(self.probabilities >= 0) and abs(total - 1.0) < 1e-9
         _require(right, f"P_N is {self.P_N}; it must be probabilities that add up to 1")
 
     @classmethod
-    def from_kernel(
-        cls, K: ArrayLike, T: int, *, noise_variance: float, **constants: Any
-    ) -> Setting:
+    def from_kernel(cls, K: ArrayLike, T: int, *, noise_variance: float, **constants: Any) -> Self:
         """Return the setting on a discrete domain, with γ_t from ``gamma_upper``.
 
         Args:
@@ -114,25 +108,22 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def N(self) -> int:
-        """Number of peers."""
         return len(self.t_n)
 
     @property
     def horizon(self) -> int:
-        """T."""
         return len(self.gamma) - 1
 
     @property
     def probabilities(self) -> Array:
-        """P_N, (N,)."""
         return np.full(self.N, 1.0 / max(self.N, 1)) if self.P_N is None else np.asarray(self.P_N)
 
 
 def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
     """Return lower bounds on γ_0, …, γ_T: the information gain of the greedy choice of points.
 
-    The gain of observations A is ½ log det(I + σ⁻² K_A). The next greedy point has the largest
-    posterior variance. A point may be chosen twice, because FTS may query it twice.
+    The gain of observations A is ½ log det(I + σ⁻² K_A). The greedy choice is the point with the
+    largest posterior variance. A point may be chosen twice, because FTS may query it twice.
 
     >>> np.round(gamma_lower(np.eye(2), 3, 1.0) / np.log(2), 3).tolist()  # ½, ½, ½ log2(3/2)
     [0.0, 0.5, 1.0, 1.292]
@@ -168,10 +159,6 @@ def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
 def beta(t: ArrayLike, setting: Setting) -> Array:
     """Return β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))), without the factor σ if repaired.
 
-    Lemma 1 cites Theorem 2 of Chowdhury and Gopalan, whose posterior has λ = 1 + 2/T instead of σ².
-    The noise enters as σ/√λ, which is at most σ there. In the posterior of equation 1, λ = σ² and
-    the factor is 1.
-
     >>> printed = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
     >>> np.round(beta([1, 2, 50], printed), 2).tolist()
     [1.97, 2.15, 4.34]
@@ -196,33 +183,26 @@ def c(t: ArrayLike, setting: Setting) -> Array:
 
 
 def draw_deviation(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired.
-
-    Here u = log(2π²t²N/(3δ)).
-    """
-    # The printed bound uses P(χ²_M ≥ M + 2u) ≤ e⁻ᵘ, which is false for M ≥ 3 and large u.
-    u = _log_odds(t, setting, 2.0)
+    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired."""
+    u = _log_odds(t, setting, 2.0)  # log(2π²t²N/(3δ))
     return np.sqrt(2 * u) + setting.M**0.5 if setting.repaired else np.sqrt(2 * u + setting.M)
 
 
 def mean_error(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 4's bound on |μ̂_n − μ_n|, (*t.shape, N).
-
-    It is ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))).
-    """
+    """Return Lemma 4's bound on |μ̂_n − μ_n|, ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ))))."""
     y = setting.B + np.sqrt(2.0 * _log_odds(t, setting, 4.0))
     growth = (np.asarray(setting.t_n, dtype=np.float64) + 1.0) ** 2 / setting.noise_variance
     return y[..., None] * (setting.epsilon * growth)
 
 
 def Delta_tilde(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|, (*t.shape, N)."""
+    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|."""
     width = beta_prime(np.asarray(setting.t_n, dtype=int) + 1, setting)
     return mean_error(t, setting) + width + draw_deviation(t, setting)[..., None]
 
 
 def Delta(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, which bounds |ĝ_n(x) − f_t(x)|, (*t.shape, N)."""
+    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, the bound on |ĝ_n(x) − f_t(x)|."""
     return Delta_tilde(t, setting) + np.array(setting.d_n, np.float64) + c(t, setting)[..., None]
 
 
@@ -232,15 +212,15 @@ def psi(t: ArrayLike, schedule: Schedule, setting: Setting) -> Array:
 
 
 def P(t: ArrayLike, schedule: Schedule) -> Array:  # noqa: N802 (the paper's letter)
-    """Return P_t = p_t (p − 1/t²) of Lemma 7; it is negative, and so meaningless, for t ≤ 4."""
+    """Return P_t = p_t (p − 1/t²) of Lemma 7; for t ≤ 4 it is negative and has no meaning."""
     return _probabilities(t, schedule) * (p - 1.0 / _steps(t) ** 2.0)
 
 
 def sum_variance(T: ArrayLike, setting: Setting) -> Array:
     """Return the bound 2γ_T / log(1 + σ⁻²) on Σ_{t≤T} σ²_{t−1}(x_t), for any queries x_t.
 
-    For s ≤ 1, s log(1 + σ⁻²) ≤ log(1 + s/σ²) by concavity, and ½ Σ log(1 + σ²_{t−1}(x_t)/σ²) is the
-    information gain of x_1, …, x_T. By Cauchy and Schwarz, Σ σ_{t−1}(x_t) ≤ √(T · this).
+    It holds because s log(1 + σ⁻²) ≤ log(1 + s/σ²) for s = σ²_{t−1}(x_t) ≤ 1, and ½ Σ log(1 + s/σ²)
+    is the information gain of x_1, …, x_T.
     """
     return 2.0 * _gamma(_steps(T), setting) / math.log1p(1.0 / setting.noise_variance)
 
@@ -251,8 +231,8 @@ def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     With a = 1 + 10/(p p_1) and sums over t from 5,
     R_T ≤ 8B + a c_T √((T − 4) ``sum_variance``) + Σψ_t + Σ2B/t²
     + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
-    Each of the first four steps counts 2B: Lemma 8 does not apply there because P_t < 0, but
-    |f| ≤ B does. Each entry holds with probability 1 − δ, but not all entries at once.
+    Each of the first four steps counts 2B, because |f| ≤ B; Lemma 8 does not apply where P_t < 0.
+    Each entry holds with probability 1 − δ, but not all entries at once.
 
     >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> bound(lambda t: 1.0, 50, setting)[:4].tolist()
@@ -272,10 +252,8 @@ def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
 def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     """Return a smaller bound on R_1, …, R_T that depends on the peers only through p_t, (T,).
 
-    A peer's query costs at most 2B, and Δ_{n,t} > c_t > B. So 2B(1 − p_t) instead of ψ_t is always
-    better. It requires neither Lemmas 3 to 5 nor the condition on p_t, and does not depend on M, ε,
-    t_n, d_n and p_1. The normal tail Φ(−1) replaces p. The proof, for ``repaired`` settings, is in
-    docs/theory.md.
+    2B(1 − p_t) replaces ψ_t, because a peer's query costs at most 2B, and Φ(−1) replaces p. The
+    proof is for ``repaired`` settings.
     """
     first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
     a_t = c(t, setting) * (1.0 + 2.0 / (float(ndtr(-1.0)) - 1.0 / _steps(t) ** 2.0))
@@ -306,11 +284,9 @@ def check(schedule: Schedule, T: int, setting: Setting) -> Check:
     p_t = _probabilities(t, schedule)
     sides = (1.0 - p_t) * c(t, setting)
     failures = t[sides > sides[0] * (1.0 + 1e-12)]
-    return Check(
-        holds=not len(failures),
-        first_failure=int(failures[0]) if len(failures) else None,
-        explanation=f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}",
-    )
+    first = int(failures[0]) if len(failures) else None
+    explanation = f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}"
+    return Check(holds=first is None, first_failure=first, explanation=explanation)
 
 
 def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) -> str:
@@ -349,7 +325,6 @@ def _width(t: ArrayLike, setting: Setting, odds: float) -> Array:
 
 
 def _log_odds(t: ArrayLike, setting: Setting, factor: float) -> Array:
-    """Return log(factor π² t² N / (3δ)): a union over peers and steps, as Σ 1/t² = π²/6."""
     odds = factor * math.pi**2 * max(setting.N, 1) / (3.0 * setting.delta)
     return math.log(odds) + 2.0 * np.log(_steps(t))
 

@@ -10,8 +10,8 @@ from model.moments import LIES, LIMIT, told_wrong, worst_z
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from fedbo.model.factor import semidefinite_factor
 from fedbo.model.gp import GP, Hyper
+from fedbo.model.kernel import semidefinite_factor
 
 log_uniform = lambda low, high: st.floats(np.log(low), np.log(high)).map(np.exp)  # noqa: E731
 

@@ -1,8 +1,4 @@
-"""An explanation of an agent's queries: their sources, the peers' contributions, trials saved.
-
-The sources and the contributions are counted. The trials saved are estimated by
-`fedbo.insight.replay` and `fedbo.insight.saving`.
-"""
+"""An explanation of an agent's queries: their sources, the peers' contributions, trials saved."""
 
 from __future__ import annotations
 
@@ -46,8 +42,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         best_trial: Number of the trial with the best score.
         queries: One row for each trial: its number, source and state, the peers with a share in it,
             its score (NaN if it has none), the best score so far and the gain over the best before.
-        sources: The same, summed up by source.
-        peers: The same, summed up by peer. A gain is divided among the peers by their credit.
+        sources: For each source, its number of queries, their gains and their best score.
+        peers: The same for each peer. A gain is divided among the peers by their credit.
         saved: The estimate of trials saved; None if there is none.
         verdict: The estimate in a sentence, or the reason why there is none.
     """
@@ -64,16 +60,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         lines = [self.heading(), "", "Where the queries came from", *self._lines(self.sources)]
         if self.peers.height:
-            rest = self.peers.height - _PEERS_SHOWN
-            more = [f"  … and {rest} more"] if rest > 0 else []
-            lines += ["", "What each peer contributed", *self._lines(self.peers), *more]
-        verdict, *rest_of_it = (
-            textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  ")
-            for text in self.sentences()
-        )
+            lines += ["", "What each peer contributed", *self._lines(self.peers)]
+            if self.peers.height > _PEERS_SHOWN:
+                lines.append(f"  … and {self.peers.height - _PEERS_SHOWN} more")
+        verdict, *more = (textwrap.indent(textwrap.fill(s, 86), "  ") for s in self.sentences())
         lines += ["", "What collaborating saved", verdict]
         if self.saved is not None:
-            way, caveat = rest_of_it
+            way, caveat = more
             lines += [way, "", *self._lines(self.saved.gains), "", caveat]
         return "\n".join(lines)
 
@@ -88,22 +81,20 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decimals(self) -> int:
-        """Decimals to show of a score: enough for three digits of the range of scores."""
+        """How many decimals of a score to show: enough for three digits of the range of scores."""
         scores = self.queries.where(state="complete")["score"]
         spread = float(np.ptp(scores)) or abs(float(scores[0])) or 1.0
         return max(0, min(12, 3 - math.floor(math.log10(spread))))
 
     def heading(self) -> str:
-        """Return a sentence with the number of trials and the best of them."""
         best = self.queries.where(trial=self.best_trial)
-        source, peers = str(best["source"][0]), str(best["peers"][0])
-        by = f"{source}: {peers}" if peers else source
+        by = ": ".join(filter(None, (best["source"][0], best["peers"][0])))
         trials = f"{self.queries.height} trials" if self.queries.height > 1 else "1 trial"
         best_score = f"the best score is {number(self.best, self.decimals)}"
         return f"Agent {self.agent}: {trials}, {best_score} (trial {self.best_trial}, {by})."
 
     def sentences(self) -> list[str]:
-        """Return what there is to say about trials saved, besides the table of gains."""
+        """Return what is known about trials saved, besides the table of gains."""
         saved = self.saved
         if saved is None:
             return [self.verdict]
@@ -114,11 +105,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return [self.verdict, way, CAVEAT]
 
     def _lines(self, table: Table) -> list[str]:
-        """Return the first rows of a table, in aligned columns."""
-        columns = [
-            [name, *cells[:_PEERS_SHOWN]]
-            for name, cells in zip(table.columns, texts(table, self.decimals), strict=True)
-        ]
+        cells = [column[:_PEERS_SHOWN] for column in texts(table, self.decimals)]
+        columns = [[name, *column] for name, column in zip(table, cells, strict=True)]
         widths = [max(map(len, column)) for column in columns]
         rows = zip(*columns, strict=True)
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -136,8 +124,7 @@ def explain(agent: Agent, draws: int = 32) -> Explanation:
     complete = [trial for trial in agent.trials if trial.score is not None]
     if not complete:
         raise ValueError(
-            f"agent {agent.name!r} has no scores yet, so there is nothing to explain: "
-            "ask() for a trial, tell() its score"
+            f"agent {agent.name!r} has no scores yet: ask() for a trial, tell() its score"
         )
     influenced = _influenced(agent, complete)
     verdict = _silence(complete, influenced)
@@ -158,10 +145,9 @@ def explain(agent: Agent, draws: int = 32) -> Explanation:
 
 
 def _influenced(agent: Agent, complete: Sequence[Trial]) -> NDArray[np.bool_]:
-    """Return which complete trials the peers may have influenced, (n,).
+    """Return which trials peers may have influenced: the policy's queries since the first credit.
 
-    These are the policy's queries from the first one with credit on. Policies that blend the peers'
-    beliefs give no credit, so all their queries count.
+    Policies that blend the peers' beliefs give no credit, so all their queries count.
     """
     blended = "weights" not in agent.policy.kinds and len(agent.inbox) > 0
     chosen = np.array([trial.source not in ("initial", "told") for trial in complete])
@@ -175,10 +161,8 @@ def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
     if not influenced.any():
         return f"None of the {n} queries came from peers: so far collaborating changed nothing."
     if not influenced[:LONGEST].any():
-        return (
-            f"Nothing can be said: peers first helped with trial {int(influenced.argmax())}, and "
-            f"only the first {LONGEST} are replayed."
-        )
+        first = complete[int(influenced.argmax())].number
+        return f"Peers first helped with trial {first}; only the first {LONGEST} can be replayed."
     if n < _FEWEST:
         return f"Too early to say: there are {n} scores, and the estimate needs {_FEWEST}."
     if all(trial.score == complete[0].score for trial in complete):
@@ -190,11 +174,12 @@ def _saved(
     agent: Agent, complete: Sequence[Trial], influenced: NDArray[np.bool_], draws: int
 ) -> Saving:
     space, initial = agent.federation.space, agent.initial_design()
+    X = np.array([space.encode(trial.params) for trial in complete])
     y = np.array([space.sign * (trial.score or 0.0) for trial in complete])
     before = int(np.argmax(influenced))  # trials before the first one that peers influenced
     with one_thread():
         together, alone = replay(
-            np.array([space.encode(trial.params) for trial in complete]),
+            X,
             y,
             ~influenced,
             initial=initial[before:],
@@ -209,7 +194,6 @@ def _saved(
 
 
 def _credit(trial: Trial) -> dict[str, float]:
-    """Return the shares of peers in a query, by name."""
     return trial.credit or ({trial.peer: 1.0} if trial.peer is not None else {})
 
 

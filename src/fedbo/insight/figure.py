@@ -47,24 +47,16 @@ def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
 
 
 def _draw_progress(axes: Axes, explanation: Explanation) -> None:
-    """Draw the best score so far, every query at its score, and the band of solo agents."""
     queries = explanation.queries.where(state="complete")
     trial = np.arange(1, queries.height + 1)
     if explanation.saved is not None:
         solo = explanation.saved.curves
-        axes.fill_between(
-            solo["trial"],
-            solo["low"],
-            solo["high"],
-            step="post",
-            color=_ALONE,
-            alpha=0.3,
-            linewidth=0,
-            label="alone, replayed: 90 %",
+        band = axes.fill_between(
+            solo["trial"], solo["low"], solo["high"], step="post", color=_ALONE
         )
-        axes.step(
-            solo["trial"], solo["alone"], "--", where="post", color=_ALONE, label="its median"
-        )
+        band.set(alpha=0.3, linewidth=0, label="alone, replayed: 90 %")
+        [line] = axes.step(solo["trial"], solo["alone"], "--", where="post", color=_ALONE)
+        line.set_label("its median")
     axes.step(trial, queries["best"], where="post", color="black", label="best so far")
     low, high = _window(queries, explanation)
     outside = 0
@@ -75,32 +67,21 @@ def _draw_progress(axes: Axes, explanation: Explanation) -> None:
             scores = queries["score"][mine]
             inside = (scores >= low) & (scores <= high)
             outside += int((~inside).sum())
-            axes.scatter(
-                trial[mine][inside],
-                scores[inside],
-                s=26,
-                color=colour,
-                marker=marker,
-                label=f"{source} ({mine.sum()})",
-                zorder=3,
-            )
-            axes.scatter(
-                trial[mine][~inside],
-                np.clip(scores[~inside], low, high),
-                s=26,
-                facecolors="none",
-                edgecolors=colour,
-                marker=marker,
-                clip_on=False,
-                zorder=3,
-            )
+            look: dict[str, Any] = {"s": 26, "marker": marker, "edgecolors": colour, "zorder": 3}
+            label = f"{source} ({mine.sum()})"
+            axes.scatter(trial[mine][inside], scores[inside], c=colour, label=label, **look)
+            hollow = np.clip(scores[~inside], low, high)
+            axes.scatter(trial[mine][~inside], hollow, c="none", clip_on=False, **look)
     axes.set_ylim(low, high)
     axes.set_xlim(0.4, queries.height + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    hollow = f"; {outside} far off, hollow at the edge" if outside else ""
+    far = f"; {outside} far off, hollow at the edge" if outside else ""
     failed = explanation.queries.height - queries.height
-    axes.set(xlabel=f"trial{' with a score' if failed else ''}", ylabel=f"score{hollow}")
-    axes.set_title(_title(explanation), loc="left", fontsize="medium")
+    axes.set(xlabel=f"trial{' with a score' if failed else ''}", ylabel=f"score{far}")
+    title = f"Agent {_short(explanation.agent)}"
+    if explanation.saved is not None:
+        title += f": {str(explanation.saved).split('.')[0].lower()}"
+    axes.set_title(title, loc="left", fontsize="medium")
 
 
 def _window(queries: Table, explanation: Explanation) -> tuple[float, float]:
@@ -115,35 +96,24 @@ def _window(queries: Table, explanation: Explanation) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _title(explanation: Explanation) -> str:
-    saved = explanation.saved
-    if saved is None:
-        return f"Agent {_short(explanation.agent)}"
-    return f"Agent {_short(explanation.agent)}: {str(saved).split('.')[0].lower()}"
-
-
 def _draw_peers(axes: Axes, peers: Table) -> None:
-    """Draw how much each peer's queries gained over the best score before, divided by credit."""
     axes.set_title("What each peer's queries gained", loc="left", fontsize="medium")
     if not peers.height:
         axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
         return
-    shown = min(peers.height, _PEERS)
-    rest = peers.height - shown
-    names = [_short(name) for name in peers["peer"][:shown].tolist()]
-    gained, shares = peers["gained"][:shown].tolist(), peers["share"][:shown].tolist()
-    if rest:
-        names.append(f"{rest} others")
-        gained.append(float(peers["gained"][shown:].sum()))
-        shares.append(float(peers["share"][shown:].sum()))
+    names = [_short(name) for name in peers["peer"][:_PEERS].tolist()]
+    gained, shares = peers["gained"][:_PEERS].tolist(), peers["share"][:_PEERS].tolist()
+    if peers.height > _PEERS:
+        names.append(f"{peers.height - _PEERS} others")
+        gained.append(float(peers["gained"][_PEERS:].sum()))
+        shares.append(float(peers["share"][_PEERS:].sum()))
     rows = np.arange(len(names))
     axes.barh(rows, gained, 0.7, color=COLOURS[1])
     for row, gain, share in zip(rows, gained, shares, strict=True):
         text = f"{share:.3g} quer{'y' if share == 1 else 'ies'}"
-        axes.annotate(
-            text, (gain, row), (4, 0), textcoords="offset points", va="center", fontsize="small"
-        )
+        note = axes.annotate(text, (gain, row), (4, 0), textcoords="offset points", va="center")
+        note.set_fontsize("small")
     axes.set_yticks(rows, names)
     axes.set_ylim(max(len(names), 4) - 0.4, -0.6)  # the first bar is on top
     axes.set_xlim(0.0, 1.3 * max(gained) or 1.0)

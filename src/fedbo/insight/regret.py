@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -19,7 +18,7 @@ def regret_beside_bound(
     bounds: Mapping[str, ArrayLike],
     path: str | os.PathLike[str],
 ) -> Figure:
-    """Draw measured cumulative regret below the bounds of `fedbo.theory`.
+    """Draw the mean cumulative regret, with one standard error on either side, below its bounds.
 
     The axis is logarithmic, because the bounds are much larger than the regret.
 
@@ -31,7 +30,12 @@ def regret_beside_bound(
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     for (name, runs), colour in zip(tables.items(), COLOURS, strict=False):
-        _band(axes, np.array([_cumulative(run) for run in runs]), name, colour)
+        curves = np.array([run["cumulative_regret"][run["iteration"] > 0] for run in runs])
+        mean = curves.mean(axis=0)
+        error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else 0.0 * mean
+        t = np.arange(1, len(mean) + 1)
+        axes.plot(t, mean, color=colour, label=name)
+        axes.fill_between(t, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
     for (name, bound), style in zip(bounds.items(), ("--", ":", "-."), strict=False):
         values = np.asarray(bound)
         axes.plot(np.arange(1, len(values) + 1), values, style, color="black", label=name)
@@ -40,16 +44,3 @@ def regret_beside_bound(
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=150)
     return figure
-
-
-def _cumulative(run: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    regret: np.ndarray[tuple[int], np.dtype[np.float64]] = run["cumulative_regret"]
-    return regret[run["iteration"] > 0]
-
-
-def _band(axes: Axes, curves: np.ndarray, name: str, colour: str) -> None:
-    """Draw the mean of the curves (runs, T) with one standard error on either side."""
-    t, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
-    error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else 0.0 * mean
-    axes.plot(t, mean, color=colour, label=name)
-    axes.fill_between(t, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)

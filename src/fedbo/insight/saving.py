@@ -1,9 +1,9 @@
 """Trials saved by collaborating: a comparison of an agent with replayed solo agents.
 
-On each function of a replay, both sides are compared at a *level*: 95 % of the way from where the
-solo agent stands after its initial points to the best value that the agent found. (The best value
-itself may be due to a last, negligible improvement.) Trials saved are the trials that the solo
-agent needs to reach the level minus the trials that the agent needed.
+On each function of a replay, both sides have to reach a *level*: 95 % of the way from the solo
+agent's best initial point to the best value that the agent found. (The best value itself may be due
+to a last, negligible improvement.) Trials saved are the trials that the solo agent needs to reach
+the level minus the trials that the agent needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedbo.model.kernel import Array
 from fedbo.table import Table
 
 _WAY = 0.95  # of the way to the agent's best value: the level
-_BAND = (0.05, 0.5, 0.95)  # quantiles over the draws
+_BAND = (0.05, 0.5, 0.95)  # quantiles over the draws; each is the value of one draw
 _STOPS = (5, 10, 20)  # best scores are compared after these trials and the last one
 
 
@@ -31,13 +31,11 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
         low: 5 % quantile of the trials saved; a negative number is a loss.
         median: Median of the trials saved.
         high: 95 % quantile of the trials saved.
-        at_least: Whether low, median and high are lower bounds, because a solo agent did not reach
-            the level.
+        at_least: Whether low, median and high are lower bounds: some solo agent missed the level.
         agent: Trial with which the agent reached the level (median).
         alone: Trial with which a solo agent reached it (median).
-        curves: Best scores after each trial: of the agent, and of solo agents (median, 5 % and 95 %
-            quantiles).
-        gains: After some trials, how much better the agent was; positive is better.
+        curves: Best scores after each trial, of the agent and of solo agents (with quantiles).
+        gains: After some trials, how much better the agent was.
     """
 
     draws: int
@@ -95,18 +93,14 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
     needed_alone = np.where(missed, h + 1, (alone >= level).argmax(axis=1) + 1)
     saved = needed_alone - needed
     low, median, high = _quantiles(saved).tolist()
-
-    def is_bound(quantile: int) -> bool:
-        """Return whether the quantile might be larger if the replays had been longer."""
-        return bool(missed[saved <= quantile].any())
+    more = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
 
     gain_low, gain, gain_high = _quantiles(together - alone)
     best, trial = sign * best[:h], np.arange(1, h + 1)
     ends = (best - sign * gain_high, best - sign * gain_low)
-    curves = {"agent": best, "alone": best - sign * gain}
-    curves |= {"low": np.minimum(*ends), "high": np.maximum(*ends)}
-    gains = {"agent": best, "alone": curves["alone"]}
-    gains |= {"gain": gain, "low": gain_low, "high": gain_high}
+    both = {"agent": best, "alone": best - sign * gain}
+    curves = both | {"low": np.minimum(*ends), "high": np.maximum(*ends)}
+    gains = both | {"gain": gain, "low": gain_low, "high": gain_high}
     stops = np.isin(trial, (*_STOPS, h))
     return Saving(
         draws=draws,
@@ -114,7 +108,7 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
         low=low,
         median=median,
         high=high,
-        at_least=(is_bound(low), is_bound(median), is_bound(high)),
+        at_least=(more[0], more[1], more[2]),  # a longer replay might give more
         agent=int(_quantiles(needed)[1]),
         alone=int(_quantiles(needed_alone)[1]),
         curves=Table({"trial": trial} | curves),
@@ -123,6 +117,5 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
 
 
 def _quantiles(values: NDArray[np.number]) -> NDArray[np.number]:
-    """Return the 5 %, 50 % and 95 % quantiles over the first axis; each is one of the values."""
     band: NDArray[np.number] = np.quantile(values, _BAND, axis=0, method="inverted_cdf")
     return band

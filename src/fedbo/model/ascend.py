@@ -10,8 +10,8 @@ a          fraction of the quasi-Newton step that is tried         (R,)
 =========  ======================================================  ===========
 
 Every turn evaluates all climbers that still move in one call. A climber whose step did not pay off
-tries a shorter one in the next turn, together with the others' new steps. A general optimiser
-costs 50 µs of bookkeeping for each evaluation of each start; this costs about 100 µs for all.
+tries a shorter one in the next turn. A turn costs about 100 µs plus the evaluation; a general
+optimiser spends 50 µs on each evaluation of each start.
 """
 
 from __future__ import annotations
@@ -48,22 +48,21 @@ def ascend(
 ) -> tuple[Array, Array]:
     """Return local maximisers (R, d) reached from ``starts``, and their values (R,).
 
-    A climber stops when it expects its next step to gain less than ``gain``. Its estimate of the
-    curvature may be misleading, so it may reset the estimate and continue along the gradient.
+    A climber stops when it expects its next step to gain less than ``gain``.
 
     Args:
-        objective: Takes points (r, d) and the rows (r,) of ``starts`` they began at. Returns values
-            (r,) and gradients (r, d).
+        objective: Takes points (r, d) and the rows (r,) of ``starts`` where their climbers began.
+            Returns values (r,) and gradients (r, d).
         starts: Where to begin, (R, d).
         lower: Lower bounds, broadcast against ``starts``. A variable with equal bounds stays fixed.
         upper: Upper bounds, broadcast against ``starts``.
         scale: Natural unit of each variable, (d,) or (R, d). No step is longer than one unit.
-        turns: Most turns.
+        turns: Largest number of turns.
         gain: Smallest expected gain of a step.
         first: Length of the first step, in units of ``scale``.
-        restarts: How often a climber may reset its estimate of the curvature.
-        hope: A climber gives up if it lies further behind the best one than this many times the
-            expected gain of its next step. Leave it out if climbers follow different functions.
+        restarts: How often a climber resets its estimate of the curvature before it stops.
+        hope: A climber gives up if it is behind the best one by more than ``hope`` times the
+            expected gain of its next step. Omit it if climbers follow different functions.
 
     >>> def hill(X, rows):
     ...     return -((X - 0.3) ** 2).sum(axis=1), -2 * (X - 0.3)
@@ -124,18 +123,16 @@ def ascend(
 
 
 def _steepest(G: Array, first: float) -> Array:
-    """Return the H that makes a step of length ``first`` along each gradient."""
     return np.asarray((first / (_norm(G) + _TINY))[:, None, None] * np.eye(G.shape[1]))
 
 
 def _norm(A: Array) -> Array:
-    """Return the lengths of the rows of A."""
     lengths: Array = np.sqrt((A * A).sum(axis=1))
     return lengths
 
 
 def _learn(H: Array, s: Array, y: Array, fresh: Mask) -> Array:
-    """Return the BFGS update of H for steps s and falls y of the gradient, where it curves."""
+    """Return the BFGS update of H for steps s with falls y of the gradient, where sᵀy > 0."""
     sy = (s * y).sum(axis=1)
     yy = (y * y).sum(axis=1)
     curved = sy > np.maximum(1e-10 * yy, _TINY)

@@ -30,14 +30,11 @@ _IMPOSSIBLE = -1e25
 
 
 class LogNormal(msgspec.Struct, frozen=True):
-    """A log-normal prior: the logarithm is normal around log(median).
+    """A log-normal prior.
 
     Args:
         median: The median.
         spread: Standard deviation of the logarithm.
-
-    >>> LogNormal(0.5, 1.0).median
-    0.5
     """
 
     median: float
@@ -45,12 +42,9 @@ class LogNormal(msgspec.Struct, frozen=True):
 
 
 class Priors(msgspec.Struct, frozen=True, kw_only=True):
-    """The priors of a GP's hyper-parameters, in standard units.
+    """The priors of a GP's hyper-parameters, in standard units."""
 
-    The median of the length scale is multiplied by √D, because distances in the cube grow with it.
-    """
-
-    length_scale: LogNormal = LogNormal(0.3, 1.2)
+    length_scale: LogNormal = LogNormal(0.3, 1.2)  # the median is multiplied by √D
     signal_variance: LogNormal = LogNormal(1.0, 0.7)
     noise_variance: LogNormal = LogNormal(1e-3, 2.0)
 
@@ -72,9 +66,8 @@ class Likelihood:
 
     def __init__(self, X: Array, y: Array, kernel: str, *, ard: bool = True) -> None:
         self.t, self.D = X.shape
-        self.y = y
+        self.y, self.ard = y, ard
         self.kernel = kernel_named(kernel)
-        self.ard = ard
         self.lower = np.tril_indices(self.t)
         gaps = (X[self.lower[0]] - X[self.lower[1]]) ** 2
         self.gaps2 = np.ascontiguousarray(gaps.T if ard else gaps.sum(axis=1)[None])
@@ -83,12 +76,10 @@ class Likelihood:
         self._count = np.where(diagonal, 0.5, 1.0)  # ½ tr of a product, over the lower triangle
 
     def pack(self, hyper: Hyper) -> Array:
-        """Return the θ of ``hyper``."""
         scales = hyper.length_scales if self.ard else hyper.length_scales[:1]
         return np.log([*scales, hyper.signal_variance, hyper.noise_variance])
 
     def unpack(self, theta: Array) -> Hyper:
-        """Return the hyper-parameters of θ."""
         *scales, signal, noise = np.exp(theta).tolist()
         return Hyper(
             length_scales=tuple(scales) if self.ard else tuple(scales) * self.D,
@@ -103,7 +94,10 @@ class Likelihood:
         signal, noise = np.exp(theta[-2:])
         k, slope = self.kernel.value_and_slope(inverse2 @ self.gaps2)
         k *= signal
-        L, info = self._factor(k, noise)
+        A = np.zeros((self.t, self.t), order="F")
+        A[self.lower] = k
+        A.ravel(order="K")[:: self.t + 1] += noise
+        L, info = dpotrf(A, lower=1, clean=0, overwrite_a=1)
         if info:
             return _IMPOSSIBLE, np.zeros(len(theta))
         alpha, _ = dpotrs(L, self.y, lower=1)
@@ -121,19 +115,12 @@ class Likelihood:
         gradient[-1] = noise * W[self._diagonal].sum()
         return float(value), gradient
 
-    def _factor(self, k: Array, noise: float) -> tuple[Array, int]:
-        A = np.zeros((self.t, self.t), order="F")
-        A[self.lower] = k
-        A.ravel(order="K")[:: self.t + 1] += noise
-        L, info = dpotrf(A, lower=1, clean=0, overwrite_a=1)
-        return L, info
-
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fits hyper-parameters by maximum posterior density.
 
-    A full search climbs from several starts: the previous fit, or else the medians of the priors,
-    and the most likely of some random points.
+    A full search climbs from several starts: the most likely of some random points, and either the
+    previous fit or the medians of the priors.
 
     Args:
         kernel: ``"se"`` or ``"matern52"`` (default).
@@ -181,12 +168,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return problem.data.unpack(theta)
 
     def again(self, X: Array, y: Array, hyper: Hyper) -> Hyper:
-        """Make a local search from ``hyper``.
-
-        Returns:
-            The new hyper-parameters, or the object ``hyper`` itself if the gain would be small.
-            The caller can then keep its factorisation.
-        """
+        """Make a local search; return the object ``hyper`` itself if the gain would be small."""
         problem = _Problem(self, X[-_MOST_FITTED:], y[-_MOST_FITTED:])
         start = problem.data.pack(hyper)
         theta, gained = problem.climb([start], first=0.1, gain=_WORTHWHILE)
@@ -207,11 +189,11 @@ class _Problem:
         n = self.data.D if fit.ard else 1
         priors = fit.priors or Priors()
         scale, signal, noise = priors.length_scale, priors.signal_variance, priors.noise_variance
-        median = [scale.median * np.sqrt(self.data.D)] * n + [signal.median, noise.median]
-        self.centre = np.log(median)
+        typical = scale.median * np.sqrt(self.data.D)
+        self.centre = np.log([typical] * n + [signal.median, noise.median])
         self.spread = np.array([scale.spread] * n + [signal.spread, noise.spread])
-        self.lower = np.log([5e-3] * n + [1e-4, fit.noise_floor])
-        self.upper = np.log([50.0] * n + [1e4, 10.0])
+        lowest, highest = [5e-3] * n + [1e-4, fit.noise_floor], [50.0] * n + [1e4, 10.0]
+        self.box = np.log(lowest), np.log(highest)
 
     def __call__(self, thetas: Array) -> tuple[Array, Array]:
         values, gradients = map(np.array, zip(*map(self.data, thetas), strict=True))
@@ -221,34 +203,25 @@ class _Problem:
         return values - 0.5 * (z * z).sum(axis=1), gradients - z / self.spread
 
     def likely(self, rng: np.random.Generator) -> list[Array]:
-        """Return the most likely of some random points around the medians of the priors."""
         n = self.fit.starts - 1
         if n < 1:
             return []
         draws = rng.standard_normal((_SCREENED * n, len(self.centre)))
-        draws = np.clip(self.centre + self.spread * draws, self.lower, self.upper)
+        draws = np.clip(self.centre + self.spread * draws, *self.box)
         return list(draws[np.argsort(-self(draws)[0])[:n]])
 
     def climb(self, starts: list[Array], first: float, gain: float) -> tuple[Array, float]:
-        """Return the best θ reached from ``starts`` (see `ascend`), and its gain over the first."""
+        """Return the best θ reached from ``starts``, and its gain over the first start."""
         densities: list[float] = []
 
-        def objective(thetas: Array, _: Rows) -> tuple[Array, Array]:
+        def density(thetas: Array, _: Rows) -> tuple[Array, Array]:
             values, gradients = self(thetas)
             densities.append(float(values[0]))
             return values, gradients
 
+        X, one = np.clip(np.array(starts), *self.box), np.ones(len(self.centre))
         thetas, values = ascend(
-            objective,
-            np.clip(np.array(starts), self.lower, self.upper),
-            self.lower,
-            self.upper,
-            scale=np.ones(len(self.centre)),
-            turns=40,
-            gain=gain,
-            first=first,
-            restarts=1,
-            hope=10.0,
+            density, X, *self.box, scale=one, turns=40, gain=gain, first=first, restarts=1, hope=10
         )
         best = int(np.argmax(values))
         return thetas[best], float(values[best]) - densities[0]

@@ -1,13 +1,15 @@
-"""A sampled function: the one kind of object that `argmax` knows.
+"""Sampled functions: an agent's posterior draw f_t, or a peer's message φ(x)ᵀω_n.
 
-An agent's own posterior draw f_t and a peer's message φ(x)ᵀω_n are both sampled functions. They can
-be called for values and asked for gradients. Both are computed in the precision of the points:
-float32 to screen many, float64 to refine a few.
+They compute in the precision of the points: float32 to screen many, float64 to refine a few. Type
+hints say float64 for both.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from fedbo.model.kernel import Array
 
@@ -15,12 +17,11 @@ from fedbo.model.kernel import Array
 class SampledFunction(Protocol):
     """A deterministic function on the unit cube, drawn from somebody's belief.
 
-    A function that is costly and has few maxima may have an attribute ``screened``: the number of
-    points that are enough to find them.
+    A function that is costly and has few maxima may have an attribute ``screened``: the largest
+    number of points that `argmax` screens.
     """
 
-    length_scales: Array
-    """Distance in each dimension over which the function changes noticeably, (D,)."""
+    length_scales: Array  # distance over which the function changes noticeably, (D,)
 
     def __call__(self, X: Array) -> Array:
         """Return the values at the rows of X: (n, D) -> (n,)."""
@@ -30,18 +31,16 @@ class SampledFunction(Protocol):
 
 
 class Tabled:
-    """An exact joint draw at the points of a discrete domain, known at these points only.
+    """An exact joint draw at the points of a discrete domain.
 
     Args:
-        points: The points of the domain, (n, D).
+        points: The points, (n, D).
         values: The values there, (n,).
-        length_scales: As of any `SampledFunction`, (D,).
+        length_scales: Those of the belief, (D,).
     """
 
     def __init__(self, points: Array, values: Array, length_scales: Array) -> None:
-        self.points = points
-        self.values = values
-        self.length_scales = length_scales
+        self.points, self.values, self.length_scales = points, values, length_scales
 
     def __call__(self, X: Array) -> Array:
         if X is not self.points:
@@ -50,3 +49,34 @@ class Tabled:
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         raise ValueError("a draw on a discrete domain has no gradient")
+
+
+def single(values: Array) -> Array:
+    return values.astype(np.float32, copy=False)
+
+
+class Twins:
+    """Arrays in float32 and float64; each version is made when it is first needed.
+
+    Args:
+        arrays: The arrays, in either precision.
+
+    >>> a, b = Twins(np.ones(2), np.zeros(3)).like(np.empty((5, 1), dtype=np.float32))
+    >>> a.dtype, b.dtype
+    (dtype('float32'), dtype('float32'))
+    """
+
+    def __init__(self, *arrays: Array) -> None:
+        self._arrays = arrays
+
+    def like(self, X: Array) -> tuple[Array, ...]:
+        """Return the arrays in the precision of X."""
+        return self.single if X.dtype == np.float32 else self.double
+
+    @cached_property
+    def single(self) -> tuple[Array, ...]:
+        return tuple(map(single, self._arrays))
+
+    @cached_property
+    def double(self) -> tuple[Array, ...]:
+        return tuple(array.astype(np.float64, copy=False) for array in self._arrays)

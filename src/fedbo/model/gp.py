@@ -17,23 +17,20 @@ v           (K + σ²I)⁻¹ (y − β (f⁰(X) + noise)): Matheron's update    
 ==========  ========================================================  ============
 
 f_t is drawn by Matheron's rule: f_t(x) = β f⁰(x) + k(x, X) v. The prior draw f⁰ is a sum of cosines
-with fresh random frequencies. Far from the data it keeps its full variance, which a draw of feature
-weights fitted to the data does not. On a discrete domain the prior draw is exact, and so is f_t.
+with fresh random frequencies. It keeps its full variance far from the data; a draw of weights of
+fixed features would not. On a discrete domain the draw is exact.
 """
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrs
 
-from fedbo.model.factor import cholesky, semidefinite_factor
-from fedbo.model.function import SampledFunction, Tabled
-from fedbo.model.kernel import Array, Kernel, kernel_named, squared_distances
+from fedbo.model.function import SampledFunction, Tabled, Twins
+from fedbo.model.kernel import Array, cholesky, kernel_named, semidefinite_factor, squared_distances
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
-from fedbo.model.precision import Twins
 
 _WAVES = 128  # cosines in a draw of the prior; each counts as two features
 _BLOCK = 4096  # rows processed at a time: (4096, t) stays in the cache
@@ -48,9 +45,6 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
         signal_variance: σ₀², in standard units.
         noise_variance: σ², in standard units.
         kernel: ``"se"`` or ``"matern52"``.
-
-    >>> Hyper(length_scales=(0.3, 0.3)).signal_variance
-    1.0
     """
 
     length_scales: tuple[float, ...]
@@ -75,12 +69,11 @@ class GP:
 
     def __init__(self, hyper: Hyper, X: Array) -> None:
         self.hyper = hyper
-        self.kernel: Kernel = kernel_named(hyper.kernel)
+        self.kernel = kernel_named(hyper.kernel)
         self.length_scales = np.asarray(hyper.length_scales, dtype=np.float64)
         self.X = np.asarray(X, dtype=np.float64).reshape(-1, len(self.length_scales))
         self.L = cholesky(self.covariance(self.X, self.X), hyper.noise_variance)
-        self.y = np.zeros(len(self.X))
-        self.alpha = np.zeros(len(self.X))
+        self.y = self.alpha = np.zeros(len(self.X))
         self._table: tuple[Array, Array] | None = None
 
     def __len__(self) -> int:
@@ -99,8 +92,7 @@ class GP:
         """Add observations at the rows of X (n, D). Each adds a row to L and costs O(t²)."""
         for x in X:
             t, noise = len(self.X), self.hyper.noise_variance
-            k = self.covariance(self.X, x[None])[:, 0]
-            row = solve_triangular(self.L, k, lower=True, check_finite=False) if t else k
+            row = self._whiten(self.covariance(self.X, x[None])[:, 0])
             rest = self.hyper.signal_variance + noise - row @ row
             L = np.zeros((t + 1, t + 1))
             L[:t, :t] = self.L
@@ -123,10 +115,16 @@ class GP:
         result, _ = dpotrs(self.L, y, lower=1)
         return np.asarray(result)
 
+    def _whiten(self, k: Array) -> Array:
+        """Return L⁻¹ k."""
+        if not len(k):
+            return k
+        return np.asarray(solve_triangular(self.L, k, lower=True, check_finite=False))
+
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Return μ_t and σ_t² (n,) at the rows of X."""
         k = self.covariance(self.X, X)
-        V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
+        V = self._whiten(k)
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
         return k.T @ self.alpha, np.maximum(var, 0.0)
 
@@ -135,7 +133,7 @@ class GP:
         k, slope = self.kernel.value_and_slope(squared_distances(X, self.X, self.length_scales))
         slope *= self.hyper.signal_variance
         k *= self.hyper.signal_variance
-        V = solve_triangular(self.L, k.T, lower=True, check_finite=False) if len(self) else k.T
+        V = self._whiten(k.T)
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
         A = self.solve(k.T).T  # dσ²/dk = −2 (K + σ²I)⁻¹ k
         A *= slope
@@ -150,15 +148,12 @@ class GP:
 
     def leave_one_out(self, rows: Rows) -> LeaveOneOut:
         """Return the posteriors that each leave out one of the observations in ``rows``."""
-        unit = np.zeros((len(self), len(rows)))
-        unit[rows, np.arange(len(rows))] = 1.0
-        inverse = self.solve(unit)[rows]
+        inverse = self.solve(np.eye(len(self))[:, rows])[rows]
         return LeaveOneOut(inverse, self.alpha[rows], self.y[rows], self.hyper.noise_variance)
 
     def posterior_covariance(self, X: Array) -> Array:
         """Return σ_t²(x, x') between the rows of X, (n, n)."""
-        k = self.covariance(self.X, X)
-        V = solve_triangular(self.L, k, lower=True, check_finite=False) if len(self) else k
+        V = self._whiten(self.covariance(self.X, X))
         return self.covariance(X, X) - V.T @ V
 
     def sample(
@@ -168,9 +163,9 @@ class GP:
 
         Args:
             rng: Source of randomness.
-            beta: β, by which the draw's deviation from the mean is multiplied.
-            points: The points (n, D) of a discrete domain that contains all observations. The draw
-                is then joint and exact there, unless there are too many points.
+            beta: β, the factor on the draw's deviation from the mean.
+            points: The points (n, D) of a discrete domain, all observations among them. If they are
+                not too many, the draw is exact.
         """
         if points is not None and len(points) <= _LARGEST_TABLE:
             return self._sample_table(rng, beta, points)
@@ -187,8 +182,7 @@ class GP:
             self._table = points, semidefinite_factor(self.covariance(points, points))
         F = self._table[1]
         prior = F @ rng.standard_normal(F.shape[1])
-        rows = rows_of(self.X, points)
-        v = self._update(prior[rows], rng, beta)
+        v = self._update(prior[rows_of(self.X, points)], rng, beta)
         values = beta * prior + self.covariance(points, self.X) @ v
         return Tabled(points, values, self.length_scales)
 
@@ -197,7 +191,7 @@ class Waves:
     """A draw of the prior: f⁰(x) = σ₀ Σ r_i cos(s_i x + b_i) / √W, with W fresh s_i from p(s).
 
     With r_i² exponential and b_i uniform, each wave is the sum of a sine and a cosine with normal
-    coefficients. So f⁰ is exactly Gaussian given s, and its covariance averages to k over s.
+    coefficients. So f⁰ is Gaussian given s, and the mean of its covariance over s is k.
 
     Args:
         hyper: The hyper-parameters of the prior.
@@ -206,15 +200,12 @@ class Waves:
     """
 
     def __init__(self, hyper: Hyper, rng: np.random.Generator, waves: int = _WAVES) -> None:
-        D = len(hyper.length_scales)
-        base = kernel_named(hyper.kernel).frequencies(
-            rng.standard_normal((waves, D)), rng.random(waves)
-        )
-        self.s = base / np.asarray(hyper.length_scales)
-        self.b = 2.0 * np.pi * rng.random(waves)
+        normals = rng.standard_normal((waves, len(hyper.length_scales)))
+        base = kernel_named(hyper.kernel).frequencies(normals, rng.random(waves))
+        s = base / np.asarray(hyper.length_scales)
+        b = 2.0 * np.pi * rng.random(waves)
         r2 = 2.0 * rng.standard_exponential(waves)
-        self.r = np.sqrt(hyper.signal_variance / waves * r2)
-        self._twins = Twins(self.s, self.b, self.r)
+        self._twins = Twins(s, b, np.sqrt(hyper.signal_variance / waves * r2))
 
     def parts(self, X: Array) -> tuple[Array, Array, Array]:
         """Return angles (n, W), frequencies and amplitudes, in the precision of X."""
@@ -232,10 +223,8 @@ class Draw:
     """f_t by Matheron's rule: β f⁰(x) + k(x, X) v."""
 
     def __init__(self, gp: GP, prior: Waves, beta: float, v: Array) -> None:
-        self.kernel = gp.kernel
-        self.prior = prior
-        self.beta = float(beta)
-        self.length_scales = gp.length_scales
+        self.kernel, self.length_scales = gp.kernel, gp.length_scales
+        self.prior, self.beta = prior, float(beta)
         U = gp.X / gp.length_scales  # the observations, in length scales
         self.v = gp.hyper.signal_variance * v
         self._twins = Twins(gp.length_scales, U, (U * U).sum(axis=1), self.v)
@@ -270,12 +259,11 @@ class Draw:
         return Z, U, np.maximum(r2, 0.0, out=r2), v
 
 
-def rows_of(X: Array, points: Array) -> NDArray[np.intp]:
+def rows_of(X: Array, points: Array) -> Rows:
     """Return the row of ``points`` that equals each row of X; every row of X must be one."""
-    distance = np.zeros((len(X), len(points)))
+    equal = np.ones((len(X), len(points)), dtype=bool)
     for x, point in zip(X.T, points.T, strict=True):
-        distance += np.abs(x[:, None] - point)
-    if len(X) and distance.min(axis=1).max() > 0.0:
-        raise ValueError("an observation does not lie on the discrete domain it is drawn on")
-    rows: NDArray[np.intp] = distance.argmin(axis=1)
-    return rows
+        equal &= x[:, None] == point
+    if not equal.any(axis=1).all():
+        raise ValueError("an observation is not one of the points of the discrete domain")
+    return np.asarray(equal.argmax(axis=1))

@@ -1,4 +1,4 @@
-"""Stationary kernels: their values, slopes and spectral densities.
+"""Stationary kernels: values, slopes, spectral densities, and factors of their matrices.
 
 ========  =================================================  =========
 symbol    meaning                                            shape
@@ -10,9 +10,8 @@ slope     dk / d(r2)                                         any
 s         a frequency drawn from the spectral density p(s)   (D,)
 ========  =================================================  =========
 
-Bochner's theorem (section 2): k(x - x') is the expectation of cos(s'(x - x')) over s ~ p(s).
-For SE p(s) is normal with standard deviation 1/l (appendix A); for Matérn-5/2 it is Student's
-t with 5 degrees of freedom.
+Bochner's theorem (section 2): k(x − x') is the mean of cos(sᵀ(x − x')) over s ~ p(s). For SE, p(s)
+is normal with deviation 1/l (appendix A); for Matérn-5/2, Student's t with 5 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpstrf
 from scipy.special import chdtri
 
 Array = NDArray[np.float64]
@@ -40,10 +40,7 @@ class Kernel(Protocol):
         """Return k(r2) and dk/d(r2)."""
 
     def frequencies(self, normals: Array, uniforms: Array) -> Array:
-        """Return draws (M, D) from the spectral density at unit length scale.
-
-        The random numbers are arguments, so that the shared features can use a stream that never
-        changes.
+        """Return draws (M, D) from p(s) with l = 1.
 
         Args:
             normals: Standard normal numbers, (M, D).
@@ -52,11 +49,7 @@ class Kernel(Protocol):
 
 
 class SE:
-    """The squared exponential kernel, k = exp(-r2 / 2).
-
-    >>> float(SE().value(np.array(0.0)))
-    1.0
-    """
+    """The squared exponential kernel, k = exp(−r2 / 2)."""
 
     name = "se"
 
@@ -72,11 +65,7 @@ class SE:
 
 
 class Matern52:
-    """The Matérn kernel with smoothness 5/2, k = (1 + a + a²/3) exp(-a), a = √(5 r2).
-
-    >>> float(Matern52().value(np.array(0.0)))
-    1.0
-    """
+    """The Matérn kernel with smoothness 5/2, k = (1 + a + a²/3) exp(−a), a = √(5 r2)."""
 
     name = "matern52"
 
@@ -121,3 +110,24 @@ def squared_distances(X: Array, Z: Array, length_scales: Array) -> Array:
     r2 += np.einsum("ij,ij->i", A, A)[:, None]
     r2 += np.einsum("ij,ij->i", B, B)
     return np.maximum(r2, 0.0, out=r2)
+
+
+def cholesky(K: Array, noise_variance: float) -> Array:
+    """Return the lower Cholesky factor of K + σ²I, with the least jitter that makes it exist."""
+    A = K + noise_variance * np.eye(len(K))
+    jitter = 0.0
+    while True:
+        L, info = dpotrf(A + jitter * np.eye(len(K)), lower=1, clean=1) if len(K) else (A, 0)
+        if info == 0 and np.isfinite(L).all():
+            return np.asarray(L)
+        jitter = 10.0 * jitter if jitter else 1e-12 * float(np.mean(np.diag(A)))
+        if not np.isfinite(jitter) or jitter > float(np.mean(np.diag(A))):
+            raise np.linalg.LinAlgError("the kernel matrix has entries that are not finite numbers")
+
+
+def semidefinite_factor(K: Array) -> Array:
+    """Return F (n, r) with F Fᵀ = K up to rounding, by pivoted Cholesky; r << n if k is smooth."""
+    factor, pivots, rank, _ = dpstrf(K, lower=1, tol=1e-12 * float(np.max(np.diag(K))))
+    F = np.zeros((len(K), rank))
+    F[pivots - 1] = np.tril(factor)[:, :rank]
+    return F

@@ -13,7 +13,7 @@ Sigma    K − K (K + σ²I)⁻¹ K = σ²I − σ⁴P                          
 T        its column j gives Cov f⁻ʲ = Sigma + T_j T_jᵀ                          (n, n)
 =======  =====================================================================  =========
 
-Leaving out an observation is a change of rank one. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
+To leave out an observation is a change of rank one. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
 ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
 mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
 """
@@ -23,8 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.model.factor import semidefinite_factor
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, semidefinite_factor
 
 Rows = NDArray[np.intp]
 
@@ -38,18 +37,13 @@ class LeaveOneOut:
         y: Their standard scores, (n,).
         sigma2: σ², the noise variance.
 
-    >>> loo = LeaveOneOut(np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([0.9, -0.7]),
-    ...     np.array([1.0, -1.0]), 0.1)
-    >>> mean, variance = loo.moments()
-    >>> loo.draws(np.random.default_rng(0), 10).shape
+    >>> P, y = np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([1.0, -1.0])
+    >>> LeaveOneOut(P, P @ y, y, 0.1).draws(np.random.default_rng(0), 10).shape
     (10, 2, 2)
     """
 
     def __init__(self, P: Array, alpha: Array, y: Array, sigma2: float) -> None:
-        self.P = P
-        self.alpha = alpha
-        self.y = y
-        self.sigma2 = sigma2
+        self.P, self.alpha, self.y, self.sigma2 = P, alpha, y, sigma2
 
     def moments(self) -> tuple[Array, Array]:
         """Return the mean and variance (n,) of f⁻ʲ(x_j), at the point that was left out."""
@@ -59,10 +53,10 @@ class LeaveOneOut:
     def draws(self, rng: np.random.Generator, samples: int) -> Array:
         """Return joint draws (samples, n, n): entry [s, j, k] is f⁻ʲ(x_k) in draw s."""
         n, sigma2 = len(self.y), self.sigma2
-        Sigma = sigma2 * (np.eye(n) - sigma2 * self.P)
-        factor = semidefinite_factor(Sigma)
+        shrunk = np.eye(n) - sigma2 * self.P
+        factor = semidefinite_factor(sigma2 * shrunk)
         root = np.sqrt(np.diagonal(self.P))
-        T = (np.eye(n) - sigma2 * self.P) / root
+        T = shrunk / root
         z = rng.standard_normal((samples, factor.shape[1]))
         f = (self.y - sigma2 * self.alpha) + z @ factor.T
         shift = rng.standard_normal((samples, n)) - self.alpha / root

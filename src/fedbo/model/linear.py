@@ -38,24 +38,14 @@ class Posterior:
     """
 
     def __init__(self, features: Features, nu: Array, L: Array, sigma2: float) -> None:
-        self.features = features
-        self.nu = nu
-        self.L = L
-        self.sigma2 = sigma2
-
-    def mean(self, X: Array) -> Array:
-        """Return μ̂(x) = φ(x)ᵀν at the rows of X."""
-        return self.features(X) @ self.nu
-
-    def variance(self, X: Array) -> Array:
-        """Return σ̂²(x) = σ² φ(x)ᵀ Σ⁻¹ φ(x) at the rows of X."""
-        V = solve_triangular(self.L, self.features(X).T, lower=True, check_finite=False)
-        variance: Array = self.sigma2 * np.einsum("ij,ij->j", V, V)
-        return variance
+        self.features, self.nu, self.L, self.sigma2 = features, nu, L, sigma2
+        self.length_scales = features.length_scales
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Return μ̂ and σ̂² (n,) at the rows of X."""
-        return self.mean(X), self.variance(X)
+        """Return μ̂ = φ(x)ᵀν and σ̂² = σ² φ(x)ᵀ Σ⁻¹ φ(x) at the rows of X, (n,) each."""
+        Phi = self.features(X)
+        V = solve_triangular(self.L, Phi.T, lower=True, check_finite=False)
+        return Phi @ self.nu, self.sigma2 * np.einsum("ij,ij->j", V, V)
 
     def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """Return μ̂ and σ̂² (n,) at the rows of X, and their gradients (n, D)."""
@@ -66,11 +56,6 @@ class Posterior:
         var_gradient = tangent.gradient((2.0 * self.sigma2) * A)
         var = self.sigma2 * np.einsum("ij,ij->j", V, V)
         return tangent.Phi @ self.nu, var, mu_gradient, var_gradient
-
-    @property
-    def length_scales(self) -> Array:
-        """Distance in each dimension over which the function changes noticeably, (D,)."""
-        return self.features.length_scales
 
     def covariance(self) -> Array:
         """Return σ²Σ⁻¹, the covariance of ω: (M, M)."""
@@ -85,15 +70,12 @@ class Posterior:
         return omega
 
     def sample(self, rng: np.random.Generator, beta: float = 1.0) -> FeatureFunction:
-        """Draw a function; β multiplies its deviation from the mean."""
+        """Draw a function; its deviation from the mean is multiplied by β."""
         return self.features.function(self.nu + beta * (self.draw(rng) - self.nu))
 
 
 class Regression:
-    """The observations behind a posterior; `posterior` solves for any scores.
-
-    Scores are not stored. Every new score changes all standardised scores of an agent, whereas ΦᵀΦ
-    only grows.
+    """Observed points; `posterior` takes their scores, because a new score changes all of them.
 
     Args:
         features: The feature map φ.
@@ -108,8 +90,7 @@ class Regression:
     """
 
     def __init__(self, features: Features, sigma2: float) -> None:
-        self.features = features
-        self.sigma2 = sigma2
+        self.features, self.sigma2 = features, sigma2
         self.Phi = np.empty((0, features.M))
         self._gram = np.zeros((features.M, features.M))
 
@@ -127,7 +108,6 @@ class Regression:
 
     @property
     def Sigma(self) -> Array:
-        """Σ_t = ΦᵀΦ + σ²I."""
         return self._gram + self.sigma2 * np.eye(self.features.M)
 
     def posterior(self, y: Array) -> Posterior:
@@ -135,8 +115,8 @@ class Regression:
         L, info = dpotrf(self.Sigma, lower=1, clean=1, overwrite_a=1)
         if info:
             raise np.linalg.LinAlgError(
-                f"Σ is not positive definite in double precision: noise variance {self.sigma2} is "
-                f"too small for {len(self)} observations; use a larger one"
+                f"Σ is not positive definite in double precision: the noise variance is "
+                f"{self.sigma2}, too small for {len(self)} observations; use a larger one"
             )
         nu, _ = dpotrs(L, self.Phi.T @ y, lower=1)
         return Posterior(self.features, nu, L, self.sigma2)
@@ -153,26 +133,22 @@ class Regression:
 def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[Posterior]:
     """Return the posterior of each regression for its scores (t,); all have the same M.
 
-    >>> phi = Features(1, 30, seed=1)
-    >>> two = [Regression(phi, 0.1), Regression(phi, 0.1)]
-    >>> two[1].add(np.array([[0.2], [0.7]]))
-    >>> [posterior.nu.shape for posterior in posteriors(two, [np.empty(0), np.array([1.0, -1.0])])]
+    This is faster than `Regression.posterior` for each; the last bits may differ.
+
+    >>> alike = Regression(Features(1, 30, seed=1), 0.1)
+    >>> [posterior.nu.shape for posterior in posteriors([alike, alike], [np.empty(0)] * 2)]
     [(30,), (30,)]
     """
     pairs = list(zip(regressions, ys, strict=True))
     found: list[Posterior] = []
     for i in range(0, len(pairs), _TOGETHER):
-        found += _posteriors(pairs[i : i + _TOGETHER])
-    return found
-
-
-def _posteriors(pairs: Sequence[tuple[Regression, Array]]) -> list[Posterior]:
-    try:
-        Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in pairs]))
-    except np.linalg.LinAlgError:  # one by one, so that the error says which and why
-        return [regression.posterior(y) for regression, y in pairs]
-    found = []
-    for (regression, y), L in zip(pairs, Ls, strict=True):
-        nu, _ = dpotrs(L.T, regression.Phi.T @ y, lower=0)  # L.T has LAPACK's order: no copy
-        found.append(Posterior(regression.features, nu, L, regression.sigma2))
+        some = pairs[i : i + _TOGETHER]
+        try:
+            Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in some]))
+        except np.linalg.LinAlgError:  # one by one, for an error that says more
+            found += [regression.posterior(y) for regression, y in some]
+            continue
+        for (regression, y), L in zip(some, Ls, strict=True):
+            nu, _ = dpotrs(L.T, regression.Phi.T @ y, lower=0)  # L.T has LAPACK's order: no copy
+            found.append(Posterior(regression.features, nu, L, regression.sigma2))
     return found

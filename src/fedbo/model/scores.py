@@ -7,13 +7,11 @@ y       scores told so far, to be maximised, in the user's units       (t,)
 z       the same scores in standard units: mean 0, deviation 1         (t,)
 ======  =============================================================  ======
 
-`Standardised` compresses low scores. How bad a bad score is says little about where good ones lie,
-but one very bad score would make all others look almost equal.
+`Standardised` compresses low scores, because one very bad score would make all others look equal.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -25,16 +23,14 @@ _RARE = 0.05  # largest share of the scores that can be outliers
 
 
 class Scores(Protocol):
-    """A transformation fitted to the scores y (t,) that its constructor takes."""
-
-    def __init__(self, y: Array) -> None: ...
+    """A transformation that was fitted to the scores y."""
 
     @property
     def z(self) -> Array:
         """The scores in standard units, (t,)."""
 
     def unwarp(self, z: Array) -> Array:
-        """Return the scores, in the user's units, that ``z`` stand for."""
+        """Return standard scores in the user's units."""
 
 
 class Standardised:
@@ -53,21 +49,19 @@ class Standardised:
     """
 
     def __init__(self, y: Array) -> None:
-        self.y = y
-        self.z = self._warp(y)
-
-    @staticmethod
-    def _warp(y: Array) -> Array:
-        z = _unit(_without_outliers(y))
-        return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
+        self.y = self.z = y
+        if len(y):
+            z = _unit(_without_outliers(y))
+            self.z = _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
 
     def unwarp(self, z: Array) -> Array:
-        """Return the scores, in the user's units, that ``z`` stand for.
+        """Return standard scores in the user's units.
 
-        Between told scores it interpolates. Beyond the lowest and the highest one it continues the
+        Between known scores it interpolates. Beyond the lowest and the highest one it continues the
         line from the median score to that end.
         """
-        zs, ys = self._sorted
+        order = np.argsort(self.z)
+        zs, ys = self.z[order], self.y[order]
         y = np.interp(z, zs, ys)
         middle = len(zs) // 2
         for end, beyond in ((-1, z > zs[-1]), (0, z < zs[0])):
@@ -76,34 +70,22 @@ class Standardised:
                 y = np.where(beyond, ys[end] + slope * (z - zs[end]), y)
         return y
 
-    @cached_property
-    def _sorted(self) -> tuple[Array, Array]:
-        order = np.argsort(self.z)
-        return self.z[order], self.y[order]
-
 
 class Raw:
-    """Scores as they were told.
-
-    >>> Raw(np.array([1.0, 3.0])).z.tolist()
-    [1.0, 3.0]
-    """
+    """Scores without any change: the standard units are the user's."""
 
     def __init__(self, y: Array) -> None:
         self.z = y
 
     def unwarp(self, z: Array) -> Array:
-        """Return ``z``."""
         return z
 
 
 def _without_outliers(y: Array) -> Array:
-    """Bring outliers closer, in their order: few scores that lie far below the median.
+    """Move outliers, a few scores far below the median, closer to it, and keep their order.
 
-    If many scores lie there, an optimiser has converged, and the rest is what it learnt on the way.
+    Many low scores are no outliers: after convergence, all early scores lie far below the median.
     """
-    if not len(y):
-        return y
     largest = np.abs(y).max()
     y = y / largest if largest > 1e150 else y  # so that differences stay finite
     median = float(np.median(y))
@@ -115,8 +97,6 @@ def _without_outliers(y: Array) -> Array:
 
 
 def _unit(y: Array) -> Array:
-    if not len(y):
-        return y
     y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite
     deviation = y - y.mean()
     scale = float(deviation.std())

@@ -1,14 +1,12 @@
 """An agent's belief about its own objective, updated as scores come in.
 
-The belief is an exact GP up to ``exact_limit`` observations. Beyond, it is a Bayesian linear
+The belief is an exact GP up to ``exact_limit`` observations. With more, it is a Bayesian linear
 regression over features of the GP's kernel, whose cost grows linearly. Between two fits of the
-hyper-parameters observations are added one at a time. This makes a belief that was saved and loaded
-(`SurrogateState`) equal to the original in every bit.
+hyper-parameters, observations are added one at a time, so that a belief that was saved and loaded
+(`SurrogateState`) equals the original in every bit.
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -19,35 +17,19 @@ from fedbo.model.function import SampledFunction
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
-from fedbo.model.linear import Regression
+from fedbo.model.linear import Posterior, Regression
 
 _FEATURES = 500  # features of the regression beyond the exact limit
 
-
-class Marginal(Protocol):
-    """The mean and variance of a belief at points, in standard units."""
-
-    @property
-    def length_scales(self) -> Array:
-        """Distance in each dimension over which the belief changes noticeably, (D,)."""
-
-    def predict(self, X: Array) -> tuple[Array, Array]:
-        """Return the mean and variance (n,) at the rows of X."""
-
-    def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the mean and variance (n,) at the rows of X, and their gradients (n, D)."""
+Marginal = GP | Posterior  # both have predict, predict_with_gradient and length_scales
 
 
 class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent models its own objective.
 
-    Hyper-parameters are fitted again after ``refit_every`` new observations, or after
-    ``refit_percent`` of all observations are new, whichever comes later. A refit is a full search
-    if the observations have grown by a quarter since the last full search, and a local one
-    otherwise.
-
     Args:
-        fit: How hyper-parameters are fitted.
+        fit: How hyper-parameters are fitted: by a full search when the observations have grown by a
+            quarter since the last one, and by a local search otherwise.
         refit_every: Fewest new observations between two fits (default 1).
         refit_percent: Smallest share of new observations between two fits, in percent (default 1).
         exact_limit: Most observations for an exact GP (default 1,000).
@@ -61,7 +43,7 @@ class SurrogateSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("refit_every", "refit_percent", "exact_limit"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value < 1:
                 raise ValueError(f"{name} is {value!r}, expected 1 or more")
 
 
@@ -86,30 +68,23 @@ class Surrogate:
     >>> belief = Surrogate(SurrogateSettings(), 1)
     >>> X, rng = np.array([[0.1], [0.5], [0.9]]), np.random.default_rng(0)
     >>> belief.update(X, np.array([-1.0, 1.0, 0.0]), rng)
-    >>> mu, var = belief.predict(X)
-    >>> int(np.argmax(mu))
+    >>> int(np.argmax(belief.predict(X)[0]))
     1
     """
 
     def __init__(
-        self,
-        settings: SurrogateSettings,
-        dimensions: int,
-        state: SurrogateState | None = None,
+        self, settings: SurrogateSettings, dimensions: int, state: SurrogateState | None = None
     ) -> None:
-        self.settings = settings
-        self.dimensions = dimensions
+        self.settings, self.dimensions = settings, dimensions
         self.state = state or SurrogateState()
         self._model: GP | Regression | None = None
-        self._X = np.empty((0, dimensions))
-        self._y = np.empty(0)
+        self._X, self._y = np.empty((0, dimensions)), np.empty(0)
 
     def __repr__(self) -> str:
         return f"Surrogate({len(self._y)} observations, {self.hyper})"
 
     @property
     def hyper(self) -> Hyper:
-        """The hyper-parameters in use."""
         return self.state.hyper or self.settings.fit.default(self.dimensions)
 
     def update(self, X: Array, y: Array, rng: np.random.Generator) -> None:
@@ -120,11 +95,16 @@ class Surrogate:
             y: Their standard scores, (t,).
             rng: Source of randomness for the fit.
         """
-        t = len(X)
-        if t and t - self.state.fitted >= self._patience(t):
+        t, settings = len(X), self.settings
+        patience = max(settings.refit_every, t * settings.refit_percent // 100)
+        if t and t - self.state.fitted >= patience:
             self._fit(X, y, rng)
         if self._model is None:
-            self._model = self._build(X[: self.state.built])
+            known = X[: self.state.built]
+            if self._is_exact(len(known)):
+                self._model = GP(self.hyper, known)
+            else:
+                self._model = self._regression(known, _FEATURES, self.state.seed)
         for x in X[len(self._model) :]:
             self._model.add(x[None])
         self._X, self._y = X, y
@@ -144,7 +124,7 @@ class Surrogate:
         return self.marginal().predict(X)
 
     def marginal(self) -> Marginal:
-        """Return the current mean and variance as functions that are fast to evaluate often."""
+        """Return the belief as an object that is fast to evaluate often."""
         if isinstance(self._model, Regression):
             return self._model.posterior(self._y)
         return self._exact()
@@ -158,9 +138,6 @@ class Surrogate:
     def _is_exact(self, t: int) -> bool:
         return t <= self.settings.exact_limit
 
-    def _patience(self, t: int) -> int:
-        return max(self.settings.refit_every, t * self.settings.refit_percent // 100)
-
     def _fit(self, X: Array, y: Array, rng: np.random.Generator) -> None:
         t, last, fit = len(X), self.state, self.settings.fit
         if last.hyper is not None and t < 1.25 * last.searched:
@@ -173,11 +150,6 @@ class Surrogate:
         seed = 0 if self._is_exact(t) else int(rng.integers(2**63))
         self.state = SurrogateState(hyper=hyper, built=t, fitted=t, searched=searched, seed=seed)
         self._model = None
-
-    def _build(self, X: Array) -> GP | Regression:
-        if self._is_exact(len(X)):
-            return GP(self.hyper, X)
-        return self._regression(X, _FEATURES, self.state.seed)
 
     def _exact(self) -> GP:
         return self._model if isinstance(self._model, GP) else GP(self.hyper, self._X)

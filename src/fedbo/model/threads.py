@@ -1,7 +1,6 @@
 """BLAS on one thread while an agent computes.
 
-An agent's matrices are small. Two threads contend for them and, on a busy machine, are many times
-slower than one. Looking for the loaded libraries takes milliseconds, so it is done once.
+An agent's matrices are small: on a busy machine, two threads are many times slower than one.
 """
 
 from __future__ import annotations
@@ -21,5 +20,5 @@ def one_thread() -> AbstractContextManager[Any]:
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _controller() -> ThreadpoolController:  # it takes milliseconds to find the loaded libraries
     return ThreadpoolController()

@@ -36,10 +36,9 @@ import msgspec
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
-from fedbo.model.factor import cholesky
 from fedbo.model.features import Features
-from fedbo.model.kernel import Array, kernel_named, squared_distances
-from fedbo.model.precision import Twins
+from fedbo.model.function import Twins
+from fedbo.model.kernel import Array, cholesky, kernel_named, squared_distances
 from fedbo.policy.agreement import agreement
 from fedbo.policy.base import Target
 from fedbo.policy.improvement import (

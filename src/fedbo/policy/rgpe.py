@@ -33,9 +33,8 @@ import numpy as np
 from fedbo.message import Kind
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.features import Features
-from fedbo.model.function import SampledFunction
+from fedbo.model.function import SampledFunction, Twins
 from fedbo.model.kernel import Array
-from fedbo.model.precision import Twins
 from fedbo.model.surrogate import Marginal
 from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (

@@ -32,9 +32,8 @@ import numpy as np
 from fedbo.message import Kind
 from fedbo.message.beliefs import Single
 from fedbo.model.features import Features
-from fedbo.model.function import SampledFunction
+from fedbo.model.function import SampledFunction, Twins
 from fedbo.model.kernel import Array
-from fedbo.model.precision import Twins
 from fedbo.policy.base import Policy, Query, Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.model.precision import Twins
+from fedbo.model.function import Twins
 
 
 @pytest.mark.parametrize("given", [np.float32, np.float64])
