@@ -48,9 +48,7 @@ def read_space(table: object) -> Space:
 
 
 class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):
-    """[space] in a file; parameters are read one by one, so that errors can name them."""
-
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # read one by one, so that errors can name them
     direction: Direction = "maximize"
     points: list[dict[str, Value]] | None = None
 

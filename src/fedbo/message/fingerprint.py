@@ -34,20 +34,18 @@ class Fingerprint(bytes):
 
     def __new__(cls, data: bytes) -> Fingerprint:
         if len(data) != PART_BYTES * len(PARTS):
-            raise ValueError(
-                f"a fingerprint has {PART_BYTES * len(PARTS)} bytes, got {len(data)}; "
-                "build one with Fingerprint.from_parts"
-            )
+            hint = "build one with Fingerprint.from_parts"
+            raise ValueError(f"a fingerprint has 16 bytes, got {len(data)}; {hint}")
         return super().__new__(cls, data)
 
     @classmethod
     def from_parts(
         cls, *, space: object, features: object, kind: object, scalars: object
     ) -> Fingerprint:
-        """Hash each part.
+        """Hash each part, which is anything that JSON can hold.
 
-        A part is anything that JSON can hold. The keys of a mapping are sorted; give pairs if their
-        order matters. 10 and 10.0 have the same hash, because people write either in a file.
+        The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
+        same hash, because people write either in a file.
 
         Args:
             space: The parameters, the direction and the listed points.
@@ -70,6 +68,13 @@ class Fingerprint(bytes):
             if self[here] != other[here]:
                 return part
         return None
+
+    def mismatch(self, other: bytes, *, same_epoch: bool) -> str | None:
+        """Describe the first difference, if any; scalars may differ unless the epoch is the same."""
+        part = self.difference(other)
+        if part is None or (part == "scalars" and not same_epoch):
+            return None
+        return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
 
 
 def _hash(part: object) -> bytes:
