@@ -33,7 +33,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from fedbo.message import Fingerprint, MessageRefused
-from fedbo.message.message import COUNTER_LIMITS, SENDER_BYTES
+from fedbo.message.message import COUNTER_LIMITS, check_origin
 
 FEWEST = 3  # senders; between two, nobody can tell which one is an outlier
 _SIMILAR = 2.0  # a factor
@@ -71,11 +71,8 @@ class Scalars(
     t_n: int
 
     def __post_init__(self) -> None:
-        if len(self.fingerprint) != 16:
-            raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
+        check_origin(self.fingerprint, self.sender)
         force_setattr(self, "fingerprint", bytes(self.fingerprint))
-        if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
-            raise MessageRefused(f"sender is {self.sender!r}, expected 1 to 64 bytes of UTF-8")
         for value in (*self.length_scales, self.noise_variance):
             if not (math.isfinite(value) and value > 0.0):
                 given = f"scalars of {self.sender!r} hold {value!r}"

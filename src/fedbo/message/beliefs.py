@@ -91,8 +91,7 @@ class BeliefInbox(Inbox):
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return the (M, M) covariance C_n of the weights in this row."""
         R = self.R[row].astype(np.float64)
-        C: NDArray[np.float64] = np.eye(self.M) - R.T @ R
-        return C
+        return np.asarray(np.eye(self.M) - R.T @ R)
 
     def draws(self, samples: int) -> Single:
         """Return (N, samples, M) draws of the weights, the same at every call.
@@ -157,10 +156,6 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
         kind: What the agents of the federation hand out.
         M: Number of shared features.
         entropy: Seed of the draws of beliefs.
-
-    Example:
-        >>> inbox_for("belief+incumbent", 100, entropy=0)
-        BeliefInbox(0 messages of M = 100, 0 left to draw)
     """
     return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)
 
@@ -181,8 +176,7 @@ def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
     C = np.asarray(covariance, dtype=np.float64)
     lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
     kept = lam > LEAST_EIGENVALUE
-    R: NDArray[np.float64] = (Q[:, kept] * np.sqrt(np.minimum(lam[kept], 1.0))).T[::-1]
-    return R
+    return np.asarray((Q[:, kept] * np.sqrt(np.minimum(lam[kept], 1.0))).T[::-1])
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
@@ -191,7 +185,7 @@ def _reduction(message: Message) -> Single:
 
 
 def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Single:
-    """(n, M) draws of ω ~ N(ν, I − RᵀR), by the square root of the covariance."""
+    """Return (n, M) draws ω ~ N(ν, I − RᵀR), by the square root of the covariance."""
     R64 = R.astype(np.float64)
     lam = np.einsum("rm,rm->r", R64, R64)
     Z = np.random.default_rng(key).standard_normal((n, len(nu)))

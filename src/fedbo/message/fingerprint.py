@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 PART_BYTES = 4
 #: The parts in their order, and what it means if one of them differs.
@@ -63,14 +62,13 @@ class Fingerprint(bytes):
 
     def difference(self, other: bytes) -> str | None:
         """Return the name of the first part that differs from another fingerprint, or None."""
-        for i, part in enumerate(PARTS):
-            here = slice(PART_BYTES * i, PART_BYTES * (i + 1))
-            if self[here] != other[here]:
+        for part, i in zip(PARTS, range(0, len(self), PART_BYTES), strict=True):
+            if self[i : i + PART_BYTES] != other[i : i + PART_BYTES]:
                 return part
         return None
 
     def mismatch(self, other: bytes, *, same_epoch: bool) -> str | None:
-        """Describe the first difference, if any; scalars may differ unless the epoch is the same."""
+        """Describe the first difference, or return None; another epoch may have other scalars."""
         part = self.difference(other)
         if part is None or (part == "scalars" and not same_epoch):
             return None
@@ -78,13 +76,10 @@ class Fingerprint(bytes):
 
 
 def _hash(part: object) -> bytes:
-    text = json.dumps(_canonical(part), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    same = json.loads(json.dumps(part, allow_nan=False), parse_float=_int_if_whole)
+    text = json.dumps(same, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()[:PART_BYTES]
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _int_if_whole(digits: str) -> float:
+    return int(value) if (value := float(digits)).is_integer() else value

@@ -69,8 +69,8 @@ class Inbox:
         return len(self._senders)
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
-        return f"{kind}({len(self)} messages of M = {self.M}, {self.left} left to draw)"
+        held = f"{len(self)} messages of M = {self.M}, {self.left} left to draw"
+        return f"{type(self).__name__}({held})"
 
     @property
     def left(self) -> int:
@@ -254,11 +254,12 @@ class Inbox:
     def _newest(self, senders: Sequence[str], sequence: Sequence[int]) -> dict[str, int]:
         """Find the newest message of each sender, if it is newer than the one that is held."""
         newest: dict[str, int] = {}
+        held = self.sequence
+        latest = {s: int(held[self._rows[s]]) for s in senders if s in self._rows}
         for i, sender in enumerate(senders):
-            if sender not in newest or sequence[i] > sequence[newest[sender]]:
-                newest[sender] = i
-        held = {s: int(self._columns["sequence"][self._rows[s]]) for s in newest if s in self._rows}
-        return {s: i for s, i in newest.items() if sequence[i] > held.get(s, -1)}
+            if sequence[i] > latest.get(sender, -1):
+                newest[sender], latest[sender] = i, sequence[i]
+        return newest
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:

@@ -100,6 +100,17 @@ def _norm(value: bytes | float | None) -> float:
         return float(np.linalg.norm(_unpack(value).astype(np.float64)))
 
 
+def check_origin(fingerprint: bytes, sender: str) -> None:
+    """Raise `MessageRefused` if this cannot be the fingerprint or the name of a sender."""
+    if len(fingerprint) != 16:
+        raise MessageRefused(f"fingerprint has {len(fingerprint)} bytes, expected 16")
+    if not 1 <= len(sender.encode()) <= SENDER_BYTES:
+        raise MessageRefused(f"sender is {sender!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
+    if not sender.isprintable():  # peers show it on screens and write it to logs
+        expected = "characters that can be printed, and of white space only the ordinary space"
+        raise MessageRefused(f"sender is {sender!r}, expected {expected}")
+
+
 class Header(TypedDict):
     """The arguments of `Message.of_weights` and `Message.of_belief` beside the numbers."""
 
@@ -133,16 +144,8 @@ class Message(_Wire, frozen=True, kw_only=True):
     body: Weights | Belief
 
     def __post_init__(self) -> None:
-        if len(self.fingerprint) != 16:
-            raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
+        check_origin(self.fingerprint, self.sender)
         force_setattr(self, "fingerprint", bytes(self.fingerprint))
-        if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
-            raise MessageRefused(f"sender is {self.sender!r}, expected 1 to 64 bytes of UTF-8")
-        if not self.sender.isprintable():  # peers show it on screens and write it to logs
-            raise MessageRefused(
-                f"sender is {self.sender!r}, expected characters that can be printed: no line "
-                "breaks, no control characters, and no white space except the ordinary space"
-            )
         for name, limit in COUNTER_LIMITS.items():
             value = operator.index(getattr(self, name))
             if not 0 <= value <= limit:
@@ -209,14 +212,12 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """What the message contains."""
         if isinstance(self.body, Weights):
             return "weights"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
-        """Number of features."""
         return len(self.body.omega if isinstance(self.body, Weights) else self.body.nu) // 4
 
     @property
@@ -232,7 +233,6 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def nbytes(self) -> int:
-        """Length of `encode()`."""
         return len(self.encode())
 
     @property
@@ -276,7 +276,7 @@ class Message(_Wire, frozen=True, kw_only=True):
             noise_variance: σ² of its messages.
 
         Raises:
-            MessageRefused: The message does not fit; the text names the message and says why.
+            MessageRefused: The message does not fit; the text says why.
         """
         same = epoch == self.epoch
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)

@@ -174,8 +174,8 @@ class Levels:
         multiple = self.first + k * self.stride
         return multiple if self.whole else multiple / self.scale
 
-    # Numbers and arrays share these formulas: NumPy's and Python's logarithms may differ in the last
-    # bit, but a snapped place must be exactly an encoded one.
+    # Numbers and arrays share these formulas, because NumPy's and Python's logarithms may differ in
+    # the last bit, and a snapped place must be exactly an encoded one.
 
     def _scaled(self, q: Any) -> Any:
         return np.log(q) if self.log else q
