@@ -82,12 +82,11 @@ class Table(Mapping[str, Column]):
         tables = list(tables)
         if not tables:
             raise ValueError("there are no tables to join, expected one or more")
-        columns = tables[0].columns
+        columns, joined = tables[0].columns, dict[str, ArrayLike]()
         for i, table in enumerate(tables):
             if table.columns != columns:
                 given = f"tables[{i}] has the columns {[*table.columns]}"
                 raise ValueError(f"{given}, tables[0] {[*columns]}; expected the same")
-        joined: dict[str, ArrayLike] = {}
         for name, values in labels.items():
             if name in columns:
                 raise ValueError(f"label {name!r} is a column of the tables already: rename it")

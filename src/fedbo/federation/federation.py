@@ -108,11 +108,11 @@ class Federation:
         return Federation(self.space, **agreed)
 
     def agree(self, scalars: Iterable[Scalars]) -> Federation:
-        """Return the next epoch with scalars that suit these agents, or self if not worth it.
+        """Return the next epoch with scalars that suit these agents, or self if they change little.
 
-        A new epoch invalidates every message in circulation. So the length scale must change by
-        half in some dimension, or the noise variance by a factor of three. All who are given the
-        same scalars, in any order, get the same federation; `fedbo.federation.scalars` says how.
+        A new epoch invalidates every message in circulation. So a length scale must change by a
+        factor of 1.5, or the noise variance by a factor of 3. The same scalars, in any order, give
+        the same federation; `fedbo.federation.scalars` says how.
 
         Args:
             scalars: What `Agent.scalars` returned at three agents or more.

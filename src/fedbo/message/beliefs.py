@@ -163,8 +163,7 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
 def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
     """Return R (r, M) with orthogonal rows, the longest first, such that C = I − RᵀR.
 
-    An observation can only reduce the prior's variance, and to no less than 0. Eigenvalues of C
-    outside [0, 1] are therefore clipped.
+    Eigenvalues of C outside [0, 1] are clipped: observations can only reduce the prior's variance.
 
     Args:
         covariance: (M, M) covariance C of the weights.

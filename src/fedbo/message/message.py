@@ -41,7 +41,7 @@ Kind = Literal["weights", "belief", "belief+incumbent"]
 
 
 class MessageRefused(ValueError):
-    """A message that cannot be used; the text says which rule it breaks, and why."""
+    """A message cannot be used; the text says which rule it breaks."""
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -280,15 +280,13 @@ class Message(_Wire, frozen=True, kw_only=True):
         """
         same = epoch == self.epoch
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
-        fault = fault or self._wrong_shape(kind, M)
+        if not fault and self.kind != kind:
+            fault = f"it is of kind {self.kind!r}, expected {kind!r}"
+        if not fault and self.M != M:
+            fault = f"it has M = {self.M}, expected M = {M}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")
-
-    def _wrong_shape(self, kind: Kind, M: int) -> str | None:
-        if self.kind != kind:
-            return f"it is of kind {self.kind!r}, expected {kind!r}"
-        return None if self.M == M else f"it has M = {self.M}, expected M = {M}"
 
     def _absurd_number(self, noise_variance: float | None) -> str | None:
         """Find numbers that are not finite, or 100 times larger than standardised scores allow.
