@@ -29,7 +29,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def seal(title: str, payload: bytes) -> bytes:
-    """Put a title line and a digest, which reveals damage, before the payload.
+    """Put a title line and a digest before the payload, so that damage is noticed.
 
     >>> unseal("fedbo agent 1", seal("fedbo agent 1", b"..."), "a file")
     b'...'

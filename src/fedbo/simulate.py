@@ -1,26 +1,26 @@
 """Whole federations in one process: agents, their black boxes, and the messages between them.
 
-What it makes comes out as a `fedbo.table.Table`, one row a trial:
+`simulate` returns a `fedbo.table.Table` with one row for each trial:
 
 =====================================  ===========================================================
 column                                 meaning
 =====================================  ===========================================================
 ``agent``                              the agent's name
 ``iteration``                          0 for initial points, then from 1
-``trial``, ``source``, ``peer``, ``t`` of the trial; ``peer`` is "" and ``t`` 0 where there is none
+``trial``, ``source``, ``peer``, ``t`` of the trial; ``peer`` is "" and ``t`` is 0 if it has none
 ``param_…``                            one column for each parameter
-``score``, ``best``                    in the objective's units, ``best`` of all trials so far
+``score``, ``best``                    in the objective's units; the best of all trials so far
 ``simple_regret``                      the smallest regret of all trials so far
 ``cumulative_regret``                  the sum of regrets over the policy's queries in this run
-``messages``                           how many messages the agent now holds that it has not used
+``messages``                           number of messages that the agent has and has not used
 ``parameters_received``, ``…_sent``    numbers in all messages so far, as the paper counts
-``bytes_received``, ``bytes_sent``     what they take on the wire
-``cpu_fit``, ``cpu_other``,            CPU seconds of the query by part, if the run is timed; the
-``cpu_maximise``                       second is all that is neither of the others
+``bytes_received``, ``bytes_sent``     size of all messages so far
+``cpu_fit``, ``cpu_maximise``,         CPU seconds of the query, if the run is timed: the fit, the
+``cpu_other``                          maximisation, and everything else
 =====================================  ===========================================================
 
-A trial's regret is how far its noise-free score stays behind the best attainable one; NaN where
-that is not known. A failed trial has a score of NaN and no regret.
+A trial's regret is the difference between the best score that can be reached and its own score
+without noise; NaN if one of them is not known. A failed trial has a score of NaN and no regret.
 """
 
 from __future__ import annotations
@@ -39,15 +39,18 @@ from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 
 TRAFFIC = ("parameters_received", "parameters_sent", "bytes_received", "bytes_sent")
-_FAILURES = 100  # after so many failed initial points an agent's iterations start regardless
+_FAILURES = 100  # failed initial points after which an agent begins its iterations anyway
 
 
 class Party(msgspec.Struct, kw_only=True):
     """An agent and its black box.
 
-    ``objective`` gives the score of params, or None for a failed trial; without an objective the
-    party is a static peer that only hands out messages. ``truth`` is the objective without its
-    noise, if it has any, and ``optimum`` the best of it that can be attained: regrets need it.
+    Args:
+        agent: The agent.
+        objective: Returns the score of params, or None for a failed trial. A party without an
+            objective (the default) only hands out messages.
+        truth: The objective without its noise; default: the objective itself.
+        optimum: The best value of ``truth``. Without it (the default), regrets are NaN.
     """
 
     agent: Agent
@@ -68,23 +71,24 @@ def simulate(
 ) -> Table:
     """Run a federation: initial points first, then ``iterations`` queries of each active party.
 
-    Messages are handed out once before iteration 1 (``every`` = 0), before iterations 1, 1 + k,
-    1 + 2k, … (k), or never (None). Whoever has scores hands out a message, which in each round is
-    lost to all with probability ``stragglers``; every active party receives those of all others.
-    So peers without an objective have constant t_n, and peers with one and the policy `TS` growing
-    t_n. ``seed`` is for the losses: agents have their own. ``timed`` adds what each query cost,
-    which is not the same in two runs. ``progress`` is called with the number of iterations done,
-    from 0, and of all.
+    In a round of messages, every agent that has scores hands out one, and every active party
+    receives those of all others. A party is active if it has an objective.
 
-    >>> from fedbo import FTS, TS, Federation, Float
-    >>> federation = Federation({"x": Float(0, 1)})
-    >>> def score(params):
-    ...     return -((params["x"] - 0.3) ** 2)
-    >>> peer, target = Agent(federation, TS(), name="b"), Agent(federation, FTS(), name="a", seed=0)
-    >>> for x in (0.1, 0.3, 0.5, 0.7, 0.9):
-    ...     _ = peer.tell({"x": x}, score({"x": x}))
-    >>> table = simulate([Party(agent=target, objective=score, optimum=0), Party(agent=peer)], 10)
-    >>> table.height, bool(table["simple_regret"][-1] < 0.01)
+    Args:
+        parties: The parties; their agents have the same federation and different names.
+        iterations: Number of queries of each active party, after the initial points.
+        every: Rounds take place before iterations 1, 1 + k, 1 + 2k, … if ``every`` is k > 0, once
+            before iteration 1 if it is 0 (default), and never if it is None.
+        stragglers: Probability that a message is lost, for all who would receive it (default 0).
+        seed: Seed of these losses; the agents have seeds of their own.
+        timed: Whether to add the CPU seconds of each query (default False).
+        progress: Called with the number of iterations done, from 0, and the number of all.
+
+    >>> from fedbo import Federation, Float
+    >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
+    >>> party = Party(agent=agent, objective=lambda params: -abs(params["x"] - 0.3), optimum=0)
+    >>> table = simulate([party], 10)
+    >>> table.height, bool(table["simple_regret"][-1] < 0.1)
     (13, True)
     """
     _checked(parties, iterations, every, stragglers)
@@ -107,15 +111,15 @@ def simulate(
 
 
 def traffic(parties: Sequence[Party]) -> Table:
-    """What each agent has sent and received so far, and all together: one row each.
+    """Return what each agent has sent and received so far, and the total, one row each.
+
+    Args:
+        parties: The parties.
 
     >>> from fedbo import Federation, Float
-    >>> agents = [Agent(Federation({"x": Float(0, 1)}), name=name) for name in ("a", "b")]
-    >>> _ = agents[0].tell({"x": 0.5}, 1.0)
-    >>> agents[1].receive(agents[0].message())
-    1
-    >>> traffic([Party(agent=agent) for agent in agents]).where(agent="total")["bytes_sent"]
-    array([437])
+    >>> agent = Agent(Federation({"x": Float(0, 1)}), name="a")
+    >>> traffic([Party(agent=agent)])["agent"].tolist()
+    ['a', 'total']
     """
     rows: list[list[Cell]] = []
     for party in parties:
@@ -127,12 +131,10 @@ def traffic(parties: Sequence[Party]) -> Table:
 
 
 class _Run:
-    """An active party while it runs: where it stands, and the rows of its trials."""
+    """An active party while it runs."""
 
     def __init__(self, party: Party, timed: bool) -> None:
-        self.party = party
-        self.timed = timed
-        self.agent = party.agent
+        self.party, self.agent, self.timed = party, party.agent, timed
         self.sign = self.agent.federation.space.sign
         self.best = self.simple_regret = math.nan
         self.cumulative_regret = math.nan if party.optimum is None else 0.0
@@ -140,14 +142,12 @@ class _Run:
             self._count(trial)
 
     def start(self) -> Iterator[list[Cell]]:
-        """Run the initial points."""
         failures = 0
         while failures < _FAILURES and self.agent.starting:
             yield self.step(0)
             failures += self.agent.trials[-1].state == "failed"
 
     def step(self, iteration: int) -> list[Cell]:
-        """One query: ask, evaluate, tell."""
         assert self.party.objective is not None
         trial = self.agent.ask()
         try:
@@ -163,21 +163,18 @@ class _Run:
         return self._row(iteration, trial)
 
     def _count(self, trial: Trial) -> float:
-        """Let the trial count for the best score and the simple regret; its own regret."""
+        """Update the best score and the simple regret; return the regret of the trial."""
         if trial.score is None:
             return math.nan
-        regret = self._regret(trial, trial.score)
-        better = np.fmax if self.sign > 0 else np.fmin  # of two numbers, one of them maybe NaN
+        better = np.fmax if self.sign > 0 else np.fmin  # they ignore NaN
         self.best = float(better(self.best, trial.score))
-        self.simple_regret = float(np.fmin(self.simple_regret, regret))
-        return regret
-
-    def _regret(self, trial: Trial, score: float) -> float:
         truth, optimum = self.party.truth, self.party.optimum
         if optimum is None:
             return math.nan
-        value = score if truth is None else float(truth(dict(trial.params)))
-        return self.sign * (float(optimum) - value)
+        value = trial.score if truth is None else float(truth(dict(trial.params)))
+        regret = self.sign * (float(optimum) - value)
+        self.simple_regret = float(np.fmin(self.simple_regret, regret))
+        return regret
 
     def _row(self, iteration: int, trial: Trial) -> list[Cell]:
         params = [trial.params[name] for name in self.agent.federation.space.names]
@@ -206,7 +203,6 @@ def _columns(agent: Agent, timed: bool) -> list[str]:
 
 
 def _due(iteration: int, every: int | None) -> bool:
-    """Whether messages are handed out before this iteration."""
     if every is None:
         return False
     return (iteration - 1) % every == 0 if every else iteration == 1
@@ -227,12 +223,9 @@ def _checked(
     for party in parties:
         name, federation = party.agent.name, party.agent.federation
         if name in names:
-            raise ValueError(f"two agents are called {name!r}, expected a name of its own for each")
+            raise ValueError(f"two agents are called {name!r}, expected different names")
         names.add(name)
-        difference = (
-            None if federation is first.federation else first.federation.difference(federation)
-        )
+        difference = first.federation.difference(federation)
         if difference is not None:
-            raise FederationMismatch(
-                f"agents {first.name!r} and {name!r} are of different federations: {difference}"
-            )
+            agents = f"agents {first.name!r} and {name!r}"
+            raise FederationMismatch(f"{agents} are of different federations: {difference}")

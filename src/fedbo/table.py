@@ -63,7 +63,7 @@ class Table(Mapping[str, Column]):
 
         Args:
             columns: The column names.
-            rows: One sequence of cells for each row, in the order of ``columns``.
+            rows: The cells of each row, in the order of ``columns``.
 
         >>> Table.from_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
         ['a', 'b']
@@ -82,33 +82,27 @@ class Table(Mapping[str, Column]):
         tables = list(tables)
         if not tables:
             raise ValueError("there are no tables to join, expected one or more")
-        columns = tables[0].columns
+        columns, joined = tables[0].columns, dict[str, ArrayLike]()
         for i, table in enumerate(tables):
             if table.columns != columns:
-                raise ValueError(
-                    f"tables[{i}] has the columns {[*table.columns]}, tables[0] {[*columns]}; "
-                    "expected the same"
-                )
-        joined: dict[str, ArrayLike] = {}
+                given = f"tables[{i}] has the columns {[*table.columns]}"
+                raise ValueError(f"{given}, tables[0] {[*columns]}; expected the same")
         for name, values in labels.items():
             if name in columns:
                 raise ValueError(f"label {name!r} is a column of the tables already: rename it")
             if len(values) != len(tables):
-                raise ValueError(
-                    f"label {name!r} has {len(values)} values, expected {len(tables)}, one a table"
-                )
+                expected = f"expected {len(tables)}, one for each table"
+                raise ValueError(f"label {name!r} has {len(values)} values, {expected}")
             pairs = zip(values, tables, strict=True)
             joined[name] = [value for value, table in pairs for _ in range(table.height)]
         return cls(joined | {name: _joined([t[name] for t in tables]) for name in columns})
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
         return tuple(self._columns)
 
     @property
     def height(self) -> int:
-        """The number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
     def __len__(self) -> int:
@@ -123,7 +117,7 @@ class Table(Mapping[str, Column]):
         return self._columns[name]
 
     def __eq__(self, other: object) -> bool:
-        """Whether the columns are the same, in the same order; NaN counts as equal to NaN."""
+        """Return whether the columns are the same, in order; NaN equals NaN."""
         return (
             isinstance(other, Table)
             and self.columns == other.columns
@@ -140,7 +134,6 @@ class Table(Mapping[str, Column]):
         return Table({name: column[keep] for name, column in self.items()})
 
     def csv(self) -> str:
-        """Return the table as CSV text with a header line."""
         text = io.StringIO()
         writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writerow(self)
@@ -161,33 +154,24 @@ class Table(Mapping[str, Column]):
             ValueError: If the file is not a table; the text names the file and the row.
         """
         with Path(path).open(encoding="utf-8", newline="") as file:
-            try:
-                header, *rows = _cells(file.read())
-            except ValueError as error:
-                raise ValueError(f"{os.fspath(path)}: {error}") from None
-        if len({*header}) < len(header):
-            raise ValueError(f"{os.fspath(path)}: two columns have the same name: {header}")
-        for number, row in enumerate(rows, 1):
-            if len(row) != len(header):
-                raise ValueError(
-                    f"{os.fspath(path)}: row {number} has {len(row)} cells, expected "
-                    f"{len(header)}, one for each of {header}"
-                )
+            text = file.read()
+        try:
+            header, *rows = _cells(text)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
         return cls.from_rows([str(name) for name in header], rows)
 
     def __repr__(self) -> str:
         texts = [[name, *map(_shown, column[:_SHOWN].tolist())] for name, column in self.items()]
         widths = [max(map(len, column)) for column in texts]
-        lines = [
-            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*texts, strict=True)
-        ]
+        rows = zip(*texts, strict=True)
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         if not 0 < self.height <= _SHOWN:
             lines.append(f"… {self.height} rows" if self.height else "(no rows)")
         return "\n".join(lines)
 
 
 def _column(values: ArrayLike) -> Column:
-    """Convert the values to an array of their common type, or of objects if they have none."""
     if isinstance(values, np.ndarray):
         column = values.copy()
     else:
@@ -226,11 +210,10 @@ def _shown(cell: Any) -> str:
 
 
 def _cells(text: str) -> list[list[Cell]]:
-    """Split a CSV text into rows of cells."""
     rows: list[list[Cell]] = [[]]
-    row, at, length, match_at = rows[-1], 0, len(text), _CELL.match
+    row, at, length = rows[-1], 0, len(text)
     while at < length:
-        match = match_at(text, at)
+        match = _CELL.match(text, at)
         if match is None:
             line = 1 + text.count("\n", 0, at)
             raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
@@ -245,6 +228,13 @@ def _cells(text: str) -> list[list[Cell]]:
             rows.append(row)
     if rows == [[]]:
         raise ValueError("the file is empty, expected a header")
+    header = rows[0]
+    if len({*header}) < len(header):
+        raise ValueError(f"two columns have the same name: {header}")
+    for i, cells in enumerate(rows):
+        if len(cells) != len(header):
+            expected = f"expected {len(header)}, one for each of {header}"
+            raise ValueError(f"row {i} has {len(cells)} cells, {expected}")
     return rows
 
 

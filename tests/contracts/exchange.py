@@ -37,7 +37,8 @@ import fedbo
 from contracts.parties import LISTED, MIXED, PLANE
 from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeWarning
-from fedbo.message import Kind, Weights
+from fedbo.message import Kind
+from fedbo.message.message import Weights
 
 M = 5
 OURS = Federation(PLANE, features=M, seed=7)

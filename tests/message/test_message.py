@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedbo.message import Belief, Fingerprint, Kind, Message, MessageRefused, Weights
+from fedbo.message import Fingerprint, Kind, Message, MessageRefused
+from fedbo.message.message import Belief, Weights
 
 AGREED: dict[Kind, Fingerprint] = {
     kind: Fingerprint.from_parts(

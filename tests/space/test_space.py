@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats.qmc import Sobol
 
 from fedbo.space import Categorical, Float, Int, Parameter, Part, Space
-from fedbo.space import cube as cube_module
+from fedbo.space import space as space_module
 
 UNIT = st.floats(0.0, 1.0)
 BOUND = st.one_of(
@@ -313,7 +313,7 @@ def test_nearest_point_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     X = rng.random((101, 2))
     expected = space.points[((X[:, None] - space.points) ** 2).sum(axis=2).argmin(axis=1)]
     for chunk in (1, 37, 200, 2**18):
-        monkeypatch.setattr(cube_module, "_CHUNK", chunk)
+        monkeypatch.setattr(space_module, "_CHUNK", chunk)
         assert np.array_equal(space.snap(X), expected)
     assert np.array_equal(space.snap(space.points), space.points)
 

@@ -26,9 +26,10 @@ from fedbo.agent.trial import History, Trial
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
-from fedbo.message import SENDER_BYTES, Message, MessageRefused
+from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
+from fedbo.message.message import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Standardised

@@ -14,7 +14,8 @@ import numpy as np
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.scalars import Scalars, agreed_scalars
-from fedbo.message import COUNTER_LIMITS, Fingerprint, Kind, Message
+from fedbo.message import Fingerprint, Kind, Message
+from fedbo.message.message import COUNTER_LIMITS
 from fedbo.model.features import Features
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
@@ -52,16 +53,12 @@ class Federation:
             RGPE; "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
 
-    Attributes:
-        features: The number M.
-        phi: The shared feature map, built when it is first used.
-
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
-    >>> ours.features, ours.phi.M, str(ours.fingerprint)
-    (50, 50, 'e2596cd2-58718eac-021d46f1-397948b5')
+    >>> str(ours.fingerprint)
+    'e2596cd2-58718eac-021d46f1-397948b5'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
     """
@@ -111,11 +108,11 @@ class Federation:
         return Federation(self.space, **agreed)
 
     def agree(self, scalars: Iterable[Scalars]) -> Federation:
-        """Return the next epoch with scalars that suit these agents, or self if not worth it.
+        """Return the next epoch with scalars that suit these agents, or self if they change little.
 
-        A new epoch invalidates every message in circulation. So the length scale must change by
-        half in some dimension, or the noise variance by a factor of three. All who are given the
-        same scalars, in any order, get the same federation; `fedbo.federation.scalars` says how.
+        A new epoch invalidates every message in circulation. So a length scale must change by a
+        factor of 1.5, or the noise variance by a factor of 3. The same scalars, in any order, give
+        the same federation; `fedbo.federation.scalars` says how.
 
         Args:
             scalars: What `Agent.scalars` returned at three agents or more.
@@ -125,40 +122,27 @@ class Federation:
 
         >>> from fedbo.space import Float
         >>> ours = Federation({"C": Float(1e-4, 10, log=True)})
-        >>> given = [
-        ...     Scalars(
-        ...         fingerprint=ours.fingerprint,
-        ...         sender=name,
-        ...         length_scales=(scale,),
-        ...         noise_variance=3e-3,
-        ...         t_n=20,
-        ...     )
-        ...     for name, scale in [("a", 0.9), ("b", 1.1), ("c", 1.2)]
-        ... ]
+        >>> fitted = {"length_scales": (1.1,), "noise_variance": 3e-3, "t_n": 20}
+        >>> given = [Scalars(fingerprint=ours.fingerprint, sender=n, **fitted) for n in "abc"]
         >>> later = ours.agree(given)
         >>> later.epoch, later.length_scale, later.noise_variance
         (1, 0.57, 0.09)
-        >>> later.agree(given) is later
-        True
         """
-        D = self.space.dimensions
-        given = [*scalars]
+        D, given = self.space.dimensions, [*scalars]
         for one in given:
             one.check(self.fingerprint, D)
         here = np.broadcast_to(self.length_scale, D).tolist()
         agreed = agreed_scalars(given, LENGTH_SCALE * math.sqrt(D), here)
         if agreed is None:
             return self
-        length_scales, noise_variance = agreed
-        if not (
-            any(map(_differ, here, length_scales, [_WORTH_SCALE] * D))
-            or _differ(self.noise_variance, noise_variance, _WORTH_NOISE)
+        scales, noise = agreed
+        if any(_differ(a, b, _WORTH_SCALE) for a, b in zip(here, scales, strict=True)) or _differ(
+            self.noise_variance, noise, _WORTH_NOISE
         ):
-            return self
-        return self.next_epoch(length_scale=length_scales, noise_variance=noise_variance)
+            return self.next_epoch(length_scale=scales, noise_variance=noise)
+        return self
 
     def _agreed(self) -> dict[str, Any]:
-        """What the constructor takes besides the space, in its order."""
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def __eq__(self, other: object) -> bool:
@@ -193,7 +177,7 @@ class Federation:
         )
 
     def check(self, message: Message) -> None:
-        """Raise `MessageRefused`, with the reason, if the message does not fit this federation."""
+        """Raise `MessageRefused`, with the reason, if a message does not fit this federation."""
         message.check(
             fingerprint=self.fingerprint,
             epoch=self.epoch,
@@ -203,15 +187,14 @@ class Federation:
         )
 
     def difference(self, other: Federation) -> str | None:
-        """Describe the first difference in a sentence; None if there is none."""
-        difference = self.space.difference(other.space)
-        if difference is not None:
-            return difference
-        ours, theirs = self._agreed(), other._agreed()
-        for name in _SETTINGS:
-            if ours[name] != theirs[name]:
-                return f"{name} is {ours[name]!r} here and {theirs[name]!r} there"
-        return None
+        """Describe the first difference in a sentence; return None if there is none."""
+        theirs = other._agreed()
+        settings = (
+            f"{name} is {value!r} here and {theirs[name]!r} there"
+            for name, value in self._agreed().items()
+            if value != theirs[name]
+        )
+        return self.space.difference(other.space) or next(settings, None)
 
     def require_same(self, other: Federation) -> None:
         """Raise `FederationMismatch` if the other federation differs from this one."""
@@ -258,8 +241,7 @@ class Federation:
 
 
 def _space_part(space: Space) -> list[object]:
-    """Describe the space for its fingerprint: parameters as pairs, because their order counts."""
-    table = file.space_table(space)
+    table = file.space_table(space)  # parameters as pairs, because their order counts
     points = [[point[name] for name in space.names] for point in table.get("points", [])]
     return [table["direction"], [*table["parameters"].items()], points]
 
@@ -288,13 +270,10 @@ def _differ(here: float, there: float, factor: float) -> bool:
 
 
 def _length_scale(value: object, dimensions: int) -> float | tuple[float, ...]:
-    """Check the length scale; D equal numbers become one."""
     if not isinstance(value, list | tuple | np.ndarray):
         return _positive("length_scale", value)
     scales = tuple(_positive("length_scale", scale) for scale in value)
     if len(scales) != dimensions:
-        raise ValueError(
-            f"length_scale is {value!r}, expected one number or {dimensions}, "
-            "one for each dimension of the cube"
-        )
-    return scales if len(set(scales)) > 1 else scales[0]
+        expected = f"one number or {dimensions}, one for each dimension of the cube"
+        raise ValueError(f"length_scale is {value!r}, expected {expected}")
+    return scales if len(set(scales)) > 1 else scales[0]  # D equal numbers become one

@@ -43,20 +43,16 @@ def read_space(table: object) -> Space:
         given = msgspec.convert(table, _SpaceTable)
     except msgspec.ValidationError as error:
         raise ValueError(f"[space]: {error}") from None
-    parameters = {name: _parameter(name, fields) for name, fields in given.parameters.items()}
+    parameters: dict[str, Parameter] = {}
+    for name, fields in given.parameters.items():
+        try:
+            parameters[name] = msgspec.convert(fields, Float | Int | Categorical)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"parameter {name!r}: {error}") from None
     return Space(parameters, direction=given.direction, points=given.points)
 
 
 class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):
-    """[space] in a file; parameters are read one by one, so that errors can name them."""
-
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # read one by one, so that errors can name them
     direction: Direction = "maximize"
     points: list[dict[str, Value]] | None = None
-
-
-def _parameter(name: str, fields: object) -> Parameter:
-    try:
-        return msgspec.convert(fields, Float | Int | Categorical)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"parameter {name!r}: {error}") from None

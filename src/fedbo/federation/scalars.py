@@ -32,8 +32,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from fedbo.message import COUNTER_LIMITS, SENDER_BYTES, MessageRefused
-from fedbo.message.fingerprint import PARTS, Fingerprint
+from fedbo.message import Fingerprint, MessageRefused
+from fedbo.message.message import COUNTER_LIMITS, check_origin
 
 FEWEST = 3  # senders; between two, nobody can tell which one is an outlier
 _SIMILAR = 2.0  # a factor
@@ -57,10 +57,8 @@ class Scalars(
     Raises:
         MessageRefused: If a value is not possible; the text names it.
 
-    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
-    >>> mine = Scalars(
-    ...     fingerprint=agreed, sender="a", length_scales=(0.2, 1.1), noise_variance=1e-3, t_n=20
-    ... )
+    >>> fitted = {"length_scales": (0.2, 1.1), "noise_variance": 1e-3, "t_n": 20}
+    >>> mine = Scalars(fingerprint=bytes(16), sender="a", **fitted)
     >>> Scalars.decode(mine.encode()) == mine, len(mine.encode())
     (True, 51)
     """
@@ -73,18 +71,12 @@ class Scalars(
     t_n: int
 
     def __post_init__(self) -> None:
-        if len(self.fingerprint) != 16:
-            raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
+        check_origin(self.fingerprint, self.sender)
         force_setattr(self, "fingerprint", bytes(self.fingerprint))
-        if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
-            raise MessageRefused(
-                f"sender is {self.sender!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8"
-            )
         for value in (*self.length_scales, self.noise_variance):
             if not (math.isfinite(value) and value > 0.0):
-                raise MessageRefused(
-                    f"scalars of {self.sender!r} hold {value!r}, expected finite numbers above 0"
-                )
+                given = f"scalars of {self.sender!r} hold {value!r}"
+                raise MessageRefused(f"{given}, expected finite numbers above 0")
         if not 1 <= self.t_n <= COUNTER_LIMITS["t_n"]:
             raise MessageRefused(f"t_n is {self.t_n}, expected 1 to {COUNTER_LIMITS['t_n']}")
 
@@ -102,15 +94,11 @@ class Scalars(
 
     def check(self, fingerprint: Fingerprint, dimensions: int) -> None:
         """Raise `MessageRefused` unless they are of this federation, in any epoch."""
-        part = fingerprint.difference(self.fingerprint)
-        if part not in (None, "scalars"):
-            there = Fingerprint(self.fingerprint)
-            fault = f"foreign {part}, {there} not {fingerprint}: {PARTS[part]}"
-        elif len(self.length_scales) != dimensions:
+        fault = fingerprint.mismatch(self.fingerprint, same_epoch=False)
+        if fault is None and len(self.length_scales) != dimensions:
             fault = f"they have {len(self.length_scales)} length scales, expected {dimensions}"
-        else:
-            return
-        raise MessageRefused(f"scalars of {self.sender!r}: {fault}")
+        if fault is not None:
+            raise MessageRefused(f"scalars of {self.sender!r}: {fault}")
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -120,7 +108,7 @@ _decoder = msgspec.msgpack.Decoder(Scalars)
 def agreed_scalars(
     given: Iterable[Scalars], default: float, current: Sequence[float]
 ) -> tuple[tuple[float, ...], float] | None:
-    """Compute l and σ² for these agents; None if fewer than three.
+    """Compute l and σ² for these agents; return None if they are fewer than three.
 
     Args:
         given: The scalars, in any order. If a sender is there twice, the scalars with the most
@@ -128,9 +116,8 @@ def agreed_scalars(
         default: l₀.
         current: The current length scales (D,).
 
-    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
     >>> given = [
-    ...     Scalars(fingerprint=agreed, sender=n, length_scales=(l,), noise_variance=1e-3, t_n=20)
+    ...     Scalars(fingerprint=bytes(16), sender=n, length_scales=(l,), noise_variance=1e-3, t_n=9)
     ...     for n, l in [("a", 1.1), ("b", 1.2), ("c", 1.3), ("wild", 1e-6)]
     ... ]
     >>> agreed_scalars(given, default=0.3, current=[0.3])
@@ -149,7 +136,6 @@ def agreed_scalars(
 
 
 def _scale(ranked: Sequence[float], default: float, current: float) -> float:
-    """Agree in one dimension."""
     quarter = len(ranked) // 4
     if ranked[-1 - quarter] > _SIMILAR * ranked[quarter]:
         return current
@@ -158,11 +144,9 @@ def _scale(ranked: Sequence[float], default: float, current: float) -> float:
 
 
 def _median(ranked: Sequence[float]) -> float:
-    """Return the middle value, or the geometric mean of the two in the middle."""
-    n = len(ranked)
+    n = len(ranked)  # if even, the geometric mean of the two in the middle
     return math.sqrt(ranked[(n - 1) // 2]) * math.sqrt(ranked[n // 2])
 
 
 def _rounded(value: float, low: float, high: float) -> float:
-    """Limit the value, and round it to two digits."""
     return float(f"{min(max(value, low), high):.2g}")

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.inbox import Inbox, enlarged
-from fedbo.message.message import Belief, Kind, Message
+from fedbo.message.message import Kind, Message
 
 Single = NDArray[np.float32]
 Entropy = int | Sequence[int] | None
@@ -55,15 +55,12 @@ class BeliefInbox(Inbox):
         entropy: Seed of the draws, as for `numpy.random.SeedSequence`; default 0.
 
     Example:
-        >>> from fedbo.message import Fingerprint
-        >>> inbox = BeliefInbox(2, entropy=7)
-        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], sender="site-a",
-        ...     fingerprint=Fingerprint(bytes(16)), epoch=0, sequence=1, t_n=1))
+        >>> header = dict(fingerprint=bytes(16), epoch=0, sender="site-a", sequence=1, t_n=1)
+        >>> inbox = BeliefInbox(2)
+        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], **header))
         True
-        >>> inbox.nu.tolist(), inbox.covariance(0).round(6).tolist()
-        ([[1.0, 2.0]], [[1.0, 0.0], [0.0, 0.25]])
-        >>> inbox.draws(100).shape
-        (1, 100, 2)
+        >>> inbox.nu.tolist(), inbox.draws(100).shape
+        ([[1.0, 2.0]], (1, 100, 2))
     """
 
     def __init__(self, M: int, entropy: Entropy = 0) -> None:
@@ -94,20 +91,13 @@ class BeliefInbox(Inbox):
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return the (M, M) covariance C_n of the weights in this row."""
         R = self.R[row].astype(np.float64)
-        C: NDArray[np.float64] = np.eye(self.M) - R.T @ R
-        return C
+        return np.asarray(np.eye(self.M) - R.T @ R)
 
     def draws(self, samples: int) -> Single:
-        """Return draws of each peer's weights, the same at every call.
-
-        The first call makes the draws of all messages that are held. Later messages are drawn from
-        when they arrive.
+        """Return (N, samples, M) draws of the weights, the same at every call.
 
         Args:
-            samples: Number of draws for each peer.
-
-        Returns:
-            (N, samples, M) draws. With more samples, the first ones stay the same.
+            samples: Number of draws for each peer. With more of them, the first ones stay the same.
         """
         if samples > self._columns["draws"].shape[1]:
             room = len(self._columns["draws"])
@@ -119,7 +109,6 @@ class BeliefInbox(Inbox):
         return self._column("draws")[:, :samples]
 
     def extend(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise TypeError: beliefs are put one by one."""
         raise TypeError("an inbox of beliefs has no bulk form: put the messages one by one")
 
     def state(self) -> dict[str, Any]:
@@ -136,26 +125,21 @@ class BeliefInbox(Inbox):
         return inbox
 
     def _values(self, message: Message) -> dict[str, Any]:
-        assert isinstance(message.body, Belief)
-        nu, R = message.nu, _reduction(message.body.covariance, message.M)
+        nu, R = message.nu, _reduction(message)
         self._widen(-(-len(R) // _STEP) * _STEP)
-        padded = enlarged(R, self._columns["R"].shape[1:])
         samples = self._columns["draws"].shape[1]
-        omega_key, draws_key = (
-            self._key(purpose, message.sender, message.sequence) for purpose in (_OMEGA, _DRAWS)
-        )
+        sent = message.sender, message.sequence
         return {
-            "omega": _sample(nu, R, 1, omega_key)[0],
+            "omega": _sample(nu, R, 1, self._key(_OMEGA, *sent))[0],
             "t_n": message.t_n,
             "sequence": message.sequence,
             "nu": nu,
-            "R": padded,
+            "R": enlarged(R, self._columns["R"].shape[1:]),
             "incumbents": np.nan if message.incumbent is None else message.incumbent,
-            "draws": _sample(nu, R, samples, draws_key),
+            "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)),
         }
 
     def _widen(self, rank: int) -> None:
-        """Let R hold matrices of this rank."""
         room, width, M = self._columns["R"].shape
         if rank > width:
             self._columns["R"] = enlarged(self._columns["R"], (room, rank, M))
@@ -172,10 +156,6 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
         kind: What the agents of the federation hand out.
         M: Number of shared features.
         entropy: Seed of the draws of beliefs.
-
-    Example:
-        >>> inbox_for("belief+incumbent", 100, entropy=0)
-        BeliefInbox(0 messages of M = 100, 0 left to draw)
     """
     return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)
 
@@ -183,8 +163,7 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
 def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
     """Return R (r, M) with orthogonal rows, the longest first, such that C = I − RᵀR.
 
-    An observation can only reduce the prior's variance, and to no less than 0. Eigenvalues of C
-    outside [0, 1] are therefore clipped.
+    Eigenvalues of C outside [0, 1] are clipped: observations can only reduce the prior's variance.
 
     Args:
         covariance: (M, M) covariance C of the weights.
@@ -196,21 +175,16 @@ def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
     C = np.asarray(covariance, dtype=np.float64)
     lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
     kept = lam > LEAST_EIGENVALUE
-    R: NDArray[np.float64] = (Q[:, kept] * np.sqrt(np.minimum(lam[kept], 1.0))).T[::-1]
-    return R
+    return np.asarray((Q[:, kept] * np.sqrt(np.minimum(lam[kept], 1.0))).T[::-1])
 
 
-@lru_cache(maxsize=256)
-def _reduction(triangle: bytes, M: int) -> Single:
-    """`reduction` of a packed covariance. In one process, many agents receive the same message."""
-    square = np.zeros((M, M))
-    rows, columns = np.tril_indices(M)
-    square[rows, columns] = square[columns, rows] = np.frombuffer(triangle, dtype="<f4")
-    return reduction(square).astype(np.float32)
+@lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def _reduction(message: Message) -> Single:
+    return reduction(message.covariance).astype(np.float32)
 
 
 def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Single:
-    """(n, M) draws of ω ~ N(ν, I − RᵀR), by the square root of the covariance."""
+    """Return (n, M) draws ω ~ N(ν, I − RᵀR), by the square root of the covariance."""
     R64 = R.astype(np.float64)
     lam = np.einsum("rm,rm->r", R64, R64)
     Z = np.random.default_rng(key).standard_normal((n, len(nu)))

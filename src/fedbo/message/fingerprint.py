@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 PART_BYTES = 4
 #: The parts in their order, and what it means if one of them differs.
@@ -34,20 +33,18 @@ class Fingerprint(bytes):
 
     def __new__(cls, data: bytes) -> Fingerprint:
         if len(data) != PART_BYTES * len(PARTS):
-            raise ValueError(
-                f"a fingerprint has {PART_BYTES * len(PARTS)} bytes, got {len(data)}; "
-                "build one with Fingerprint.from_parts"
-            )
+            hint = "build one with Fingerprint.from_parts"
+            raise ValueError(f"a fingerprint has 16 bytes, got {len(data)}; {hint}")
         return super().__new__(cls, data)
 
     @classmethod
     def from_parts(
         cls, *, space: object, features: object, kind: object, scalars: object
     ) -> Fingerprint:
-        """Hash each part.
+        """Hash each part, which is anything that JSON can hold.
 
-        A part is anything that JSON can hold. The keys of a mapping are sorted; give pairs if their
-        order matters. 10 and 10.0 have the same hash, because people write either in a file.
+        The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
+        same hash, because people write either in a file.
 
         Args:
             space: The parameters, the direction and the listed points.
@@ -65,21 +62,24 @@ class Fingerprint(bytes):
 
     def difference(self, other: bytes) -> str | None:
         """Return the name of the first part that differs from another fingerprint, or None."""
-        for i, part in enumerate(PARTS):
-            here = slice(PART_BYTES * i, PART_BYTES * (i + 1))
-            if self[here] != other[here]:
+        for part, i in zip(PARTS, range(0, len(self), PART_BYTES), strict=True):
+            if self[i : i + PART_BYTES] != other[i : i + PART_BYTES]:
                 return part
         return None
 
+    def mismatch(self, other: bytes, *, same_epoch: bool) -> str | None:
+        """Describe the first difference, or return None; another epoch may have other scalars."""
+        part = self.difference(other)
+        if part is None or (part == "scalars" and not same_epoch):
+            return None
+        return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
+
 
 def _hash(part: object) -> bytes:
-    text = json.dumps(_canonical(part), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    same = json.loads(json.dumps(part, allow_nan=False), parse_float=_int_if_whole)
+    text = json.dumps(same, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()[:PART_BYTES]
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _int_if_whole(digits: str) -> float:
+    return int(value) if (value := float(digits)).is_integer() else value

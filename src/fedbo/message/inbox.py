@@ -30,19 +30,13 @@ CHANCE_LIMIT = 1e200
 _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
 #: The names of the columns in files, which are those of version 0.1.
-_SAVED = {
-    "omega": "omega",
-    "t_n": "t_n",
-    "sequence": "sequence",
-    "chance": "weight",
-    "used": "used",
-}
+_SAVED = dict(omega="omega", t_n="t_n", sequence="sequence", chance="weight", used="used")
 
 
 class Inbox:
     """Messages of weights, one for each peer, drawn without replacement.
 
-    The arrays are read-only views with one row for each peer. Fetch them again after `put` or
+    The arrays are read-only views with one row for each peer. Get them again after `put` or
     `extend`.
 
     Args:
@@ -52,14 +46,9 @@ class Inbox:
         >>> inbox = Inbox(2)
         >>> inbox.extend(["a", "b"], [[1, 2], [3, 4]], t_n=20, sequence=1, chance=[0, 0.5])
         2
-        >>> inbox
-        Inbox(2 messages of M = 2, 1 left to draw)
         >>> row = inbox.draw(np.random.default_rng(0))
-        >>> inbox.sender(row), inbox.omega[row].tolist(), int(inbox.t_n[row])
-        ('b', [3.0, 4.0], 20)
-        >>> inbox.use(row)
-        >>> inbox.left, inbox.draw(np.random.default_rng(0))
-        (0, None)
+        >>> inbox.sender(row), inbox.omega[row].tolist()
+        ('b', [3.0, 4.0])
     """
 
     def __init__(self, M: int) -> None:
@@ -80,12 +69,12 @@ class Inbox:
         return len(self._senders)
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
-        return f"{kind}({len(self)} messages of M = {self.M}, {self.left} left to draw)"
+        held = f"{len(self)} messages of M = {self.M}, {self.left} left to draw"
+        return f"{type(self).__name__}({held})"
 
     @property
     def left(self) -> int:
-        """Number of peers that can be drawn: their message is not used and their chance not 0."""
+        """Number of peers that can be drawn: not used, and with a chance above 0."""
         return int(np.count_nonzero(self._remaining()))
 
     @property
@@ -128,16 +117,13 @@ class Inbox:
         return self._senders[row]
 
     def put(self, message: Message, chance: float = 1.0) -> bool:
-        """Hold a message, unless one that is as new is already held.
+        """Hold a message if it is newer than the one held of its sender; return whether it is.
 
-        A newer message replaces the older one of its sender, which can then be drawn again.
+        The sender can then be drawn again.
 
         Args:
             message: A message that fits the agent's federation.
             chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
-
-        Returns:
-            Whether the message is now held because of this call.
         """
         row = self._rows.get(message.sender, len(self))
         if row < len(self) and message.sequence <= self._columns["sequence"][row]:
@@ -160,7 +146,7 @@ class Inbox:
         sequence: ArrayLike,
         chance: ArrayLike = 1.0,
     ) -> int:
-        """Put many messages at once. If an array has a wrong shape, none is taken.
+        """Put many messages at once; return the number of peers that have a new message.
 
         Args:
             senders: The names of n peers.
@@ -168,9 +154,6 @@ class Inbox:
             t_n: Number of observations behind each message: (n,), or one number for all.
             sequence: Sequence numbers: (n,), or one number for all.
             chance: P_N of each peer before normalisation: (n,), or one number for all; default 1.
-
-        Returns:
-            The number of peers that have a new message.
         """
         n = len(senders)
         given = {"omega": omega, "t_n": t_n, "sequence": sequence, "chance": chance, "used": False}
@@ -180,18 +163,15 @@ class Inbox:
         rows = np.array([self._add_sender(sender) for sender in newest], dtype=np.intp)
         positions = np.array([*newest.values()], dtype=np.intp)
         for name, array in arrays.items():
-            # if every message is taken, they are in their order: a copy would only cost memory
+            # If every message is taken, they are in order: array[positions] would be a copy.
             self._columns[name][rows] = array if len(rows) == n else array[positions]
         return len(rows)
 
     def draw(self, rng: np.random.Generator) -> int | None:
-        """Draw a peer from P_N.
+        """Draw a row from P_N, or None if no peer is left. It can be drawn again until `use`.
 
         Args:
             rng: The generator; one random number is taken from it, or none if no peer is left.
-
-        Returns:
-            The peer's row, or None if no peer is left. The row can be drawn again until `use`.
         """
         remaining = self._remaining()
         starts = np.arange(0, len(remaining), _BLOCK)
@@ -222,9 +202,6 @@ class Inbox:
 
         Args:
             state: What `state` returned, in this version or in 0.1.
-
-        Raises:
-            ValueError: Not all columns of the state have the same number of rows.
         """
         inbox = cls(int(state["M"]))
         ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
@@ -243,7 +220,6 @@ class Inbox:
         return inbox
 
     def _values(self, message: Message) -> dict[str, Any]:
-        """What a message puts into the columns of its row."""
         return {"omega": message.omega, "t_n": message.t_n, "sequence": message.sequence}
 
     def _column(self, name: str) -> NDArray[Any]:
@@ -252,13 +228,9 @@ class Inbox:
         return view
 
     def _remaining(self) -> NDArray[np.float64]:
-        """(N,) P_N before normalisation, with 0 for what is used."""
-        n = len(self)
-        remaining: NDArray[np.float64] = self._columns["chance"][:n] * ~self._columns["used"][:n]
-        return remaining
+        return np.where(self.used, 0.0, self.chance)
 
     def _add_sender(self, sender: str) -> int:
-        """The sender's row; a new sender gets the next one."""
         row = self._rows.setdefault(sender, len(self))
         if row == len(self):
             self._senders.append(sender)
@@ -272,7 +244,6 @@ class Inbox:
                 self._columns[name] = enlarged(column, (room, *column.shape[1:]))
 
     def _batch(self, name: str, values: ArrayLike, n: int) -> NDArray[Any]:
-        """The values of n rows, with the type of their column."""
         column = self._columns[name]
         array = np.asarray(values, dtype=column.dtype)
         expected = (n, *column.shape[1:])
@@ -281,32 +252,26 @@ class Inbox:
         return np.broadcast_to(array, expected)
 
     def _newest(self, senders: Sequence[str], sequence: Sequence[int]) -> dict[str, int]:
-        """Where the newest message of each sender is, if it is newer than what is held."""
+        """Find the newest message of each sender, if it is newer than the one that is held."""
         newest: dict[str, int] = {}
+        held = self.sequence
+        latest = {s: int(held[self._rows[s]]) for s in senders if s in self._rows}
         for i, sender in enumerate(senders):
-            if sender not in newest or sequence[i] > sequence[newest[sender]]:
-                newest[sender] = i
-        held = {s: int(self._columns["sequence"][self._rows[s]]) for s in newest if s in self._rows}
-        return {s: i for s, i in newest.items() if sequence[i] > held.get(s, -1)}
+            if sequence[i] > latest.get(sender, -1):
+                newest[sender], latest[sender] = i, sequence[i]
+        return newest
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:
-    """Find the interval that holds u, of intervals that lie end to end from 0.
-
-    The answer is never an interval of length 0. A u that rounding carried past the end is in the
-    last of the others.
-
-    Returns:
-        The number of the interval, and how far into it u lies.
-    """
+    """Intervals lie end to end from 0: find the number of the one with u, and u's place in it."""
     ends = np.cumsum(lengths)
-    u = min(u, float(np.nextafter(ends[-1], 0.0)))
+    u = min(u, float(np.nextafter(ends[-1], 0.0)))  # rounding may carry u past the end
     i = int(np.searchsorted(ends, u, side="right"))
     return i, u - float(ends[i - 1]) if i else u
 
 
 def enlarged(column: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A copy of a column with a larger shape. The new places hold 0."""
+    """Return a copy of a column with a larger shape. The new places hold 0."""
     larger = np.zeros(shape, dtype=column.dtype)
     larger[tuple(slice(n) for n in column.shape)] = column
     return larger

@@ -15,10 +15,9 @@ t_n         number of observations behind the message                           
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[version, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``.
 
-Each rule is checked in one place. The constructor checks the header and the sizes of the arrays, so
-every `Message` object has sound ones, also if it came from the wire. `Message.check` checks that a
-message fits a federation and that its numbers are finite and plausible; `fedbo.Agent.receive` calls
-it for every message, and nothing behind it checks again.
+Each rule is checked in one place. The constructor checks the header and the sizes of the arrays,
+also of a message from the wire. `Message.check` checks that the message fits a federation and that
+its numbers are finite and plausible. `fedbo.Agent.receive` calls it for every message that enters.
 """
 
 from __future__ import annotations
@@ -29,9 +28,10 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 
 import msgspec
 import numpy as np
+from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.fingerprint import PARTS, Fingerprint
+from fedbo.message.fingerprint import Fingerprint
 
 #: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
@@ -41,7 +41,7 @@ Kind = Literal["weights", "belief", "belief+incumbent"]
 
 
 class MessageRefused(ValueError):
-    """A message that cannot be used; the text says which rule it breaks, and why."""
+    """A message cannot be used; the text says which rule it breaks."""
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -58,22 +58,17 @@ class Weights(_Wire, frozen=True, tag="weights"):
 
 
 class Belief(_Wire, frozen=True, kw_only=True, tag="belief"):
-    """The body of an RGPE or TAF message: a mean, a covariance and, for TAF, an incumbent.
-
-    ``nu`` and ``covariance`` are little-endian float32; the covariance is its lower triangle, row
-    by row.
-    """
+    """The body of an RGPE or TAF message: nu and covariance as little-endian float32."""
 
     nu: bytes
-    covariance: bytes
+    covariance: bytes  # the lower triangle, row by row
     incumbent: float | None = None
 
     def __post_init__(self) -> None:
         M, given = _count("nu", self.nu), _count("covariance", self.covariance)
         if given != (triangle := M * (M + 1) // 2):
-            raise MessageRefused(
-                f"covariance has {given} numbers, expected {triangle} because M = {M}"
-            )
+            expected = f"expected {triangle} because M = {M}"
+            raise MessageRefused(f"covariance has {given} numbers, {expected}")
 
 
 def _count(name: str, data: bytes) -> int:
@@ -99,10 +94,21 @@ def _unpack(data: bytes) -> NDArray[np.float32]:
 
 
 def _norm(value: bytes | float | None) -> float:
-    if isinstance(value, bytes):
-        with np.errstate(invalid="ignore"):  # the caller looks for NaN
-            return float(np.linalg.norm(_unpack(value).astype(np.float64)))
-    return abs(value or 0.0)
+    if not isinstance(value, bytes):
+        return abs(value or 0.0)
+    with np.errstate(invalid="ignore"):  # the caller looks for NaN
+        return float(np.linalg.norm(_unpack(value).astype(np.float64)))
+
+
+def check_origin(fingerprint: bytes, sender: str) -> None:
+    """Raise `MessageRefused` if this cannot be the fingerprint or the name of a sender."""
+    if len(fingerprint) != 16:
+        raise MessageRefused(f"fingerprint has {len(fingerprint)} bytes, expected 16")
+    if not 1 <= len(sender.encode()) <= SENDER_BYTES:
+        raise MessageRefused(f"sender is {sender!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
+    if not sender.isprintable():  # peers show it on screens and write it to logs
+        expected = "characters that can be printed, and of white space only the ordinary space"
+        raise MessageRefused(f"sender is {sender!r}, expected {expected}")
 
 
 class Header(TypedDict):
@@ -127,9 +133,6 @@ class Message(_Wire, frozen=True, kw_only=True):
         Message(weights, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 53 bytes)
         >>> Message.decode(message.encode()) == message
         True
-        >>> message.check(fingerprint=agreed, epoch=0, kind="weights", M=4, noise_variance=0.1)
-        Traceback (most recent call last):
-        fedbo.message.message.MessageRefused: message 1 of 'site-a': it has M = 3, expected M = 4
     """
 
     version: Literal[1] = 1
@@ -141,18 +144,13 @@ class Message(_Wire, frozen=True, kw_only=True):
     body: Weights | Belief
 
     def __post_init__(self) -> None:
-        if len(self.fingerprint) != 16:
-            raise MessageRefused(f"fingerprint has {len(self.fingerprint)} bytes, expected 16")
-        if not 1 <= len(self.sender.encode()) <= SENDER_BYTES:
-            raise MessageRefused(f"sender is {self.sender!r}, expected 1 to 64 bytes of UTF-8")
-        if not self.sender.isprintable():  # peers show it on screens and write it to logs
-            raise MessageRefused(
-                f"sender is {self.sender!r}, expected characters that can be printed: no line "
-                "breaks, no control characters, and no white space except the ordinary space"
-            )
+        check_origin(self.fingerprint, self.sender)
+        force_setattr(self, "fingerprint", bytes(self.fingerprint))
         for name, limit in COUNTER_LIMITS.items():
-            if not 0 <= getattr(self, name) <= limit:
-                raise MessageRefused(f"{name} is {getattr(self, name)}, expected 0 to {limit}")
+            value = operator.index(getattr(self, name))
+            if not 0 <= value <= limit:
+                raise MessageRefused(f"{name} is {value}, expected 0 to {limit}")
+            force_setattr(self, name, value)
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
@@ -162,7 +160,7 @@ class Message(_Wire, frozen=True, kw_only=True):
             omega: (M,) one draw of the feature weights; stored as float32.
             **header: The fields of `Header`.
         """
-        return cls._of(Weights(_pack(_vector("omega", omega))), header)
+        return cls(body=Weights(_pack(_vector("omega", omega))), **header)
 
     @classmethod
     def of_belief(
@@ -188,28 +186,14 @@ class Message(_Wire, frozen=True, kw_only=True):
             raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
         triangle = _pack(square[np.tril_indices(M)])
         best = None if incumbent is None else float(incumbent)
-        return cls._of(Belief(nu=_pack(mean), covariance=triangle, incumbent=best), header)
-
-    @classmethod
-    def _of(cls, body: Weights | Belief, header: Header) -> Message:
-        return cls(
-            fingerprint=bytes(header["fingerprint"]),
-            epoch=operator.index(header["epoch"]),
-            sender=header["sender"],
-            sequence=operator.index(header["sequence"]),
-            t_n=operator.index(header["t_n"]),
-            body=body,
-        )
+        return cls(body=Belief(nu=_pack(mean), covariance=triangle, incumbent=best), **header)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Message:
         """Return the message that `encode` wrote.
 
         Args:
-            data: The bytes of one message.
-
-        Raises:
-            MessageRefused: The bytes are not exactly one sound message; the text says why.
+            data: The bytes of one message; anything else raises `MessageRefused`.
         """
         try:
             return _decoder.decode(data)
@@ -228,32 +212,27 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """What the message contains."""
         if isinstance(self.body, Weights):
             return "weights"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
-        """Number of features."""
         return len(self.body.omega if isinstance(self.body, Weights) else self.body.nu) // 4
 
     @property
     def parameters(self) -> int:
         """Number of parameters handed out, as the paper counts: M, M + M² or M + M² + 1."""
-        twins = 0 if isinstance(self.body, Weights) else self.M * (self.M - 1) // 2
-        return self.numbers + twins
+        M = self.M
+        return {"weights": M, "belief": M + M**2, "belief+incumbent": M + M**2 + 1}[self.kind]
 
     @property
     def numbers(self) -> int:
-        """Number of numbers sent: `parameters`, but of the symmetric matrix only one triangle."""
-        if isinstance(self.body, Weights):
-            return self.M
-        return self.M + len(self.body.covariance) // 4 + (self.body.incumbent is not None)
+        """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
+        return self.parameters - (0 if self.kind == "weights" else self.M * (self.M - 1) // 2)
 
     @property
     def nbytes(self) -> int:
-        """Length of `encode()`."""
         return len(self.encode())
 
     @property
@@ -287,7 +266,7 @@ class Message(_Wire, frozen=True, kw_only=True):
     ) -> None:
         """Check that the message fits a federation, and that its numbers are plausible.
 
-        A message of another epoch may have other scalars: its receiver ignores it.
+        A message of another epoch may have other scalars. Its numbers need only be finite.
 
         Args:
             fingerprint: Fingerprint of the federation.
@@ -297,31 +276,24 @@ class Message(_Wire, frozen=True, kw_only=True):
             noise_variance: σ² of its messages.
 
         Raises:
-            MessageRefused: The message does not fit; the text names the message and says why.
+            MessageRefused: The message does not fit; the text says why.
         """
         same = epoch == self.epoch
-        fault = self._foreign_part(fingerprint, same) or self._wrong_shape(kind, M)
+        fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
+        if not fault and self.kind != kind:
+            fault = f"it is of kind {self.kind!r}, expected {kind!r}"
+        if not fault and self.M != M:
+            fault = f"it has M = {self.M}, expected M = {M}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")
-
-    def _foreign_part(self, expected: Fingerprint, same_epoch: bool) -> str | None:
-        part = expected.difference(self.fingerprint)
-        if part is None or (part == "scalars" and not same_epoch):
-            return None
-        return f"foreign {part}, {Fingerprint(self.fingerprint)} not {expected}: {PARTS[part]}"
-
-    def _wrong_shape(self, kind: Kind, M: int) -> str | None:
-        if self.kind != kind:
-            return f"it is of kind {self.kind!r}, expected {kind!r}"
-        return None if self.M == M else f"it has M = {self.M}, expected M = {M}"
 
     def _absurd_number(self, noise_variance: float | None) -> str | None:
         """Find numbers that are not finite, or 100 times larger than standardised scores allow.
 
         ‖ν‖ ≤ ‖y‖ / (2σ) and ‖y‖ ≤ √t_n. A draw adds about √M. A covariance below the identity has a
         norm of at most √M. A standardised score is below √t_n, and the incumbent may be 10 times
-        that. Without σ², only finiteness can be checked.
+        that.
         """
         limit = math.inf
         if noise_variance is not None:

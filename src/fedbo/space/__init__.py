@@ -1,6 +1,7 @@
 """Parameters and the unit cube: a space, a part of it, and the axis of each parameter."""
 
 from fedbo.space.parameter import Categorical, Float, Int, Parameter
-from fedbo.space.space import Direction, Part, Space
+from fedbo.space.part import Part
+from fedbo.space.space import Direction, Space
 
 __all__ = ["Categorical", "Direction", "Float", "Int", "Parameter", "Part", "Space"]

@@ -14,10 +14,9 @@ otherwise. A level lies at the centre of its cell. On a log scale the whole numb
 [v - 1/2, v + 1/2) and lies at v.
 
 Continuous values are rounded when they are encoded and decoded: to a decimal grid 12 digits below
-their range, or to 12 significant digits on a log scale. A value that is rounded to the same number
-as an end of the range becomes that end. All other rounding errors stay below half a step of the
-grid, for every range up to 1e300 in size. So every value that was decoded, or typed with 12 digits,
-is restored exactly.
+their range, or to 12 significant digits on a log scale. A value that rounds to the same number as
+an end of the range becomes that end. So a value that was decoded, or typed with at most 12 digits,
+is restored exactly, for every range up to 1e300 in size.
 """
 
 from __future__ import annotations
@@ -25,26 +24,24 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Value = str | int | float | bool
+Real = TypeVar("Real", np.float32, np.float64)
 
-LARGEST = 1e300  # size of a bound: differences and rounded values stay finite
-MOST_LEVELS = 10**12  # levels, and largest level on a log scale: float64 can tell them apart
+LARGEST = 1e300  # size of a bound; differences and rounded values stay finite
+MOST_LEVELS = 10**12  # and the largest level on a log scale; float64 can tell them apart
 
 
 class Axis(Protocol):
-    """The dimensions of the cube that belong to one parameter.
+    """The dimensions of the cube that belong to one parameter."""
 
-    ``size`` is their number, and ``allowed`` describes the allowed values in words.
-    """
-
-    size: int
-    allowed: str
+    size: int  # number of dimensions
+    allowed: str  # the allowed values, in words
 
     def encode(self, value: Any) -> Sequence[float] | None:
         """Return the place of a value, or None if the value is not allowed."""
@@ -74,12 +71,7 @@ def number(value: Any, kind: type[int] | type[float]) -> float:
 
 
 class Continuous:
-    """All numbers from low to high.
-
-    Args:
-        low: Smallest value.
-        high: Largest value.
-        log: Whether the scale is logarithmic.
+    """All numbers from low to high, on a linear or a logarithmic scale.
 
     >>> Continuous(1e-4, 10.0, log=True).decode([0.6])
     0.1
@@ -92,10 +84,8 @@ class Continuous:
         self.digits = 12 - math.floor(math.log10(high - low))
         self.bottom, self.top = self._rounded(low), self._rounded(high)
         if log and self.bottom == self.top:
-            raise ValueError(
-                f"low is {low} and high is {high}, equal in the 12 digits that a log scale "
-                "keeps; use log=False"
-            )
+            given = f"low is {low} and high is {high}"
+            raise ValueError(f"{given}, equal in the 12 digits of a log scale; use log=False")
         self.start = self._scaled(low)
         self.width = self._scaled(high) - self.start
         self.allowed = f"a number from {low} to {high}"
@@ -129,13 +119,7 @@ class Continuous:
 
 
 class Levels:
-    """The levels low, low + step, ... high: whole numbers, or decimals as a person writes them.
-
-    Args:
-        low: Smallest level.
-        high: Largest level.
-        step: Distance of two levels; an int makes all levels whole numbers.
-        log: Whether the scale is logarithmic (default False).
+    """The levels low, low + step, ... high: whole numbers if step is an int, otherwise decimals.
 
     >>> tenths = Levels(0.0, 1.0, 0.1)
     >>> tenths.decode([0.3]), tenths.encode(0.1 + 0.2) == tenths.encode(0.3)
@@ -147,30 +131,27 @@ class Levels:
     def __init__(self, low: float, high: float, step: float, *, log: bool = False) -> None:
         self.low, self.high, self.step, self.log = low, high, step, log
         self.whole = isinstance(step, int)
-        self._count()
-        self.base = self.first if log else 0  # q = base + k
-        self.start = float(self._scaled(self.base - 0.5))
-        self.width = float(self._scaled(self.base + self.K - 0.5)) - self.start
-        values = f"{low}, {self._value(1)}, ... {high}"
-        self.allowed = f"an int: {values}" if self.whole else f"a number: {values}"
-
-    def _count(self) -> None:
-        """Write level k as (first + k stride) / scale in whole numbers: 3 steps of 0.1 are 0.3."""
-        exact = [Fraction(repr(decimal)) for decimal in (self.low, self.high, self.step)]
+        # Level k is (first + k stride) / scale in whole numbers, so that 3 steps of 0.1 are 0.3.
+        exact = [Fraction(repr(decimal)) for decimal in (low, high, step)]
         self.scale = math.lcm(*(fraction.denominator for fraction in exact))
         self.first, last, self.stride = (int(fraction * self.scale) for fraction in exact)
         steps, rest = divmod(last - self.first, self.stride)
-        self.K = steps + 1
         if rest:
             raise ValueError(
-                f"high is {self.high}, which steps of {self.step} from {self.low} do not reach: "
+                f"high is {high}, which steps of {step} from {low} do not reach: "
                 f"the largest they reach is {self._value(steps)}"
             )
-        if self.K > MOST_LEVELS or (self.log and self.high > MOST_LEVELS):
+        self.K = steps + 1
+        if self.K > MOST_LEVELS or (log and high > MOST_LEVELS):
             raise ValueError(
-                f"{self.low} to {self.high} in steps of {self.step} is too fine for a grid "
-                f"(at most {MOST_LEVELS} levels, and values with log); use a Float without step"
+                f"{low} to {high} in steps of {step} is too fine, expected at most {MOST_LEVELS} "
+                f"levels, and high at most {MOST_LEVELS} if log; use a Float without step"
             )
+        self.base = self.first if log else 0  # q = base + k
+        self.start = float(self._scaled(self.base - 0.5))
+        self.width = float(self._scaled(self.base + self.K - 0.5)) - self.start
+        kind = "an int" if self.whole else "a number"
+        self.allowed = f"{kind}: {low}, {self._value(1)}, ... {high}"
 
     def encode(self, value: Any) -> Sequence[float] | None:
         given = number(value, int if self.whole else float)
@@ -193,8 +174,8 @@ class Levels:
         multiple = self.first + k * self.stride
         return multiple if self.whole else multiple / self.scale
 
-    # The same formulas serve numbers and arrays. NumPy's and Python's logarithm may differ in the
-    # last bit, and a snapped place must be exactly an encoded one.
+    # Numbers and arrays share these formulas, because NumPy's and Python's logarithms may differ in
+    # the last bit, and a snapped place must be exactly an encoded one.
 
     def _scaled(self, q: Any) -> Any:
         return np.log(q) if self.log else q
@@ -211,10 +192,7 @@ class Levels:
 class Choices:
     """Choices without an order: 0 or 1 for two choices, otherwise one-hot.
 
-    The largest of the one-hot numbers decides which choice a point stands for.
-
-    Args:
-        choices: The choices.
+    A one-hot point stands for the choice with the largest number.
 
     >>> Choices(("rbf", "linear", "poly")).encode("linear")
     [0.0, 1.0, 0.0]

@@ -1,20 +1,32 @@
-"""What is tuned: named parameters, the direction of the score, and a part with narrower ranges."""
+"""What is tuned: named parameters on the unit cube, the direction of the score, listed points.
+
+======  ===================================================================  ============
+symbol  meaning                                                              shape
+======  ===================================================================  ============
+D       dimensions of the cube                                               scalar
+x, X    a point of the cube, points of the cube                              (D,), (n, D)
+======  ===================================================================  ============
+
+A number takes one dimension, a choice between two values one (0 or 1), and a choice between k > 2
+values k (one-hot). `fedbo.space.axis` defines where exactly a value lies.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.space.axis import Array, Value
-from fedbo.space.cube import Cube, Listed
+from fedbo.space.axis import Array, Axis, Continuous, Real, Value, number
 from fedbo.space.parameter import Categorical, Float, Int, Parameter
 
 Direction = Literal["maximize", "minimize"]
-_Real = TypeVar("_Real", np.float32, np.float64)
+
+_CHUNK = 2**18  # distances computed at a time when looking for nearest points
 
 
 class Space:
@@ -28,13 +40,10 @@ class Space:
         points: The only combinations of parameters that are allowed (default: all are).
 
     Attributes:
-        names: The names of the parameters.
         sign: 1 if scores are maximised, -1 if they are minimised.
         dimensions: D, the dimensions of the unit cube.
         free: Which dimensions are continuous, (D,).
         box: The lower and the upper corner of the cube, (D,) each.
-        points: The listed points on the cube, (n, D); None if there is no list.
-        listed: The parameters of the listed points, or None.
 
     >>> space = Space({"C": Float(1e-4, 10, log=True), "depth": Int(1, 8)}, direction="minimize")
     >>> x = space.encode({"C": 0.1, "depth": 3})
@@ -44,6 +53,12 @@ class Space:
     Traceback (most recent call last):
     ValueError: parameter 'depth' is 9, expected an int: 1, 2, ... 8
     """
+
+    points: Array | None = None  # the listed points on the cube, (n, D)
+    listed: list[dict[str, Value]] | None = None  # their parameters
+
+    def __new__(cls, *_: Any, points: object = None, **__: Any) -> Space:
+        return super().__new__(cls if points is None else _Listed)
 
     def __init__(
         self,
@@ -58,10 +73,15 @@ class Space:
         self.names = tuple(self.parameters)
         self.direction: Direction = direction
         self.sign = 1 if direction == "maximize" else -1
-        cube = Cube(self.parameters) if points is None else Listed(self.parameters, points)
-        self._cube = cube
-        self.dimensions, self.free = cube.dimensions, cube.free
-        self.points, self.listed = cube.points, cube.listed
+        self.axes: dict[str, tuple[Axis, slice]] = {}
+        free: list[bool] = []
+        for name, parameter in self.parameters.items():
+            axis = parameter.axis()
+            self.axes[name] = axis, slice(len(free), len(free) + axis.size)
+            free += [isinstance(axis, Continuous)] * axis.size
+        self.dimensions = len(free)
+        self.free = np.array(free, dtype=np.bool_)
+        self.free.setflags(write=False)
         self.box: tuple[Array, Array] = np.zeros(self.dimensions), np.ones(self.dimensions)
 
     def __eq__(self, other: object) -> bool:
@@ -82,117 +102,143 @@ class Space:
         """
         return next(_differences(self, other), None)
 
-    def place_of(self, name: str) -> slice:
-        """Return the dimensions of the cube that belong to a parameter."""
-        for known, _, at in self._cube.axes:
-            if known == name:
-                return at
-        raise ValueError(f"parameter {name!r} is not in the space, expected one of {self.names}")
-
     def encode(self, params: Mapping[str, Value]) -> Array:
         """Return the point x (D,) of the cube where ``params`` lie.
 
         Raises:
             ValueError: A value is not allowed, or the space has a list without these parameters.
         """
-        return self._cube.encode(params)
+        if params.keys() != self.parameters.keys():
+            missing = [name for name in self.parameters if name not in params]
+            unknown = [name for name in params if name not in self.parameters]
+            wrong = f"missing {missing}, unknown {unknown}"
+            raise ValueError(f"parameters do not fit: {wrong}, expected {[*self.parameters]}")
+        x: list[float] = []
+        for name, (axis, _) in self.axes.items():
+            place = axis.encode(params[name])
+            if place is None:
+                raise ValueError(f"parameter {name!r} is {params[name]!r}, expected {axis.allowed}")
+            x += place
+        return np.array(x)
 
     def decode(self, x: ArrayLike) -> dict[str, Value]:
         """Return the allowed parameters nearest to x (D,)."""
-        return self._cube.decode(x)
+        numbers = self._checked_point(x).tolist()
+        return {name: axis.decode(numbers[at]) for name, (axis, at) in self.axes.items()}
 
-    def snap(self, X: NDArray[_Real]) -> NDArray[_Real]:
+    def snap(self, X: NDArray[Real]) -> NDArray[Real]:
         """Return the allowed points nearest to X (n, D), in its precision."""
-        return self._cube.snap(X)
+        self._check_points(X)
+        if self.free.all():
+            return X
+        snapped = X.copy()
+        for axis, at in self.axes.values():
+            if not self.free[at.start]:
+                snapped[:, at] = axis.snap(X[:, at].astype(np.float64))
+        return snapped
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Return n random allowed points, (n, D)."""
-        return self._cube.sample(rng, n)
+        return self.snap(rng.random((n, self.dimensions)))
 
     def design_point(self, i: int, rng: np.random.Generator) -> Array:
-        """Return the i-th point (D,) of an initial design that fills the space, from 0.
+        """Return point i = 0, 1, ... of an initial design that fills the space, (D,).
 
         Args:
             i: Number of the point.
             rng: Scrambles the design; give a generator in the same state for each i.
 
-        >>> space = Space({"x": Float(0, 1)})
-        >>> points = [space.design_point(i, np.random.default_rng(0)) for i in (0, 1)]
-        >>> (points[0] < 0.5).tolist(), (points[1] < 0.5).tolist()
-        ([True], [False])
+        >>> Space({"x": Float(0, 1)}).design_point(0, np.random.default_rng(7)).round(2)
+        array([0.65])
         """
-        return self._cube.design_point(i, rng)
+        return self.snap(_sobol(self.dimensions, i, rng)).ravel()
 
-
-class Part:
-    """The part of a space inside narrower ranges, to which queries are limited.
-
-    Its points keep their places on the cube of the whole space.
-
-    Args:
-        space: The whole space, without listed points.
-        parameters: Narrower ranges by parameter.
-
-    Attributes:
-        box: The lower and the upper corner of the part on the cube, (D,) each.
-
-    >>> part = Part(Space({"C": Float(0, 1), "depth": Int(1, 8)}), {"C": Float(0.2, 0.4)})
-    >>> part.snap(np.array([[0.1, 0.5], [0.3, 0.5]])).round(4).tolist()
-    [[0.2, 0.5625], [0.3, 0.5625]]
-    """
-
-    points = None
-
-    def __init__(self, space: Space, parameters: Mapping[str, Parameter]) -> None:
-        if space.points is not None:
-            raise ValueError("a space with listed points has no narrower ranges: list fewer points")
-        self.space, self.parameters = space, dict(parameters)
-        self.dimensions, self.free = space.dimensions, space.free
-        low, high = np.zeros(self.dimensions), np.ones(self.dimensions)
-        for name, given in self.parameters.items():
-            at = space.place_of(name)
-            low[at], high[at] = _ends(space, name, given)
-        self.box = low, high
-
-    def __repr__(self) -> str:
-        return f"Part({self.parameters} of {self.space})"
-
-    def snap(self, X: NDArray[_Real]) -> NDArray[_Real]:
-        """Return the allowed points of the part nearest to X (n, D), in its precision."""
-        low, high = self.box
-        inside: NDArray[_Real] = np.clip(X, low.astype(X.dtype), high.astype(X.dtype))
-        return self.space.snap(inside)
-
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """Return n random allowed points of the part, (n, D)."""
-        return self._shrunk(self.space.sample(rng, n))
-
-    def design_point(self, i: int, rng: np.random.Generator) -> Array:
-        """Return the i-th point (D,) of an initial design that fills the part, from 0."""
-        point: Array = self._shrunk(self.space.design_point(i, rng)[None])[0]
+    def _checked_point(self, x: ArrayLike) -> Array:
+        point = np.asarray(x, dtype=np.float64)
+        if point.shape != (self.dimensions,):
+            raise ValueError(f"x has shape {point.shape}, expected ({self.dimensions},)")
+        if not all(map(math.isfinite, point.tolist())):
+            name = next(n for n, (_, at) in self.axes.items() if not np.isfinite(point[at]).all())
+            raise ValueError(f"x is {point.tolist()}, not finite where parameter {name!r} lies")
         return point
 
-    def _shrunk(self, X: Array) -> Array:
-        """Map points of the cube to the part."""
-        low, high = self.box
-        return self.snap(low + (high - low) * X)
+    def _check_points(self, X: NDArray[Real]) -> None:
+        if X.ndim != 2 or X.shape[1] != self.dimensions:
+            raise ValueError(f"X has shape {X.shape}, expected (n, {self.dimensions})")
 
 
-def _ends(space: Space, name: str, given: Parameter) -> tuple[float, float]:
-    """Return where the narrower range of a parameter begins and ends on the cube."""
-    whole = space.parameters.get(name)
-    alike = type(given) is type(whole) and not isinstance(given, Categorical)
-    if (
-        whole is None
-        or not alike
-        or any(getattr(given, field) != getattr(whole, field) for field in ("log", "step"))
-    ):
-        raise ValueError(f"parameter {name!r} is {given}, expected a narrower range of {whole}")
-    assert isinstance(given, Float | Int)
-    ends = [whole.axis().encode(value) for value in (given.low, given.high)]
-    if ends[0] is None or ends[1] is None:
-        raise ValueError(f"parameter {name!r} is {given}, which is not all inside {whole}")
-    return ends[0][0], ends[1][0]
+class _Listed(Space):
+    """What `Space` builds if it is given ``points``: these are allowed, and no others."""
+
+    points: Array
+    listed: list[dict[str, Value]]
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Parameter],
+        *,
+        direction: Direction = "maximize",
+        points: Sequence[Mapping[str, Value]],
+    ) -> None:
+        super().__init__(parameters, direction=direction)
+        if len(points) == 0:
+            raise ValueError("points is empty, expected one or more, or None for no list")
+        rows: dict[bytes, int] = {}
+        for i, point in enumerate(points):
+            try:
+                x = super().encode(point)
+            except ValueError as error:
+                raise ValueError(f"points[{i}]: {error}") from None
+            first = rows.setdefault(x.tobytes(), i)
+            if first != i:
+                raise ValueError(f"points[{i}] is {dict(point)}, the same as points[{first}]")
+        self._rows = frozenset(rows)
+        self.points = np.frombuffer(b"".join(rows)).reshape(-1, self.dimensions)
+        self.listed = []
+        for point, place in zip(points, self.points.tolist(), strict=True):
+            params = {}
+            for name, (axis, at) in self.axes.items():
+                exact = isinstance(axis, Continuous)  # the list may have more digits than the place
+                params[name] = number(point[name], float) if exact else axis.decode(place[at])
+            self.listed.append(params)
+
+    def encode(self, params: Mapping[str, Value]) -> Array:
+        x = super().encode(params)
+        if x.tobytes() not in self._rows:
+            listed = f"none of the {len(self.points)} listed points"
+            raise ValueError(f"{dict(params)} is {listed}; the nearest is {self.decode(x)}")
+        return x
+
+    def decode(self, x: ArrayLike) -> dict[str, Value]:
+        return dict(self.listed[_nearest(self._checked_point(x)[None], self.points)[0]])
+
+    def snap(self, X: NDArray[Real]) -> NDArray[Real]:
+        self._check_points(X)
+        return self.points[_nearest(X, self.points)].astype(X.dtype, copy=False)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        return self.points[rng.integers(len(self.points), size=n)]
+
+    def design_point(self, i: int, rng: np.random.Generator) -> Array:
+        # A design that fills the cube is no use, because the list may leave most of it empty.
+        return self.points[int(_sobol(1, i, rng).item() * len(self.points)), :]
+
+
+def _sobol(dimensions: int, i: int, rng: np.random.Generator) -> Array:  # (1, dimensions)
+    from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
+
+    return Sobol(dimensions, rng=rng).random_base2(max(2, i.bit_length()))[i : i + 1]
+
+
+def _nearest(X: NDArray[Real], points: Array) -> NDArray[np.intp]:
+    nearest = np.empty(len(X), dtype=np.intp)
+    rows = max(_CHUNK // len(points), 1)
+    for i in range(0, len(X), rows):
+        # Differences first, then squares: a point has distance 0 to itself and to no other.
+        columns = zip(X[i : i + rows].T, points.T, strict=True)
+        distances = sum((a[:, None] - b) ** 2 for a, b in columns)
+        nearest[i : i + rows] = np.argmin(distances, axis=1)
+    return nearest
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -229,7 +275,6 @@ def _differences(here: Space, there: Space) -> Iterator[str]:
                 yield f"parameter {name!r}: {field} is {a} here and {b} there"
     if here.direction != there.direction:
         yield f"direction is {here.direction!r} here and {there.direction!r} there"
-    pairs = zip_longest(here.listed or [], there.listed or [])
-    for i, (mine, yours) in enumerate(pairs):
-        if mine != yours:
-            yield f"points[{i}] is {mine} here and {yours} there"
+    for i, pair in enumerate(zip_longest(here.listed or [], there.listed or [])):
+        if pair[0] != pair[1]:
+            yield f"points[{i}] is {pair[0]} here and {pair[1]} there"
