@@ -21,8 +21,8 @@ from fedbo.model.kernel import Array
 from fedbo.model.scores import Raw, Scores
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy
-from fedbo.policy.base import Maximiser
 from fedbo.policy.schedule import Power
+from fedbo.policy.target import Maximiser
 from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value
 

@@ -27,7 +27,7 @@ from fedbo import (
 from fedbo.cli import app as cli
 from fedbo.insight.explain import CAVEAT, Explanation
 from fedbo.insight.replay import replay
-from fedbo.insight.saving import compare
+from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
 from fedbo.table import Table

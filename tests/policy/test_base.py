@@ -13,7 +13,7 @@ from fedbo.model.features import Features
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import Origin, Query, Target
-from fedbo.policy.base import APART, SAME
+from fedbo.policy.target import APART, SAME
 from fedbo.space import Float, Space
 
 LINE = Space({"x": Float(0, 1)})

@@ -13,7 +13,7 @@ import pytest
 import fedbo
 from fedbo import PTS, TS, Agent, Federation, Float, Settings, Space
 from fedbo.model.function import SampledFunction
-from fedbo.policy import Query, Target, base, pts
+from fedbo.policy import Query, Target, pts
 from fedbo.policy.pool import Pool
 from fedbo.policy.schedule import Gradual, Power
 from fedbo_paper.preset import paper_agent, paper_federation
@@ -366,7 +366,7 @@ def test_credit_is_the_share_in_the_praise() -> None:
     assert query.origin.source == "pool"
     praise = pool.praise(query.x)
     shares = {target.inbox.sender(k): praise[k] / praise.sum() for k in range(12) if praise[k] > 0}
-    most = sorted(shares, key=lambda name: -shares[name])[: base._NAMED]
+    most = sorted(shares, key=lambda name: -shares[name])[: target_module._NAMED]
     assert query.origin.credit == pytest.approx({name: shares[name] for name in most})
     assert [*query.origin.credit] == most
     assert sum(query.origin.credit.values()) <= 1.0 + 1e-9
@@ -377,7 +377,7 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     messages = mail(federation(), [1.0, -1.0] * 6)
     target = target_of(messages, 5)
     pool, weights = Pool(target), ALWAYS.query(target).origin.trust
-    named = sorted(range(12), key=lambda k: -pool.shares[k])[: base._NAMED]
+    named = sorted(range(12), key=lambda k: -pool.shares[k])[: target_module._NAMED]
     assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.shares[k] for k in named})
     assert sum(weights.values()) <= pool.trust + 1e-9
     assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right

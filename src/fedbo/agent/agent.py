@@ -18,7 +18,7 @@ from msgspec import convert, to_builtins
 
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
-from fedbo.agent.design import InitialPoints
+from fedbo.agent.initial_points import InitialPoints
 from fedbo.agent.outbox import Outbox, write_together
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
@@ -36,7 +36,7 @@ from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
-from fedbo.policy.origin import Origin
+from fedbo.policy.query import Origin
 from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value
 

@@ -12,7 +12,7 @@ from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Scores, Standardised
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
-from fedbo.policy.base import Maximiser
+from fedbo.policy.target import Maximiser
 from fedbo.space import Part, Space
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedbo.agent.streams import Stream
 from fedbo.insight.replay import LONGEST, replay
-from fedbo.insight.saving import Saving, compare
+from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.threads import one_thread
 from fedbo.table import Cell, Table
 

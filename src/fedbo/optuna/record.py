@@ -15,7 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from fedbo.optuna import private
-from fedbo.policy.origin import Origin, Source
+from fedbo.policy.query import Origin, Source
 from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"  # an attribute of trials

@@ -1,12 +1,13 @@
 """How an agent picks its next query: one file for each policy, and what they share in `base`."""
 
-from fedbo.policy.base import Policy, Query, Target
+from fedbo.policy.base import Policy
 from fedbo.policy.fts import FTS
-from fedbo.policy.origin import Origin, Source
 from fedbo.policy.pts import PTS
+from fedbo.policy.query import Origin, Query, Source
 from fedbo.policy.rgpe import RGPE
 from fedbo.policy.taf import TAF
-from fedbo.policy.thompson import TS
+from fedbo.policy.target import Target
+from fedbo.policy.ts import TS
 
 __all__ = [
     "FTS",

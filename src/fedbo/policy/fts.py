@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from msgspec.structs import force_setattr
 
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
-from fedbo.policy.origin import Origin
+from fedbo.policy.base import Beta, Policy, beta_at, beta_from
+from fedbo.policy.query import Origin, Query
 from fedbo.policy.schedule import Power, Schedule, schedule_from
+from fedbo.policy.target import Target
 
 
 class FTS(Policy, frozen=True, tag="fts"):

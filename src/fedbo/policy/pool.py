@@ -40,7 +40,6 @@ from fedbo.model.features import Features
 from fedbo.model.function import Twins
 from fedbo.model.kernel import Array, cholesky, kernel_named, squared_distances
 from fedbo.policy.agreement import agreement
-from fedbo.policy.base import Target
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     Improvement,
@@ -48,6 +47,7 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
+from fedbo.policy.target import Target
 
 _MOST = 1024  # peers compared at most; of more peers, an even selection
 _SCREENED = 512  # 32 times as many found 5 % more in 4 and 7 of 100 queries with D = 4 and 6

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
-from fedbo.policy.origin import Origin
+from fedbo.policy.base import Beta, Policy, beta_at, beta_from
 from fedbo.policy.pool import Pool
+from fedbo.policy.query import Origin, Query
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
+from fedbo.policy.target import Target
 
 _LAST = 200  # scores: with more of them the target knows better, and a pool would be slow
 _TRUSTED = 0.3  # Q from which the agent needs no more initial points

@@ -36,7 +36,7 @@ from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction, Twins
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import Marginal
-from fedbo.policy.base import Policy, Query, Target
+from fedbo.policy.base import Policy
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     ExpectedImprovement,
@@ -45,8 +45,9 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
-from fedbo.policy.origin import Origin
+from fedbo.policy.query import Origin, Query
 from fedbo.policy.ranking import Counts, Ranking
+from fedbo.policy.target import Target
 
 _DRAWS = 2048  # peers' draws ranked at a time: (n, 2048) stays in the cache
 

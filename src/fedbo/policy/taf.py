@@ -34,7 +34,7 @@ from fedbo.message.beliefs import Single
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction, Twins
 from fedbo.model.kernel import Array
-from fedbo.policy.base import Policy, Query, Target
+from fedbo.policy.base import Policy
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     ExpectedImprovement,
@@ -43,8 +43,9 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
-from fedbo.policy.origin import Origin
+from fedbo.policy.query import Origin, Query
 from fedbo.policy.ranking import Ranking
+from fedbo.policy.target import Target
 
 _NOTHING = -40.0  # exp of this vanishes in a float64 sum
 _CACHED = 2**18  # entries of R_nφ computed at a time

@@ -1,4 +1,4 @@
-"""Where a query came from."""
+"""A query, and where it came from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from typing import Literal, get_args
 
 import msgspec
+
+from fedbo.model.kernel import Array
 
 Source = Literal["initial", "own", "peer", "pool", "told"]
 
@@ -35,7 +37,7 @@ class Origin(msgspec.Struct, frozen=True):
     'site-a'
     >>> Origin("magic")
     Traceback (most recent call last):
-    fedbo.policy.origin.OriginError: source is 'magic', expected initial, own, peer, pool or told
+    fedbo.policy.query.OriginError: source is 'magic', expected initial, own, peer, pool or told
     """
 
     source: Source = "own"
@@ -60,6 +62,18 @@ class Origin(msgspec.Struct, frozen=True):
     def peer(self) -> str | None:
         """The name of the peer that was followed, if it was a single one."""
         return next(iter(self.credit)) if self.source == "peer" else None
+
+
+class Query(msgspec.Struct, frozen=True):
+    """The next query, as a policy returns it.
+
+    Args:
+        x: A point (D,) of the unit cube.
+        origin: Where the query came from; the agent's own model by default.
+    """
+
+    x: Array
+    origin: Origin = Origin()
 
 
 def _check_shares(name: str, shares: object) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.policy.base import Beta, Policy, Query, Target, beta_at, beta_from
+from fedbo.policy.base import Beta, Policy, beta_at, beta_from
+from fedbo.policy.query import Query
+from fedbo.policy.target import Target
 
 
 class TS(Policy, frozen=True, tag="ts"):

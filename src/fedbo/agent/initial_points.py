@@ -10,7 +10,7 @@ from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
 from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
-from fedbo.policy.origin import Source
+from fedbo.policy.query import Source
 from fedbo.space import Part, Space
 
 

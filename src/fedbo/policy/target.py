@@ -1,0 +1,190 @@
+"""The agent that asks, as its policy sees it, and how a function becomes a query.
+
+======  =======================================================  ========
+symbol  meaning                                                  shape
+======  =======================================================  ========
+t       number of this query of the policy, from 1               scalar
+x_t     the next query, a point of the unit cube                 (D,)
+f_t     a draw from the target's own GP                          function
+β_t     factor on f_t's deviation from the mean                  scalar
+======  =======================================================  ========
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import Inbox
+from fedbo.model.argmax import Domain, Taken, argmax
+from fedbo.model.ascend import Mask
+from fedbo.model.features import Features
+from fedbo.model.function import SampledFunction
+from fedbo.model.gp import rows_of
+from fedbo.model.kernel import Array, squared_distances
+from fedbo.model.leave_one_out import Rows
+from fedbo.model.surrogate import Surrogate
+from fedbo.policy.query import Origin, Query
+
+Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Array]  # as `argmax`
+
+SAME = 0.001  # length scales: points that are closer than this are the same
+APART = 0.05  # length scales: how far an acquisition function's query stays from open trials
+_NAMED = 8  # peers that an origin names at most
+_BEST = 5  # told points that a search also starts from
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Target:
+    """The agent that asks, as its policy sees it: no transport, no units, no parameter names.
+
+    Args:
+        t: Number of this query, from 1.
+        space: Where queries may lie.
+        X: Points (n, D) of the agent's scores.
+        y: Scores (n,) in standard units, to be maximised.
+        open_points: Points (m, D) that were asked for and have no score: pending or failed.
+        surrogate: The agent's own model, which `belief` fits to the scores.
+        inbox: The messages that the agent holds.
+        phi: The shared features.
+        rng: The source of all randomness of this query.
+        initial: The next initial point (D,), or None if there were enough.
+        maximiser: How functions are maximised.
+        repeats: Whether a point may be queried again.
+
+    While a policy chooses, ``seconds`` counts the CPU time of its parts, "fit" and "maximise".
+    """
+
+    t: int
+    space: Domain
+    X: Array
+    y: Array
+    open_points: Array
+    surrogate: Surrogate
+    inbox: Inbox
+    phi: Features
+    rng: np.random.Generator
+    initial: Array | None = None
+    maximiser: Maximiser = argmax
+    repeats: bool = False
+    seconds: dict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
+
+    # What the agent and its peers believe
+
+    @property
+    def beliefs(self) -> BeliefInbox:
+        """The inbox, if it holds beliefs and not weights."""
+        if not isinstance(self.inbox, BeliefInbox):
+            raise TypeError(
+                "the policy needs peers' beliefs, and the inbox holds weights; "
+                'make the federation with kind="belief"'
+            )
+        return self.inbox
+
+    @cached_property
+    def belief(self) -> Surrogate:
+        """The agent's own model, fitted to all its scores on first use."""
+        with self._timed("fit"):
+            self.surrogate.update(self.X, self.y, self.rng)
+        return self.surrogate
+
+    def own_draw(self, beta: float = 1.0) -> SampledFunction:
+        """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4)."""
+        return self.belief.sample(self.rng, beta, self.space.points)
+
+    def peer_draw(self, row: int) -> SampledFunction:
+        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
+        return self.phi.function(self.inbox.omega[row])
+
+    def named(self, rows: Rows, shares: Array) -> dict[str, float]:
+        """Return the largest of these shares by the names of the peers in these inbox rows."""
+        most = np.argsort(-shares)[:_NAMED]
+        return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
+
+    # From a function to a query: the one place that keeps points from being queried twice
+
+    def query_draw(self, draw: SampledFunction, origin: Origin | None = None) -> Query:
+        """Query where a draw is largest, or a fresh own draw if a trial is pending or failed there.
+
+        A point that has a score may be queried again: the next draw differs, and scores are noisy.
+
+        Args:
+            draw: A draw of the agent's own model, or the function of one message.
+            origin: Where the draw came from; the agent's own model by default.
+        """
+        x = self.argmax(draw)
+        taken = self._is_near(x[None], self.open_points, draw.length_scales, SAME)
+        return self._query_unless(taken, x, origin)
+
+    def query_acquisition(
+        self,
+        acquisition: SampledFunction,
+        origin: Origin | None = None,
+        *,
+        or_next_best: bool = False,
+    ) -> Query:
+        """Query where an acquisition function is largest, or an own draw if that point is taken.
+
+        A point is taken if it lies close to any trial: complete, pending or failed. An acquisition
+        function hardly changes until the next score, so it would send all parallel workers to one
+        point, or insist on a point that fails.
+
+        Args:
+            acquisition: The function to maximise.
+            origin: Where the function came from; the agent's own model by default.
+            or_next_best: Whether to try the next best places that the search found first.
+        """
+        scales = np.asarray(self.belief.hyper.length_scales)
+
+        def taken(X: Array) -> Mask:
+            told = self._is_near(X, self.X, scales, SAME)
+            return told | self._is_near(X, self.open_points, scales, APART)
+
+        x = self.argmax(acquisition, taken if or_next_best else None)
+        return self._query_unless(taken(x[None]), x, origin)
+
+    def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
+        """Return the point (D,) of the space where the function is largest.
+
+        Args:
+            function: The function to maximise.
+            taken: Says which points (n, D) to pass over if the search found others. On a space of
+                listed points it has no effect: a point is not repeated until all were tried.
+        """
+        best = self.X[np.argsort(-self.y)[:_BEST]]
+        if self.space.points is not None:
+            taken = None if self.repeats else self._was_tried
+        with self._timed("maximise"):
+            return self.maximiser(function, self.space, best, taken)
+
+    def _query_unless(self, taken: Mask, x: Array, origin: Origin | None) -> Query:
+        origin = Origin() if origin is None else origin
+        if taken.any():
+            return Query(self.argmax(self.own_draw()), Origin(trust=origin.trust))
+        return Query(x, origin)
+
+    def _is_near(self, X: Array, tried: Array, length_scales: Array, gap: float) -> Mask:
+        """Say which rows of X lie within ``gap`` length scales of a trial."""
+        if self.repeats or self.space.points is not None:  # `argmax` takes care of listed points
+            return np.zeros(len(X), dtype=bool)
+        scales = np.minimum(length_scales, 1.0)  # at most the side of the cube
+        return np.asarray((squared_distances(X, tried, scales) < gap**2).any(axis=1))
+
+    def _was_tried(self, points: Array) -> Mask:
+        """Say which of all listed points were tried; none once all of them were."""
+        tried = np.zeros(len(points), dtype=bool)
+        tried[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
+        return tried & ~tried.all()
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        self.seconds[part] += time.thread_time() - start
