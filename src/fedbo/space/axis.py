@@ -144,7 +144,7 @@ class Levels:
         self.K = steps + 1
         if self.K > MOST_LEVELS or (log and high > MOST_LEVELS):
             raise ValueError(
-                f"{low} to {high} in steps of {step} is too fine, expected at most {MOST_LEVELS} "
+                f"{low} to {high} in steps of {step} is too fine for a grid of at most {MOST_LEVELS} "
                 f"levels, and high at most {MOST_LEVELS} if log; use a Float without step"
             )
         self.base = self.first if log else 0  # q = base + k
