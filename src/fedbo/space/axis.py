@@ -144,8 +144,9 @@ class Levels:
         self.K = steps + 1
         if self.K > MOST_LEVELS or (log and high > MOST_LEVELS):
             raise ValueError(
-                f"{low} to {high} in steps of {step} is too fine, expected at most {MOST_LEVELS} "
-                f"levels, and high at most {MOST_LEVELS} if log; use a Float without step"
+                f"{low} to {high} in steps of {step} is too fine for a grid: expected at most "
+                f"{MOST_LEVELS} levels, and high at most {MOST_LEVELS} if log is True; "
+                "use a Float without step"
             )
         self.base = self.first if log else 0  # q = base + k
         self.start = float(self._scaled(self.base - 0.5))
