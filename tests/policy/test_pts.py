@@ -14,6 +14,7 @@ import fedbo
 from fedbo import PTS, TS, Agent, Federation, Float, Settings, Space
 from fedbo.model.function import SampledFunction
 from fedbo.policy import Query, Target, pts
+from fedbo.policy import target as target_module
 from fedbo.policy.pool import Pool
 from fedbo.policy.schedule import Gradual, Power
 from fedbo_paper.preset import paper_agent, paper_federation
