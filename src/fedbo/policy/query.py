@@ -64,6 +64,16 @@ class Origin(msgspec.Struct, frozen=True):
         return next(iter(self.credit)) if self.source == "peer" else None
 
 
+def _check_shares(name: str, shares: object) -> None:
+    if not isinstance(shares, dict) or not all(
+        isinstance(peer, str) and isinstance(share, float | int) and 0.0 <= share < math.inf
+        for peer, share in shares.items()
+    ):
+        raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
+    if sum(shares.values()) > 1.0 + _SLACK:
+        raise OriginError(f"{name} is {shares!r}, expected at most 1 in total")
+
+
 class Query(msgspec.Struct, frozen=True):
     """The next query, as a policy returns it.
 
@@ -74,13 +84,3 @@ class Query(msgspec.Struct, frozen=True):
 
     x: Array
     origin: Origin = Origin()
-
-
-def _check_shares(name: str, shares: object) -> None:
-    if not isinstance(shares, dict) or not all(
-        isinstance(peer, str) and isinstance(share, float | int) and 0.0 <= share < math.inf
-        for peer, share in shares.items()
-    ):
-        raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
-    if sum(shares.values()) > 1.0 + _SLACK:
-        raise OriginError(f"{name} is {shares!r}, expected at most 1 in total")
