@@ -522,6 +522,7 @@ def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         ("train_here.sub:score", r"there is no module 'train_here\.sub'"),
         ("train_here:scor", "no 'scor' in module 'train_here'; its functions are score, slow"),
         ("train_here:constant", "which is 3 and not a function"),
+        ("train_here:constant.x", "there is no 'x' in object '3'"),
         ("train_here:two", r"takes \(x, y, \*, z=1\), .* it needs 'y', .* it does not take 'k'"),
         ("broken_here:f", r"cannot be imported: ZeroDivisionError: .* \(broken_here\.py, line 2\)"),
         ("needy_here:f", "'needy_here' cannot be imported: ModuleNotFoundError: No module named"),
