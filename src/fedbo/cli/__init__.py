@@ -1,4 +1,5 @@
-"""The command line. `app` mounts the commands; each has a module, and most a screen beside it.
+"""The command line: `app` mounts the commands, and each has its module.
 
-A command loads what it needs when it is called, so `fedbo --help` is quick and needs no extra.
+`fedbo --help` is quick and needs no extra, because a command loads optuna, scikit-learn or
+matplotlib only when it is called.
 """

@@ -154,11 +154,10 @@ class FolderExchange(Exchange):
             if not self._is_there():
                 return False
             for path in self._paths(federation, {}, epochs=True):
-                if not _is_from(path, federation, sender, by_name=path == own):
-                    continue
                 try:
-                    os.unlink(path)
-                    is_gone = True
+                    if _is_from(path, federation, sender, by_name=path == own):
+                        os.unlink(path)
+                        is_gone = True
                 except FileNotFoundError:
                     continue
                 except OSError as error:
@@ -185,7 +184,7 @@ class FolderExchange(Exchange):
                     "mounted, or create it again"
                 ) from None
             return False
-        except ValueError as error:
+        except ValueError as error:  # a null byte, for example
             raise ExchangeError(
                 f"the address is {self.address!r}: {error}; give a folder"
             ) from None
@@ -292,13 +291,11 @@ def _load(path: str | os.PathLike[str]) -> Message:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise FileRefused("it is not a regular file")
-        if status.st_size > LARGEST:
-            raise FileRefused(
-                f"it has {status.st_size:,} bytes, and no message has more than {LARGEST:,}"
-            )
-        if not status.st_size:
+        if (size := status.st_size) > LARGEST:
+            raise FileRefused(f"it has {size:,} bytes, and no message has more than {LARGEST:,}")
+        if not size:
             raise FileRefused("it is empty; perhaps it was not copied completely")
-        return Message.decode(files.unseal(_TITLE, file.read(status.st_size), "it"))
+        return Message.decode(files.unseal(_TITLE, file.read(size), "it"))
 
 
 def _looked_at(path: str, known: _File | None, federation: Federation) -> _File | None:
@@ -348,8 +345,6 @@ def _is_from(path: str, federation: Federation, sender: str, *, by_name: bool) -
     """Return whether this sender wrote the file for this federation; ``by_name`` if unreadable."""
     try:
         message = _load(path)
-    except FileNotFoundError:
-        return False
     except (OSError, FileRefused, MessageRefused):
         return by_name
     return message.sender == sender and same_federation(federation, message)
