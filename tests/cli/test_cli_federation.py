@@ -12,8 +12,13 @@ from typer.testing import CliRunner, Result
 
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.cli import app as cli
-from fedbo.cli.federation import EXAMPLE
 
+EXAMPLE = """
+direction = "minimize"
+C = { type = "float", low = 1e-4, high = 10.0, log = true }
+depth = { type = "int", low = 1, high = 8 }
+kernel = { type = "categorical", choices = ["rbf", "linear"] }
+"""
 SPACE = Space(
     {
         "C": Float(1e-4, 10, log=True),

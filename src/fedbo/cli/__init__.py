@@ -1,5 +1,1 @@
-"""The command line: `app` mounts the commands, and each has its module.
-
-`fedbo --help` is quick and needs no extra, because a command loads optuna, scikit-learn or
-matplotlib only when it is called.
-"""
+"""The command line: `app` mounts the commands. Optuna and matplotlib are loaded only if needed."""

@@ -15,14 +15,8 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.federation.file import read_space
-from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
+from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
-EXAMPLE = """
-direction = "minimize"
-C = { type = "float", low = 1e-4, high = 10.0, log = true }
-depth = { type = "int", low = 1, high = 8 }
-kernel = { type = "categorical", choices = ["rbf", "linear"] }
-"""
 _HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
 _KINDS = {
     "weights": "one random draw from its model",
@@ -30,6 +24,7 @@ _KINDS = {
     "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
 }
 _SHOWN = 6  # choices of a categorical parameter
+_SUCH_AS = 'such as C = { type = "float", low = 0.0, high = 1.0 }; --help shows an example'
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
 
@@ -39,31 +34,24 @@ def new(
     out: Annotated[Path, typer.Argument(help="The file to write.")] = Path("federation.toml"),
     from_study: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="STORAGE NAME", help="Take the space from the finished trials of this study."
-        ),
+        typer.Option(metavar="STORAGE NAME", help="Take the space from this study's trials."),
     ] = None,
     from_space: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take the space from this TOML file.")
     ] = None,
     features: Annotated[
-        int,
-        typer.Option(help="How many random features sites share; more are more precise.", min=1),
+        int, typer.Option(help="Number of shared features; more are more precise.", min=1)
     ] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
         Literal["weights", "belief", "belief+incumbent"],
         typer.Option(
-            help="What sites send: weights (for PTS and FTS), belief (RGPE) or belief+incumbent "
-            "(TAF)."
+            help="Message kind: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."
         ),
     ] = "weights",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
-        typer.Option(
-            help="Direction of the score, if the file of --from-space does not say; maximize by "
-            "default."
-        ),
+        typer.Option(help="The direction, if --from-space has none; maximize by default."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -86,10 +74,7 @@ def new(
         raise checks.refused("the study has a direction: leave this option out", "--direction")
     checks.writable("OUT", out)
     if out.exists() and not force:
-        problem = (
-            f"{out} exists, and sites may rely on it: choose another name, or overwrite it with "
-            "--force"
-        )
+        problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
     left_out: list[str] = []
     try:
@@ -143,14 +128,12 @@ def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str
     else:
         parameters = {name: fields for name, fields in given.items() if name != "direction"}
         if not parameters:
-            raise ValueError(
-                f"there are no parameters, expected a table for each, such as\n{EXAMPLE}"
-            )
+            raise ValueError(f"there are no parameters, expected a table for each, {_SUCH_AS}")
         for name, fields in parameters.items():
             if not isinstance(fields, dict) or "type" not in fields:
                 raise ValueError(
                     f"{name!r} is {fields!r}, expected a table with the type of the parameter, "
-                    'such as { type = "float", low = 0.0, high = 1.0 }'
+                    f"{_SUCH_AS}"
                 )
         table = {"parameters": parameters}
         if "direction" in given:
@@ -227,7 +210,7 @@ def _described(parameter: Parameter) -> tuple[str, str, str]:
         span = f"{parameter.low} to {parameter.high}"
     step = parameter.step is not None and not (isinstance(parameter, Int) and parameter.log)
     scale = "log" if parameter.log else "linear"
-    kind = "float" if isinstance(parameter, Float) else "int"
+    kind = "int" if isinstance(parameter, Int) else "float"
     return kind, span, f"{scale}, steps of {parameter.step:.6g}" if step else scale
 
 

@@ -33,16 +33,14 @@ def join(
     trials: Annotated[
         int,
         typer.Option(
-            help="How many finished trials the study shall have in total. Pruned trials count, "
-            "failed ones do not.",
+            help="Run until the study has this many finished trials. Pruned trials count, failed "
+            "trials do not.",
             min=1,
         ),
     ] = 50,
     study: Annotated[
         str | None,
-        typer.Option(
-            help="The name of the study; by default that of the federation file, without .toml."
-        ),
+        typer.Option(help="Name of the study; by default that of the federation file."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The name of this site among its peers; random by default.")
@@ -51,16 +49,13 @@ def join(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of a new study. Do not set it if privacy matters: whoever knows it can "
-            "remove the noise from the messages.",
+            help="Seed of a new study. Do not set it if privacy matters: with the seed, the noise "
+            "can be removed from the messages.",
             min=0,
         ),
     ] = None,
     clip: Annotated[
-        bool,
-        typer.Option(
-            "--clip", help="Accept an objective with narrower ranges than the federation's."
-        ),
+        bool, typer.Option("--clip", help="Accept narrower ranges than the federation's.")
     ] = False,
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import optuna
 import typer
@@ -61,14 +61,11 @@ class Given(NamedTuple):
         return f"study {self.study!r} in {studies.shown(self.storage)}"
 
 
-def run(
-    given: Given, address: str, trials: int, *, seed: int | None, every: int, clip: bool
-) -> None:
-    """Run the study until it has its trials; exit with a code if it does not get there."""
+def run(given: Given, address: str, trials: int, **options: Any) -> None:
+    """Run the study until it has its trials; the options are those of its sampler."""
     federation, ledger = given.federation, join.CountedLedger()
     function = objective.load(address, federation.space)
-    options = {"name": given.name, "seed": seed, "every": every, "clip": clip, "ledger": ledger}
-    sampler = join.sampler(federation, given.exchange, **options)
+    sampler = join.sampler(federation, given.exchange, name=given.name, ledger=ledger, **options)
     given.find()  # raises, before anything is created, if it does not fit
     study = studies.create(given.storage, given.study, federation.space.direction, sampler)
     watching = JoinScreen(Console(), join.Site(study, sampler, function, ledger), trials)
@@ -133,7 +130,7 @@ def withdraw(given: Given) -> None:
 
 
 class JoinScreen:
-    """Shows a site at work: a line for each trial, and a progress bar below in a terminal."""
+    """Shows a site at work: a line for each trial and, in a terminal, a progress bar below."""
 
     def __init__(self, console: Console, site: Site, trials: int) -> None:
         self._console, self._site, self._trials = console, site, trials
@@ -158,11 +155,8 @@ class JoinScreen:
         self._finished, self._best = self._site.finished, self._site.best
         self._bar.update(self._task, completed=min(self._finished, self._trials))
 
-    # Called by the site
-
     def begun(self, number: int, origin: Origin | None) -> None:
-        self._running = number
-        self._origin = origin
+        self._running, self._origin = number, origin
 
     def ended(self, step: Step) -> None:
         self._running = None
@@ -171,10 +165,9 @@ class JoinScreen:
             self._last_failure = step.why
         line = _line(step)
         if not self._console.is_terminal:
-            line.append(f"  ({self._finished} of {self._trials}; {_traffic(self._site)})")
+            so_far = f"{self._finished} of {self._trials}"
+            line.append(f"  ({so_far}; messages: {_traffic(self._site)})")
         self._console.print(line, soft_wrap=True)
-
-    # Called by the command
 
     def run(self) -> Ending:
         """Run the site until it has its trials, and print what happens."""
@@ -199,9 +192,8 @@ class JoinScreen:
         begun = len(site.study.get_trials(deepcopy=False))
         state = f"{self._finished} of {self._trials} trials finished" if begun else "new"
         who = "a random name" if site.name is None else repr(site.name)
-        made = ""
-        if isinstance(place, FolderExchange) and not place.folder.exists():
-            made = ", a folder that the first message creates"
+        is_new = isinstance(place, FolderExchange) and not place.folder.exists()
+        made = ", a folder that the first message creates" if is_new else ""
         screen.say(
             self._console,
             f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
@@ -210,13 +202,13 @@ class JoinScreen:
         )
 
     def _picture(self) -> RenderableType:
-        best = "none yet"
+        state = "best none yet"
         if self._best is not None:
-            best = f"{self._best.value:.6g} in trial {self._best.number}"
-        running = "" if self._running is None else f"; trial {self._running} is running"
-        if self._running is not None and self._origin is not None:
-            running += f", from {_words(self._origin)}"
-        lines = [Text(f"best {best}{running}"), Text(_traffic(self._site), style="dim")]
+            state = f"best {self._best.value:.6g} in trial {self._best.number}"
+        if self._running is not None:
+            state += f"; trial {self._running} is running"
+            state += "" if self._origin is None else f", from {_words(self._origin)}"
+        lines = [Text(state), Text(f"messages: {_traffic(self._site)}", style="dim")]
         if self._interrupt.asked:
             lines.append(Text(_ONCE, style="yellow"))
         return Group(self._bar, *lines)
@@ -261,7 +253,7 @@ def _report(console: Console, site: Site) -> None:
         "best": f"{best.value:.6g} in trial {best.number}, from {_words(record.read_origin(best))}",
         "with": ", ".join(f"{name} = {value}" for name, value in params.items()),
         "trials": ", ".join(f"{n} {word}" for word, n in counts.items() if n),
-        "messages": f"{_traffic(site).removeprefix('messages: ')}, in this run",
+        "messages": f"{_traffic(site)}, in this run",
     }
     screen.show(console, screen.pairs(rows), below=1)
     screen.show(console, _sources(site), below=1)
@@ -271,7 +263,7 @@ def _report(console: Console, site: Site) -> None:
 
 def _traffic(site: Site) -> str:
     peers = screen.count(site.peers, "peer")
-    return f"messages: {site.ledger.sent} sent, {site.received} received from {peers}"
+    return f"{site.ledger.sent} sent, {site.received} received from {peers}"
 
 
 def _sources(site: Site) -> Table:
@@ -284,17 +276,15 @@ def _sources(site: Site) -> Table:
         scores.setdefault(source, []).append(trial.value)
     best = min if site.study.direction.name == "MINIMIZE" else max
     grid = screen.grid("source of the query")
-    for name in ("trials", "best score"):
-        grid.add_column(name, justify="right")
+    grid.add_column("trials", justify="right")
+    grid.add_column("best score", justify="right")
     for source, words in _SOURCES.items():
-        if source in scores:
-            given = scores[source]
+        if given := scores.get(source):
             grid.add_row(words, f"{len(given)}", f"{best(given):.6g}")
     return grid
 
 
 def _line(step: Step) -> Text:
-    """Say in one line how a trial ended."""
     line = Text(f"trial {step.number:>4}  ")
     if step.state == TrialState.FAIL:
         return line.append("failed", style="red").append(f"  {screen.printable(step.why)}")
@@ -306,7 +296,6 @@ def _line(step: Step) -> Text:
 
 
 def _words(origin: Origin | None) -> str:
-    """Say where a query came from."""
     if origin is None:
         return _SOURCES["told"]
     if origin.source == "peer" and origin.peer is not None:

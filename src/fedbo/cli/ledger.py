@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +53,9 @@ def ledger(
         checks.end(str(error))
     entries = {number: entry for number, entry in every.items() if agent in (None, entry.agent)}
     if show is not None and show not in entries:
-        checks.end(_no_such(show, entries, agent, book.path))
+        of = "" if agent is None else f" of {agent!r}"
+        known = f"expected {min(entries)} to {max(entries)}" if entries else "there are none"
+        checks.end(f"--show {show}: no message{of} has this number in {book.path}; {known}")
     if as_json:
         typer.echo(_json(entries if show is None else {show: entries[show]}))
     elif show is not None:
@@ -101,12 +103,6 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
     screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
     for i, row in enumerate(message.covariance):
         _rows(console, row[: i + 1], f"{i}")
-
-
-def _no_such(number: int, entries: Collection[int], agent: str | None, path: Path) -> str:
-    of = "" if agent is None else f" of {agent!r}"
-    known = f"expected {min(entries)} to {max(entries)}" if entries else "there are none"
-    return f"--show {number}: no message{of} has this number in {path}; {known}"
 
 
 def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
