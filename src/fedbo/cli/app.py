@@ -21,7 +21,7 @@ _OWN = ("federation", "join", "ledger", "explain")  # in the order of --help
 
 
 class _Commands(TyperGroup):
-    """The commands of this package first, then those of others by name."""
+    """Lists the commands of this package first, then those of others by name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*_OWN, *sorted(_registered().keys() - {*_OWN})]
@@ -38,7 +38,6 @@ def _registered() -> dict[str, EntryPoint]:
 
 @cache
 def _loaded(entry: EntryPoint) -> Any:
-    """Load a command of another package; None, after a warning, if that fails."""
     try:
         loaded, alone = entry.load(), typer.Typer(add_completion=False)
         if isinstance(loaded, typer.Typer):

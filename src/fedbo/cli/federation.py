@@ -45,9 +45,7 @@ def new(
     seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
         Literal["weights", "belief", "belief+incumbent"],
-        typer.Option(
-            help="Message kind: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."
-        ),
+        typer.Option(help="Message: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."),
     ] = "weights",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
@@ -164,9 +162,9 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
         "trials it has, a counter and the fingerprint. A site sends no trial: neither parameters "
         "nor scores, neither data nor code. Peers do learn roughly where this site's scores are "
-        "good, because that is what helps them.",
+        "good, because that is what helps them.\nEach site may have further parameters, and its "
+        "own kind of score.",
     )
-    screen.say(console, "Further parameters, and what a score means, are up to each site.")
 
 
 def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
@@ -205,13 +203,12 @@ def _described(parameter: Parameter) -> tuple[str, str, str]:
         shown = ", ".join(map(repr, parameter.choices[:_SHOWN]))
         more = len(parameter.choices) - _SHOWN
         return "categorical", shown + (f", … {more} more" if more > 0 else ""), "unordered"
-    span = f"{parameter.low:.6g} to {parameter.high:.6g}"
-    if isinstance(parameter, Int):
-        span = f"{parameter.low} to {parameter.high}"
-    step = parameter.step is not None and not (isinstance(parameter, Int) and parameter.log)
-    scale = "log" if parameter.log else "linear"
-    kind = "int" if isinstance(parameter, Int) else "float"
-    return kind, span, f"{scale}, steps of {parameter.step:.6g}" if step else scale
+    is_int, scale = isinstance(parameter, Int), "log" if parameter.log else "linear"
+    if parameter.step is not None and not (is_int and parameter.log):
+        scale += f", steps of {parameter.step:.6g}"
+    if is_int:
+        return "int", f"{parameter.low} to {parameter.high}", scale
+    return "float", f"{parameter.low:.6g} to {parameter.high:.6g}", scale
 
 
 def _agreed(federation: Federation) -> Table:
@@ -233,7 +230,6 @@ def _agreed(federation: Federation) -> Table:
 
 
 def _numbers(federation: Federation) -> int:
-    """Return how many numbers a message of this federation has."""
     M = federation.features
     if federation.kind == "weights":
         return M

@@ -18,9 +18,7 @@ def join(
     storage: Annotated[
         str, typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db.")
     ],
-    federation: Annotated[Path, typer.Option(help="The federation file of all sites.")] = Path(
-        "federation.toml"
-    ),
+    federation: Annotated[Path, typer.Option(help="Federation file.")] = Path("federation.toml"),
     objective: Annotated[
         str | None,
         typer.Option(
@@ -32,15 +30,11 @@ def join(
     ] = None,
     trials: Annotated[
         int,
-        typer.Option(
-            help="Run until the study has this many finished trials. Pruned trials count, failed "
-            "trials do not.",
-            min=1,
-        ),
+        typer.Option(help="Run until the study has this many complete or pruned trials.", min=1),
     ] = 50,
     study: Annotated[
         str | None,
-        typer.Option(help="Name of the study; by default that of the federation file."),
+        typer.Option(help="The study; by default it is named after the federation file."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The name of this site among its peers; random by default.")
@@ -66,9 +60,9 @@ def join(
 ) -> None:
     """Tune an objective in an Optuna study that takes part in a federation.
 
-    To resume after Ctrl-C or a crash, run the same command again. To have several workers, run it
-    several times at once on one storage. Ctrl-C lets the running trial finish; a second Ctrl-C
-    abandons it.
+    To resume after Ctrl-C or a crash, run the same command again. For several workers, run it
+    several times at once with the same storage. Ctrl-C lets the running trial finish; a second
+    Ctrl-C abandons it.
     """
     checks.require("optuna", {"optuna": "optuna"})
     if preview and withdraw:

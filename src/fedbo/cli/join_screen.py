@@ -31,11 +31,7 @@ _SOURCES = {
     "peer": "one peer",
     "told": "outside the federation",
 }
-_STATES = {
-    "complete": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-}
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _PEERS = 3  # named for one query
 _AGES = 24 * 3600.0  # seconds that the estimate of the remaining time looks back
 _ONCE = "Ctrl-C: stopping after this trial; press it again to abandon the trial."
@@ -51,7 +47,7 @@ class Given(NamedTuple):
     name: str | None
 
     def find(self) -> optuna.Study | None:
-        """Find the study; None if it does not exist. Raises if it does not fit."""
+        """Find the study; None if it does not exist. Raise if it does not fit."""
         there = studies.find(self.storage, self.study)
         if there is not None:
             join.check(there, self.federation, self.name)
@@ -173,12 +169,7 @@ class JoinScreen:
         """Run the site until it has its trials, and print what happens."""
         ending: Ending = "done"
         if self._finished < self._trials:
-            live = Live(
-                get_renderable=self._picture,
-                console=self._console,
-                transient=True,
-                refresh_per_second=4,
-            )
+            live = Live(get_renderable=self._picture, console=self._console, transient=True)
             with self._interrupt, live if self._console.is_terminal else nullcontext():
                 ending = self._site.run(self._trials, self, self._interrupt)
         self._site.sampler.flush()
@@ -226,12 +217,11 @@ class JoinScreen:
             text = f"Stopped: {finished}. {abandoned}Run the same command again to resume."
             screen.say(self._console, text, "yellow")
         elif ending == "failing":
-            screen.say(
-                self._console,
+            text = (
                 f"{FAILURES} trials in a row failed, the last with {self._last_failure}. {finished}"
-                "; none of them is lost. Repair the objective, and run the same command again.",
-                "red",
+                "; none of them is lost. Repair the objective, and run the same command again."
             )
+            screen.say(self._console, text, "red")
         _report(self._console, self._site)
 
 
@@ -244,14 +234,15 @@ def _report(console: Console, site: Site) -> None:
         screen.say(console, f"There is no best trial, because no trial has a score: {why}.")
         return
     console.print()
-    params = {
-        name: f"{value:.6g}" if isinstance(value, float) else repr(value)
+    params = ", ".join(
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value!r}"
         for name, value in best.params.items()
-    }
-    counts = {word: len(site.trials(state)) for word, state in _STATES.items()}
+    )
+    complete, pruned, failed = (len(site.trials(state)) for state in _FINISHED)
+    counts = {"complete": complete, "pruned": pruned, "failed": failed}
     rows = {
         "best": f"{best.value:.6g} in trial {best.number}, from {_words(record.read_origin(best))}",
-        "with": ", ".join(f"{name} = {value}" for name, value in params.items()),
+        "with": params,
         "trials": ", ".join(f"{n} {word}" for word, n in counts.items() if n),
         "messages": f"{_traffic(site)}, in this run",
     }
@@ -267,7 +258,6 @@ def _traffic(site: Site) -> str:
 
 
 def _sources(site: Site) -> Table:
-    """Count the complete trials of each source, and show the best of them."""
     scores: dict[str, list[float]] = {}
     for trial in site.trials(TrialState.COMPLETE):
         origin = record.read_origin(trial)

@@ -66,12 +66,9 @@ def ledger(
     elif entries:
         _list(Console(), entries, book.path)
     else:
-        agents = sorted({entry.agent for entry in every.values()})
         text = f"No message has left this machine: {book.path} has no entry."
-        if agents:
-            text = (
-                f"No message of {agent!r} has left, only of {', '.join(agents)}: see {book.path}."
-            )
+        if others := ", ".join(sorted({entry.agent for entry in every.values()})):
+            text = f"No message of {agent!r} has left, only of {others}: see {book.path}."
         typer.echo(screen.printable(text))
 
 
@@ -138,8 +135,8 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
     if lost:
         screen.say(
             console,
-            "Undelivered messages were sent, but the exchange could not be reached, or it had a "
-            "later message under this name.",
+            "A message is undelivered if the exchange could not be reached, or had a later message "
+            "under this name.",
         )
 
 

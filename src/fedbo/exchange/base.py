@@ -6,7 +6,7 @@ import errno
 from abc import ABC, abstractmethod
 
 from fedbo.federation import Federation
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Message
 
 _ADVICE = {
     errno.EACCES: "ask for permission to use it",
@@ -69,15 +69,6 @@ class Exchange(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
-
-
-def refusal(federation: Federation, message: Message) -> str | None:
-    """Return why the message does not fit the federation; None if it fits."""
-    try:
-        federation.check(message)
-    except MessageRefused as error:
-        return str(error)
-    return None
 
 
 def same_federation(federation: Federation, message: Message) -> bool:

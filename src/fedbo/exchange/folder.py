@@ -29,7 +29,6 @@ from fedbo.exchange.base import (
     ExchangeWarning,
     failed,
     printable,
-    refusal,
     same_federation,
 )
 from fedbo.exchange.locks import Lock, alone
@@ -138,8 +137,8 @@ class FolderExchange(Exchange):
         news = []
         for path, file in found.items():
             known = before.get(path, _File())
-            is_new = (file.version, file.fault) != (known.version, known.fault)
-            if file.fault is not None and is_new:
+            is_old = (file.version, file.fault) == (known.version, known.fault)
+            if file.fault is not None and not is_old:
                 news.append(printable(f"{path} was skipped: {file.fault}"))
         if len(news) > NAMED:
             news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
@@ -169,7 +168,6 @@ class FolderExchange(Exchange):
         return self.folder / str(fingerprint) / f"epoch-{epoch}"
 
     def _is_there(self) -> bool:
-        """Return whether the folder exists; raise if it cannot be reached or has disappeared."""
         try:
             mode = os.stat(self.folder).st_mode
         except FileNotFoundError:
@@ -185,9 +183,7 @@ class FolderExchange(Exchange):
                 ) from None
             return False
         except ValueError as error:  # a null byte, for example
-            raise ExchangeError(
-                f"the address is {self.address!r}: {error}; give a folder"
-            ) from None
+            raise ExchangeError(f"{self.address!r} cannot be a folder: {error}") from None
         except OSError as error:
             raise failed(f"the folder {self.address} cannot be reached", error) from error
         if not stat.S_ISDIR(mode):
@@ -212,8 +208,8 @@ class FolderExchange(Exchange):
     ) -> Iterator[str]:
         """Find all message files, except in folders named after other federations.
 
-        Unreadable folders are put into ``faults``; for the federation's own folder they are an
-        error. ``epochs`` includes folders named after other epochs of this federation.
+        ``epochs`` adds the folders of other epochs. An unreadable folder is put into ``faults``, or
+        raises an error if this federation's messages may be in it.
         """
         home = self._home(federation.fingerprint, federation.epoch)
         vital = {self.address, str(home.parent), str(home)}
@@ -251,9 +247,6 @@ def _name(sender: str) -> str:
     return f"{escaped}-{hashlib.sha256(sender.encode()).hexdigest()[:8]}{SUFFIX}"
 
 
-# Writing
-
-
 def _make(folder: Path) -> None:
     """Create the folder with its parent's permissions; refuse a link, which may lead anywhere."""
     if os.path.islink(folder):
@@ -278,9 +271,6 @@ def _sweep(written: Path) -> None:
             with contextlib.suppress(OSError):  # this user may not remove it
                 if _UNFINISHED.fullmatch(path.name) and path.lstat().st_mtime_ns < oldest:
                     path.unlink()
-
-
-# Reading
 
 
 def _load(path: str | os.PathLike[str]) -> Message:
@@ -308,20 +298,18 @@ def _looked_at(path: str, known: _File | None, federation: Federation) -> _File 
             return known
         settled = time.time_ns() - status.st_mtime_ns > _SETTLED
         message = _load(path)
+        federation.check(message)
     except FileNotFoundError:
         return None
     except OSError as error:
         return _File(version, fault=_unreadable(error))
     except (FileRefused, MessageRefused) as error:
         return _File(version, settled, fault=str(error))
-    fault = refusal(federation, message)
-    if fault is not None or message.epoch != federation.epoch:
-        return _File(version, settled, fault=fault)
-    return _File(version, settled, message)
+    return _File(version, settled, message if message.epoch == federation.epoch else None)
 
 
 def _latest(messages: Iterable[Message]) -> list[Message]:
-    """Keep the latest message of each sender; if two have one sequence, all keep the same."""
+    """Keep the latest message of each sender; of two with one sequence, all readers keep one."""
     latest: dict[str, Message] = {}
     for message in messages:
         other = latest.get(message.sender)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
-from fedbo.exchange.base import Exchange, ExchangeWarning, refusal, same_federation
+from fedbo.exchange.base import Exchange, ExchangeWarning, same_federation
 from fedbo.exchange.locks import Lock
 from fedbo.federation import Federation
-from fedbo.message import Message
+from fedbo.message import Message, MessageRefused
 
 
 class MemoryExchange(Exchange):
@@ -43,16 +43,20 @@ class MemoryExchange(Exchange):
             return held[message.sender].encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
+        found, news = [], []
         with self._lock:
             held = self._held.get((bytes(federation.fingerprint), federation.epoch), {})
-            faults = {message: refusal(federation, message) for _, message in sorted(held.items())}
-            bad = {message for message, fault in faults.items() if fault is not None}
-            news = bad - self._refused
-            self._refused |= bad
-        for message in news:
-            text = f"a message was skipped: {faults[message]}"
+            for _, message in sorted(held.items()):
+                try:
+                    federation.check(message)
+                    found.append(message)
+                except MessageRefused as error:
+                    if message not in self._refused:
+                        self._refused.add(message)
+                        news.append(f"a message was skipped: {error}")
+        for text in news:
             warnings.warn(text, ExchangeWarning, stacklevel=2)
-        return [message for message in faults if message not in bad]
+        return found
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
         with self._lock:
