@@ -56,6 +56,7 @@ def new(*args: str) -> Federation:
 def test_the_example_in_the_help_is_one() -> None:
     text = invoke("new", "--help").stdout
     assert all(line.strip() in text for line in EXAMPLE.strip().splitlines())
+    assert "is the space section of another" in text  # brackets would be taken for markup
     Path("space.toml").write_text(EXAMPLE)
     assert new("--from-space", "space.toml").space == SPACE
 

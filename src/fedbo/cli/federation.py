@@ -58,7 +58,7 @@ def new(
     From a study: fedbo federation new --from-study sqlite:///site.db my-study
 
     From a file: fedbo federation new --from-space space.toml, where the file has one table for each
-    parameter, or is the [space] part of another federation file:
+    parameter, as here, or is the space section of another federation file:
 
     \b
       direction = "minimize"

@@ -33,8 +33,7 @@ def join(
         typer.Option(help="Run until the study has this many complete or pruned trials.", min=1),
     ] = 50,
     study: Annotated[
-        str | None,
-        typer.Option(help="The study; by default it is named after the federation file."),
+        str | None, typer.Option(help="The study; by default named after the federation file.")
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The name of this site among its peers; random by default.")

@@ -212,7 +212,7 @@ class Ledger:
         file.seek(self._position)
         *lines, rest = file.readall().split(b"\n")
         self._position += sum(len(line) + 1 for line in lines)
-        for entry in map(_parsed, lines):
+        for entry in map(_parsed, [*lines, rest]):  # the rest may lack only the end of its line
             if not isinstance(entry, Entry):
                 continue
             out = self._out.setdefault((entry.to, entry.agent), set())
