@@ -12,8 +12,13 @@ from typer.testing import CliRunner, Result
 
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.cli import app as cli
-from fedbo.cli import space_file
 
+EXAMPLE = """
+direction = "minimize"
+C = { type = "float", low = 1e-4, high = 10.0, log = true }
+depth = { type = "int", low = 1, high = 8 }
+kernel = { type = "categorical", choices = ["rbf", "linear"] }
+"""
 SPACE = Space(
     {
         "C": Float(1e-4, 10, log=True),
@@ -50,19 +55,20 @@ def new(*args: str) -> Federation:
 
 def test_the_example_in_the_help_is_one() -> None:
     text = invoke("new", "--help").stdout
-    assert all(line.strip() in text for line in space_file.EXAMPLE.strip().splitlines())
-    Path("space.toml").write_text(space_file.EXAMPLE)
+    assert all(line.strip() in text for line in EXAMPLE.strip().splitlines())
+    assert "is the space section of another" in text  # brackets would be taken for markup
+    Path("space.toml").write_text(EXAMPLE)
     assert new("--from-space", "space.toml").space == SPACE
 
 
 def test_a_new_federation_has_what_was_asked_for() -> None:
-    Path("space.toml").write_text(space_file.EXAMPLE)
+    Path("space.toml").write_text(EXAMPLE)
     made = new("--from-space", "space.toml", "--features", "40", "--seed", "3", "--kind", "belief")
     assert made == Federation(SPACE, features=40, seed=3, kind="belief")
 
 
 def test_new_says_what_show_says_and_what_to_do_next() -> None:
-    Path("space.toml").write_text(space_file.EXAMPLE)
+    Path("space.toml").write_text(EXAMPLE)
     made, shown = invoke("new", "--from-space", "space.toml"), invoke("show")
     assert made.stdout.startswith(shown.stdout)
     assert "Give every site this very file" in said(made)
@@ -85,7 +91,7 @@ def test_a_parameter_may_be_called_space() -> None:
 
 
 def test_a_file_that_exists_stays_unless_forced() -> None:
-    Path("space.toml").write_text(space_file.EXAMPLE)
+    Path("space.toml").write_text(EXAMPLE)
     Path("federation.toml").write_text("precious")
     result = invoke("new", "--from-space", "space.toml")
     assert result.exit_code == 2
@@ -104,16 +110,16 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
         ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
         ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "Expected `int`, got `date`"),
         (
-            space_file.EXAMPLE,
+            EXAMPLE,
             ["--direction", "maximize"],
             "direction is 'minimize' in the file, but --direction is 'maximize'",
         ),
         (
-            space_file.EXAMPLE,
+            EXAMPLE,
             ["--from-study", "sqlite:///a.db", "s"],
             "give exactly one of the two",
         ),
-        (space_file.EXAMPLE, ["--features", "0"], "--features"),
+        (EXAMPLE, ["--features", "0"], "--features"),
     ],
 )
 def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complaint: str) -> None:
@@ -227,7 +233,7 @@ def test_without_optuna_a_study_is_out_of_reach_and_a_file_is_not(
     result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
     assert result.exit_code == 1
     assert "pip install 'fedbo[optuna]'" in said(result)
-    Path("space.toml").write_text(space_file.EXAMPLE)
+    Path("space.toml").write_text(EXAMPLE)
     assert new("--from-space", "space.toml").space == SPACE
 
 

@@ -271,6 +271,7 @@ def test_a_last_line_without_an_end_counts(
 ) -> None:
     ledger.publish(exchange, message(sequence=1))
     os.truncate(path, path.stat().st_size - 1)
+    Ledger(path).publish(exchange, message(sequence=1))
     assert len(ledger.read()) == 1
     ledger.publish(exchange, message(sequence=2))
     assert [sequence for *_, sequence in told(ledger)] == [1, 2]

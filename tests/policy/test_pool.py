@@ -665,7 +665,7 @@ def test_constant_scores() -> None:
 
 def spike(features: Features, x: np.ndarray) -> np.ndarray:
     """Weights of a function that is large at x and almost 0 elsewhere."""
-    C = features._spread + 1e-9 * np.eye(features.M)
+    C = features._moments[1] + 1e-9 * np.eye(features.M)
     omega = np.linalg.solve(C, (features(x[None]) - features.mean)[0])
     return np.asarray(1e3 * omega / np.linalg.norm(omega))
 
@@ -687,7 +687,7 @@ def test_weights_of_no_function_break_nothing() -> None:
     """Large weights in directions that the features hardly have, beside eight honest peers."""
     federation = Federation({"x": Float(0, 1)})
     features = federation.phi
-    silent = np.linalg.eigh(features._spread)[1][:, :5].T * 1e6
+    silent = np.linalg.eigh(features._moments[1])[1][:, :5].T * 1e6
     honest = np.random.default_rng(0).standard_normal((8, features.M))
     for bad in (silent, np.array([spike(features, np.ones(1))] * 5), 0.0 * silent):
         agent = Agent(federation, name="me", seed=0)

@@ -1,4 +1,1 @@
-"""The command line. `app` mounts the commands; each has a module, and most a screen beside it.
-
-A command loads what it needs when it is called, so `fedbo --help` is quick and needs no extra.
-"""
+"""The command line: `app` mounts the commands. Optuna and matplotlib are loaded only if needed."""

@@ -1,8 +1,8 @@
 """The program `fedbo`: its own commands, and those that other packages register.
 
-A package registers a command by an entry point in the group ``fedbo.commands``. A function becomes
-the command of that name, a `typer.Typer` a group of commands. They are loaded only when needed; one
-that cannot be loaded is reported in one line and left out.
+A package registers a command by an entry point in the group ``fedbo.commands``: a function for one
+command, or a `typer.Typer` for a group of commands. They are loaded only when needed. If one cannot
+be loaded, a warning says so and the command is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command, get_group
+from typer.main import get_group
 
 from fedbo.cli import explain, federation, join, ledger
 
@@ -21,7 +21,7 @@ _OWN = ("federation", "join", "ledger", "explain")  # in the order of --help
 
 
 class _Commands(TyperGroup):
-    """The commands of this package first, then those of others by name."""
+    """Lists the commands of this package first, then those of others by name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*_OWN, *sorted(_registered().keys() - {*_OWN})]
@@ -38,21 +38,17 @@ def _registered() -> dict[str, EntryPoint]:
 
 @cache
 def _loaded(entry: EntryPoint) -> Any:
-    """Load a command of another package; None, after a warning, if that fails."""
     try:
-        loaded = entry.load()
+        loaded, alone = entry.load(), typer.Typer(add_completion=False)
         if isinstance(loaded, typer.Typer):
-            command: Any = get_group(loaded)
+            alone.add_typer(loaded, name=entry.name)
         else:
-            alone = typer.Typer(add_completion=False)
             alone.command(entry.name)(loaded)
-            command = get_command(alone)
-        command.name = entry.name
-    except Exception as error:  # of a package that we do not know
+        return get_group(alone).commands[entry.name]
+    except Exception as error:  # in a package that we do not know
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         typer.echo(f"Warning: fedbo {entry.name} ({entry.value}) is missing: {reason}", err=True)
         return None
-    return command
 
 
 app = typer.Typer(

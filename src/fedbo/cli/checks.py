@@ -1,4 +1,4 @@
-"""What commands have in common: checks before any work is done, and how a program ends."""
+"""What all commands need: checks before any work is done, and how a program ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-if TYPE_CHECKING:
-    from fedbo.federation import Federation
+from fedbo.cli import screen
+from fedbo.federation import Federation
 
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
@@ -21,24 +21,23 @@ PICTURES = (".png", ".pdf", ".svg")
 
 def end(text: str) -> NoReturn:
     """End the program with exit code 1, and say why."""
-    from fedbo.cli import screen
-
     typer.echo(screen.lines(text), err=True)
     raise typer.Exit(1)
 
 
 def refused(problem: str, hint: str) -> typer.BadParameter:
     """Build the error for an argument; ``hint`` is its name."""
-    from fedbo.cli import screen
-
     return typer.BadParameter(screen.lines(problem), param_hint=hint)
+
+
+def unreadable(hint: str, path: Path, error: OSError, expected: str) -> typer.BadParameter:
+    """Build the error for a file that cannot be read."""
+    return refused(f"{path} cannot be read ({error.strerror}): give {expected}", hint)
 
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print fedbo's warnings as one line each; warnings of other libraries stay as they are."""
-    from fedbo.cli import screen
-
+    """Print each of fedbo's warnings as one line; warnings of other libraries stay as they are."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
@@ -57,7 +56,7 @@ def require(extra: str, modules: dict[str, str]) -> None:
 
     Args:
         extra: The extra of fedbo that installs the modules.
-        modules: The name of the package that has each module.
+        modules: The modules, each with the name of its package.
     """
     missing = [package for module, package in modules.items() if find_spec(module) is None]
     if missing:
@@ -94,14 +93,10 @@ def folder(option: str, path: Path) -> None:
 
 def federation(option: str, path: Path) -> Federation:
     """Load a federation file, or end the program and say what is wrong with it."""
-    from fedbo.federation import Federation
-
     try:
         return Federation.load(path)
     except OSError as error:
-        problem = (
-            f"{path} cannot be read ({error.strerror}): give a file that fedbo federation new wrote"
-        )
-        raise refused(problem, option) from None
+        expected = "a file that fedbo federation new wrote"
+        raise unreadable(option, path, error, expected) from None
     except (ValueError, TypeError) as error:
         end(str(error))

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from fedbo.cli import checks
+from fedbo.cli import checks, screen
+from fedbo.federation import Federation
+from fedbo.federation.file import read_space
+from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
-if TYPE_CHECKING:
-    from fedbo.space import Direction, Space
+_HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
+_KINDS = {
+    "weights": "one random draw from its model",
+    "belief": "the mean and covariance of its model",
+    "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
+}
+_SHOWN = 6  # choices of a categorical parameter
+_SUCH_AS = 'such as C = { type = "float", low = 0.0, high = 1.0 }; --help shows an example'
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
 
@@ -20,31 +34,22 @@ def new(
     out: Annotated[Path, typer.Argument(help="The file to write.")] = Path("federation.toml"),
     from_study: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="STORAGE NAME", help="Take the space from the finished trials of this study."
-        ),
+        typer.Option(metavar="STORAGE NAME", help="Take the space from this study's trials."),
     ] = None,
     from_space: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take the space from this TOML file.")
     ] = None,
     features: Annotated[
-        int,
-        typer.Option(help="How many random features sites share; more are more precise.", min=1),
+        int, typer.Option(help="Number of shared features; more are more precise.", min=1)
     ] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
         Literal["weights", "belief", "belief+incumbent"],
-        typer.Option(
-            help="What sites send: weights (for PTS and FTS), belief (RGPE) or belief+incumbent "
-            "(TAF)."
-        ),
+        typer.Option(help="Message: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."),
     ] = "weights",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
-        typer.Option(
-            help="Direction of the score, if the file of --from-space does not say; maximize by "
-            "default."
-        ),
+        typer.Option(help="The direction, if --from-space has none; maximize by default."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -53,7 +58,7 @@ def new(
     From a study: fedbo federation new --from-study sqlite:///site.db my-study
 
     From a file: fedbo federation new --from-space space.toml, where the file has one table for each
-    parameter, or is the [space] part of another federation file:
+    parameter, as here, or is the space section of another federation file:
 
     \b
       direction = "minimize"
@@ -67,20 +72,15 @@ def new(
         raise checks.refused("the study has a direction: leave this option out", "--direction")
     checks.writable("OUT", out)
     if out.exists() and not force:
-        problem = (
-            f"{out} exists, and sites may rely on it: choose another name, or overwrite it with "
-            "--force"
-        )
+        problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
-    from rich.console import Console
-
-    from fedbo.cli import federation_screen
-    from fedbo.federation import Federation
-
     left_out: list[str] = []
     try:
         if from_study is not None:
-            space, left_out = _space_of_study(*from_study)
+            checks.require("optuna", {"optuna": "optuna"})
+            from fedbo.optuna.studies import space_of
+
+            space, left_out = space_of(*from_study)
         else:
             assert from_space is not None
             space = _space_in_file(from_space, direction)
@@ -89,8 +89,8 @@ def new(
     except (ValueError, OSError) as error:
         checks.end(str(error))
     console = Console()
-    federation_screen.report(console, federation, out)
-    federation_screen.next_steps(console, out, left_out)
+    _report(console, federation, out)
+    _next_steps(console, out, left_out)
 
 
 @app.command()
@@ -98,25 +98,139 @@ def show(
     file: Annotated[Path, typer.Argument(help="The federation file.")] = Path("federation.toml"),
 ) -> None:
     """Show what a federation file says, and what a site that joins will send."""
-    from rich.console import Console
-
-    from fedbo.cli import federation_screen
-
-    federation_screen.report(Console(), checks.federation("FILE", file), file)
+    _report(Console(), checks.federation("FILE", file), file)
 
 
 def _space_in_file(path: Path, direction: Direction | None) -> Space:
-    from fedbo.cli import space_file
-
+    """Read a space from a file that has one table for each parameter, or [space]."""
     try:
-        return space_file.read(path, direction)
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_space(_space_table(given, direction))
     except OSError as error:
-        problem = f"{path} cannot be read ({error.strerror})"
-        raise checks.refused(problem, "--from-space") from None
+        raise checks.unreadable("--from-space", path, error, "a TOML file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
-def _space_of_study(storage: str, name: str) -> tuple[Space, list[str]]:
-    checks.require("optuna", {"optuna": "optuna"})
-    from fedbo.optuna.studies import space_of
+def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str, Any]:
+    """Build what a federation file has under [space], with a direction."""
+    inner = given.get("space")
+    if isinstance(inner, dict) and "type" not in inner:  # else it is a parameter of that name
+        others = [key for key in given if key != "space"]
+        if others:
+            raise ValueError(
+                f"{others[0]!r} stands beside [space], but only the space is read from this file: "
+                "remove it, and use an option (--features, --seed, --kind) instead"
+            )
+        table = dict(inner)
+    else:
+        parameters = {name: fields for name, fields in given.items() if name != "direction"}
+        if not parameters:
+            raise ValueError(f"there are no parameters, expected a table for each, {_SUCH_AS}")
+        for name, fields in parameters.items():
+            if not isinstance(fields, dict) or "type" not in fields:
+                raise ValueError(
+                    f"{name!r} is {fields!r}, expected a table with the type of the parameter, "
+                    f"{_SUCH_AS}"
+                )
+        table = {"parameters": parameters}
+        if "direction" in given:
+            table["direction"] = given["direction"]
+    there = table.setdefault("direction", direction or "maximize")
+    if direction not in (None, there):
+        raise ValueError(f"direction is {there!r} in the file, but --direction is {direction!r}")
+    return table
 
-    return space_of(storage, name)
+
+def _report(console: Console, federation: Federation, path: Path) -> None:
+    space = federation.space
+    screen.say(console, f"Federation {path}", "bold")
+    screen.say(
+        console,
+        f"Scores are {'minimised' if space.direction == 'minimize' else 'maximised'} over "
+        f"{screen.count(len(space.names), 'parameter')}, which span "
+        f"{screen.count(space.dimensions, 'dimension')} of the unit cube of the models.",
+    )
+    screen.show(console, _parameters(federation), above=1, below=1)
+    if space.listed is not None:
+        points = screen.count(len(space.listed), "point")
+        screen.say(console, f"Only the {points} that the file lists may be tried.\n")
+    screen.show(console, _agreed(federation), below=1)
+    screen.say(
+        console,
+        f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
+        f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
+        "trials it has, a counter and the fingerprint. A site sends no trial: neither parameters "
+        "nor scores, neither data nor code. Peers do learn roughly where this site's scores are "
+        "good, because that is what helps them.\nEach site may have further parameters, and its "
+        "own kind of score.",
+    )
+
+
+def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
+    if left_out:
+        screen.say(console, "\nLeft out; each site samples these on its own:", "yellow")
+        for remark in left_out:
+            screen.say(console, f"• {screen.printable(remark)}", indent=2)
+        screen.say(
+            console,
+            "To share one of them, suggest it in every trial, with the same range, or with the "
+            "same list of choices that are strings, numbers or bools.",
+        )
+    screen.say(
+        console,
+        f"\nWritten to {path}. Give every site this very file: messages from sites with other "
+        f"values are refused. Each site then runs fedbo join EXCHANGE --federation {path} "
+        "--storage STORAGE --objective MODULE:FUNCTION, or uses "
+        f"FederatedSampler({str(path)!r}, EXCHANGE) as the sampler of its study. EXCHANGE is a "
+        "folder that all sites can reach.",
+    )
+
+
+def _parameters(federation: Federation) -> Table:
+    grid = screen.grid("parameter", "kind", "range", "scale")
+    grid.columns[1].no_wrap = True
+    grid.add_column("dimensions", justify="right", no_wrap=True)
+    for name, parameter in federation.space.parameters.items():
+        cells = (name, *_described(parameter), str(parameter.axis().size))
+        grid.add_row(*(Text(screen.printable(cell)) for cell in cells))
+    return grid
+
+
+def _described(parameter: Parameter) -> tuple[str, str, str]:
+    """Return the kind, the range and the scale of a parameter."""
+    if isinstance(parameter, Categorical):
+        shown = ", ".join(map(repr, parameter.choices[:_SHOWN]))
+        more = len(parameter.choices) - _SHOWN
+        return "categorical", shown + (f", … {more} more" if more > 0 else ""), "unordered"
+    is_int, scale = isinstance(parameter, Int), "log" if parameter.log else "linear"
+    if parameter.step is not None and not (is_int and parameter.log):
+        scale += f", steps of {parameter.step:.6g}"
+    if is_int:
+        return "int", f"{parameter.low} to {parameter.high}", scale
+    return "float", f"{parameter.low:.6g} to {parameter.high:.6g}", scale
+
+
+def _agreed(federation: Federation) -> Table:
+    scale, numbers = federation.length_scale, _numbers(federation)
+    scales = (scale,) if isinstance(scale, float) else scale
+    return screen.pairs(
+        {
+            "features": f"{federation.features}, kernel {federation.kernel}, "
+            f"seed {federation.seed}",
+            "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
+            "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
+            "message": f"{federation.kind}: {screen.count(numbers, 'number')}, about "
+            f"{screen.size(_HEADER + 4 * numbers)} each",
+            "epoch": f"{federation.epoch}",
+            "fingerprint": f"{federation.fingerprint}",
+            "": "sites with the same fingerprint and epoch agree on everything above",
+        }
+    )
+
+
+def _numbers(federation: Federation) -> int:
+    M = federation.features
+    if federation.kind == "weights":
+        return M
+    return M + M * (M + 1) // 2 + (federation.kind == "belief+incumbent")

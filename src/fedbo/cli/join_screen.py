@@ -1,13 +1,14 @@
-"""`fedbo join`, printed in a terminal: its progress, and the result."""
+"""`fedbo join` in a terminal: run a study, preview its next message, or withdraw its messages."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
+import optuna
+import typer
 from optuna.trial import TrialState
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,9 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.cli import screen
-from fedbo.exchange import Exchange, FolderExchange
-from fedbo.optuna import record
+from fedbo.cli import checks, screen
+from fedbo.cli.ledger import show_message
+from fedbo.exchange import Exchange, FolderExchange, Ledger
+from fedbo.federation import Federation
+from fedbo.optuna import join, objective, record, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
 from fedbo.policy import Origin
 
@@ -28,13 +31,102 @@ _SOURCES = {
     "peer": "one peer",
     "told": "outside the federation",
 }
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _PEERS = 3  # named for one query
 _AGES = 24 * 3600.0  # seconds that the estimate of the remaining time looks back
 _ONCE = "Ctrl-C: stopping after this trial; press it again to abandon the trial."
 
 
+class Given(NamedTuple):
+    """The exchange, the federation and the study that were given, and the name of the site."""
+
+    exchange: Exchange
+    federation: Federation
+    storage: str
+    study: str
+    name: str | None
+
+    def find(self) -> optuna.Study | None:
+        """Find the study; None if it does not exist. Raise if it does not fit."""
+        there = studies.find(self.storage, self.study)
+        if there is not None:
+            join.check(there, self.federation, self.name)
+        return there
+
+    def __str__(self) -> str:
+        return f"study {self.study!r} in {studies.shown(self.storage)}"
+
+
+def run(given: Given, address: str, trials: int, **options: Any) -> None:
+    """Run the study until it has its trials; the options are those of its sampler."""
+    federation, ledger = given.federation, join.CountedLedger()
+    function = objective.load(address, federation.space)
+    sampler = join.sampler(federation, given.exchange, name=given.name, ledger=ledger, **options)
+    given.find()  # raises, before anything is created, if it does not fit
+    study = studies.create(given.storage, given.study, federation.space.direction, sampler)
+    watching = JoinScreen(Console(), join.Site(study, sampler, function, ledger), trials)
+    watching.introduce(given.exchange, studies.shown(given.storage))
+    ending = watching.run()
+    if ending != "done":
+        raise typer.Exit(checks.INTERRUPTED if ending == "stopped" else 1)
+
+
+def preview(given: Given, seed: int | None) -> None:
+    """Print the next message, and send nothing."""
+    study, message = given.find(), None
+    if study is not None:
+        message = join.sampler(given.federation, None, name=given.name, seed=seed).preview(study)
+    console, to = Console(), given.exchange.address
+    if study is None or message is None:
+        missing = given if study is None else f"score in {given}"
+        screen.say(console, f"There is no {missing}, so there is nothing to send yet.")
+        return
+    is_out = any(
+        entry.message() == message
+        for entry in Ledger().read(message.sender)
+        if entry.to == to and entry.action == "sent"
+    )
+    has_asked = record.identity(study) is not None
+    about = {} if has_asked or given.name else {"agent": "a random name, chosen at the first trial"}
+    screen.say(console, f"The message that would be sent to {screen.printable(to)} now", "bold")
+    show_message(console, message, about)
+    remark = "The next finished trial changes it."
+    if is_out:
+        remark = "This very message was sent before: see fedbo ledger."
+    elif not has_asked and seed is None:
+        remark = (
+            "The study has not run a trial in this federation yet. The noise is drawn again at "
+            "the first one, so the numbers will differ."
+        )
+    screen.say(console, f"\nNothing was sent. {remark}")
+
+
+def withdraw(given: Given) -> None:
+    """Withdraw the messages of this site, and print what that means."""
+    study = given.find()
+    known = None if study is None else record.identity(study)
+    sender = given.name if known is None else known.name
+    if sender is None:
+        raise ValueError(
+            f"{given} has not run a trial, so it has no name among peers: give the storage of a "
+            "study that has, or the name with --name"
+        )
+    ledger, place = Ledger(), given.exchange
+    text = (
+        f"There is no message of {sender!r} for this federation in {place.address}, so there is "
+        "nothing to withdraw."
+    )
+    if ledger.withdraw(place, given.federation, sender):
+        text = (
+            f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
+            "it may keep it, and what they learnt from it. The withdrawal is recorded in "
+            f"{ledger.path}. If the study continues, it sends a new message after its next trial."
+        )
+    screen.say(Console(), text)
+
+
 class JoinScreen:
-    """Shows a site at work: a line for each trial, and a progress bar below in a terminal."""
+    """Shows a site at work: a line for each trial and, in a terminal, a progress bar below."""
 
     def __init__(self, console: Console, site: Site, trials: int) -> None:
         self._console, self._site, self._trials = console, site, trials
@@ -59,11 +151,8 @@ class JoinScreen:
         self._finished, self._best = self._site.finished, self._site.best
         self._bar.update(self._task, completed=min(self._finished, self._trials))
 
-    # Called by the site
-
     def begun(self, number: int, origin: Origin | None) -> None:
-        self._running = number
-        self._origin = origin
+        self._running, self._origin = number, origin
 
     def ended(self, step: Step) -> None:
         self._running = None
@@ -72,18 +161,17 @@ class JoinScreen:
             self._last_failure = step.why
         line = _line(step)
         if not self._console.is_terminal:
-            line.append(f"  ({self._finished} of {self._trials}; {self._traffic()})")
+            so_far = f"{self._finished} of {self._trials}"
+            line.append(f"  ({so_far}; messages: {_traffic(self._site)})")
         self._console.print(line, soft_wrap=True)
-
-    # Called by the command
 
     def run(self) -> Ending:
         """Run the site until it has its trials, and print what happens."""
+        ending: Ending = "done"
         if self._finished < self._trials:
-            with self._interrupt, self._live():
+            live = Live(get_renderable=self._picture, console=self._console, transient=True)
+            with self._interrupt, live if self._console.is_terminal else nullcontext():
                 ending = self._site.run(self._trials, self, self._interrupt)
-        else:
-            ending = "done"
         self._site.sampler.flush()
         self._look()
         self._end(ending)
@@ -95,9 +183,8 @@ class JoinScreen:
         begun = len(site.study.get_trials(deepcopy=False))
         state = f"{self._finished} of {self._trials} trials finished" if begun else "new"
         who = "a random name" if site.name is None else repr(site.name)
-        made = ""
-        if isinstance(place, FolderExchange) and not place.folder.exists():
-            made = ", a folder that the first message creates"
+        is_new = isinstance(place, FolderExchange) and not place.folder.exists()
+        made = ", a folder that the first message creates" if is_new else ""
         screen.say(
             self._console,
             f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
@@ -105,34 +192,17 @@ class JoinScreen:
             f"Messages go through {screen.printable(place.address)}{made}.\n",
         )
 
-    @contextmanager
-    def _live(self) -> Iterator[None]:
-        """Show the bar and the state meanwhile, but only in a terminal."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with Live(
-            get_renderable=self._picture,
-            console=self._console,
-            transient=True,
-            refresh_per_second=4,
-        ):
-            yield
-
     def _picture(self) -> RenderableType:
-        best = "none yet"
+        state = "best none yet"
         if self._best is not None:
-            best = f"{self._best.value:.6g} in trial {self._best.number}"
-        running = "" if self._running is None else f"; trial {self._running} is running"
-        if self._running is not None and self._origin is not None:
-            running += f", from {_words(self._origin)}"
-        lines = [Text(f"best {best}{running}"), Text(self._traffic(), style="dim")]
+            state = f"best {self._best.value:.6g} in trial {self._best.number}"
+        if self._running is not None:
+            state += f"; trial {self._running} is running"
+            state += "" if self._origin is None else f", from {_words(self._origin)}"
+        lines = [Text(state), Text(f"messages: {_traffic(self._site)}", style="dim")]
         if self._interrupt.asked:
             lines.append(Text(_ONCE, style="yellow"))
         return Group(self._bar, *lines)
-
-    def _traffic(self) -> str:
-        return f"messages: {_traffic(self._site)}"
 
     def _notice(self) -> None:
         if not self._console.is_terminal:  # a terminal shows it below the bar
@@ -147,16 +217,15 @@ class JoinScreen:
             text = f"Stopped: {finished}. {abandoned}Run the same command again to resume."
             screen.say(self._console, text, "yellow")
         elif ending == "failing":
-            screen.say(
-                self._console,
+            text = (
                 f"{FAILURES} trials in a row failed, the last with {self._last_failure}. {finished}"
-                "; none of them is lost. Repair the objective, and run the same command again.",
-                "red",
+                "; none of them is lost. Repair the objective, and run the same command again."
             )
-        report(self._console, self._site)
+            screen.say(self._console, text, "red")
+        _report(self._console, self._site)
 
 
-def report(console: Console, site: Site) -> None:
+def _report(console: Console, site: Site) -> None:
     """Print the best trial, the sources of the queries, and how many messages there were."""
     best = site.best
     if best is None:
@@ -165,11 +234,16 @@ def report(console: Console, site: Site) -> None:
         screen.say(console, f"There is no best trial, because no trial has a score: {why}.")
         return
     console.print()
-    params = ", ".join(f"{name} = {_short(value)}" for name, value in best.params.items())
+    params = ", ".join(
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value!r}"
+        for name, value in best.params.items()
+    )
+    complete, pruned, failed = (len(site.trials(state)) for state in _FINISHED)
+    counts = {"complete": complete, "pruned": pruned, "failed": failed}
     rows = {
         "best": f"{best.value:.6g} in trial {best.number}, from {_words(record.read_origin(best))}",
         "with": params,
-        "trials": _counts(site),
+        "trials": ", ".join(f"{n} {word}" for word, n in counts.items() if n),
         "messages": f"{_traffic(site)}, in this run",
     }
     screen.show(console, screen.pairs(rows), below=1)
@@ -183,16 +257,7 @@ def _traffic(site: Site) -> str:
     return f"{site.ledger.sent} sent, {site.received} received from {peers}"
 
 
-def _counts(site: Site) -> str:
-    counts = [f"{len(site.trials(TrialState.COMPLETE))} complete"]
-    for state, word in {TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}.items():
-        n = len(site.trials(state))
-        counts += [f"{n} {word}"] if n else []
-    return ", ".join(counts)
-
-
 def _sources(site: Site) -> Table:
-    """Count the complete trials of each source, and show the best of them."""
     scores: dict[str, list[float]] = {}
     for trial in site.trials(TrialState.COMPLETE):
         origin = record.read_origin(trial)
@@ -201,17 +266,15 @@ def _sources(site: Site) -> Table:
         scores.setdefault(source, []).append(trial.value)
     best = min if site.study.direction.name == "MINIMIZE" else max
     grid = screen.grid("source of the query")
-    for name in ("trials", "best score"):
-        grid.add_column(name, justify="right")
+    grid.add_column("trials", justify="right")
+    grid.add_column("best score", justify="right")
     for source, words in _SOURCES.items():
-        if source in scores:
-            given = scores[source]
+        if given := scores.get(source):
             grid.add_row(words, f"{len(given)}", f"{best(given):.6g}")
     return grid
 
 
 def _line(step: Step) -> Text:
-    """Say in one line how a trial ended."""
     line = Text(f"trial {step.number:>4}  ")
     if step.state == TrialState.FAIL:
         return line.append("failed", style="red").append(f"  {screen.printable(step.why)}")
@@ -223,7 +286,6 @@ def _line(step: Step) -> Text:
 
 
 def _words(origin: Origin | None) -> str:
-    """Say where a query came from."""
     if origin is None:
         return _SOURCES["told"]
     if origin.source == "peer" and origin.peer is not None:
@@ -233,7 +295,3 @@ def _words(origin: Origin | None) -> str:
         return _SOURCES[origin.source]
     shares = ", ".join(f"{screen.printable(name)} {share:.0%}" for name, share in ranked)
     return f"{_SOURCES['pool']} ({shares})"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -21,12 +21,10 @@ def lines(text: str) -> str:
 
 
 def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
-    """Print a sentence as it is: nothing in it is markup or moves the cursor."""
+    """Print a sentence as it is: nothing in it counts as markup or can move the cursor."""
     sentence = Text(lines(text), style=style)
-    console.print(
-        Padding(sentence, (0, 0, 0, indent)) if indent else sentence,
-        width=min(_WIDTH, console.width),
-    )
+    indented = Padding(sentence, (0, 0, 0, indent)) if indent else sentence
+    console.print(indented, width=min(_WIDTH, console.width))
 
 
 def show(console: Console, table: Table, *, above: int = 0, below: int = 0) -> None:

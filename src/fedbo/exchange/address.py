@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from fedbo.exchange.base import Exchange, ExchangeError
 from fedbo.exchange.folder import FolderExchange
@@ -26,8 +25,7 @@ def exchange_at(address: str | os.PathLike[str]) -> Exchange:
     Traceback (most recent call last):
     fedbo.exchange.base.ExchangeError: 'https://hub.example.org' is the address of a hub, ...
     """
-    url = _URL.match(address) if isinstance(address, str) else None
-    if url is None:
+    if not isinstance(address, str) or (url := _URL.match(address)) is None:
         return FolderExchange(address)
     scheme = url[1].lower()
     if scheme in ("http", "https"):
@@ -39,18 +37,12 @@ def exchange_at(address: str | os.PathLike[str]) -> Exchange:
         raise ExchangeError(
             f"{address!r} starts with {scheme + ':'!r}, expected a folder or a file:// URL"
         )
-    return FolderExchange(_path(os.fspath(address)))
-
-
-def _path(url: str) -> str:
-    parts = urlsplit(url)
+    parts = urlsplit(address)
     if parts.netloc not in ("", "localhost"):
         raise ExchangeError(
-            f"{url!r} names the machine {parts.netloc!r}; give the folder as it is mounted here, "
-            "with three slashes: file:///folder"
+            f"{address!r} names the machine {parts.netloc!r}; give the folder as it is mounted "
+            "here, with three slashes: file:///folder"
         )
-    if sys.platform == "win32":
-        from urllib.request import url2pathname  # slow to import
+    from urllib.request import url2pathname  # slow to import
 
-        return url2pathname(parts.path)
-    return unquote(parts.path)
+    return FolderExchange(url2pathname(parts.path))

@@ -1,10 +1,10 @@
 """A folder as an exchange: a shared drive, a synchronised folder, or files carried by hand.
 
 ``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender,
-after a title line and a digest that reveals damage. These names are for people. A reader goes by
-the content of every ``.fedbo`` file in the folder and up to three levels below, so files may be
-copied in anywhere by hand. Names that start with a dot are ignored: they are files that are still
-being written, or belong to programs that synchronise. Links to folders are not followed.
+after a title line and a digest that reveals damage. These names are only for people: a reader looks
+into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied to
+anywhere by hand. Names that start with a dot are ignored: these files are still being written, or
+belong to programs that synchronise. Links to folders are not followed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 import stat
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -29,7 +29,6 @@ from fedbo.exchange.base import (
     ExchangeWarning,
     failed,
     printable,
-    refusal,
     same_federation,
 )
 from fedbo.exchange.locks import Lock, alone
@@ -46,12 +45,12 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
 _UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` names it
 _ABANDONED = 3600 * 10**9  # ns after which the writer of an unfinished file must be dead
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
-# as young as this is always read again. The coarsest ticks in use, those of FAT, take 2 s.
+# younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
 
 
 class _File(NamedTuple):
-    """What a file was found to hold: a message, a fault, or neither if it is of another epoch."""
+    """What is in a file: a message, a fault, or neither if the message is of another epoch."""
 
     version: tuple[int, int, int] | None = None  # time, size and inode
     settled: bool = False
@@ -62,25 +61,21 @@ class _File(NamedTuple):
 class FolderExchange(Exchange):
     """An exchange through a folder that all participants can reach.
 
-    Use the folder for nothing else. It is created with the first message, inside a folder that
-    must exist. Its sub-folders get its permissions: whoever may write to it can participate. If
-    the folder existed and has disappeared, that is an error, because its drive may be unmounted.
-
-    If two processes publish for one sender at the same moment, the later sequence stays; on
-    Windows, and on drives without locks, the earlier one may stay until the next message. An
-    unchanged file is not read twice: its message is kept in memory. `publish` looks only at the
-    sender's own file, not for later messages that were copied elsewhere by hand.
+    Use the folder for nothing else. Its sub-folders get its permissions: whoever may write to it
+    can participate. If the folder existed and has disappeared, that is an error, because its drive
+    may be unmounted. If two processes publish for one sender at the same moment, the later sequence
+    stays; on Windows, and on drives without locks, the earlier one may stay until the next message.
 
     Args:
-        folder: The path of the folder; ``~`` is expanded.
+        folder: The path of the folder; ``~`` is expanded. The first message creates the folder if
+            it does not exist, but not its parent.
 
     Raises:
         ExchangeError: If the folder cannot be reached or created.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
-    >>> federation = Federation({"x": Float(0, 1)})
-    >>> agent = Agent(federation, name="site-a", seed=0)
+    >>> agent = Agent(federation := Federation({"x": Float(0, 1)}), name="site-a", seed=0)
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     FolderExchange(folder).publish(agent.message())
@@ -139,11 +134,12 @@ class FolderExchange(Exchange):
             key = (bytes(federation.fingerprint), federation.epoch)
             before = self._known.get(key, {})
             found = self._known[key] = self._look(federation, before)
-        news = [
-            printable(f"{path} was skipped: {file.fault}")
-            for path, file in found.items()
-            if file.fault is not None and not _same_fault(file, before.get(path))
-        ]
+        news = []
+        for path, file in found.items():
+            known = before.get(path, _File())
+            is_old = (file.version, file.fault) == (known.version, known.fault)
+            if file.fault is not None and not is_old:
+                news.append(printable(f"{path} was skipped: {file.fault}"))
         if len(news) > NAMED:
             news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
         for sentence in news:
@@ -151,22 +147,16 @@ class FolderExchange(Exchange):
         return _latest(file.message for file in found.values() if file.message is not None)
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
-        def is_ours(name: str) -> bool:
-            there = bytes.fromhex(name.replace("-", ""))
-            return federation.fingerprint.difference(there) in (None, "scalars")
-
-        home = self._home(federation.fingerprint, federation.epoch)
-        own = str(home / _name(sender))
+        own = str(self._home(federation.fingerprint, federation.epoch) / _name(sender))
         is_gone = False
         with self._lock:
             if not self._is_there():
                 return False
-            for path in self._paths(home, is_ours, {}):
-                if not _is_from(path, federation, sender, by_name=path == own):
-                    continue
+            for path in self._paths(federation, {}, epochs=True):
                 try:
-                    os.unlink(path)
-                    is_gone = True
+                    if _is_from(path, federation, sender, by_name=path == own):
+                        os.unlink(path)
+                        is_gone = True
                 except FileNotFoundError:
                     continue
                 except OSError as error:
@@ -178,7 +168,6 @@ class FolderExchange(Exchange):
         return self.folder / str(fingerprint) / f"epoch-{epoch}"
 
     def _is_there(self) -> bool:
-        """Whether the folder exists; raises if it cannot be reached, or has disappeared."""
         try:
             mode = os.stat(self.folder).st_mode
         except FileNotFoundError:
@@ -193,10 +182,8 @@ class FolderExchange(Exchange):
                     "mounted, or create it again"
                 ) from None
             return False
-        except ValueError as error:
-            raise ExchangeError(
-                f"the address is {self.address!r}: {error}; give a folder"
-            ) from None
+        except ValueError as error:  # a null byte, for example
+            raise ExchangeError(f"{self.address!r} cannot be a folder: {error}") from None
         except OSError as error:
             raise failed(f"the folder {self.address} cannot be reached", error) from error
         if not stat.S_ISDIR(mode):
@@ -207,10 +194,8 @@ class FolderExchange(Exchange):
     def _look(self, federation: Federation, before: dict[str, _File]) -> dict[str, _File]:
         """Read the files that are new or have changed; return all that concern this federation."""
         found: dict[str, _File] = {}
-        ours = str(federation.fingerprint)
-        home = self._home(federation.fingerprint, federation.epoch)
-        paths = dict.fromkeys(self._paths(home, lambda name: name == ours, found))
-        # Some file systems do not list a file that is being replaced at this very moment.
+        paths = dict.fromkeys(self._paths(federation, found))
+        # Some file systems do not list a file that is being replaced at this moment.
         unlisted = [path for path in before if path not in paths and os.path.isfile(path)]
         for path in [*paths, *unlisted]:
             file = _looked_at(path, before.get(path), federation)
@@ -219,13 +204,22 @@ class FolderExchange(Exchange):
         return found
 
     def _paths(
-        self, home: Path, is_ours: Callable[[str], bool], faults: dict[str, _File]
+        self, federation: Federation, faults: dict[str, _File], *, epochs: bool = False
     ) -> Iterator[str]:
         """Find all message files, except in folders named after other federations.
 
-        ``home`` must be readable if it exists; other unreadable folders are put into ``faults``.
+        ``epochs`` adds the folders of other epochs. An unreadable folder is put into ``faults``, or
+        raises an error if this federation's messages may be in it.
         """
+        home = self._home(federation.fingerprint, federation.epoch)
         vital = {self.address, str(home.parent), str(home)}
+        wanted = (None, "scalars") if epochs else (None,)
+
+        def is_searched(name: str) -> bool:
+            if _FINGERPRINT.fullmatch(name):
+                there = bytes.fromhex(name.replace("-", ""))
+                return federation.fingerprint.difference(there) in wanted
+            return not name.startswith(".")
 
         def complain(error: OSError) -> None:
             folder = str(error.filename)
@@ -237,29 +231,20 @@ class FolderExchange(Exchange):
 
         for folder, below, names in os.walk(self.address, onerror=complain):
             depth = len(Path(folder).relative_to(self.folder).parts)
-            below[:] = [
-                name
-                for name in below
-                if depth < DEPTH
-                and not name.startswith(".")
-                and (is_ours(name) if _FINGERPRINT.fullmatch(name) else True)
-            ]
+            below[:] = filter(is_searched, below) if depth < DEPTH else ()
             for name in names:
                 if not name.startswith(".") and name.lower().endswith(SUFFIX):
                     yield os.path.join(folder, name)
 
 
 def _name(sender: str) -> str:
-    """Make a file name that all file systems accept, and that differs where only case differs.
+    """Make a file name that all file systems accept, even if two senders differ only in case.
 
     >>> _name("Köln.1")
     'K%C3%B6ln%2E1-8db13081.fedbo'
     """
     escaped = quote(sender, safe="").replace(".", "%2E").replace("~", "%7E")
     return f"{escaped}-{hashlib.sha256(sender.encode()).hexdigest()[:8]}{SUFFIX}"
-
-
-# Writing
 
 
 def _make(folder: Path) -> None:
@@ -273,47 +258,38 @@ def _make(folder: Path) -> None:
 
 
 def _let_read(path: Path) -> None:
-    """Let everybody read the file who may read its folder, whatever this user's umask is."""
+    """Let everybody who may read the folder read the file, whatever this user's umask is."""
     with contextlib.suppress(OSError):
-        mode, wanted = path.stat().st_mode, path.parent.stat().st_mode & 0o044
-        if wanted & ~mode:
-            path.chmod(stat.S_IMODE(mode) | wanted)
+        path.chmod(stat.S_IMODE(path.stat().st_mode) | path.parent.stat().st_mode & 0o044)
 
 
 def _sweep(written: Path) -> None:
-    """Remove old unfinished files beside this one; their age is by the clock of the drive."""
+    """Remove old unfinished files beside this one; the clock of the drive tells their age."""
     with contextlib.suppress(OSError):
         oldest = written.stat().st_mtime_ns - _ABANDONED
-        with os.scandir(written.parent) as entries:
-            unfinished = [entry for entry in entries if _UNFINISHED.fullmatch(entry.name)]
-        for entry in unfinished:
-            with contextlib.suppress(OSError):  # we may not remove it
-                if entry.stat(follow_symlinks=False).st_mtime_ns < oldest:
-                    os.unlink(entry.path)
-
-
-# Reading
+        for path in written.parent.glob(f".*{SUFFIX}.*"):
+            with contextlib.suppress(OSError):  # this user may not remove it
+                if _UNFINISHED.fullmatch(path.name) and path.lstat().st_mtime_ns < oldest:
+                    path.unlink()
 
 
 def _load(path: str | os.PathLike[str]) -> Message:
-    """Read the message in a file; raise `FileRefused`, `MessageRefused` or OSError."""
-    # O_NONBLOCK: a pipe must not keep the reader waiting.
+    """Read the message in a file; raise `FileRefused`, `MessageRefused` or `OSError`."""
+    # With O_NONBLOCK, a pipe does not make the reader wait.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise FileRefused("it is not a regular file")
-        if status.st_size > LARGEST:
-            raise FileRefused(
-                f"it has {status.st_size:,} bytes, and no message has more than {LARGEST:,}"
-            )
-        if not status.st_size:
+        if (size := status.st_size) > LARGEST:
+            raise FileRefused(f"it has {size:,} bytes, and no message has more than {LARGEST:,}")
+        if not size:
             raise FileRefused("it is empty; perhaps it was not copied completely")
-        return Message.decode(files.unseal(_TITLE, file.read(status.st_size), "it"))
+        return Message.decode(files.unseal(_TITLE, file.read(size), "it"))
 
 
 def _looked_at(path: str, known: _File | None, federation: Federation) -> _File | None:
-    """Say what the file holds for this federation; None if the file is gone."""
+    """Return what is in the file for this federation; None if the file is gone."""
     version = None
     try:
         status = os.stat(path)
@@ -322,38 +298,29 @@ def _looked_at(path: str, known: _File | None, federation: Federation) -> _File 
             return known
         settled = time.time_ns() - status.st_mtime_ns > _SETTLED
         message = _load(path)
+        federation.check(message)
     except FileNotFoundError:
         return None
     except OSError as error:
         return _File(version, fault=_unreadable(error))
     except (FileRefused, MessageRefused) as error:
         return _File(version, settled, fault=str(error))
-    fault = refusal(federation, message)
-    if fault is not None or message.epoch != federation.epoch:
-        return _File(version, settled, fault=fault)
-    return _File(version, settled, message)
+    return _File(version, settled, message if message.epoch == federation.epoch else None)
 
 
-def _same_fault(file: _File, known: _File | None) -> bool:
-    return known is not None and (file.version, file.fault) == (known.version, known.fault)
-
-
-def _latest(messages: Iterator[Message]) -> list[Message]:
-    """Keep the latest message of each sender; all readers choose the same of two copies."""
+def _latest(messages: Iterable[Message]) -> list[Message]:
+    """Keep the latest message of each sender; of two with one sequence, all readers keep one."""
     latest: dict[str, Message] = {}
     for message in messages:
         other = latest.get(message.sender)
-        if other is None or _order(message) > _order(other):
-            latest[message.sender] = message
+        if other is not None:
+            message = max(message, other, key=lambda one: (one.sequence, one.encode()))
+        latest[message.sender] = message
     return [latest[sender] for sender in sorted(latest)]
 
 
-def _order(message: Message) -> tuple[int, bytes]:
-    return message.sequence, message.encode()
-
-
 def _as_new(path: Path, message: Message) -> Message | None:
-    """Return the same sender's message in the file, if it is at least as new."""
+    """Return the sender's message in the file if it is at least as new as this one."""
     try:
         there = _load(path)
     except (OSError, FileRefused, MessageRefused):
@@ -363,11 +330,9 @@ def _as_new(path: Path, message: Message) -> Message | None:
 
 
 def _is_from(path: str, federation: Federation, sender: str, *, by_name: bool) -> bool:
-    """Whether the file is this sender's for this federation; if unreadable, go by its name."""
+    """Return whether this sender wrote the file for this federation; ``by_name`` if unreadable."""
     try:
         message = _load(path)
-    except FileNotFoundError:
-        return False
     except (OSError, FileRefused, MessageRefused):
         return by_name
     return message.sender == sender and same_federation(federation, message)

@@ -1,7 +1,7 @@
 """The ledger: a log of every message that left this machine, one line of JSON for each.
 
 The line is on disk before its message is sent. If the line cannot be written, the message is not
-sent, so nothing leaves unrecorded. A message that did not arrive gets a second line that says so.
+sent. So nothing leaves unrecorded. A message that was not delivered gets a second line.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import io
 import os
 import stat
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.locks import Lock, alone
@@ -28,7 +28,6 @@ from fedbo.message import Fingerprint, Kind, Message
 
 VARIABLE = "FEDBO_STATE"
 NAME = "releases.jsonl"  # as version 0.1 called it
-
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
@@ -36,16 +35,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the ledger: a message was sent, was not delivered, or was withdrawn.
 
     Args:
-        when: The time in UTC, as ISO 8601.
-        action: "sent"; "undelivered" if the exchange did not take what was sent; or "withdrawn".
+        when: The time in UTC, in the format of ISO 8601.
+        action: "sent", "undelivered" (the exchange did not take the message) or "withdrawn".
         to: The address of the exchange.
         agent: The sender.
         federation: The fingerprint of the federation.
         epoch: The epoch of the federation.
         sequence: The sequence number of the message.
         t_n: How many trials the message is based on.
-        kind: What the message holds: weights, a belief, or a belief and an incumbent.
-        numbers: How many numbers the message holds.
+        kind: The kind of message: "weights", "belief" or "belief+incumbent".
+        numbers: How many numbers the message has.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
     """
@@ -74,9 +73,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """A log of what was handed out, in a file that only grows.
-
-    Many processes may write to it at once.
+    """A log of what was sent, in a file that only grows. Many processes may write to it at once.
 
     Args:
         path: The file. By default it is ``releases.jsonl`` in the folder that the environment
@@ -91,20 +88,19 @@ class Ledger:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
-    ...     [entry] = ledger.read()
-    >>> entry.agent, entry.to, entry.numbers, entry.message() == agent.message()
-    ('site-a', 'memory', 100, True)
+    ...     [(entry.agent, entry.to, entry.numbers) for entry in ledger.read()]
+    [('site-a', 'memory', 100)]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         given = _default_path() if path is None else os.path.expanduser(path)
         self.path = Path(os.path.abspath(given))
         self._lock = Lock()
-        # What was read so far: of which file, up to where, and which messages are out, as digests
-        # by address and agent.
+        # What was read so far: which file, and up to which position.
         self._file: tuple[int, int] | None = None
         self._position = 0
-        self._out: dict[tuple[str, str], set[bytes]] = {}
+        self._out: dict[tuple[str, str], set[bytes]] = {}  # digests of messages, by to and agent
+        self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last that was sent, by place
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -114,21 +110,20 @@ class Ledger:
 
         Args:
             exchange: Where to publish.
-            message: What to publish.
+            message: The message to publish.
 
         Returns:
-            Whether the exchange now hands out this message, as `Exchange.publish` says.
+            Whether the exchange now hands out exactly this message.
 
         Raises:
-            ExchangeError: If the message could not be recorded, and so was not sent, or if the
-                exchange cannot be reached.
+            ExchangeError: If the message could not be recorded (it was not sent) or not published.
         """
         entry = _sent(message, exchange.address)
         try:
             is_new = self._append(entry)
         except OSError as error:
             what = f"message {message.sequence} of {message.sender!r} was not sent because it"
-            raise self._unrecorded(what, error) from error
+            raise failed(f"{what} could not be recorded in {self.path}", error) from error
         is_out = False
         try:
             is_out = exchange.publish(message)
@@ -136,14 +131,14 @@ class Ledger:
             if is_new and not is_out:
                 # If this fails too, the ledger lists a message that did not leave: the safe error.
                 with contextlib.suppress(OSError):
-                    self._append(msgspec.structs.replace(entry, when=_now(), action="undelivered"))
+                    self._append(replace(entry, when=_now(), action="undelivered"))
         return is_out
 
     def withdraw(self, exchange: Exchange, federation: Federation, sender: str) -> bool:
         """Withdraw the sender's messages for this federation, then record that.
 
         Args:
-            exchange: Where the messages are.
+            exchange: Where the messages were published.
             federation: The federation that they are for.
             sender: The agent that sent them.
 
@@ -151,26 +146,32 @@ class Ledger:
             Whether there was a message to withdraw.
 
         Raises:
-            ExchangeError: If the exchange cannot be reached; or if the messages are withdrawn, but
-                this could not be recorded.
+            ExchangeError: If the messages could not be withdrawn, or this could not be recorded.
         """
         if not exchange.withdraw(federation, sender):
             return False
         try:
-            self._append(self._withdrawn(exchange.address, federation, sender))
+            self._append(_withdrawn(exchange.address, federation, sender))
         except OSError as error:
             what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
-            raise self._unrecorded(what, error) from error
+            raise failed(f"{what} could not be recorded in {self.path}", error) from error
         return True
 
     def read(self, agent: str | None = None) -> list[Entry]:
-        """Read all entries, oldest first; a damaged line is skipped with a warning.
+        """Read the entries, oldest first; a damaged line is skipped with a warning.
 
         Args:
-            agent: If given, only the entries of this agent are returned.
+            agent: Return only the entries of this agent; of all agents if None (default).
         """
+        try:
+            with alone(self.path):
+                data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(f"the ledger {self.path} cannot be read", error) from error
         entries = []
-        for number, entry in enumerate(self._lines(), 1):
+        for number, entry in enumerate(map(_parsed, data.split(b"\n")), 1):
             if isinstance(entry, str):
                 text = f"line {number} of {self.path} was skipped: {entry}"
                 warnings.warn(text, ExchangeWarning, stacklevel=2)
@@ -178,19 +179,8 @@ class Ledger:
                 entries.append(entry)
         return entries
 
-    def _lines(self) -> Iterator[Entry | str | None]:
-        """Parse each line: an entry, what is wrong with it, or None if it is empty."""
-        try:
-            with alone(self.path):
-                data = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise failed(f"the ledger {self.path} cannot be read", error) from error
-        yield from map(_parsed, data.split(b"\n"))
-
     def _append(self, entry: Entry) -> bool:
-        """Write the entry, unless its message is out already; return whether it was written."""
+        """Write the entry unless its message is out already; return whether it was written."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with (
@@ -201,13 +191,16 @@ class Ledger:
                 out = self._out.get((entry.to, entry.agent), set())
                 if entry.action == "sent" and _digest(entry) in out:
                     return False
-                # A crash may have cut the last line short; this entry must not be glued to it.
+                if entry.action == "withdrawn":  # say which message that was, if it is known
+                    last = self._last.get(_place(entry), entry)
+                    entry = replace(last, when=entry.when, action="withdrawn")
+                # A crash may have cut the last line short. This entry starts a new line.
                 line = b"\n" * cut_short + msgspec.json.encode(entry) + b"\n"
                 _write(file, line, undo=locked)
                 return True
 
     def _catch_up(self, file: io.FileIO) -> bool:
-        """Read what was added since the last time; return whether the last line has no end."""
+        """Read what was added since the last time; return whether the last line is cut short."""
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
@@ -215,53 +208,22 @@ class Ledger:
         if self._file != identity or status.st_size < self._position:
             self._file, self._position = identity, 0
             self._out.clear()
+            self._last.clear()
         file.seek(self._position)
         *lines, rest = file.readall().split(b"\n")
         self._position += sum(len(line) + 1 for line in lines)
-        for entry in map(_parsed, lines):
-            if isinstance(entry, Entry):
-                self._note(entry)
+        for entry in map(_parsed, [*lines, rest]):  # the rest may lack only the end of its line
+            if not isinstance(entry, Entry):
+                continue
+            out = self._out.setdefault((entry.to, entry.agent), set())
+            if entry.action == "sent":
+                out.add(_digest(entry))
+                self._last[_place(entry)] = replace(entry, content="")
+            elif entry.action == "undelivered":
+                out.discard(_digest(entry))
+            else:
+                out.clear()
         return bool(rest)
-
-    def _note(self, entry: Entry) -> None:
-        """Update which messages are out."""
-        out = self._out.setdefault((entry.to, entry.agent), set())
-        if entry.action == "sent":
-            out.add(_digest(entry))
-        elif entry.action == "undelivered":
-            out.discard(_digest(entry))
-        else:
-            out.clear()
-
-    def _withdrawn(self, to: str, federation: Federation, sender: str) -> Entry:
-        """Make the entry of a withdrawal; it names the message that was sent last, if known."""
-        fingerprint = str(federation.fingerprint)
-        place = (to, sender, fingerprint, federation.epoch)
-        last = Entry(
-            when="",
-            action="withdrawn",
-            to=to,
-            agent=sender,
-            federation=fingerprint,
-            epoch=federation.epoch,
-            sequence=0,
-            t_n=0,
-            kind=federation.kind,
-            numbers=0,
-            nbytes=0,
-            content="",
-        )
-        for entry in self._lines():
-            if (
-                isinstance(entry, Entry)
-                and entry.action == "sent"
-                and (entry.to, entry.agent, entry.federation, entry.epoch) == place
-            ):
-                last = entry
-        return msgspec.structs.replace(last, when=_now(), action="withdrawn", content="")
-
-    def _unrecorded(self, what: str, error: OSError) -> ExchangeError:
-        return failed(f"{what} could not be recorded in {self.path}", error)
 
 
 def _default_path() -> Path:
@@ -270,16 +232,14 @@ def _default_path() -> Path:
         return Path(named) / NAME
     from platformdirs import user_state_path  # `import fedbo` does not load it
 
-    try:
+    with contextlib.suppress(RuntimeError):  # there is no home; old versions return a relative path
         folder = user_state_path("fedbo", appauthor=False)
-        if not folder.is_absolute():
-            raise RuntimeError(f"the user has no home folder, only {folder}")
-        return folder / NAME
-    except RuntimeError as error:
-        raise ExchangeError(
-            f"there is no folder for the ledger, and nothing is sent without it: {error}; set "
-            f"{VARIABLE} to a folder, or give ledger=Ledger(FILE)"
-        ) from None
+        if folder.is_absolute():
+            return folder / NAME
+    raise ExchangeError(
+        "there is no folder for the ledger, because this user has no home folder, and nothing is "
+        f"sent without a ledger; set {VARIABLE} to a folder, or give ledger=Ledger(FILE)"
+    )
 
 
 def _sent(message: Message, to: str) -> Entry:
@@ -300,9 +260,30 @@ def _sent(message: Message, to: str) -> Entry:
     )
 
 
+def _withdrawn(to: str, federation: Federation, sender: str) -> Entry:
+    return Entry(
+        when=_now(),
+        action="withdrawn",
+        to=to,
+        agent=sender,
+        federation=str(federation.fingerprint),
+        epoch=federation.epoch,
+        sequence=0,
+        t_n=0,
+        kind=federation.kind,
+        numbers=0,
+        nbytes=0,
+        content="",
+    )
+
+
 def _now() -> str:
     now = datetime.datetime.now(datetime.UTC)
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _place(entry: Entry) -> tuple[str, str, str, int]:
+    return entry.to, entry.agent, entry.federation, entry.epoch
 
 
 def _digest(entry: Entry) -> bytes:
@@ -327,7 +308,7 @@ def _write(file: io.FileIO, line: bytes, *, undo: bool) -> None:
             rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
     except OSError:
-        if undo:  # without a lock, another process may have written behind it
+        if undo:  # without a lock, another process may have written after it
             with contextlib.suppress(OSError):
                 file.truncate(size)
         raise

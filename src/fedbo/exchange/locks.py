@@ -40,22 +40,25 @@ class Lock:
 def alone(path: str | os.PathLike[str]) -> Iterator[bool]:
     """Lock a file or folder against other processes and threads.
 
-    The system frees the lock of a process that dies. Yields False, without a lock, where there
-    are no such locks (Windows, many network drives), or if another process holds it for seconds.
+    Yields False, without a lock, where there are no such locks (Windows, many network drives), or
+    if another process holds the lock for seconds.
     """
     fd = -1
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY)
-    locked = fd >= 0 and _locked(fd)
+    is_locked = fd >= 0 and _lock(fd)
     try:
-        yield locked
+        yield is_locked
     finally:
+        # Closing the file is not enough: a process forked in the meantime has it open too.
+        if is_locked and sys.platform != "win32":
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
         if fd >= 0:
-            _unlock(fd)
             os.close(fd)
 
 
-def _locked(fd: int) -> bool:
+def _lock(fd: int) -> bool:
     if sys.platform == "win32":
         return False
     deadline = time.monotonic() + _WAIT
@@ -69,10 +72,3 @@ def _locked(fd: int) -> bool:
             time.sleep(_PAUSE)
         except OSError:
             return False
-
-
-def _unlock(fd: int) -> None:
-    # Closing the file is not enough: a process forked in the meantime has it open too.
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_UN)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
-from fedbo.exchange.base import Exchange, ExchangeWarning, refusal, same_federation
+from fedbo.exchange.base import Exchange, ExchangeWarning, same_federation
 from fedbo.exchange.locks import Lock
 from fedbo.federation import Federation
-from fedbo.message import Message
+from fedbo.message import Message, MessageRefused
 
 
 class MemoryExchange(Exchange):
@@ -19,19 +19,17 @@ class MemoryExchange(Exchange):
     >>> agent = Agent(federation, name="site-a", seed=0)
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> exchange = MemoryExchange()
-    >>> exchange.publish(agent.message())
-    True
-    >>> [message.sender for message in exchange.fetch(federation)]
-    ['site-a']
-    >>> exchange.withdraw(federation, "site-a"), exchange.fetch(federation)
-    (True, [])
+    >>> exchange.publish(agent.message()), len(exchange.fetch(federation))
+    (True, 1)
+    >>> exchange.withdraw(federation, "site-a"), len(exchange.fetch(federation))
+    (True, 0)
     """
 
     def __init__(self) -> None:
         self.address = "memory"
         self._lock = Lock()
         self._held: dict[tuple[bytes, int], dict[str, Message]] = {}
-        self._refused: set[Message] = set()  # with a warning, so that each has only one
+        self._refused: set[Message] = set()  # each has had its warning
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -45,16 +43,20 @@ class MemoryExchange(Exchange):
             return held[message.sender].encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
+        found, news = [], []
         with self._lock:
             held = self._held.get((bytes(federation.fingerprint), federation.epoch), {})
-            found = [message for _, message in sorted(held.items())]
-            faults = {message: refusal(federation, message) for message in found}
-            bad = {message for message, fault in faults.items() if fault is not None}
-            news = [faults[message] for message in bad - self._refused]
-            self._refused |= bad
-        for fault in news:
-            warnings.warn(f"a message was skipped: {fault}", ExchangeWarning, stacklevel=2)
-        return [message for message in found if message not in bad]
+            for _, message in sorted(held.items()):
+                try:
+                    federation.check(message)
+                    found.append(message)
+                except MessageRefused as error:
+                    if message not in self._refused:
+                        self._refused.add(message)
+                        news.append(f"a message was skipped: {error}")
+        for text in news:
+            warnings.warn(text, ExchangeWarning, stacklevel=2)
+        return found
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
         with self._lock:
