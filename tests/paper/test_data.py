@@ -21,6 +21,8 @@ from fedbo.cli import app as cli
 from fedbo.files import FileRefused
 from fedbo_paper.data import DATA_SETS, MissingData, Samples, har, landmine, places
 
+pytestmark = pytest.mark.slow
+
 DISTINCT = 50  # rows of made HAR tables before they repeat
 
 
@@ -394,7 +396,7 @@ def test_commands_are_light() -> None:
     program = "import sys, fedbo_paper.cli.data; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    heavy = {"rich.table", "rich.progress", "sklearn", "joblib", "scipy.io", "urllib.request"}
+    heavy = {"rich.progress", "sklearn", "joblib", "scipy.io", "urllib.request"}
     assert not heavy & set(done.stdout.split())
 
 

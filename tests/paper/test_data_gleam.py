@@ -18,6 +18,8 @@ from scipy import stats
 from fedbo.files import FileRefused
 from fedbo_paper.data import Samples, gleam, places, windows
 
+pytestmark = pytest.mark.slow
+
 SENSORS = {  # as an archive may spell them, in the order of the channels
     "Gyroscope": 3,
     "Accelerometer": 3,

@@ -18,6 +18,8 @@ from fedbo_paper.demo.demo import MODES, N_INITIAL, Board, Demo, Outcome, Run, p
 from fedbo_paper.harness.averages import mean_and_error
 from fedbo_paper.problems import digits
 
+pytestmark = pytest.mark.slow
+
 SMALL = Demo(agents=6, trials=6, repeats=2)
 
 

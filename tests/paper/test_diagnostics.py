@@ -17,6 +17,8 @@ from fedbo.space.axis import Value
 from fedbo.table import Table
 from fedbo_paper.experiments.diagnostics import Trials, expected, used, worth
 
+pytestmark = pytest.mark.slow
+
 
 class Bowl:
     """An objective with its best, 1 or (as an error) 0, at x = at."""

@@ -15,6 +15,8 @@ from fedbo_paper.report import curves
 from fedbo_paper.report.captions import WORDS
 from fedbo_paper.report.figures import NAMES, Material, draw, paint
 
+pytestmark = pytest.mark.slow
+
 
 class Curve(NamedTuple):
     mean: np.ndarray

@@ -28,6 +28,8 @@ from fedbo_paper.harness.intervals import (
     superior,
 )
 
+pytestmark = pytest.mark.slow
+
 TIMES = 4000
 MARGIN = 0.012
 DELTA = 0.5

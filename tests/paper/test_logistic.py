@@ -13,6 +13,8 @@ from fedbo.space.axis import Array
 from fedbo_paper.data import Samples, har
 from fedbo_paper.problems.logistic import EPOCHS, Regression, Split, halves, hold_out
 
+pytestmark = pytest.mark.slow
+
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
     """Draw samples around one centre for each class; labels are 3, 5, 7, …"""

@@ -14,6 +14,8 @@ from fedbo_paper.data import MissingData, har, landmine
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Objective, Problem, Tasks
 from fedbo_paper.problems.synthetic import Synthetic
 
+pytestmark = pytest.mark.slow
+
 GLASS = Glass(stand_in=True, epochs=2)
 HERE: list[Problem] = [Synthetic(), GLASS]
 THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=2)]

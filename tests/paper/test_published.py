@@ -17,6 +17,8 @@ from fedbo_paper.data import look
 from fedbo_paper.experiments.published import NAME, Published, compare, compare_fields
 from fedbo_paper.experiments.results import LABELS, MEASURED
 
+pytestmark = pytest.mark.slow
+
 POINTS = [[0.0, 0.0, 0.6], [1.0, 0.5, 0.7], [0.25, 1.0, 0.5]]
 
 

@@ -19,6 +19,8 @@ from fedbo_paper.data import Samples, landmine
 from fedbo_paper.problems import svm
 from fedbo_paper.problems.svm import ByDecision, ByProbability, Field
 
+pytestmark = pytest.mark.slow
+
 needs_platt = pytest.mark.skipif(
     not svm._libsvm_has_platt(), reason="this scikit-learn has no SVC(probability=True)"
 )

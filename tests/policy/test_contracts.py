@@ -6,6 +6,7 @@ import runpy
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from contracts.policy import BetaContract, PolicyContract
 
 import fedbo
@@ -30,6 +31,7 @@ class TestFTS(BetaContract):
         return fedbo.FTS(P_N=dict.fromkeys(peers, 1.0))
 
 
+@pytest.mark.slow
 class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
@@ -42,6 +44,7 @@ class TestPTS(BetaContract):
         return fedbo.PTS()
 
 
+@pytest.mark.slow
 class TestPTSOnBeliefs(TestPTS):
     kind = "belief"
 

@@ -14,6 +14,8 @@ import pytest
 import fedbo
 from fedbo_paper.contests import contest, families, grounds, hostile, kept, options, outside, table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
