@@ -19,6 +19,8 @@ above instead. For large x the difference g loses digits, and beyond `_FAR` the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx
@@ -97,7 +99,7 @@ def deviation(variance: Array) -> Array:
     return s
 
 
-class Improvement:
+class Improvement(ABC):
     """The logarithm of an expected improvement, a function on the cube."""
 
     screened = SCREENED
@@ -107,8 +109,8 @@ class Improvement:
             return self._values(X)
         return np.concatenate([self._values(X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)])
 
-    def _values(self, X: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def _values(self, X: Array) -> Array: ...
 
 
 class ExpectedImprovement(Improvement):
