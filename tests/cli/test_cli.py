@@ -154,10 +154,10 @@ def test_a_broken_command_of_another_package_is_one_line(monkeypatch: pytest.Mon
     complaints = result.stderr.splitlines()
     assert len(complaints) == 2
     assert complaints[0] == (
-        "Warning: fedbo absent (no_such_package.cli:app) is missing: "
+        "Warning: fedbo absent (no_such_package.cli:app) did not load: "
         "ModuleNotFoundError: No module named 'no_such_package'"
     )
-    assert complaints[1].startswith("Warning: fedbo nonsense (fedbo:__version__) is missing: ")
+    assert complaints[1].startswith("Warning: fedbo nonsense (fedbo:__version__) did not load: ")
     assert invoke("data", "--help").exit_code == invoke("demo", "--help").exit_code == 0
 
 

@@ -81,7 +81,7 @@ def test_the_space_of_a_federation_file_will_do() -> None:
     Path("whole.toml").write_text(whole)
     result = invoke("new", "x.toml", "--from-space", "whole.toml")
     assert result.exit_code == 1
-    assert "'features' stands beside [space]" in said(result)
+    assert "'features' is outside [space]" in said(result)
 
 
 def test_a_parameter_may_be_called_space() -> None:

@@ -466,11 +466,11 @@ def test_another_direction_or_another_name_is_refused() -> None:
     study = studies.create(STORAGE, "federation", "maximize")
     result = invoke("--objective", "train_here:score")
     assert result.exit_code == 1
-    assert "is to maximize and the federation to minimize" in said(result)
+    assert "has direction maximize, but the federation has minimize" in said(result)
     study = studies.create(STORAGE, "mine", "minimize")
     record.introduce(study, record.Identity(name="site-a", entropy="1"))
     result = invoke("--objective", "train_here:score", "--study", "mine", "--name", "site-b")
-    assert "peers know study 'mine' as 'site-a', and --name is 'site-b'" in said(result)
+    assert "peers know study 'mine' as 'site-a', but --name is 'site-b'" in said(result)
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_another_direction_or_another_name_is_refused() -> None:
         ([], "--objective: give the function to tune"),
         (["--objective", "train_here:score", "--federation", "no.toml"], "no.toml cannot be read"),
         (["--objective", "train_here:score", "--storage", "site.db"], "the storage is 'site.db'"),
-        (["--objective", "train_here:score", "--storage", "sqlite:///no/s.db"], "make it first"),
+        (["--objective", "train_here:score", "--storage", "sqlite:///no/s.db"], "exist: create it"),
         (["--objective", "train_here:score", "--trials", "0"], "--trials"),
         (["--objective", "train_here:score", "--name", "n" * 65], "expected 1 to 64 bytes"),
         (["--preview", "--withdraw"], "give at most one of the two"),

@@ -163,7 +163,7 @@ def test_a_range_inside_the_federations_may_be_clipped_to(
 def test_what_no_federation_can_have_is_refused_by_name(
     distribution: BaseDistribution, said: str
 ) -> None:
-    with pytest.raises(ValueError, match=r"'p' with .* cannot be a federation's") as error:
+    with pytest.raises(ValueError, match=r"'p' with .* cannot be part of a federation") as error:
         parameter_of("p", distribution)
     assert said in str(error.value)
 

@@ -127,7 +127,7 @@ def test_both_directions() -> None:
 def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated() -> None:
     study = study_of(FederatedSampler(FEDERATION), direction="maximize")
     with pytest.raises(
-        FederationMismatch, match="study is to maximize and its federation to minimize"
+        FederationMismatch, match="study has direction maximize, but its federation has minimize"
     ):
         study.optimize(bowl, n_trials=1)
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]
@@ -231,7 +231,7 @@ def test_files_and_addresses_will_do(tmp_path: Path) -> None:
 
 def test_many_objectives_are_refused() -> None:
     study = study_of(FederatedSampler(FEDERATION), directions=["minimize", "maximize"])
-    with pytest.raises(ValueError, match="2 objectives, and FederatedSampler tunes one"):
+    with pytest.raises(ValueError, match="2 objectives, but FederatedSampler tunes one"):
         study.optimize(bowl, n_trials=1)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Wire = Message | bytes | bytearray
 
-_ENOUGH = 10  # scores, for scalars
+_ENOUGH = 10  # fewest scores for scalars
 
 
 class Agent:
@@ -57,7 +57,7 @@ class Agent:
         federation: What all agents agree on.
         policy: How the next query is chosen; `PTS` by default.
         name: What peers know the agent by; random by default.
-        seed: An int of 0 or more. Leave it out where messages must stay private: whoever knows the
+        seed: An int of 0 or more. Leave it out if messages must stay private: whoever knows the
             seed can remove the noise from them.
         settings: How the agent starts and models its objective.
         initial: Points to start with instead of a design of ``settings.n_initial`` points.
@@ -185,8 +185,8 @@ class Agent:
 
         Args:
             params: The values of the parameters, by name.
-            origin: Where its query came from, as `ask` said there; ``"told"`` by default.
-            t: The number of the policy's query, as `ask` said there.
+            origin: Where its query came from, as `ask` returned it there; ``"told"`` by default.
+            t: The number of the policy's query, as `ask` returned it there.
         """
         if t is not None and t < 1:
             raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
@@ -197,7 +197,7 @@ class Agent:
     def message(self) -> Message:
         """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
 
-        It stays the same until the next score: nobody can average several draws of one belief.
+        It stays the same until the next score, so nobody can average several draws of one belief.
         """
         with one_thread():
             message = self._outbox.write()
@@ -327,8 +327,8 @@ class Agent:
 
         Args:
             path: The file. One that is damaged or foreign is refused, and left as it is.
-            policy: The policy, if it is one of your own or contains a function.
-            settings: The settings, if they are of a class of your own, such as the paper's.
+            policy: The policy, if you wrote it or it contains a function.
+            settings: The settings, if they are of a subclass, such as the paper's.
 
         Raises:
             FileRefused: If the file cannot be used; the text says why.
@@ -369,7 +369,7 @@ class Agent:
         This changes no later query, and takes seconds at 50 trials. See `fedbo.insight.explain`.
 
         Args:
-            draws: Replays that the estimate of trials saved is made of.
+            draws: Number of replays behind the estimate of trials saved.
         """
         from fedbo.insight.explain import explain
 

@@ -22,7 +22,7 @@ class InitialPoints:
     settings: Settings
     entropy: Any  # of the agent
     history: History
-    given: list[Array] | None  # points (D,) of the user, all of which replace the design
+    given: list[Array] | None  # the user's points (D,), which replace the design
 
     def alone(self) -> list[Array]:
         """Return the points that an agent without peers starts with."""
@@ -31,7 +31,7 @@ class InitialPoints:
         return [self._design_point(i) for i in range(self.settings.n_initial)]
 
     def comes_next(self, first: int) -> bool:
-        """Tell whether an initial point comes next; the policy wants ``first`` of the design."""
+        """Tell whether an initial point comes next; the policy wants ``first`` design points."""
         if self.given is not None:
             return self._count("initial") < len(self.given)
         have = sum(
@@ -41,14 +41,14 @@ class InitialPoints:
         return have < first
 
     def skipped(self, key: int | None) -> Array | None:
-        """Return `next` if there were fewer points so far than the settings ask for, else None."""
+        """Return the next point if there were fewer so far than the settings ask for, else None."""
         enough = self._count("initial") + self._count("told") >= self.settings.n_initial
         return None if enough else self.next(key)
 
     def next(self, key: int | None) -> Array:
         """Return the next initial point (D,), or the one with this index in the design.
 
-        Of listed points, those that were tried are passed over until all of them were.
+        If the space lists its points, tried ones are skipped until all have been tried.
         """
         asked = self._count("initial")
         if self.given is not None and asked < len(self.given):

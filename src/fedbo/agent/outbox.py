@@ -58,7 +58,7 @@ class Outbox:
             "t_n": len(self._regression),
         }
         if federation.kind == "weights":
-            # Other noise in each epoch: otherwise two messages of the same scores would share it.
+            # Each epoch has other noise: otherwise two messages of the same scores would share it.
             key = (sequence, federation.epoch) if federation.epoch else (sequence,)
             omega = belief.draw(Stream.MESSAGE.generator(self.entropy, *key))
             message = Message.of_weights(omega, **header)
@@ -76,7 +76,7 @@ class Outbox:
 
 
 def write_together(outboxes: Iterable[Outbox]) -> None:
-    """Make the messages of many agents at once, of all that have a score.
+    """Make the messages of all agents that have a score, at once.
 
     This is faster than `Outbox.write` for each, and may change the last bits of the numbers.
     """

@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         n_initial: Number of initial points before the policy's first query.
         surrogate: How the agent models its own objective.
-        repeats: Whether to query a point again that was tried or is being tried: ``"avoid"``
+        repeats: Whether a point that was tried or is being tried may be queried again: ``"avoid"``
             suits scores with little noise, ``"allow"`` noisy ones.
 
     >>> Settings(n_initial=5).n_initial
@@ -51,12 +51,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Standardised(y)
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
-        """Return the model of the agent's own objective on a cube of so many dimensions."""
+        """Return the model of the agent's own objective on a cube with this many dimensions."""
         return Surrogate(self.surrogate, dimensions, state)
 
     @property
     def maximiser(self) -> Maximiser:
-        """What finds where a function is largest."""
+        """The search for the point where a function is largest."""
         return argmax
 
     def revise(

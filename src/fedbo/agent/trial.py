@@ -121,7 +121,7 @@ class History:
         if mine is None or trial.agent != self._agent:
             raise ValueError(
                 f"trial {trial.number} with {trial.params} was not asked of agent {self._agent!r}; "
-                "to tell of a trial from elsewhere, give its params: tell(params, score)"
+                "to report a trial from elsewhere, give its params: tell(params, score)"
             )
         if mine.state != "pending":
             outcome = "failed" if mine.score is None else f"scored {mine.score}"

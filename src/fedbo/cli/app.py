@@ -47,7 +47,7 @@ def _loaded(entry: EntryPoint) -> Any:
         return get_group(alone).commands[entry.name]
     except Exception as error:  # in a package that we do not know
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        typer.echo(f"Warning: fedbo {entry.name} ({entry.value}) is missing: {reason}", err=True)
+        typer.echo(f"Warning: fedbo {entry.name} ({entry.value}) did not load: {reason}", err=True)
         return None
 
 

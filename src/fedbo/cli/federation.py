@@ -119,7 +119,7 @@ def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str
         others = [key for key in given if key != "space"]
         if others:
             raise ValueError(
-                f"{others[0]!r} stands beside [space], but only the space is read from this file: "
+                f"{others[0]!r} is outside [space], but only the space is read from this file: "
                 "remove it, and use an option (--features, --seed, --kind) instead"
             )
         table = dict(inner)

@@ -58,7 +58,7 @@ class Given(NamedTuple):
 
 
 def run(given: Given, address: str, trials: int, **options: Any) -> None:
-    """Run the study until it has its trials; the options are those of its sampler."""
+    """Run the study until it has enough trials; the options are those of its sampler."""
     federation, ledger = given.federation, join.CountedLedger()
     function = objective.load(address, federation.space)
     sampler = join.sampler(federation, given.exchange, name=given.name, ledger=ledger, **options)
@@ -166,7 +166,7 @@ class JoinScreen:
         self._console.print(line, soft_wrap=True)
 
     def run(self) -> Ending:
-        """Run the site until it has its trials, and print what happens."""
+        """Run the site until it has enough trials, and print what happens."""
         ending: Ending = "done"
         if self._finished < self._trials:
             live = Live(get_renderable=self._picture, console=self._console, transient=True)

@@ -2,7 +2,7 @@
 
 ``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender,
 after a title line and a digest that reveals damage. These names are only for people: a reader looks
-into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied to
+into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied
 anywhere by hand. Names that start with a dot are ignored: these files are still being written, or
 belong to programs that synchronise. Links to folders are not followed.
 """
@@ -38,7 +38,7 @@ from fedbo.message import Fingerprint, Message, MessageRefused
 
 SUFFIX = ".fedbo"
 DEPTH = 3  # levels of folders below that are searched
-LARGEST = 64 * 2**20  # bytes of a file that is read: a belief with M = 5,700
+LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
 NAMED = 5  # skipped files that one fetch names; the rest are counted
 _TITLE = "fedbo message 1"
 _FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
@@ -309,7 +309,7 @@ def _looked_at(path: str, known: _File | None, federation: Federation) -> _File 
 
 
 def _latest(messages: Iterable[Message]) -> list[Message]:
-    """Keep the latest message of each sender; of two with one sequence, all readers keep one."""
+    """Keep the latest message of each sender; of equally late ones, all readers keep the same."""
     latest: dict[str, Message] = {}
     for message in messages:
         other = latest.get(message.sender)
@@ -330,7 +330,7 @@ def _as_new(path: Path, message: Message) -> Message | None:
 
 
 def _is_from(path: str, federation: Federation, sender: str, *, by_name: bool) -> bool:
-    """Return whether this sender wrote the file for this federation; ``by_name`` if unreadable."""
+    """Return whether this sender wrote the file for this federation; if unreadable, ``by_name``."""
     try:
         message = _load(path)
     except (OSError, FileRefused, MessageRefused):

@@ -100,7 +100,7 @@ class Ledger:
         self._file: tuple[int, int] | None = None
         self._position = 0
         self._out: dict[tuple[str, str], set[bytes]] = {}  # digests of messages, by to and agent
-        self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last that was sent, by place
+        self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last one sent, by place
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -116,7 +116,7 @@ class Ledger:
             Whether the exchange now hands out exactly this message.
 
         Raises:
-            ExchangeError: If the message could not be recorded (it was not sent) or not published.
+            ExchangeError: If the message could not be recorded (then it is not sent) or published.
         """
         entry = _sent(message, exchange.address)
         try:
@@ -129,7 +129,7 @@ class Ledger:
             is_out = exchange.publish(message)
         finally:
             if is_new and not is_out:
-                # If this fails too, the ledger lists a message that did not leave: the safe error.
+                # If this fails too, the ledger lists a message that did not leave, which is safe.
                 with contextlib.suppress(OSError):
                     self._append(replace(entry, when=_now(), action="undelivered"))
         return is_out
@@ -212,7 +212,7 @@ class Ledger:
         file.seek(self._position)
         *lines, rest = file.readall().split(b"\n")
         self._position += sum(len(line) + 1 for line in lines)
-        for entry in map(_parsed, [*lines, rest]):  # the rest may lack only the end of its line
+        for entry in map(_parsed, [*lines, rest]):  # the rest may only lack its line break
             if not isinstance(entry, Entry):
                 continue
             out = self._out.setdefault((entry.to, entry.agent), set())

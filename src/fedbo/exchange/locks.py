@@ -1,4 +1,4 @@
-"""Locks that are released when their holder dies, be it a thread or a process."""
+"""Locks that are released when the thread or process that holds them dies."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ l        length scales agreed for the shared features                        (D,
 sigma2   σ², the noise variance agreed for messages                          scalar
 =======  ==================================================================  ========
 
-In each dimension l = √(l₀ · median l_n), halfway in the logarithm between the default and what
+In each dimension l = √(l₀ · median l_n), halfway on a log scale between the default and what
 agents found, if the middle half of the agents agree within a factor of 2. Otherwise no length scale
 suits them all, and the current one stays. σ² = 30 · median s_n, limited to 0.01 to 0.1: it is
 larger than s_n because shared features fit no agent's scores as well as its own model does.
 
-A hostile agent can keep a length scale from changing. But less than half of the agents cannot move
-it beyond what honest agents found.
+A hostile agent can keep a length scale from changing. But a hostile minority cannot move it beyond
+what honest agents found.
 
 Every site computes the same bits: only products and square roots are used, which IEEE 754 rounds in
 one way, and the result is rounded to two digits.

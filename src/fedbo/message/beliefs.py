@@ -1,4 +1,4 @@
-"""The beliefs that an agent holds, where peers hand out (ν, σ²Σ⁻¹) instead of one draw ω.
+"""The beliefs that an agent holds if peers hand out (ν, σ²Σ⁻¹) instead of one draw ω.
 
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape

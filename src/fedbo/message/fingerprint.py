@@ -41,7 +41,7 @@ class Fingerprint(bytes):
     def from_parts(
         cls, *, space: object, features: object, kind: object, scalars: object
     ) -> Fingerprint:
-        """Hash each part, which is anything that JSON can hold.
+        """Hash each part; a part is anything that JSON can hold.
 
         The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
         same hash, because people write either in a file.

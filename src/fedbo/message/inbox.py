@@ -117,7 +117,7 @@ class Inbox:
         return self._senders[row]
 
     def put(self, message: Message, chance: float = 1.0) -> bool:
-        """Hold a message if it is newer than the one held of its sender; return whether it is.
+        """Hold a message if it is newer than its sender's last one; return whether it is.
 
         The sender can then be drawn again.
 
@@ -263,7 +263,7 @@ class Inbox:
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:
-    """Intervals lie end to end from 0: find the number of the one with u, and u's place in it."""
+    """Return which of the intervals, laid end to end from 0, holds u, and u's place in it."""
     ends = np.cumsum(lengths)
     u = min(u, float(np.nextafter(ends[-1], 0.0)))  # rounding may carry u past the end
     i = int(np.searchsorted(ends, u, side="right"))

@@ -39,7 +39,7 @@ Taken = Callable[[Array], Mask]
 
 _STARTS = 20
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # if some dimensions have levels
-_FEWEST, _MOST = 9, 15  # powers of two: 512 to 32,768 points, unless the function wants fewer
+_FEWEST, _MOST = 9, 15  # exponents of two: 512 to 32,768 points, unless the function wants fewer
 _QUICK_SCREENED, _QUICK_STARTS = 512, 3  # for each of many functions
 
 

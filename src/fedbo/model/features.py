@@ -178,7 +178,7 @@ class Tangent:
         self.Phi = C * self._scale
 
     def gradient(self, A: Array) -> Array:
-        """Return dg/dx (n, D) from A = dg/dφ (n, M); each row may have another function g."""
+        """Return dg/dx (n, D) from A = dg/dφ (n, M); g may differ between rows."""
         # dφ/dx = ‖φ‖/‖c‖ (I − φφᵀ/‖φ‖²) dc/dx, dc/dx = −sin(sx + b) s
         along = np.einsum("ij,ij->i", A, self.Phi)[:, None] / self._variance
         B = along * self.Phi

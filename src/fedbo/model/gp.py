@@ -164,8 +164,8 @@ class GP:
         Args:
             rng: Source of randomness.
             beta: β, the factor on the draw's deviation from the mean.
-            points: The points (n, D) of a discrete domain, all observations among them. If they are
-                not too many, the draw is exact.
+            points: The points (n, D) of a discrete domain, including all observations. Unless they
+                are too many, the draw is exact.
         """
         if points is not None and len(points) <= _LARGEST_TABLE:
             return self._sample_table(rng, beta, points)

@@ -13,7 +13,7 @@ Sigma    K − K (K + σ²I)⁻¹ K = σ²I − σ⁴P                          
 T        its column j gives Cov f⁻ʲ = Sigma + T_j T_jᵀ                          (n, n)
 =======  =====================================================================  =========
 
-To leave out an observation is a change of rank one. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
+Leaving out an observation is a rank-one change. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
 ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
 mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
 """

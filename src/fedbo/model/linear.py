@@ -75,7 +75,7 @@ class Posterior:
 
 
 class Regression:
-    """Observed points; `posterior` takes their scores, because a new score changes all of them.
+    """Observed points. `posterior` takes their scores: a new one changes all standard scores.
 
     Args:
         features: The feature map φ.

@@ -2,8 +2,8 @@
 
 A `Mailbox` decides when, and a `Courier` carries the messages in a daemon thread. The courier has
 two kinds of errands: to make and publish the study's latest message, and to fetch those of peers.
-They run one after the other, and the thread ends when there are none left. Whatever goes wrong
-becomes a sentence, and the sampler warns with it in the thread of the study.
+They run one after the other, and the thread ends when there are none left. An error becomes a
+sentence, and the sampler gives it as a warning in the thread of the study.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Courier:
     # What the sampler asks for
 
     def send(self, make: Make) -> None:
-        """Make a message and publish it soon, instead of any that is not yet made.
+        """Make a message and publish it soon; it replaces any that is not made yet.
 
         ``make`` is called in the courier's thread. It must not wait for a lock that the caller of
         `flush` holds.
@@ -93,7 +93,7 @@ class Courier:
             return self._complaints.take()
 
     def wait_for_first(self, seconds: float) -> None:
-        """Wait until messages are fetched, or fetching has failed, for so many seconds at most."""
+        """Wait until messages are fetched, or fetching has failed; give up after ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: self._fetched is not None, seconds)
 
@@ -101,7 +101,7 @@ class Courier:
         """Wait until everything is sent, or has failed; return False if that takes longer."""
         with self._changed:
             if self._outgoing is None and self._unsent is not None:
-                self._outgoing = lambda: None  # what is unsent is tried once more
+                self._outgoing = lambda: None  # try an unsent message once more
             if self._outgoing is not None:
                 try:
                     self._wake()
@@ -194,7 +194,7 @@ class Mailbox:
             notices.warn("message ignored", reason=reason)
         name = mirror.agent.name
         published = max((m.sequence for m in messages if m.sender == name), default=0)
-        if published > mirror.scores:  # perhaps another worker's, after a trial that just ended
+        if published > mirror.scores:  # perhaps by another worker, after a trial that just ended
             with contextlib.suppress(StudyChanged):
                 mirror.follow(private.get_trials(self._agent.study), asking)
         if published > mirror.scores:
@@ -228,7 +228,7 @@ class Mailbox:
             return self._agent.message() if self._is_due(trials, ended) else None
 
     def _is_due(self, trials: list[FrozenTrial], ended: set[int]) -> bool:
-        """Whether a trial that ended here has a place in the study that is a multiple of ``every``.
+        """Whether any trial that ended here is an ``every``-th trial of the study.
 
         All workers count in the order in which trials ended, so only one of them publishes.
         """
@@ -241,14 +241,14 @@ _couriers: weakref.WeakSet[Courier] = weakref.WeakSet()
 
 @atexit.register
 def _leave() -> None:
-    """Send what is left, of all couriers together, when the interpreter exits."""
+    """Send what all couriers together have left when the interpreter exits."""
     until = time.monotonic() + _LEAVING
     for courier in list(_couriers):
         complaints = []
         if not courier.flush(max(0.0, until - time.monotonic())):
             complaints = [
                 f"{courier.exchange.address} did not answer in time, so this study's last message "
-                "was not published. The next one will be when the study goes on"
+                "was not published. The next one will be published when the study goes on"
             ]
         for complaint in complaints + courier.complaints():
             warnings.warn(complaint, ExchangeWarning, stacklevel=2)

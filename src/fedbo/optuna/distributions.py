@@ -1,8 +1,8 @@
 """Conversion between Optuna's distributions and fedbo's parameters, and how two of them differ.
 
 The choices of a federation are strings, numbers and bools, and no two of them are equal, because
-they are written to a file. Optuna's may be None, or 1 beside True. A study without a federation
-uses a `Translation`, which labels such choices.
+they are written to a file. Optuna's may include None, or both 1 and True. A study without a
+federation uses a `Translation`, which labels such choices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
             return kind(**{field: getattr(distribution, field) for field in _FIELDS})
     except ValueError as error:
         raise ValueError(
-            f"parameter {name!r} with {distribution} cannot be a federation's: {error}"
+            f"parameter {name!r} with {distribution} cannot be part of a federation: {error}"
         ) from None
     raise ValueError(
         f"parameter {name!r} has {distribution!r}, expected a float, an int or a categorical one"
@@ -193,7 +193,7 @@ class Translation:
     def _label(self, name: str, value: Any) -> Any:
         labels = {label: c for label, c in self._labels[name].items() if _is_equal(c, value)}
         same = (label for label, choice in labels.items() if type(choice) is type(value))
-        # A value that is no choice is refused when it is encoded.
+        # A value that is not a choice is refused when it is encoded.
         return next(same, next(iter(labels), repr(value)))
 
 

@@ -55,7 +55,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watcher(Protocol):
-    """Is told which trials have begun, with the origin of the query if that is known, and ended."""
+    """Is told when a trial begins, with the origin of its query if known, and when it ends."""
 
     def begun(self, number: int, origin: Origin | None) -> None: ...
 
@@ -142,7 +142,7 @@ class Site:
         return 0 if agent is None else len(agent.inbox)
 
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
-        """Run trials until the study has so many finished ones, or until it is interrupted."""
+        """Run trials until the study has this many finished ones, or until it is interrupted."""
 
         def begun(number: int) -> None:
             watcher.begun(number, record.read_origin(self._trial(number)))
@@ -243,9 +243,9 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
     mine, agreed = f"study {study.study_name!r}", federation.space.direction
     problem = ""
     if len(study.directions) > 1:
-        problem = f"has {len(study.directions)} objectives, and a federation tunes one"
+        problem = f"has {len(study.directions)} objectives, but a federation tunes one"
     elif study.direction.name.lower() != agreed:
-        problem = f"is to {study.direction.name.lower()} and the federation to {agreed}"
+        problem = f"has direction {study.direction.name.lower()}, but the federation has {agreed}"
     if problem:
         raise JoinRefused(f"{mine} {problem}; give another with --study")
     known = record.identity(study)
@@ -262,12 +262,12 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
         )
     if part is not None and not (part == "scalars" and federation.epoch > known.epoch):
         raise JoinRefused(
-            f"{mine} began in federation {known.federation}, and the file now is "
+            f"{mine} began in federation {known.federation}, but the file now is "
             f"{federation.fingerprint}: {PARTS[part]}. The study was not changed. Use the file "
             "that it began with, or start another study with --study"
         )
     if name not in (None, known.name):
         raise JoinRefused(
-            f"peers know {mine} as {known.name!r}, and --name is {name!r}: leave it out, or start "
+            f"peers know {mine} as {known.name!r}, but --name is {name!r}: leave it out, or start "
             "another study with --study"
         )

@@ -149,7 +149,7 @@ class Mirror:
     def _settle(self, trial: FrozenTrial) -> None:
         """Tell the agent how a trial ended.
 
-        The score counts where the trial ran. If the agent asked for another place, that query is
+        The score counts where the trial ran. If the agent asked for another point, that query is
         told as failed.
         """
         score = self._scores.add(trial)
@@ -198,9 +198,9 @@ class Mirror:
 def locate(
     trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
 ) -> dict[str, Value]:
-    """Return where a trial ran in the federation's space; raise ValueError if it ran nowhere.
+    """Return where a trial ran in the federation's space; raise ValueError if it ran outside.
 
-    A parameter that only other trials suggested has the value that the agent asked for.
+    If only other trials suggested a parameter, its value is the one that the agent asked for.
     """
     asked = record.read_asked(trial)
     wanted = {} if asked is None else asked.params

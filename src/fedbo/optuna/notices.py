@@ -1,4 +1,4 @@
-"""What a study warns about, each kind once: what a user should know, but need not stop it."""
+"""Warnings about a study, each given once: problems that the study can continue with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TITLES = {
 
 
 class Notices:
-    """Warns about a study, once with each text."""
+    """Gives each warning about a study once."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()

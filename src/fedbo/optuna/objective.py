@@ -113,7 +113,7 @@ def _module(name: str) -> Any:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             here = sorted(path.stem for path in Path().glob("*.py") if path.stem.isidentifier())
             raise ObjectiveRefused(
-                f"there is no module {error.name!r} in {os.getcwd()} or among what is installed"
+                f"there is no module {error.name!r} in {os.getcwd()} or among installed packages"
                 f"{_list('; in this folder there is', here)}"
             ) from None
         problem: BaseException = error
@@ -154,11 +154,11 @@ def _takes_trial(function: Callable[..., Any], names: Sequence[str], address: st
     takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in taken)
     lacking = [name for name in required if name not in names or name not in by_name]
     refused = [] if takes_any else [name for name in names if name not in by_name]
-    faults = [f"it needs {_quoted(lacking)}, which it would not be given"] if lacking else []
+    faults = [f"it needs {_quoted(lacking)}, which it is not given"] if lacking else []
     faults += [f"it does not take {_quoted(refused)}"] if refused else []
     if faults:
         raise ObjectiveRefused(
-            f"the objective {address} takes {signature}, and is called with the federation's "
+            f"the objective {address} takes {signature}, but is called with the federation's "
             f"parameters by name, {_quoted(names)}: {' and '.join(faults)}. Change it to take "
             "these, or one argument called trial, for Optuna's trial"
         )

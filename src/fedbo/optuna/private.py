@@ -1,4 +1,4 @@
-"""Everything that fedbo uses of Optuna without it being part of Optuna's public API.
+"""Everything that fedbo uses of Optuna and that is not part of Optuna's public API.
 
 Optuna 5 has no public equivalent. No other file of fedbo uses private names, and
 `tests/optuna_front/test_private.py` fails if a new version of Optuna changes one of these:

@@ -3,7 +3,7 @@
 Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone: an
 `Asked` in each trial, and an `Identity` in the study. Two workers that start at the same time may
 each write an identity. So each draws a token for the name of the attribute, and the smallest
-counts.
+token counts.
 """
 
 from __future__ import annotations

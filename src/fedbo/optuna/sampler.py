@@ -151,7 +151,7 @@ class FederatedSampler(BaseSampler):
         return self._courier.ledger.withdraw(self._courier.exchange, federation, known.name)
 
     def flush(self, seconds: float = 5.0) -> None:
-        """Wait until all messages are sent, or sending has failed; a program does so at its end.
+        """Wait until all messages are sent, or sending has failed; a program does so when it ends.
 
         Args:
             seconds: The longest time to wait.
@@ -254,7 +254,7 @@ class FederatedSampler(BaseSampler):
             self._current = StudyAgent(study, self._recipe)
             if self._courier is not None:
                 self._mailbox = Mailbox(self._courier, self._current, self.every, self._lock)
-        self._current.study = study  # the same one, but each object has a cache of its own
+        self._current.study = study  # the same study, but each object has its own cache
         return self._current
 
     def _pass_on_complaints(self) -> None:
@@ -265,7 +265,7 @@ class FederatedSampler(BaseSampler):
 class _SeededSampler(TPESampler):
     """TPE whose randomness depends only on the seed, the trial and the parameter.
 
-    So workers with the same seed do not suggest the same values, and a resumed study no old ones.
+    So workers with the same seed suggest different values, and a resumed study repeats no old ones.
     """
 
     def __init__(self, seed: int) -> None:
@@ -287,7 +287,7 @@ class _SeededSampler(TPESampler):
 def _check_one_objective(study: optuna.Study) -> None:
     if len(study.directions) > 1:
         raise ValueError(
-            f"study {study.study_name!r} has {len(study.directions)} objectives, and "
+            f"study {study.study_name!r} has {len(study.directions)} objectives, but "
             "FederatedSampler tunes one: create a study with one direction"
         )
 

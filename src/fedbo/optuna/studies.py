@@ -41,7 +41,7 @@ def shown(storage: str) -> str:
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
-    """Return the study of that name; if there is none, the error lists what there is."""
+    """Return the study of that name; if there is none, the error lists the others."""
     found = find(storage, name, sampler)
     if found is not None:
         return found
@@ -71,7 +71,7 @@ def create(
     file = _file(storage)
     if file is not None and not file.absolute().parent.is_dir():
         raise StorageRefused(
-            f"the folder {file.absolute().parent} of {shown(storage)} does not exist: make it first"
+            f"the folder {file.absolute().parent} of {shown(storage)} does not exist: create it"
         )
     try:
         return optuna.create_study(
@@ -96,11 +96,11 @@ def reason(error: Exception) -> str:
 
 
 def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
-    """Return the space that all finished trials share, and a remark on each other parameter."""
+    """Return the space that all finished trials share, and a remark on every other parameter."""
     study = existing(storage, name)
     if len(study.directions) > 1:
         raise ValueError(
-            f"study {name!r} has {len(study.directions)} objectives, and a federation tunes one"
+            f"study {name!r} has {len(study.directions)} objectives, but a federation tunes one"
         )
     trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not trials:

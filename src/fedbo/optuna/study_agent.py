@@ -83,9 +83,9 @@ class Recipe:
         agreed = self.federation.space.direction
         if agreed != direction:
             raise FederationMismatch(
-                f"the study is to {direction} and its federation to {agreed}: create a study with "
-                f"direction={agreed!r}, and change the sign of the objective if necessary. A "
-                "stored study keeps its direction, so give the new one another name"
+                f"the study has direction {direction}, but its federation has {agreed}: create a "
+                f"study with direction={agreed!r}, and change the sign of the objective if "
+                "necessary. A stored study keeps its direction, so give the new one another name"
             )
         return self.federation
 

@@ -1,4 +1,4 @@
-"""What a policy is, and what is checked of its answer.
+"""What a policy is, and how its answer is checked.
 
 ======  =======================================================  ========
 symbol  meaning                                                  shape

@@ -5,7 +5,7 @@ symbol  meaning
 ======  ====================================================================
 p_t     ``schedule``: probability of the own draw in query t
 r       uniform on [0, 1]; the own draw is used if r ≤ p_t
-P_N     ``P_N``: distribution over peers; a used message leaves it, and the rest is renormalised
+P_N     ``P_N``: distribution over the peers whose message was not used yet, renormalised
 β_t     ``beta``
 ω_n     a peer's message; its function is φ(x)ᵀω_n
 ======  ====================================================================

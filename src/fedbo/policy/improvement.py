@@ -34,8 +34,8 @@ _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 _BLOCK = 1024  # rows processed at a time: (1024, t) stays in the cache
 
 #: Points to screen for the largest improvement, which has fewer maxima than a draw. In 112 random
-#: problems with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many points gave
-#: more than 1 % more in one problem for TAF, and in none for RGPE.
+#: problems with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many points found
+#: more than 1 % more improvement in one problem for TAF, and in none for RGPE.
 SCREENED = 4096
 #: The smallest variance that differs from 0, in standard units.
 LEAST_VARIANCE = 1e-10

@@ -20,9 +20,9 @@ Q        posterior probability of all models with a > 0: trust in the peers     
 =======  ======================================================================  =============
 
 Each model assumes f(x) = a φ(x)ᵀω + δ(x) + constant, with ω ~ N(ν, S) and δ ~ GP(0, r k): the
-target's function resembles those of the peers, plus a part of its own. One model, with a = 0 and
-r = 1, ignores the peers. Given scores, each model is a GP. A pending trial counts as if its score
-had been the one that the model expects.
+target's function resembles those of the peers, plus a part of its own. One model, with a = 0 and r
+= 1, ignores the peers. Given scores, each model is a GP. A pending trial counts as if it had the
+score that the model expects.
 
 The evidence of a model is the product of the densities with which it predicts each score from the
 previous ones. It favours the peers slightly, because w is learnt from the same scores: by 1 to 2
@@ -50,7 +50,7 @@ from fedbo.policy.improvement import (
 from fedbo.policy.target import Target
 
 _MOST = 1024  # peers compared at most; of more peers, an even selection
-_SCREENED = 512  # 32 times as many found 5 % more in 4 and 7 of 100 queries with D = 4 and 6
+_SCREENED = 512  # 32 times as many found 5 % more in 4 of 100 queries (D = 4) and in 7 (D = 6)
 _FLAT = 1e-6  # standard deviation over the cube below which a function counts as constant
 _LOUD = 3.0  # largest ‖ω‖ / √M in standard deviations; honest messages had 0.4 to 1.6
 _OPEN = 100  # latest pending or failed trials that count; more would make a query slow
@@ -58,7 +58,7 @@ _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
 _MODELS = ((0.5, 0.1), (0.5, 0.5), (1.0, 0.1), (1.0, 0.5))  # a, r
 _OWN = 1 / 3  # prior probability of the own model; the others share the rest equally
-_FAINT = 0.1  # models less probable than this part of the most probable one are dropped
+_FAINT = 0.1  # models below this fraction of the largest q are dropped
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -198,7 +198,7 @@ class Pool(Improvement):
         return value, tangent.gradient(by_phi) + moved / self._own_scales**2
 
     def peer_share(self, x: Array) -> float:
-        """Return the share of the models that listen to peers in the expected improvement at x."""
+        """Return the share of the expected improvement at x that comes from models with a > 0."""
         listens = np.array([model.a > 0.0 for model in self.models])
         return float(_log_mean(self._improvements(x[None]), self.q)[1][listens, 0].sum())
 

@@ -11,7 +11,7 @@ Q       trust in the peers: the probability that listening to them is right     
 FTS follows one peer at a time, chosen at random, to where this peer's function is largest, even
 next to a point that was tried. PTS uses all messages together: each is a draw of a function, and
 the target's own function may be one more draw of the same kind. With probability 1 − p_t it
-queries where the improvement that `Pool` expects is largest, otherwise where an own draw is.
+queries where the expected improvement of `Pool` is largest, otherwise where an own draw is largest.
 
 Two things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
 count, as in the paper. Second, Q measures how well the peers predicted the scores. If Q is near 0,
@@ -29,7 +29,7 @@ from fedbo.policy.query import Origin, Query
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 from fedbo.policy.target import Target
 
-_LAST = 200  # scores: with more of them the target knows better, and a pool would be slow
+_LAST = 200  # scores: with more, the target needs no peers, and a pool would be slow
 _TRUSTED = 0.3  # Q from which the agent needs no more initial points
 
 

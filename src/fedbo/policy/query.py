@@ -19,15 +19,15 @@ class OriginError(ValueError):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a query came from: who proposed it, and how far the policy trusted each peer.
+    """Where a query came from: who proposed it, and how much the policy trusted each peer.
 
     Args:
         source: ``"initial"`` for an initial point, ``"own"`` for the agent's own model, ``"peer"``
             for one peer's message, ``"pool"`` for several peers together, ``"told"`` for a trial
             that the agent never asked for.
         credit: The share of each peer in the query, by name; at most 1 in total. Only the sources
-            ``"peer"``, with this one peer, and ``"pool"``, with its most important peers, have it.
-        trust: How much the policy relied on each peer when it chose, by name. The remainder to 1 is
+            ``"peer"`` (that one peer) and ``"pool"`` (its most important peers) have it.
+        trust: How much the policy relied on each peer when it chose, by name. The rest up to 1 is
             the share of the agent's own model.
 
     Raises:

@@ -31,7 +31,7 @@ class Ranking:
 
     Args:
         X: Points, (t, D).
-        y: Their scores, (t,). Of many, an even selection over their order is compared.
+        y: Their scores, (t,). If there are many, an even selection of ranks is compared.
 
     >>> ranking = Ranking(np.array([[0.1], [0.2], [0.3]]), np.array([1.0, 3.0, 2.0]))
     >>> ranking.pairs, ranking.discordant(-10 * ranking.points).tolist()
@@ -62,7 +62,7 @@ class Ranking:
         return total - self._repeated  # pairs of the same point were counted as well
 
     def discordant_left_out(self, draws: Array) -> Counts:
-        """Return the wrong ordered pairs (S,) where f⁻ʲ ranks x_j; draws (S, n, n) are f⁻ʲ(x_k)."""
+        """Count ordered pairs (j, k) that f⁻ʲ gets wrong, (S,); draws (S, n, n) are f⁻ʲ(x_k)."""
         left_out = np.diagonal(draws, axis1=1, axis2=2)[:, :, None]
         wrong = (draws <= left_out) & self._ordered
         wrong |= (draws >= left_out) & self._ordered.T

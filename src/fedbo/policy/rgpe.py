@@ -115,7 +115,7 @@ def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[
     Args:
         own: L, (S,).
         peers: L_n, (N, S).
-        dilution: As of `RGPE`.
+        dilution: As in `RGPE`.
 
     >>> ranking_shares(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
     (0.5, array([0.25, 0.25, 0.  ]))

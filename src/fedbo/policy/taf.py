@@ -16,9 +16,9 @@ R_n        factor of peer n's belief, see `fedbo.message.beliefs`               
 
 The acquisition function is (w EI + Σ w_n EI_n) / (w + Σ w_n); the code computes its logarithm.
 
-This corrects three errors in the public code of the federated version. Its incumbents are shifted
-by one against the peers. Its distances all tend to 0 as observations grow, although ρ is meant for
-a fraction of pairs. And it draws a peer's improvement at random in each evaluation, although the
+This corrects three errors in the public code of the federated version. It gives each peer its
+neighbour's incumbent. Its distances all tend to 0 with more observations, although ρ is meant for a
+fraction of pairs. And it draws a peer's improvement at random in each evaluation, although the
 expectation is known.
 """
 

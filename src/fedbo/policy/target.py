@@ -37,7 +37,7 @@ Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Arra
 
 SAME = 0.001  # length scales: points that are closer than this are the same
 APART = 0.05  # length scales: how far an acquisition function's query stays from open trials
-_NAMED = 8  # peers that an origin names at most
+_NAMED = 8  # largest number of peers that an origin names
 _BEST = 5  # told points that a search also starts from
 
 
@@ -111,7 +111,7 @@ class Target:
     # From a function to a query: the one place that keeps points from being queried twice
 
     def query_draw(self, draw: SampledFunction, origin: Origin | None = None) -> Query:
-        """Query where a draw is largest, or a fresh own draw if a trial is pending or failed there.
+        """Query where a draw is largest; use a new own draw if a trial is pending or failed there.
 
         A point that has a score may be queried again: the next draw differs, and scores are noisy.
 
@@ -130,7 +130,7 @@ class Target:
         *,
         or_next_best: bool = False,
     ) -> Query:
-        """Query where an acquisition function is largest, or an own draw if that point is taken.
+        """Query where an acquisition function is largest; use an own draw if that point is taken.
 
         A point is taken if it lies close to any trial: complete, pending or failed. An acquisition
         function hardly changes until the next score, so it would send all parallel workers to one
@@ -139,7 +139,7 @@ class Target:
         Args:
             acquisition: The function to maximise.
             origin: Where the function came from; the agent's own model by default.
-            or_next_best: Whether to try the next best places that the search found first.
+            or_next_best: Whether to try the search's next best points before an own draw.
         """
         scales = np.asarray(self.belief.hyper.length_scales)
 

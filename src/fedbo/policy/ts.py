@@ -1,4 +1,4 @@
-"""Thompson sampling: query where a draw from the own posterior is largest."""
+"""Thompson sampling: query where a draw from the agent's own posterior is largest."""
 
 from __future__ import annotations
 

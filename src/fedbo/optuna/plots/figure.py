@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 GREY = "#666666"
 MARGIN = 0.06  # of the height of a panel, above and below
-ENDLESS = 1e300  # larger values are treated as infinite: nothing can be drawn with them
+ENDLESS = 1e300  # larger values count as infinite: they cannot be drawn
 _LONGEST_NAME = 24
 
 

@@ -13,7 +13,7 @@ from fedbo.optuna import private, record
 from fedbo.optuna.plots import figure
 from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points, shorten
 
-#: The colour and symbol of each source. Colour-blind people can tell the colours of Okabe and Ito.
+#: The colour and symbol of each source. Colours by Okabe and Ito, for colour-blind people.
 SOURCES = {
     "initial": ("#888888", "square"),
     "own": ("#0072B2", "circle"),

@@ -12,17 +12,17 @@ from optuna.trial import TrialState
 from fedbo.optuna.plots import figure
 from fedbo.optuna.plots.figure import Figure, Floats, Line, Panel
 
-_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # of Okabe and Ito: colour-blind people can tell them
+_TOGETHER, _ALONE = "#D55E00", "#0072B2"  # by Okabe and Ito, for colour-blind people
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _START = 5  # the first fifth of a curve is its start
-_STEEP = 3.0  # times the height of the rest: a start that makes the axis longer is cut off
+_STEEP = 3.0  # times the height of the rest: a start that needs a longer axis is cut off
 
 
 def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
     """Describe the mean best values and the gain, up to the end of the shortest study.
 
-    The gain is positive if together is better. It is the mean difference of the pairs if there are
-    as many studies as baselines, and the difference of the means otherwise.
+    The gain is positive if collaborating is better. It is the mean difference of the pairs if there
+    are as many studies as baselines, and the difference of the means otherwise.
     """
     for name, given in (("studies", studies), ("baselines", baselines)):
         if isinstance(given, Study):
@@ -78,7 +78,7 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
 
 
 def _mean(rows: Floats) -> tuple[Floats, Floats]:
-    """The mean over the first axis and its standard error, NaN of a single row."""
+    """The mean over the first axis and its standard error, NaN for a single row."""
     if len(rows) < 2:
         return rows.mean(axis=0), np.full(rows.shape[1], np.nan)
     return rows.mean(axis=0), rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
