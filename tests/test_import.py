@@ -7,8 +7,9 @@ import sys
 
 PROGRAM = """
 import sys
+before = set(sys.modules)
 import fedbo
-tops = {name.partition(".")[0] for name in sys.modules}
+tops = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(" ".join(sorted(tops - set(sys.stdlib_module_names))))
 """
 

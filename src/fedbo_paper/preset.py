@@ -67,8 +67,8 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
         design: Initial points from a Sobol sequence, or uniformly random ones.
         direct: Whether functions are maximised by DIRECT (`scipy.optimize.direct`).
         raw_scores: Whether models and messages are made of scores as they are.
-        random_repeats: Whether a repeated query is replaced by a random point; use it with
-            ``repeats="allow"``.
+        random_repeats: Whether a query at exactly the point of an earlier trial is replaced by a
+            random point.
         initial_in_messages: Whether messages draw on the initial points too.
         draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
 
@@ -124,7 +124,6 @@ PAPER = PaperSettings(
     draw_features=200,
     raw_scores=True,
     direct=True,
-    repeats="allow",
     random_repeats=True,
     initial_in_messages=False,
 )

@@ -747,9 +747,7 @@ class TestNarrowerRanges:
             policy,
             seed=0,
             within=self.WITHIN,
-            settings=PaperSettings(
-                direct=maximiser == "direct", repeats="allow", random_repeats=True
-            ),
+            settings=PaperSettings(direct=maximiser == "direct", random_repeats=True),
         )
 
         def outside_is_better(params: dict) -> float:
