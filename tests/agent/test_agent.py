@@ -406,6 +406,7 @@ class TestWrongArguments:
             ({"policy": FTS}, "policy is"),
             ({"policy": "fts"}, "policy is 'fts'"),
             ({"policy": fedbo.RGPE()}, "kind='belief'"),
+            ({"settings": "fast"}, "settings is 'fast'"),
         ],
     )
     def test_of_an_agent(self, federation: Federation, arguments: dict, words: str) -> None:
@@ -429,6 +430,11 @@ class TestWrongArguments:
                 agent.tell({"C": 1.0, "gamma": 1.0}, score_)
         with pytest.raises(TypeError, match=r"messages\[0\] is 'a'"):
             agent.receive("abc")
+        with pytest.raises(TypeError, match="messages is 5"):
+            agent.receive(5)
+        for key in (-1, "a", 0.5):
+            with pytest.raises(ValueError, match="key is"):
+                agent.ask(key=key)
         with pytest.raises(fedbo.MessageRefused, match=r"messages\[1\]: 3 bytes"):
             agent.receive([run(Agent(federation), 3).message(), bytearray(b"abc")])
         assert len(agent.inbox) == 0
@@ -696,6 +702,25 @@ class TestTrialsBegunElsewhere:
             agent.adopt({"C": 1.0, "gamma": 1.0}, t=0)
         with pytest.raises(ValueError, match=r"parameter 'C' is 99"):
             agent.adopt({"C": 99.0, "gamma": 1.0})
+        assert agent.trials == []
+
+
+class TestOriginsThatOthersMake:
+    def test_numbers_of_numpy_are_saved_and_loaded(
+        self, federation: Federation, tmp_path: Path
+    ) -> None:
+        origin = Origin("pool", credit={"a": np.float64(0.5)}, trust={"a": np.float32(0.25)})
+        agent = Agent(federation, TS(), name="me", seed=0)
+        trial = agent.adopt({"C": 1.0, "gamma": 1.0}, origin=origin, t=1)
+        trial.origin.credit["a"] = 7.0  # the caller's own copy
+        agent.save(tmp_path / "agent")
+        assert Agent.load(tmp_path / "agent").trials[0].credit == {"a": 0.5}
+
+    @pytest.mark.parametrize("given", [{"origin": "own"}, {"t": "a"}, {"t": 1.5}])
+    def test_what_is_none_is_refused(self, federation: Federation, given: dict[str, Any]) -> None:
+        agent = Agent(federation, seed=0)
+        with pytest.raises((TypeError, ValueError), match=f"{next(iter(given))} is"):
+            agent.adopt({"C": 1.0, "gamma": 1.0}, **given)
         assert agent.trials == []
 
 

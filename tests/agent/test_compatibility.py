@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo import Agent, Federation, Message
+from fedbo import Agent, Federation, FileRefused, Message
+from fedbo.agent import savefile
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo_paper.preset import PAPER
 
@@ -78,3 +79,18 @@ def test_the_log_of_what_left_is_read() -> None:
     assert len(entries) == len(path.read_text().splitlines())
     for entry in entries:
         assert (entry.message().sender, entry.federation) == (entry.agent, EXPECTED["fingerprint"])
+
+
+def test_the_papers_settings_must_be_given_again() -> None:
+    with pytest.raises(FileRefused, match=r"agent-paper.fedbo needs .*fedbo_paper\.preset\.PAPER"):
+        Agent.load(FILES / "agent-paper.fedbo")
+
+
+def test_settings_that_no_version_has_are_refused(tmp_path: Path) -> None:
+    saved = savefile.read(FILES / "agent-pts.fedbo")
+    for repeats, why in (("random", "needs its agent's settings"), ("often", "'often'")):
+        assert saved.settings is not None
+        saved.settings["repeats"] = repeats
+        savefile.write(tmp_path / "agent", saved)
+        with pytest.raises(FileRefused, match=why):
+            Agent.load(tmp_path / "agent")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from msgspec import convert, to_builtins
+from msgspec import ValidationError, convert, to_builtins
 
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
@@ -36,7 +36,7 @@ from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
-from fedbo.policy.query import Origin
+from fedbo.policy.query import Origin, OriginError
 from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value
 
@@ -88,6 +88,8 @@ class Agent:
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
+        if not isinstance(self.settings, Settings):
+            raise TypeError(f"settings is {settings!r}, expected a fedbo.Settings")
         space = federation.space
         self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
@@ -152,6 +154,8 @@ class Agent:
         >>> [trial.number for trial in agent.ask(4)]
         [0, 1, 2, 3]
         """
+        if key is not None and (not hasattr(key, "__index__") or key < 0):
+            raise ValueError(f"key is {key!r}, expected an int of 0 or more, or None")
         if n is None:
             return self._ask(key)
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
@@ -188,7 +192,9 @@ class Agent:
             origin: Where its query came from, as `ask` returned it there; ``"told"`` by default.
             t: The number of the policy's query, as `ask` returned it there.
         """
-        if t is not None and t < 1:
+        if origin is not None and not isinstance(origin, Origin):
+            raise TypeError(f"origin is {origin!r}, expected a fedbo.Origin")
+        if t is not None and (not isinstance(t, int) or t < 1):
             raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
         return self._history.add(params, origin, t).copy()
 
@@ -233,6 +239,8 @@ class Agent:
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
+        if not isinstance(messages, Iterable):
+            raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self.federation.check(message)
@@ -335,16 +343,24 @@ class Agent:
         """
         saved = savefile.read(path)
         policy = saved.policy if policy is None else policy
-        settings = savefile.readable_settings(saved.settings) if settings is None else settings
+        if settings is None:
+            try:
+                settings = savefile.readable_settings(saved.settings)
+            except ValidationError as error:
+                raise FileRefused(f"{os.fspath(path)} has other settings: {error}") from None
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(
-                f"{os.fspath(path)} does not hold its agent's {missing}, which fedbo cannot write "
-                f"to a file; give it again: Agent.load(path, {missing}=...)"
+                f"{os.fspath(path)} needs its agent's {missing} again, which are not fedbo's own "
+                f"(or, for settings, are those of the paper: fedbo_paper.preset.PAPER): "
+                f"Agent.load(path, {missing}=...)"
             )
         federation = Federation.from_toml(saved.federation)
         agent = cls(federation, policy, name=saved.name, settings=settings, within=saved.within)
-        agent._restore(saved)
+        try:
+            agent._restore(saved)
+        except OriginError as error:
+            raise FileRefused(f"{os.fspath(path)} has a trial that is not valid: {error}") from None
         return agent
 
     def _restore(self, saved: savefile.Saved) -> None:
@@ -437,7 +453,7 @@ def _decoded(i: int, message: Wire) -> Message:
 
 def _chance(policy: Policy, sender: str) -> float:
     chance = policy.chance(sender)
-    if not 0.0 <= chance <= CHANCE_LIMIT:
+    if not isinstance(chance, float | int) or not 0.0 <= chance <= CHANCE_LIMIT:
         raise ValueError(
             f"{type(policy).__name__}.chance({sender!r}) is {chance!r}, expected a number from 0 "
             f"to {CHANCE_LIMIT}"

@@ -94,7 +94,7 @@ def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
     """Return the settings of a file, or None if they must be given again."""
     if saved is None or any(saved.get(name, usual) != usual for name, usual in _MOVED.items()):
         return None
-    if saved.get("surrogate", {}).get("draw_features") is not None:
+    if saved.get("repeats") == "random" or saved.get("surrogate", {}).get("draw_features"):
         return None
     return msgspec.convert(saved, Settings)
 

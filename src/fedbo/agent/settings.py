@@ -25,8 +25,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         n_initial: Number of initial points before the policy's first query.
         surrogate: How the agent models its own objective.
-        repeats: Whether a point that was tried or is being tried may be queried again: ``"avoid"``
-            suits scores with little noise, ``"allow"`` noisy ones.
+        repeats: ``"avoid"`` (the default) keeps acquisition functions from points that were tried,
+            draws from pending and failed ones, and both from listed points until all were tried;
+            ``"allow"`` does not, which suits very noisy scores.
 
     >>> Settings(n_initial=5).n_initial
     5

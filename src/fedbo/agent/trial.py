@@ -63,7 +63,8 @@ class Trial(msgspec.Struct, kw_only=True):
         return dict(self.origin.trust)
 
     def copy(self) -> Trial:
-        return msgspec.structs.replace(self, params=dict(self.params))
+        origin = msgspec.structs.replace(self.origin)
+        return msgspec.structs.replace(self, params=dict(self.params), origin=origin)
 
 
 class History:

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.message import Message
+from fedbo.message.message import Message, MessageRefused
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -158,6 +158,10 @@ class Inbox:
         n = len(senders)
         given = {"omega": omega, "t_n": t_n, "sequence": sequence, "chance": chance, "used": False}
         arrays = {name: self._batch(name, values, n) for name, values in given.items()}
+        if not np.isfinite(arrays["omega"]).all():
+            raise MessageRefused("omega has NaN or infinity, expected finite weights")
+        if not ((arrays["chance"] >= 0.0) & (arrays["chance"] <= CHANCE_LIMIT)).all():
+            raise ValueError(f"chance is {chance!r}, expected numbers from 0 to {CHANCE_LIMIT}")
         newest = self._newest(senders, arrays["sequence"].tolist())
         self._make_room(len(self) + sum(sender not in self._rows for sender in newest))
         rows = np.array([self._add_sender(sender) for sender in newest], dtype=np.intp)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Literal, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from fedbo.model.kernel import Array
 
@@ -48,8 +50,8 @@ class Origin(msgspec.Struct, frozen=True):
         *most, last = get_args(Source)
         if self.source not in get_args(Source):
             raise OriginError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
-        _check_shares("credit", self.credit)
-        _check_shares("trust", self.trust)
+        for name in ("credit", "trust"):
+            force_setattr(self, name, _checked_shares(name, getattr(self, name)))
         if self.source == "peer" and len(self.credit) != 1:
             raise OriginError(f"credit is {self.credit!r}, expected the one peer of source 'peer'")
         if self.source not in ("peer", "pool") and self.credit:
@@ -64,14 +66,16 @@ class Origin(msgspec.Struct, frozen=True):
         return next(iter(self.credit)) if self.source == "peer" else None
 
 
-def _check_shares(name: str, shares: object) -> None:
+def _checked_shares(name: str, shares: object) -> dict[str, float]:
+    """Return a copy in Python's own types."""
     if not isinstance(shares, dict) or not all(
-        isinstance(peer, str) and isinstance(share, float | int) and 0.0 <= share < math.inf
+        isinstance(peer, str) and isinstance(share, Real) and 0.0 <= share < math.inf
         for peer, share in shares.items()
     ):
         raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
     if sum(shares.values()) > 1.0 + _SLACK:
         raise OriginError(f"{name} is {shares!r}, expected at most 1 in total")
+    return {peer: float(share) for peer, share in shares.items()}
 
 
 class Query(msgspec.Struct, frozen=True):

@@ -23,7 +23,13 @@ from fedbo_paper.experiments.spec import Job
 from fedbo_paper.harness.store import LIBRARIES, digest, library_versions, source_digest
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Problem
 
-SOURCE = ("fedbo", "fedbo_paper.preset", "fedbo_paper.experiments", "fedbo_paper.problems")
+SOURCE = (
+    "fedbo",
+    "fedbo_paper.preset",
+    "fedbo_paper.harness.averages",
+    "fedbo_paper.experiments",
+    "fedbo_paper.problems",
+)
 
 
 def key(job: Job, data: Path | None = None) -> str:

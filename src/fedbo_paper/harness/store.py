@@ -62,10 +62,7 @@ class Store(Generic[J]):
         return table if table.height == job.rows else None
 
     def __contains__(self, job: J) -> bool:
-        try:
-            return self._path(job).read_bytes().count(b"\n") == 1 + job.rows
-        except FileNotFoundError:
-            return False
+        return self.get(job) is not None
 
     def put(self, job: J, table: Table) -> None:
         """Store the table of a finished job."""
