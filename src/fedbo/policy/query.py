@@ -69,7 +69,7 @@ class Origin(msgspec.Struct, frozen=True):
 def _checked_shares(name: str, shares: object) -> dict[str, float]:
     """Return a copy in Python's own types."""
     if not isinstance(shares, dict) or not all(
-        isinstance(peer, str) and isinstance(share, Real) and 0.0 <= share < math.inf
+        isinstance(peer, str) and isinstance(share, Real) and 0.0 <= float(share) < math.inf
         for peer, share in shares.items()
     ):
         raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
