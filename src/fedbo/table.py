@@ -127,7 +127,11 @@ class Table(Mapping[str, Column]):
     __hash__ = None  # type: ignore[assignment]
 
     def where(self, **values: Cell) -> Table:
-        """Select the rows that have these values in the columns of these names."""
+        """Select the rows that have these values in the columns of these names.
+
+        Args:
+            **values: The value to look for, by column name.
+        """
         keep = np.ones(self.height, dtype=np.bool_)
         for name, value in values.items():
             keep &= np.asarray(self[name] == value)
@@ -141,7 +145,11 @@ class Table(Mapping[str, Column]):
         return text.getvalue()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a CSV file in UTF-8, with a header line."""
+        """Write the table to a CSV file in UTF-8, with a header line.
+
+        Args:
+            path: The file; an existing one is replaced.
+        """
         Path(path).write_text(self.csv(), encoding="utf-8", newline="")
 
     @classmethod
@@ -149,6 +157,9 @@ class Table(Mapping[str, Column]):
         """Read a file that `to_csv` wrote, or any CSV file with a header line.
 
         Unquoted cells that look like a number, ``True`` or ``False`` are read as such.
+
+        Args:
+            path: The file, in UTF-8.
 
         Raises:
             ValueError: If the file is not a table; the text names the file and the row.

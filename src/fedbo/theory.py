@@ -125,6 +125,14 @@ def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
     The gain of observations A is ½ log det(I + σ⁻² K_A). The greedy choice is the point with the
     largest posterior variance. A point may be chosen twice, because FTS may query it twice.
 
+    Args:
+        K: Kernel matrix of the domain, (n, n), with k(x, x) ≤ 1.
+        T: Largest number of observations.
+        noise_variance: σ².
+
+    Returns:
+        Array of shape (T + 1,).
+
     >>> np.round(gamma_lower(np.eye(2), 3, 1.0) / np.log(2), 3).tolist()  # ½, ½, ½ log2(3/2)
     [0.0, 0.5, 1.0, 1.292]
     """
@@ -142,12 +150,26 @@ def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
 
 
 def gamma_upper(K: ArrayLike, T: int, noise_variance: float) -> Array:
-    """Return upper bounds on γ_0, …, γ_T: ``gamma_lower`` / (1 − 1/e), by submodularity."""
+    """Return upper bounds on γ_0, …, γ_T: ``gamma_lower`` / (1 − 1/e), by submodularity.
+
+    Args:
+        K: Kernel matrix of the domain, (n, n), with k(x, x) ≤ 1.
+        T: Largest number of observations.
+        noise_variance: σ².
+
+    Returns:
+        Array of shape (T + 1,).
+    """
     return gamma_lower(K, T, noise_variance) / (1.0 - 1.0 / math.e)
 
 
 def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
     """Return sup |k(x, x') − φ(x)ᵀφ(x')| over the rows of X (n, D) with kernel matrix K (n, n).
+
+    Args:
+        phi: Feature map φ, from (n, D) to (n, M).
+        X: Points, (n, D).
+        K: Kernel matrix of X, (n, n), with k(x, x) ≤ 1.
 
     >>> epsilon(lambda X: np.ones((len(X), 1)), np.zeros((2, 1)), [[1, 0.75], [0.75, 1]])
     0.25
@@ -159,6 +181,10 @@ def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
 def beta(t: ArrayLike, setting: Setting) -> Array:
     """Return β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))), without the factor σ if repaired.
 
+    Args:
+        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
+        setting: The constants of Theorem 1.
+
     >>> printed = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
     >>> np.round(beta([1, 2, 50], printed), 2).tolist()
     [1.97, 2.15, 4.34]
@@ -167,52 +193,107 @@ def beta(t: ArrayLike, setting: Setting) -> Array:
 
 
 def beta_prime(t: ArrayLike, setting: Setting) -> Array:
-    """Return β'_t, the width for peers: β_t with log(8N/δ) instead of log(4/δ) (Lemma 4)."""
+    """Return β'_t, the width for peers: β_t with log(8N/δ) instead of log(4/δ) (Lemma 4).
+
+    Args:
+        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
+        setting: The constants of Theorem 1.
+    """
     return _width(t, setting, 8.0 * max(setting.N, 1))
 
 
 def beta_sequence(T: int, setting: Setting) -> tuple[float, ...]:
-    """Return (β_1, …, β_T), an argument for policies such as `fedbo.TS`."""
+    """Return (β_1, …, β_T), an argument for policies such as `fedbo.TS`.
+
+    Args:
+        T: Number of steps, at most ``setting.horizon`` + 1.
+        setting: The constants of Theorem 1.
+    """
     return tuple(beta(np.arange(1, T + 1), setting).tolist())
 
 
 def c(t: ArrayLike, setting: Setting) -> Array:
-    """Return c_t = β_t (1 + √(2 log(|X| t²)))."""
+    """Return c_t = β_t (1 + √(2 log(|X| t²))).
+
+    Args:
+        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
+        setting: The constants of Theorem 1.
+    """
     log = math.log(setting.domain_size) + 2.0 * np.log(_steps(t))
     return beta(t, setting) * (1.0 + np.sqrt(2.0 * log))
 
 
 def draw_deviation(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired."""
+    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired.
+
+    Args:
+        t: Steps, from 1; any shape.
+        setting: The constants of Theorem 1.
+    """
     u = _log_odds(t, setting, 2.0)  # log(2π²t²N/(3δ))
     return np.sqrt(2 * u) + setting.M**0.5 if setting.repaired else np.sqrt(2 * u + setting.M)
 
 
 def mean_error(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 4's bound on |μ̂_n − μ_n|, ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ))))."""
+    """Return Lemma 4's bound on |μ̂_n − μ_n|, ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))).
+
+    Args:
+        t: Steps, from 1; any shape.
+        setting: The constants of Theorem 1.
+
+    Returns:
+        Array of shape (*t.shape, N).
+    """
     y = setting.B + np.sqrt(2.0 * _log_odds(t, setting, 4.0))
     growth = (np.asarray(setting.t_n, dtype=np.float64) + 1.0) ** 2 / setting.noise_variance
     return y[..., None] * (setting.epsilon * growth)
 
 
 def Delta_tilde(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|."""
+    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|.
+
+    Args:
+        t: Steps, from 1; any shape.
+        setting: The constants of Theorem 1.
+
+    Returns:
+        Array of shape (*t.shape, N).
+    """
     width = beta_prime(np.asarray(setting.t_n, dtype=int) + 1, setting)
     return mean_error(t, setting) + width + draw_deviation(t, setting)[..., None]
 
 
 def Delta(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, the bound on |ĝ_n(x) − f_t(x)|."""
+    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, the bound on |ĝ_n(x) − f_t(x)|.
+
+    Args:
+        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
+        setting: The constants of Theorem 1.
+
+    Returns:
+        Array of shape (*t.shape, N).
+    """
     return Delta_tilde(t, setting) + np.array(setting.d_n, np.float64) + c(t, setting)[..., None]
 
 
 def psi(t: ArrayLike, schedule: Schedule, setting: Setting) -> Array:
-    """Return ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}, the cost of peers at step t; 0 without peers."""
+    """Return ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}, the cost of peers at step t; 0 without peers.
+
+    Args:
+        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
+        schedule: Returns p_t in (0, 1] for step t.
+        setting: The constants of Theorem 1.
+    """
     return 2.0 * (1.0 - _probabilities(t, schedule)) * (Delta(t, setting) @ setting.probabilities)
 
 
 def P(t: ArrayLike, schedule: Schedule) -> Array:  # noqa: N802 (the paper's letter)
-    """Return P_t = p_t (p − 1/t²) of Lemma 7; for t ≤ 4 it is negative and has no meaning."""
+    """Return P_t = p_t (p − 1/t²) of Lemma 7; for t ≤ 4 it is negative and has no meaning.
+
+    Args:
+        t: Steps, from 1; any shape.
+        schedule: Returns p_t in (0, 1] for step t.
+    """
     return _probabilities(t, schedule) * (p - 1.0 / _steps(t) ** 2.0)
 
 
@@ -221,6 +302,10 @@ def sum_variance(T: ArrayLike, setting: Setting) -> Array:
 
     It holds because s log(1 + σ⁻²) ≤ log(1 + s/σ²) for s = σ²_{t−1}(x_t) ≤ 1, and ½ Σ log(1 + s/σ²)
     is the information gain of x_1, …, x_T.
+
+    Args:
+        T: Numbers of queries, from 1 to ``setting.horizon``; any shape.
+        setting: The constants of Theorem 1.
     """
     return 2.0 * _gamma(_steps(T), setting) / math.log1p(1.0 / setting.noise_variance)
 
@@ -233,6 +318,11 @@ def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
     Each of the first four steps counts 2B, because |f| ≤ B; Lemma 8 does not apply where P_t < 0.
     Each entry holds with probability 1 − δ, but not all entries at once.
+
+    Args:
+        schedule: Returns p_t in (0, 1] for step t.
+        T: Number of steps, at most ``setting.horizon``.
+        setting: The constants of Theorem 1.
 
     >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> bound(lambda t: 1.0, 50, setting)[:4].tolist()
@@ -254,6 +344,11 @@ def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
 
     2B(1 − p_t) replaces ψ_t, because a peer's query costs at most 2B, and Φ(−1) replaces p. The
     proof is for ``repaired`` settings.
+
+    Args:
+        schedule: Returns p_t in (0, 1] for step t.
+        T: Number of steps, at most ``setting.horizon``.
+        setting: The constants of Theorem 1.
     """
     first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
     a_t = c(t, setting) * (1.0 + 2.0 / (float(ndtr(-1.0)) - 1.0 / _steps(t) ** 2.0))
@@ -275,6 +370,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(schedule: Schedule, T: int, setting: Setting) -> Check:
     """Check whether p_t satisfies the conditions of Theorem 1.
+
+    Args:
+        schedule: Returns p_t in (0, 1] for step t.
+        T: Number of steps, at most ``setting.horizon`` + 1.
+        setting: The constants of Theorem 1.
 
     >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> check(lambda t: 1 - max(t, 2) ** -0.5, 50, setting).first_failure

@@ -396,7 +396,12 @@ class Agent:
         return self._initial.alone()
 
     def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
-        """Return the random stream for this purpose, from its beginning."""
+        """Return the random stream for this purpose, from its beginning.
+
+        Args:
+            purpose: What the stream is for.
+            *key: Selects one of several streams, such as the number of a query.
+        """
         return purpose.generator(self._entropy, *key)
 
     # How a query comes about

@@ -44,15 +44,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
-        """Return the i-th initial point (D,); the same generator state gives the same design."""
+        """Return the i-th initial point (D,); the same generator state gives the same design.
+
+        Args:
+            space: Where queries may lie.
+            i: Number of the point, from 0.
+            rng: The source of randomness, in the same state for each i.
+        """
         return space.design_point(i, rng)
 
     def scores(self, y: Array) -> Scores:
-        """Return scores (n,) in the units that models are fitted in and messages are made of."""
+        """Return scores (n,) in the units that models are fitted in and messages are made of.
+
+        Args:
+            y: Scores in the agent's own units, (n,), to be maximised.
+        """
         return Standardised(y)
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
-        """Return the model of the agent's own objective on a cube with this many dimensions."""
+        """Return the model of the agent's own objective on a cube with this many dimensions.
+
+        Args:
+            dimensions: D, the dimensions of the cube.
+            state: The state of a saved model (default: a new model).
+        """
         return Surrogate(self.surrogate, dimensions, state)
 
     @property
@@ -74,5 +89,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return x
 
     def informs(self, trial: Trial) -> bool:
-        """Tell whether the score of this trial goes into the agent's messages."""
+        """Tell whether the score of this trial goes into the agent's messages.
+
+        Args:
+            trial: A trial that has a score.
+        """
         return True

@@ -47,6 +47,9 @@ class Exchange(ABC):
         with the same or a later sequence, nothing happens: a retry changes nothing, and workers
         that share an agent may finish in any order.
 
+        Args:
+            message: The message to hand out.
+
         Returns:
             Whether the place now hands out exactly this message. True after a retry.
         """
@@ -57,11 +60,18 @@ class Exchange(ABC):
 
         The messages are for this federation and epoch. One that is damaged or does not fit is left
         out with an `ExchangeWarning`, which is not repeated until that message changes.
+
+        Args:
+            federation: The federation, in the epoch to fetch.
         """
 
     @abstractmethod
     def withdraw(self, federation: Federation, sender: str) -> bool:
         """Stop handing out the sender's messages for this federation, in any epoch.
+
+        Args:
+            federation: The federation that the messages are for.
+            sender: The name of the agent that sent them.
 
         Returns:
             Whether there was a message. Peers that already have it may keep it.

@@ -177,7 +177,11 @@ class Federation:
         )
 
     def check(self, message: Message) -> None:
-        """Raise `MessageRefused`, with the reason, if a message does not fit this federation."""
+        """Raise `MessageRefused`, with the reason, if a message does not fit this federation.
+
+        Args:
+            message: The message of any agent.
+        """
         message.check(
             fingerprint=self.fingerprint,
             epoch=self.epoch,
@@ -187,7 +191,11 @@ class Federation:
         )
 
     def difference(self, other: Federation) -> str | None:
-        """Describe the first difference in a sentence; return None if there is none."""
+        """Describe the first difference in a sentence; return None if there is none.
+
+        Args:
+            other: The federation to compare with.
+        """
         theirs = other._agreed()
         settings = (
             f"{name} is {value!r} here and {theirs[name]!r} there"
@@ -197,13 +205,21 @@ class Federation:
         return self.space.difference(other.space) or next(settings, None)
 
     def require_same(self, other: Federation) -> None:
-        """Raise `FederationMismatch` if the other federation differs from this one."""
+        """Raise `FederationMismatch` if the other federation differs from this one.
+
+        Args:
+            other: The federation to compare with.
+        """
         difference = self.difference(other)
         if difference is not None:
             raise FederationMismatch(f"the federations differ: {difference}")
 
     def require_later(self, other: Federation) -> None:
-        """Raise `FederationMismatch` unless the other is this one, in this or a later epoch."""
+        """Raise `FederationMismatch` unless the other is this one, in this or a later epoch.
+
+        Args:
+            other: The federation to compare with.
+        """
         if other.epoch > self.epoch:
             kept = {name: getattr(self, name) for name in (*_SCALARS, "epoch")}
             other = Federation(other.space, **other._agreed() | kept)
@@ -215,7 +231,14 @@ class Federation:
 
     @classmethod
     def from_toml(cls, text: str) -> Federation:
-        """Read the text of a TOML file; a setting that is missing has its default."""
+        """Read the text of a TOML file; a setting that is missing has its default.
+
+        Args:
+            text: The text of the file.
+
+        Raises:
+            ValueError: If something in it is wrong; the text says what.
+        """
         settings, space = file.loads(text)
         for key in settings:
             if key not in _SETTINGS:
@@ -223,12 +246,19 @@ class Federation:
         return cls(space, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the TOML file, completely or not at all."""
+        """Write the TOML file, completely or not at all.
+
+        Args:
+            path: The file; an existing one is replaced.
+        """
         files.write(path, self.to_toml().encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Federation:
         """Read a TOML file.
+
+        Args:
+            path: The file, in UTF-8.
 
         Raises:
             OSError: If the file cannot be read.

@@ -132,7 +132,11 @@ class FederatedSampler(BaseSampler):
             return None if self._current is None else self._current.agent
 
     def preview(self, study: optuna.Study) -> Message | None:
-        """Return the message that would be published now; None before there is a score."""
+        """Return the message that would be published now; None before there is a score.
+
+        Args:
+            study: The study, with one objective.
+        """
         _check_one_objective(study)
         with self._lock:
             return self._agent_of(study).preview()
@@ -141,6 +145,9 @@ class FederatedSampler(BaseSampler):
         """Withdraw the study's message from the exchange; return whether there was one.
 
         Peers that already have it may keep it. If the study goes on, it publishes another.
+
+        Args:
+            study: The study whose message is withdrawn.
         """
         known, federation = record.identity(study), self.federation
         if federation is None and self.agent is not None:

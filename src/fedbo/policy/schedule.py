@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 class Power(msgspec.Struct, frozen=True, tag="power", tag_field="type"):
     """p_t = 1 - t^-exponent from t = 2 on, and p_1 = p_2.
 
+    Args:
+        exponent: How fast p_t tends to 1; above 0.
+
     >>> [round(Power(0.5)(t), 3) for t in (1, 2, 4, 100)]
     [0.293, 0.293, 0.5, 0.9]
     """
@@ -41,6 +44,9 @@ class Power(msgspec.Struct, frozen=True, tag="power", tag_field="type"):
 
 class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
     """p_t = 1 - (1 + t / scale)^-1/2: near 0 for t well below ``scale``, then 1 - √(scale / t).
+
+    Args:
+        scale: Number of queries until p_t reaches 0.29; above 0.
 
     >>> [round(Gradual(16)(t), 3) for t in (1, 16, 48, 1600)]
     [0.03, 0.293, 0.5, 0.9]
@@ -62,6 +68,9 @@ class Gradual(msgspec.Struct, frozen=True, tag="gradual", tag_field="type"):
 class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="type"):
     """The same p_t in every query; 1 means never to use a message.
 
+    Args:
+        p: The probability, in (0, 1] (default 1).
+
     >>> Constant(0.9)(7)
     0.9
     """
@@ -78,6 +87,9 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", tag_field="type"):
 
 class Steps(msgspec.Struct, frozen=True, tag="steps", tag_field="type"):
     """p_1, p_2, ... as listed; the last value stays.
+
+    Args:
+        values: p_1, p_2, ...; each in (0, 1], never decreasing.
 
     >>> Steps((0.5, 0.75, 1.0))(2), Steps((0.5, 0.75, 1.0))(50)
     (0.75, 1.0)

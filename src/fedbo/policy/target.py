@@ -96,15 +96,31 @@ class Target:
         return self.surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
-        """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4)."""
+        """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4).
+
+        Args:
+            beta: Factor β_t on the draw's deviation from the mean (default 1).
+        """
         return self.belief.sample(self.rng, beta, self.space.points)
 
     def peer_draw(self, row: int) -> SampledFunction:
-        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
+        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6).
+
+        Args:
+            row: Row of the message in the inbox, from 0.
+        """
         return self.phi.function(self.inbox.omega[row])
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
-        """Return the largest of these shares by the names of the peers in these inbox rows."""
+        """Return the largest of these shares by the names of the peers in these inbox rows.
+
+        Args:
+            rows: Rows of the peers in the inbox, (k,).
+            shares: The share of each of these peers, (k,).
+
+        Returns:
+            At most 8 shares, all above 0, largest first.
+        """
         most = np.argsort(-shares)[:_NAMED]
         return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 

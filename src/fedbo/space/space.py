@@ -105,6 +105,9 @@ class Space:
     def encode(self, params: Mapping[str, Value]) -> Array:
         """Return the point x (D,) of the cube where ``params`` lie.
 
+        Args:
+            params: A value for each parameter, by name.
+
         Raises:
             ValueError: A value is not allowed, or the space has a list without these parameters.
         """
@@ -122,12 +125,20 @@ class Space:
         return np.array(x)
 
     def decode(self, x: ArrayLike) -> dict[str, Value]:
-        """Return the allowed parameters nearest to x (D,)."""
+        """Return the allowed parameters nearest to x (D,).
+
+        Args:
+            x: A point of the cube, (D,); finite numbers.
+        """
         numbers = self._checked_point(x).tolist()
         return {name: axis.decode(numbers[at]) for name, (axis, at) in self.axes.items()}
 
     def snap(self, X: NDArray[Real]) -> NDArray[Real]:
-        """Return the allowed points nearest to X (n, D), in its precision."""
+        """Return the allowed points nearest to X (n, D), in its precision.
+
+        Args:
+            X: Points of the cube, (n, D).
+        """
         self._check_points(X)
         if self.free.all():
             return X
@@ -138,7 +149,12 @@ class Space:
         return snapped
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """Return n random allowed points, (n, D)."""
+        """Return n random allowed points, (n, D).
+
+        Args:
+            rng: The source of randomness.
+            n: Number of points.
+        """
         return self.snap(rng.random((n, self.dimensions)))
 
     def design_point(self, i: int, rng: np.random.Generator) -> Array:
