@@ -127,3 +127,9 @@ def test_beyond_the_ends_it_goes_on_in_a_straight_line() -> None:
 def test_raw_scores_stay_as_they_are() -> None:
     y = np.array([3.0, 1.0, 2.0])
     assert Raw(y).z.tolist() == Raw(y).unwarp(y).tolist() == y.tolist()
+
+
+def test_an_outlier_that_is_infinitely_many_deviations_away() -> None:
+    """The other scores differ by less than any usual number."""
+    z = Standardised(np.array([0.0, 2.2250738585072014e-308, -178.0])).z
+    assert np.isfinite(z).all() and z[2] < z[0] <= z[1]

@@ -92,7 +92,8 @@ def _without_outliers(y: Array) -> Array:
     far = _FAR * 1.4826 * float(np.median(np.abs(y - median)))
     if not 0 < np.count_nonzero(y < median - far) <= max(1.0, _RARE * len(y)) or far <= 0.0:
         return y
-    depth = np.maximum((median - y) / far, 1.0)
+    with np.errstate(over="ignore"):  # 1 / depth is then 0
+        depth = np.maximum((median - y) / far, 1.0)
     return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)
 
 
