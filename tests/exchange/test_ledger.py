@@ -70,7 +70,10 @@ def test_the_log_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("relative", "home/.local/state/fedbo"),
     ],
 )
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs knows better")
+@pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="tests the folders of Linux; platformdirs tests those of other systems",
+)
 def test_else_it_lies_in_the_users_state_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None, expected: str
 ) -> None:

@@ -368,7 +368,7 @@ print(peak if sys.platform == "darwin" else 1024 * peak)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs getrusage")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource.getrusage, which Windows lacks")
 @pytest.mark.slow
 def test_a_million_messages_fit_in_700_mb() -> None:
     run = subprocess.run([sys.executable, "-c", _MILLION], capture_output=True, text=True)

@@ -453,7 +453,7 @@ def test_the_thread_ends_when_there_is_nothing_to_do(ledger: Ledger) -> None:
     assert place.published == [1, 2]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where there are forks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system lacks")
 def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     courier = Courier(FolderExchange(tmp_path / "exchange"), ledger)
     gate = Gate()

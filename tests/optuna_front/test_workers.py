@@ -250,7 +250,9 @@ def without_disk(folder: Path, trials: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="only where files can be limited")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="needs a limit on file sizes, which Windows lacks"
+)
 def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
     save_federation(tmp_path)
     work(tmp_path, 3)

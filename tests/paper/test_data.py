@@ -294,7 +294,10 @@ def test_folders_in_their_order(cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert places.folders(Path("here")) == (Path("here"),)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs knows better")
+@pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="tests the folders of Linux; platformdirs tests those of other systems",
+)
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [(None, ".cache/fedbo"), ("{home}/x", "x/fedbo"), ("relative", ".cache/fedbo")],

@@ -347,13 +347,13 @@ class Agent:
             try:
                 settings = savefile.readable_settings(saved.settings)
             except ValidationError as error:
-                raise FileRefused(f"{os.fspath(path)} has other settings: {error}") from None
+                raise FileRefused(f"{os.fspath(path)} has invalid settings: {error}") from None
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(
-                f"{os.fspath(path)} needs its agent's {missing} again, which are not fedbo's own "
-                f"(or, for settings, are those of the paper: fedbo_paper.preset.PAPER): "
-                f"Agent.load(path, {missing}=...)"
+                f"{os.fspath(path)} needs its agent's {missing} again, because a file holds only "
+                f"fedbo's own: Agent.load(path, {missing}=...); for the paper's settings that is "
+                "fedbo_paper.preset.PAPER"
             )
         federation = Federation.from_toml(saved.federation)
         agent = cls(federation, policy, name=saved.name, settings=settings, within=saved.within)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
@@ -54,13 +56,13 @@ class InitialPoints:
         if self.given is not None and asked < len(self.given):
             return self.given[asked]
         i = asked if key is None else key
-        if self.space.points is None or self.settings.repeats == "allow":
-            return self._design_point(i)
-        tried = {_row(x, self.space.points) for x in self.history.points}
-        if len(tried) == len(self.space.points):
-            tried = set()
-        while _row(x := self._design_point(i), self.space.points) in tried:
+        points, x = self.space.points, self._design_point(i)
+        if points is None or self.settings.repeats == "allow" or not self.history.points:
+            return x
+        tried = np.unique(rows_of(np.array(self.history.points), points))
+        while len(tried) < len(points) and rows_of(x[None], points) in tried:
             i += 1
+            x = self._design_point(i)
         return x
 
     def _count(self, source: Source) -> int:
@@ -68,7 +70,3 @@ class InitialPoints:
 
     def _design_point(self, i: int) -> Array:
         return self.settings.design_point(self.space, i, Stream.DESIGN.generator(self.entropy))
-
-
-def _row(x: Array, points: Array) -> int:
-    return int(rows_of(x[None], points)[0])
