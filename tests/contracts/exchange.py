@@ -132,7 +132,7 @@ def child(program: str, *args: object, **given: Any) -> subprocess.Popen[str]:
         "import sys\n"
         "from contracts.exchange import *\n"
         "from fedbo.exchange import *\n"
-        "from fedbo.exchange import locks\n"
+        "from fedbo import locks\n"
         "locks._WAIT = 60.0\n"
     )
     tests, source = Path(__file__).parents[1], Path(fedbo.__file__).parents[1]

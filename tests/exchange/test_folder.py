@@ -40,7 +40,7 @@ from fedbo.exchange import (
     exchange_at,
 )
 from fedbo.exchange.folder import LARGEST
-from fedbo.exchange.locks import alone
+from fedbo.locks import alone
 
 
 class TestFolderExchange(ExchangeContract):
@@ -623,7 +623,7 @@ def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
 def test_a_lock_that_nobody_releases_does_not_stop_others(folder: Path) -> None:
     """A writer that was stopped while it held the lock; and one that dies with it."""
     holder = child(
-        "from fedbo.exchange.locks import alone\n"
+        "from fedbo.locks import alone\n"
         "with alone(sys.argv[1]) as locked:\n"
         "    print(locked, flush=True)\n"
         "    sys.stdin.read()\n",

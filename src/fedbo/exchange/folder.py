@@ -31,9 +31,9 @@ from fedbo.exchange.base import (
     printable,
     same_federation,
 )
-from fedbo.exchange.locks import Lock, alone
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
+from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Message, MessageRefused
 
 SUFFIX = ".fedbo"

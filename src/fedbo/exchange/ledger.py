@@ -22,11 +22,11 @@ import msgspec
 from msgspec.structs import replace
 
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
-from fedbo.exchange.locks import Lock, alone
 from fedbo.federation import Federation
+from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Kind, Message
+from fedbo.state import StateMissing, state_folder
 
-VARIABLE = "FEDBO_STATE"
 NAME = "releases.jsonl"  # as version 0.1 called it
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
@@ -227,19 +227,13 @@ class Ledger:
 
 
 def _default_path() -> Path:
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named) / NAME
-    from platformdirs import user_state_path  # `import fedbo` does not load it
-
-    with contextlib.suppress(RuntimeError):  # there is no home; old versions return a relative path
-        folder = user_state_path("fedbo", appauthor=False)
-        if folder.is_absolute():
-            return folder / NAME
-    raise ExchangeError(
-        "there is no folder for the ledger, because this user has no home folder, and nothing is "
-        f"sent without a ledger; set {VARIABLE} to a folder, or give ledger=Ledger(FILE)"
-    )
+    try:
+        return state_folder() / NAME
+    except StateMissing as error:
+        raise ExchangeError(
+            f"there is no folder for the ledger, and nothing is sent without one: {error}, or give "
+            "ledger=Ledger(FILE)"
+        ) from None
 
 
 def _sent(message: Message, to: str) -> Entry:

@@ -6,8 +6,8 @@ import warnings
 from typing import Any, Self
 
 from fedbo.exchange.base import Exchange, ExchangeWarning, same_federation
-from fedbo.exchange.locks import Lock
 from fedbo.federation import Federation
+from fedbo.locks import Lock
 from fedbo.message import Message, MessageRefused
 
 
