@@ -1,7 +1,10 @@
-"""``fedbo explain``: what a saved agent owes to its peers."""
+"""``fedbo explain``: what a saved agent or a stored study owes to its peers."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
 from fedbo.cli import checks, screen
+from fedbo.files import FileRefused
 from fedbo.insight.explain import Explanation, texts
 from fedbo.table import Table
 
@@ -18,7 +23,25 @@ _ROWS = 12  # shown of a long table
 
 
 def explain(
-    agent_file: Annotated[Path, typer.Argument(help="A file written by Agent.save.")],
+    agent_file: Annotated[
+        Path | None,
+        typer.Argument(help="A file written by Agent.save; leave it out for a stored study."),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="Where the study is stored, such as sqlite:///site.db.")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="The name of the study.")] = None,
+    federation: Annotated[
+        Path | None, typer.Option(help="The federation file that the study was run with, if any.")
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="The agent's settings if they are not the usual ones, such as "
+            "fedbo_paper.preset:PAPER. A file holds only fedbo's own, and a study none.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw a figure into this file: .png, .pdf or .svg.")
     ] = None,
@@ -31,22 +54,26 @@ def explain(
 ) -> None:
     """Show where an agent's queries came from, and how many trials its peers saved.
 
-    The file is only read; the agent in it does not change.
+    The agent is in a file, or it is the agent of a study: give --storage and --study, and the
+    --federation that the study was run with. File and study are only read.
     """
+    _check_source(agent_file, storage, study, federation)
     if plot is not None:
         checks.require("experiments", {"matplotlib": "matplotlib"})
         checks.writable("--plot", plot, checks.PICTURES)
     if csv is not None:
         checks.folder("--csv", csv)
+    given = None if settings is None else _settings(settings)
     console = Console()
     try:
-        agent = Agent.load(agent_file)
+        if agent_file is not None:
+            agent = _saved(agent_file, given)
+        else:
+            assert storage is not None and study is not None
+            agent = _stored(storage, study, federation, given)
         with console.status("Replaying the trials without peers"):
             explanation = agent.explain(draws)
-    except OSError as error:
-        expected = "a file that Agent.save wrote"
-        raise checks.unreadable("AGENT_FILE", agent_file, error, expected) from None
-    except ValueError as error:  # the file is refused, or the agent has no scores
+    except ValueError as error:  # the file or the study is refused, or there is no score
         checks.end(str(error))
     _report(console, explanation)
     if plot is not None:
@@ -57,6 +84,62 @@ def explain(
     if csv is not None:
         explanation.to_csv(csv)
         typer.echo(f"The tables are in {csv}.")
+
+
+def _check_source(
+    agent_file: Path | None, storage: str | None, study: str | None, federation: Path | None
+) -> None:
+    """Refuse anything but a file, or a storage with a study."""
+    if agent_file is not None and (storage or study or federation):
+        problem = "give a file, or --storage and --study, but not both"
+        raise checks.refused(problem, "AGENT_FILE / --storage")
+    if agent_file is None and storage is None:
+        problem = "give a file that Agent.save wrote, or --storage and --study for a stored study"
+        raise checks.refused(problem, "AGENT_FILE / --storage")
+    if agent_file is None and study is None:
+        raise checks.refused("give the name of the study in this storage", "--study")
+
+
+def _saved(path: Path, settings: Settings | None) -> Agent:
+    try:
+        return Agent.load(path, settings=settings)
+    except OSError as error:
+        expected = "a file that Agent.save wrote"
+        raise checks.unreadable("AGENT_FILE", path, error, expected) from None
+    except FileRefused as error:
+        hint = ""
+        if "settings=..." in str(error):
+            hint = " (here: --settings fedbo_paper.preset:PAPER)"
+        elif "policy=..." in str(error):
+            hint = "; then print(agent.explain()) in Python, because this command has no policy"
+        checks.end(f"{error}{hint}")
+
+
+def _stored(storage: str, name: str, federation: Path | None, settings: Settings | None) -> Agent:
+    checks.require("optuna", {"optuna": "optuna"})
+    from optuna import logging
+
+    from fedbo.optuna import stored, studies
+
+    logging.set_verbosity(logging.ERROR)
+    agreed = None if federation is None else checks.federation("--federation", federation)
+    with checks.warnings_as_lines():
+        return stored.stored_agent(studies.existing(storage, name), agreed, settings)
+
+
+def _settings(address: str) -> Settings:
+    """Return the settings at ``package.module:name``, which may be in the current folder."""
+    module, _, name = address.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        expected = "expected module:name, such as fedbo_paper.preset:PAPER"
+        raise checks.refused(f"{address!r}: {error}; {expected}", "--settings") from None
+    if not isinstance(found, Settings):
+        raise checks.refused(f"{address} is {found!r}, expected a fedbo.Settings", "--settings")
+    return found
 
 
 def _report(console: Console, explanation: Explanation) -> None:

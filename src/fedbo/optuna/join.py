@@ -30,7 +30,7 @@ from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
 
 FAILURES = 3  # failed trials in a row after which the command stops
 
-_POLICIES: dict[Kind, type[Policy]] = {"weights": PTS, "belief": RGPE, "belief+incumbent": TAF}
+POLICIES: dict[Kind, type[Policy]] = {"weights": PTS, "belief": RGPE, "belief+incumbent": TAF}
 
 Ending = Literal["done", "stopped", "failing"]
 
@@ -232,7 +232,7 @@ class Site:
 
 def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -> FederatedSampler:
     """Return a sampler with the policy that can use this federation's kind of message."""
-    return FederatedSampler(federation, exchange, policy=_POLICIES[federation.kind](), **options)
+    return FederatedSampler(federation, exchange, policy=POLICIES[federation.kind](), **options)
 
 
 def check(study: optuna.Study, federation: Federation, name: str | None = None) -> None:
