@@ -29,7 +29,7 @@ from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.message.message import SENDER_BYTES
+from fedbo.message.signed import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Standardised

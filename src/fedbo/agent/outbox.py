@@ -10,7 +10,8 @@ from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
 from fedbo.federation import Federation
-from fedbo.message.message import Header, Message, MessageRefused
+from fedbo.message.message import Header, Message
+from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
 

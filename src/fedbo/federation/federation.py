@@ -15,7 +15,7 @@ from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Fingerprint, Kind, Message
-from fedbo.message.message import COUNTER_LIMITS
+from fedbo.message.signed import COUNTER_LIMITS
 from fedbo.model.features import Features
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
@@ -87,6 +87,7 @@ class Federation:
         self.noise_variance = _positive("noise_variance", noise_variance)
         self.kind: Kind = kind
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
+        self.members: dict[str, bytes] = {}
 
     def next_epoch(
         self,
