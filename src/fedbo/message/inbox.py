@@ -69,6 +69,9 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._senders)
 
+    def __contains__(self, sender: object) -> bool:
+        return sender in self._rows
+
     def __repr__(self) -> str:
         held = f"{len(self)} messages of M = {self.M}, {self.left} left to draw"
         return f"{type(self).__name__}({held})"
