@@ -337,7 +337,8 @@ class Agent:
         The messages of the old epoch are dropped.
 
         Args:
-            federation: The later epoch. If the agent is in this epoch already, nothing happens.
+            federation: The later epoch. If the agent is in this epoch already, only the list of
+                members is taken over.
 
         Raises:
             FederationMismatch: If it is not a later epoch of the same federation.
@@ -346,6 +347,7 @@ class Agent:
         if federation.epoch != self.federation.epoch:
             self._join(federation)
             self.account.last_sent = -1
+        self.federation = federation  # whose members may be others than before
 
     # Files
 
