@@ -157,6 +157,15 @@ class Keyring:
                 return self._names(federation)
             return {name: key for names in self._held.known.values() for name, key in names.items()}
 
+    def by_federation(self) -> dict[str, dict[str, str]]:
+        """Return all known keys, as text, by federation and name.
+
+        The federation is its fingerprint with zeros for the scalars; empty stands for all.
+        """
+        with self._lock:
+            self._read()
+            return {place: dict(names) for place, names in self._held.known.items() if names}
+
     def revoked(self) -> list[str]:
         """Return the revoked keys, as text."""
         with self._lock:
