@@ -344,8 +344,8 @@ class TestNothingIsLost:
         agent = run(Agent(federation, seed=0), 3)
         trial = agent.ask()
         asked = dict(trial.params)
-        trial.params.pop("C")
         told = agent.tell(trial, 9.0)
+        trial.params.pop("C")
         told.params.clear()
         assert agent.best.params == asked
         agent.best.params.clear()
