@@ -115,7 +115,7 @@ def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str
     """Build what a federation file has under [space], with a direction."""
     inner = given.get("space")
     if isinstance(inner, dict) and "type" not in inner:  # else it is a parameter of that name
-        others = [key for key in given if key != "space"]
+        others = [key for key in given if key not in ("space", "format")]
         if others:
             raise ValueError(
                 f"{others[0]!r} is outside [space], but only the space is read from this file: "
