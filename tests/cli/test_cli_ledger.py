@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fedbo import RGPE, TAF, Agent, Federation, Float, Message, Policy
 from fedbo.cli import app as cli
+from fedbo.cli.ledger import _list
 from fedbo.exchange import Ledger, MemoryExchange
 from fedbo.message import Kind
 
@@ -22,8 +26,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "releases.jsonl"
 
 
-def invoke(*args: str) -> Result:
-    wide = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+def invoke(*args: str, columns: int = 100) -> Result:
+    wide = {"COLUMNS": f"{columns}", "TERM": "dumb", "NO_COLOR": "1"}
     return CliRunner().invoke(cli.app, ["ledger", *args], env=wide)
 
 
@@ -67,6 +71,49 @@ def test_every_message_has_its_line(log: Path) -> None:
     assert "3 messages left this machine" in " ".join(lines)
     assert str(log) in "".join(lines)
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_nothing_is_broken_in_a_narrow_terminal(log: Path, columns: int) -> None:
+    place, name = "/mnt/hospital-group/projects/tuning/exchange", "a-hospital-with-a-long-name"
+    exchange = MemoryExchange()
+    for scores in (1, 2):
+        Ledger().publish(exchange, message(name, scores))
+    Ledger().publish(exchange, message("site-b", 9))
+    Ledger().withdraw(exchange, federation(), "site-b")
+    log.write_text(log.read_text().replace('"to":"memory"', f'"to":"{place}"'))
+    lines = invoke(columns=columns).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    print_of, nbytes = str(federation().fingerprint)[:8], str(message("site-b", 9).nbytes)
+    for word in (place, name, "withdrawn", print_of, nbytes):
+        assert any(word in line.replace(",", " ").split() for line in lines), word
+    rows = [line for line in lines if re.match(r" *\d  ", line)]
+    assert [row.split()[-1] for row in rows] == ["sent", "sent", "sent", "withdrawn"]
+    assert ["9", "25", nbytes] == rows[2].split()[-4:-1]
+    places = " ".join(" ".join(line for line in lines if line not in rows).split())
+    if columns == 80:  # one line for each agent and place, above its messages
+        assert f"{name} to {place}, federation {print_of} site-b to {place}" in places
+
+
+def test_an_action_of_a_later_version_is_listed(log: Path) -> None:
+    Ledger().publish(MemoryExchange(), message(scores=2))
+    [entry] = Ledger().read()
+    handed_out = replace(entry, action="handed out")  # type: ignore[arg-type]
+    console = Console(width=80, file=io.StringIO())
+    _list(console, {1: handed_out}, log)
+    assert isinstance(console.file, io.StringIO)
+    text = " ".join(console.file.getvalue().split())
+    assert f"2 25 {entry.nbytes} handed out" in text
+    assert "1 message left this machine" in text
+
+
+@pytest.mark.parametrize("when", ["yesterday", "0001-01-01T00:00:00+14:00", ""])
+def test_a_time_in_another_format_is_shown_as_it_is(log: Path, when: str) -> None:
+    Ledger().publish(MemoryExchange(), message())
+    log.write_text(re.sub('"when":"[^"]*"', f'"when":"{when}"', log.read_text()))
+    for args in ([], ["--show", "1"]):
+        result = invoke(*args)
+        assert (result.exit_code, when in result.stdout) == (0, True)
 
 
 def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:

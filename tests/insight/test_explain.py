@@ -211,14 +211,14 @@ def test_curves_are_in_the_users_units_and_direction() -> None:
     saved = compare(together[0], together, alone, start=1, sign=-1.0)
     last = {name: float(saved.curves[name][-1]) for name in saved.curves.columns}
     assert last == pytest.approx(
-        {"trial": 2, "agent": -1, "alone": -0.4, "low": -0.4, "high": -0.2}
+        {"trials": 2, "agent": -1, "alone": -0.4, "low": -0.4, "high": -0.2}
     )
     assert saved.gains["gain"][0] > 0
 
 
 def test_the_replay_starts_where_the_agent_did(explanation: Explanation) -> None:
     assert explanation.saved is not None
-    first = explanation.saved.curves.where(trial=3)
+    first = explanation.saved.curves.where(trials=3)
     assert first["agent"] == first["alone"] == first["low"] == first["high"]
 
 

@@ -138,6 +138,16 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
     assert inbox.senders == again.senders
 
 
+@pytest.mark.parametrize("name", ["nu", "R", "incumbents"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, rows: int) -> None:
+    state = filled(message(0), message(1)).state()
+    wrong = np.resize(state[name], (rows, *state[name].shape[1:]))
+    for damaged in (wrong, np.float32(1.0), state[name][..., None]):
+        with pytest.raises(ValueError, match="not written by state"):
+            BeliefInbox.restore({**state, name: damaged})
+
+
 def test_a_belief_that_is_refused_changes_nothing() -> None:
     """Beliefs are checked where they enter: `Agent.receive`."""
     federation = Federation({"x": Float(0, 1)}, features=M, kind="belief")

@@ -351,6 +351,21 @@ def test_both_libraries_draw_the_same_history() -> None:
     assert list(figure.data[0].y)[-1] == axes.lines[0].get_ydata()[-1]
 
 
+def test_both_legends_show_which_points_are_filled_also_if_all_of_them_are_far_off() -> None:
+    ways = [query("initial")] * 2 + [query("own")] * 3 + [query("told")] * 2
+    study = study_of(1.3, -1e9, 1.0, 1.2, 1.1, -INF, -INF, attributes=ways)
+    figure = plotly(plots.plot_history, study)
+    (legend,) = plots.plot_history(study).figure.legends
+    markers = [handle for handle in legend.legend_handles if hasattr(handle, "get_facecolors")]
+    by_matplotlib = [len(marker.get_facecolors()) > 0 for marker in markers]
+    traces = [trace for trace in figure.data if trace.mode == "markers"]
+    by_plotly = [not trace.marker.symbol[0].endswith("-open") for trace in traces]
+    assert [trace.name for trace in traces][2:] == ["told (2)", "far off, at the edge (3)"]
+    assert by_plotly == by_matplotlib == [True, True, True, False]
+    drawn = dict(zip(traces[2].x, traces[2].marker.symbol, strict=True))
+    assert (drawn[5], drawn[6]) == ("x-open", "x-open")
+
+
 @pytest.mark.parametrize("style", ["default", "ggplot", "dark_background"])
 def test_no_text_lies_on_other_text_whatever_the_style(style: str) -> None:
     with pyplot.style.context(style):

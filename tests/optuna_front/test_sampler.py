@@ -821,7 +821,7 @@ def test_a_copy_goes_on_from_the_study(tmp_path: Path) -> None:
         study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
         study.optimize(bowl, n_trials=4)
         study.sampler = copied(study.sampler)  # type: ignore[arg-type]
-        assert study.sampler.agent is None
+        assert len(agent_of(study).trials) == 4  # rebuilt from the study
         study.optimize(bowl, n_trials=2)
         assert scores(study) == 6
         assert sources(study) == ["initial"] * 3 + ["own"] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import checks, screen
@@ -21,7 +21,9 @@ from fedbo.exchange import Entry, ExchangeError, Ledger
 from fedbo.message import Fingerprint, Message
 
 _ROW = 10  # numbers in a line
-_NARROWEST = {"when": 10, "agent": 8, "to": 12}  # columns that shrink in a narrow terminal
+_PLACE = ("agent", "to", "federation")  # columns that have lines of their own if they are too long
+_RIGHT = ("no.", "trials", "numbers", "bytes")  # columns of numbers
+_NOTHING_LEFT = ("undelivered", "withdrawn")  # actions about a message of an earlier line
 
 
 def ledger(
@@ -103,33 +105,34 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
 
 
 def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
-    """Print one line for each entry, by number, and the totals."""
-    grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("no.", "when", "agent", "to", "federation", "trials", "numbers", "bytes", "what"):
-        narrowest = _NARROWEST.get(name)
-        grid.add_column(
-            name,
-            justify="right" if name in ("no.", "trials", "numbers", "bytes") else "left",
-            overflow="fold",
-            no_wrap=narrowest is None,
-            min_width=narrowest,
-        )
-    for number, entry in entries.items():
-        is_sent = entry.action == "sent"
-        counts = [f"{n:,}" if is_sent else "" for n in (entry.t_n, entry.numbers, entry.nbytes)]
-        cells = (f"{number}", _local(entry.when), entry.agent, entry.to, entry.federation[:8])
-        grid.add_row(
-            *(Text(screen.printable(cell)) for cell in (*cells, *counts)),
-            Text(entry.action, style="" if is_sent else "yellow"),
-        )
-    console.print(grid)
+    """Print one line for each entry, by number, and the totals.
+
+    If the lines are too long for the terminal, the agent and the place are in lines of their own,
+    each above the entries that it is for.
+    """
+    rows = [_cells(number, entry) for number, entry in entries.items()]
+    head, *lines = _aligned(rows, [*rows[0]])
+    fits = max(map(cell_len, [head, *lines])) <= console.width
+    if not fits:
+        head, *lines = _aligned(rows, [name for name in rows[0] if name not in _PLACE], indent=2)
+    _print(console, Text(head, style="bold"))
+    place: list[str] = []
+    for row, line in zip(rows, lines, strict=True):
+        if not fits and place != (place := [row[name] for name in _PLACE]):
+            agent, to, federation = place
+            whole = f"{agent} to {to}" if to else agent
+            console.print(Text(f"{whole}, federation {federation}"))
+        text = Text(line)
+        if row["what"] != "sent":
+            text.stylize("yellow", text.plain.rindex(row["what"]))
+        _print(console, text)
     console.print()
-    sent = [entry.nbytes for entry in entries.values() if entry.action == "sent"]
+    left = [entry.nbytes for entry in entries.values() if entry.action not in _NOTHING_LEFT]
     lost = [entry.nbytes for entry in entries.values() if entry.action == "undelivered"]
     screen.say(
         console,
-        f"{screen.count(len(sent) - len(lost), 'message')} left this machine, "
-        f"{screen.size(sum(sent) - sum(lost))} in total. The log is {screen.printable(str(path))}. "
+        f"{screen.count(len(left) - len(lost), 'message')} left this machine, "
+        f"{screen.size(sum(left) - sum(lost))} in total. The log is {screen.printable(str(path))}. "
         "fedbo ledger --show N prints the content of message N.",
     )
     if lost:
@@ -140,14 +143,48 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         )
 
 
+def _cells(number: int, entry: Entry) -> dict[str, str]:
+    """Return the texts of an entry by column. Counts are of messages that left at this line."""
+    shows_counts = entry.action not in _NOTHING_LEFT
+    counts = {"trials": entry.t_n, "numbers": entry.numbers, "bytes": entry.nbytes}
+    cells = {
+        "no.": f"{number}",
+        "when": _local(entry.when),
+        "agent": entry.agent,
+        "to": entry.to,
+        "federation": entry.federation[:8],
+        **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
+        "what": entry.action,
+    }
+    return {name: screen.printable(text) for name, text in cells.items()}
+
+
+def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str], indent: int = 0) -> list[str]:
+    """Return a line of column names, and a line for each row. No cell is broken."""
+    columns = []
+    for name in names:
+        cells = [name, *(row[name] for row in rows)]
+        width = max(map(cell_len, cells))
+        blanks = [" " * (width - cell_len(cell)) for cell in cells]
+        pairs = zip(blanks, cells, strict=True)
+        columns.append([b + c if name in _RIGHT else c + b for b, c in pairs])
+    return [(" " * indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)]
+
+
+def _print(console: Console, line: Text) -> None:
+    """Print a line as it is; a terminal that is too narrow breaks it."""
+    console.print(line, soft_wrap=True)
+
+
 def _show_entry(console: Console, number: int, entry: Entry) -> None:
     screen.say(console, f"Message {number}, {entry.action} {_local(entry.when)}", "bold")
-    if entry.action != "withdrawn":
+    if entry.content:
         show_message(console, entry.message(), {"to": entry.to})
         return
     about = {"to": entry.to, "agent": entry.agent, "federation": entry.federation}
     screen.show(console, screen.pairs(about))
-    screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
+    if entry.action == "withdrawn":
+        screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
 
 
 def _json(entries: Mapping[int, Entry]) -> str:
@@ -158,7 +195,11 @@ def _json(entries: Mapping[int, Entry]) -> str:
 
 
 def _local(when: str) -> str:
-    return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Return a time of the log in local time, or as it is if it is not in the format of ISO."""
+    try:
+        return datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return when
 
 
 def _vector(console: Console, title: str, values: NDArray[np.float32]) -> None:
@@ -171,4 +212,4 @@ def _rows(console: Console, values: NDArray[np.float32], label: str) -> None:
     """Print the values in lines of ten; the first line has a label."""
     for i in range(0, len(values), _ROW):
         cells = "".join(f"{value:9.4f}" for value in values[i : i + _ROW])
-        console.print(Text(f"{label if i == 0 else '':>6} {cells}"), soft_wrap=True)
+        _print(console, Text(f"{label if i == 0 else '':>6} {cells}"))

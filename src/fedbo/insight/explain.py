@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fedbo.agent.streams import Stream
@@ -112,16 +113,22 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def explain(agent: Agent, draws: int = 32) -> Explanation:
+def explain(agent: Agent, draws: int = 32, numbers: Mapping[int, int] | None = None) -> Explanation:
     """Explain an agent's queries; this changes nothing in the agent.
 
     Args:
         agent: The agent, with at least one score.
         draws: Number of replays for the estimate of trials saved.
+        numbers: The number of each trial in the agent, by its number in the study that the agent
+            belongs to. The explanation has these trials, in the order and with the numbers of the
+            study. By default, it has all trials of the agent with their own numbers.
     """
     if draws < 1:
         raise ValueError(f"draws is {draws!r}, expected 1 or more")
-    complete = [trial for trial in agent.trials if trial.score is not None]
+    trials = agent.trials
+    if numbers is not None:
+        trials = [replace(trials[own], number=number) for number, own in sorted(numbers.items())]
+    complete = [trial for trial in trials if trial.score is not None]
     if not complete:
         raise ValueError(
             f"agent {agent.name!r} has no scores yet: ask() for a trial, tell() its score"
@@ -130,7 +137,7 @@ def explain(agent: Agent, draws: int = 32) -> Explanation:
     verdict = _silence(complete, influenced)
     saved = None if verdict else _saved(agent, complete, influenced, draws)
     sign = agent.federation.space.sign
-    queries = _queries(agent.trials, sign)
+    queries = _queries(trials, sign)
     top = max(complete, key=lambda trial: sign * (trial.score or 0.0))
     return Explanation(
         agent=agent.name,
@@ -147,9 +154,11 @@ def explain(agent: Agent, draws: int = 32) -> Explanation:
 def _influenced(agent: Agent, complete: Sequence[Trial]) -> NDArray[np.bool_]:
     """Return which trials peers may have influenced: the policy's queries since the first credit.
 
-    Policies that blend the peers' beliefs give no credit, so all their queries count.
+    Policies that blend the peers' beliefs give no credit, so all their queries count. An agent that
+    was rebuilt from a study holds no messages, but its trials say which peers it trusted.
     """
-    blended = "weights" not in agent.policy.kinds and len(agent.inbox) > 0
+    heard = len(agent.inbox) > 0 or any(trial.trust for trial in complete)
+    blended = "weights" not in agent.policy.kinds and heard
     chosen = np.array([trial.source not in ("initial", "told") for trial in complete])
     helped = np.array([blended or bool(_credit(trial)) for trial in complete])
     return chosen & np.maximum.accumulate(helped)

@@ -48,14 +48,13 @@ def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
 
 def _draw_progress(axes: Axes, explanation: Explanation) -> None:
     queries = explanation.queries.where(state="complete")
-    trial = np.arange(1, queries.height + 1)
+    trial = queries["trial"]
     if explanation.saved is not None:
         solo = explanation.saved.curves
-        band = axes.fill_between(
-            solo["trial"], solo["low"], solo["high"], step="post", color=_ALONE
-        )
+        replayed = trial[: solo.height]
+        band = axes.fill_between(replayed, solo["low"], solo["high"], step="post", color=_ALONE)
         band.set(alpha=0.3, linewidth=0, label="alone, replayed: 90 %")
-        [line] = axes.step(solo["trial"], solo["alone"], "--", where="post", color=_ALONE)
+        [line] = axes.step(replayed, solo["alone"], "--", where="post", color=_ALONE)
         line.set_label("its median")
     axes.step(trial, queries["best"], where="post", color="black", label="best so far")
     low, high = _window(queries, explanation)
@@ -73,11 +72,10 @@ def _draw_progress(axes: Axes, explanation: Explanation) -> None:
             hollow = np.clip(scores[~inside], low, high)
             axes.scatter(trial[mine][~inside], hollow, c="none", clip_on=False, **look)
     axes.set_ylim(low, high)
-    axes.set_xlim(0.4, queries.height + 0.6)
+    axes.set_xlim(trial[0] - 0.6, trial[-1] + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     far = f"; {outside} far off, hollow at the edge" if outside else ""
-    failed = explanation.queries.height - queries.height
-    axes.set(xlabel=f"trial{' with a score' if failed else ''}", ylabel=f"score{far}")
+    axes.set(xlabel="trial", ylabel=f"score{far}")
     title = f"Agent {_short(explanation.agent)}"
     if explanation.saved is not None:
         title += f": {str(explanation.saved).split('.')[0].lower()}"

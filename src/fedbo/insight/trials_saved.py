@@ -23,7 +23,7 @@ _STOPS = (5, 10, 20)  # best scores are compared after these trials and the last
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
     """The trials that collaborating saved, estimated from replays.
 
-    Trials are counted from 1, without failed ones. All scores are in the user's units.
+    Failed trials are not counted. All scores are in the user's units.
 
     Args:
         draws: Number of replays.
@@ -32,10 +32,10 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
         median: Median of the trials saved.
         high: 95 % quantile of the trials saved.
         at_least: Whether low, median and high are lower bounds: some solo agent missed the level.
-        agent: Trial with which the agent reached the level (median).
-        alone: Trial with which a solo agent reached it (median).
-        curves: Best scores after each trial, of the agent and of solo agents (with quantiles).
-        gains: After some trials, how much better the agent was.
+        agent: How many trials the agent needed to reach the level (median).
+        alone: How many trials a solo agent needed (median).
+        curves: Best scores after 1, 2, … trials, of the agent and of solo agents (with quantiles).
+        gains: After some numbers of trials, how much better the agent was.
     """
 
     draws: int
@@ -96,12 +96,12 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
     more = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
 
     gain_low, gain, gain_high = _quantiles(together - alone)
-    best, trial = sign * best[:h], np.arange(1, h + 1)
+    best, trials = sign * best[:h], np.arange(1, h + 1)
     ends = (best - sign * gain_high, best - sign * gain_low)
     both = {"agent": best, "alone": best - sign * gain}
     curves = both | {"low": np.minimum(*ends), "high": np.maximum(*ends)}
     gains = both | {"gain": gain, "low": gain_low, "high": gain_high}
-    stops = np.isin(trial, (*_STOPS, h))
+    stops = np.isin(trials, (*_STOPS, h))
     return Saving(
         draws=draws,
         trials=h,
@@ -111,8 +111,8 @@ def compare(best: Array, together: Array, alone: Array, start: int, sign: float 
         at_least=(more[0], more[1], more[2]),  # a longer replay might give more
         agent=int(_quantiles(needed)[1]),
         alone=int(_quantiles(needed_alone)[1]),
-        curves=Table({"trial": trial} | curves),
-        gains=Table({"trials": trial[stops]} | {k: v[stops] for k, v in gains.items()}),
+        curves=Table({"trials": trials} | curves),
+        gains=Table({"trials": trials[stops]} | {k: v[stops] for k, v in gains.items()}),
     )
 
 

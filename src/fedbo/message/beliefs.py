@@ -119,7 +119,15 @@ class BeliefInbox(Inbox):
     def restore(cls, state: Mapping[str, Any]) -> Self:
         inbox = super().restore(state)
         inbox.entropy = state["entropy"]
-        inbox._widen(state["R"].shape[1])
+        shapes = {name: np.shape(state[name]) for name in _SAVED}
+        n, rank = len(inbox), shapes["R"][1] if len(shapes["R"]) == 3 else 0
+        expected = dict(zip(_SAVED, [(n, inbox.M), (n, rank, inbox.M), (n,)], strict=True))
+        if shapes != expected:
+            raise ValueError(
+                f"the state of the inbox has beliefs of shapes {shapes}, expected {expected}; it "
+                "was not written by state()"
+            )
+        inbox._widen(rank)
         for name in _SAVED:
             inbox._columns[name][: len(inbox)] = state[name]
         return inbox

@@ -127,9 +127,18 @@ class FederatedSampler(BaseSampler):
 
     @property
     def agent(self) -> Agent | None:
-        """The study's agent, told everything that has finished; None before the first query."""
+        """The study's agent, told everything that has finished; None before its first query.
+
+        A study that was loaded with this sampler has its agent at once, unless other studies have
+        the same sampler.
+        """
         with self._lock:
-            return None if self._current is None else self._current.agent
+            if self._current is not None:
+                return self._current.agent
+            study = private.study_of(self)
+            if study is None or len(study.directions) > 1:
+                return None
+            return self._agent_of(study).agent
 
     def preview(self, study: optuna.Study) -> Message | None:
         """Return the message that would be published now; None before there is a score.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from fedbo.space import Direction, Parameter, Space
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
 _BEAT, _GRACE = 30, 120  # seconds between heartbeats, and until a trial without them has failed
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)  # seconds, while others may be creating the tables
+_WITHOUT_PASSWORD = ("sqlite", "sqlite+pysqlite")
 _HALF_MADE = ("already exists", "unique", "duplicate", "no such table", "locked", "schema")
 
 
@@ -32,12 +34,24 @@ class StorageRefused(ValueError):
 
 
 def shown(storage: str) -> str:
-    """Return the address without its password.
+    """Return the address without its password, even if it is mistyped.
 
     >>> shown("postgresql://me:secret@server/trials")
     'postgresql://me:***@server/trials'
+    >>> shown("postgresql//me:se@cret@server:port/trials")
+    'postgresql//me:***@server:port/trials'
     """
-    return _url(storage).render_as_string(hide_password=True)
+    scheme, slashes, rest = storage.partition("://")
+    scheme, rest = (scheme, rest) if slashes else ("", storage)
+    if scheme in _WITHOUT_PASSWORD:
+        return storage
+    before, at, server = rest.rpartition("@")
+    user, colon, _ = before.partition(":")
+    if at and colon:
+        rest = f"{user}:***@{server}"
+    elif slashes and not at:  # what looks like a port may be a password without its server
+        rest = re.sub(r":(?!\d*(/|$))[^/]*", ":***", rest, count=1)
+    return scheme + slashes + re.sub(r"(?i)(passw\w*|pwd)=[^&]*", r"\1=***", rest)
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
@@ -125,15 +139,15 @@ def space_of(storage: str, name: str) -> tuple[Space, list[str]]:
 def _url(storage: str) -> URL:
     try:
         url = make_url(storage)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise StorageRefused(
-            f"the storage is {storage!r}, expected an address such as sqlite:///site.db for the "
-            "file site.db in this folder"
+            f"the storage is {shown(storage)!r}, expected an address such as sqlite:///site.db for "
+            "the file site.db in this folder"
         ) from None
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise StorageRefused(
-            f"the storage is {storage!r}, which is gone when the process ends: name a file, such "
-            "as sqlite:///site.db"
+            f"the storage is {shown(storage)!r}, which is gone when the process ends: name a file, "
+            "such as sqlite:///site.db"
         )
     return url
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
-from fedbo.optuna.mirror import Mirror, StudyChanged, locate
+from fedbo.optuna.mirror import Mirror, NumberedAgent, StudyChanged, locate
 from fedbo.optuna.notices import Notices
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
@@ -66,7 +67,7 @@ class Recipe:
         federation = self._federation(study, words)
         # A study has one secret for all its federations, and different noise in each of them.
         secret = identity.entropy.encode() + federation.fingerprint
-        agent = Agent(
+        agent = NumberedAgent(
             federation,
             self.policy,
             name=identity.name,
@@ -123,7 +124,7 @@ class StudyAgent:
     def __init__(self, study: optuna.Study, recipe: Recipe) -> None:
         self.study = study
         self.notices = Notices()
-        self.mirror: Mirror | None = None  # until the first query
+        self.mirror: Mirror | None = None  # until the first query, or the first look
         self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
         self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
         self._recipe = recipe
@@ -136,9 +137,10 @@ class StudyAgent:
 
     @property
     def agent(self) -> Agent | None:
-        """The agent, told everything that has finished; None before the first query."""
+        """The agent, told everything that has finished; None before the study's first query."""
         if self.mirror is None:
-            return None
+            mirror = self.look() if record.identity(self.study) is not None else None
+            return None if mirror is None else mirror.agent
         with contextlib.suppress(StudyChanged):  # the next query builds it anew
             self.mirror.follow(private.get_trials(self.study))
         return self.mirror.agent
@@ -167,9 +169,40 @@ class StudyAgent:
             name = self._recipe.name
             if name is not None and name != self._identity.name:
                 self.notices.warn("name is kept", known=self._identity.name, given=name)
-        # The ranges of the objective: in this process, or else in the last trial.
+        return self._followed(search_space, self._identity, trials, asking)
+
+    def look(self) -> Mirror | None:
+        """Return the agent with all that the study knows, without changing the study.
+
+        None if there is no federation, and no parameter that all complete trials share.
+        """
+        is_free = self._recipe.federation is None
+        search_space = self.common_space(cached=False) if is_free else {}
+        if is_free and not search_space:
+            return None
+        trials = private.get_trials(self.study)
+        known = self._identity or record.identity(self.study)
+        if known is not None:
+            return self._followed(search_space, known, trials)
+        within = self._narrower(trials)
+        mirror = self._recipe.mirror(self.study, search_space, self._recipe.new_identity(), within)
+        mirror.follow(trials)
+        return mirror
+
+    def _narrower(self, trials: Sequence[FrozenTrial]) -> dict[str, Parameter]:
+        """Return the narrower ranges of the objective: in this process, or in the last trial."""
         last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
-        made_from = search_space, self._identity, self._recipe.narrower(last | self.ranges)
+        return self._recipe.narrower(last | self.ranges)
+
+    def _followed(
+        self,
+        search_space: SearchSpace,
+        identity: record.Identity,
+        trials: Sequence[FrozenTrial],
+        asking: int | None = None,
+    ) -> Mirror:
+        """Tell the agent of these trials. It is built anew if it is not made from the same."""
+        made_from = search_space, identity, self._narrower(trials)
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:
@@ -201,18 +234,8 @@ class StudyAgent:
 
     def preview(self) -> Message | None:
         """Return the message that would be published now, without changing the study."""
-        is_free = self._recipe.federation is None
-        search_space = self.common_space(cached=False) if is_free else {}
-        if is_free and not search_space:
-            return None
-        known = self._identity or record.identity(self.study)
-        new = self._recipe.new_identity()
-        if known is not None and new.epoch <= known.epoch:
-            mirror = self.follow(search_space)
-        else:
-            mirror = self._recipe.mirror(self.study, search_space, known or new, {})
-            mirror.follow(private.get_trials(self.study))
-        return mirror.agent.message() if mirror.scores else None
+        mirror = self.look()
+        return mirror.agent.message() if mirror is not None and mirror.scores else None
 
     def _warn_if_useless(self, trial: FrozenTrial) -> None:
         """Warn if the agent can learn nothing from a trial with a value, or only a part."""

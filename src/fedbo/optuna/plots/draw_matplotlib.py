@@ -103,6 +103,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
         size = 9 if points.symbol == "circle" else 25
         look |= {"s": size, "transform": axes.get_xaxis_transform(), "linewidths": 1.0}
     hollow = {**look, "color": None, "facecolors": "none", "edgecolors": points.colour}
+    hollow["linewidths"] = 1.0  # so that the hole of a small symbol stays visible
     look = look if len(points.x) else hollow
     here, name = ~points.is_hollow, _label(points.name)
     axes.scatter(points.x[here], y[here], label=name, clip_on=not points.is_above, **look)

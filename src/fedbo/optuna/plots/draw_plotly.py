@@ -113,19 +113,22 @@ def _bars(bars: Bars) -> go.Bar:
 
 
 def _points(points: Points, y: Floats) -> go.Scatter:
-    order = np.argsort(points.is_hollow, kind="stable")  # the legend shows the first of them
-    is_hollow = points.is_hollow[order] if len(order) else [True]
+    """Draw points. The legend shows the first, which is not drawn: a filled one, if there are any.
+
+    So the legend is the same wherever the points are.
+    """
+    is_open = [not len(points.x), *points.is_hollow]
     return go.Scatter(
-        x=points.x[order].tolist() or [None],
-        y=y[order].tolist() or [None],
+        x=[None, *points.x.tolist()],
+        y=[None, *y.tolist()],
         mode="markers",
         name=html.escape(points.name),
         marker={
-            "symbol": [points.symbol + ("-open" if is_open else "") for is_open in is_hollow],
+            "symbol": [points.symbol + ("-open" if hollow else "") for hollow in is_open],
             "color": points.colour,
             "size": 6 if points.is_above else 5 if points.is_small else 8,
         },
-        text=[html.escape(points.notes[i]) for i in order],
+        text=["", *map(html.escape, points.notes)],
         hoverinfo="text",
         cliponaxis=False,
     )
