@@ -247,7 +247,28 @@ class TestMessages:
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), "high", [1, 2]])
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            float("nan"),
+            float("inf"),
+            -float("inf"),
+            "high",
+            [1, 2],
+            True,
+            np.True_,
+            1j,
+            1 + 0j,
+            np.complex128(1),
+            np.array(True),
+            np.array(1j),
+            np.array([1.0]),
+            np.float64("nan"),
+            np.timedelta64(3, "s"),
+            10**400,
+        ],
+    )
+    @pytest.mark.filterwarnings("error")
     def test_a_score_that_is_no_number(self, federation: Federation, bad: object) -> None:
         agent = run(Agent(federation, seed=0), 2)
         trial = agent.ask()
@@ -258,6 +279,46 @@ class TestBadInput:
         assert len(agent.trials) == 3
         agent.tell(trial, 1.0)
         assert agent.best.score == 1.0
+
+    @pytest.mark.parametrize("good", [2, np.int8(2), np.uint64(2), np.float32(2), np.array(2.0)])
+    def test_a_score_of_any_real_type(self, federation: Federation, good: Any) -> None:
+        trial = Agent(federation, seed=0).tell({"C": 1.0, "gamma": 1.0}, good)
+        assert trial.score == 2.0 and type(trial.score) is float
+
+    @pytest.mark.parametrize(
+        ("changed", "words"),
+        [
+            ({"C": 1.25}, r"trial 0 was asked with 'C' [0-9.e-]+, but is told with 1.25; if"),
+            ({"C": np.ones(2)}, r"'C' .*, but is told with array\(\[1., 1.\]\); if"),
+            ({"c": 1}, "trial 0 was asked with 'c' missing, but is told with 1; if"),
+        ],
+    )
+    def test_a_trial_whose_params_were_changed(
+        self, federation: Federation, changed: dict[str, Any], words: str
+    ) -> None:
+        agent = Agent(federation, seed=0)
+        trial = agent.ask()
+        asked = dict(trial.params)
+        trial.params |= changed
+        with pytest.raises(ValueError, match=words) as caught:
+            agent.tell(trial, 1.0)
+        assert "tell(params, score)" in str(caught.value)
+        trial.params = asked
+        assert agent.tell(trial, 1.0).score == 1.0
+
+    def test_a_trial_with_a_missing_parameter(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        trial = agent.ask()
+        trial.params.pop("gamma")
+        with pytest.raises(ValueError, match="'gamma' .*, but is told with missing; if"):
+            agent.tell(trial, None)
+        assert agent.trials[0].state == "pending"
+
+    def test_params_that_only_changed_their_type_or_order(self, federation: Federation) -> None:
+        agent = Agent(federation, seed=0)
+        trial = agent.ask()
+        trial.params = {name: np.float64(trial.params[name]) for name in reversed(trial.params)}
+        assert agent.tell(trial, 1.0).score == 1.0
 
     def test_a_trial_is_told_once(self, federation: Federation) -> None:
         agent = Agent(federation, seed=0)
@@ -344,8 +405,8 @@ class TestNothingIsLost:
         agent = run(Agent(federation, seed=0), 3)
         trial = agent.ask()
         asked = dict(trial.params)
-        trial.params.pop("C")
         told = agent.tell(trial, 9.0)
+        trial.params.pop("C")
         told.params.clear()
         assert agent.best.params == asked
         agent.best.params.clear()
@@ -441,6 +502,28 @@ class TestWrongArguments:
 
 
 class TestSpaces:
+    def test_the_choice_none(self, tmp_path: Path) -> None:
+        space = {"depth": Categorical(["None", None, 3]), "x": Float(0, 1)}
+        agent = Agent(Federation(space), seed=0)
+        for i in range(8):
+            trial = agent.ask()
+            agent.tell(trial, float(trial.params["depth"] is None) + 1e-3 * i)
+        agent.tell({"depth": None, "x": 0.5}, 9.0)
+        assert agent.best is not None and agent.best.params == {"depth": None, "x": 0.5}
+        agent.save(tmp_path / "agent")
+        again = Agent.load(tmp_path / "agent")
+        assert again.trials == agent.trials and again.federation == agent.federation
+        assert again.ask() == agent.ask()
+
+    def test_the_order_in_which_sites_write_a_space(self) -> None:
+        """What one site learned helps the other, whichever order they wrote."""
+        ours, theirs = Federation(MIXED), Federation(dict(reversed(MIXED.items())))
+        sender = run(Agent(theirs, name="b", seed=0), 5, lambda p: p["rate"])
+        agent = Agent(ours, name="a", seed=1)
+        assert agent.receive(sender.message()) == 1
+        params = sender.trials[0].params
+        assert (ours.space.encode(params) == theirs.space.encode(params)).all()
+
     def test_a_mixed_space(self) -> None:
         def objective(p: dict) -> float:
             return p["layers"] + (p["kind"] == "b") - abs(p["batch"] - 64) / 64 + p["rate"]
@@ -828,3 +911,18 @@ def test_how_much_the_policy_counts_on_each_peer(federation: Federation, message
     for trial in agent.trials[1:]:
         assert trial.trust.keys() == {"p0", "p1", "p2", "p3"}
         assert 0.0 < sum(trial.trust.values()) <= 1.0
+
+
+class TestMembers:
+    def test_a_new_list_is_taken_over_in_the_same_epoch(self) -> None:
+        old, new = (Federation(SPACE, features=20, members={"a": bytes([i] * 32)}) for i in (1, 2))
+        agent = run(Agent(old, name="a", seed=0), 2)
+        message = agent.message()
+        agent.move(new)
+        assert agent.federation.members == new.members
+        assert len(agent.trials) == 2 and agent.message() == message
+
+    def test_a_file_keeps_them(self, tmp_path: Path) -> None:
+        ours = Federation(SPACE, members={"a": bytes(32)})
+        Agent(ours, name="a", seed=0).save(tmp_path / "agent")
+        assert Agent.load(tmp_path / "agent").federation.members == ours.members

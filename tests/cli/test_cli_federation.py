@@ -58,7 +58,7 @@ def test_the_example_in_the_help_is_one() -> None:
     assert all(line.strip() in text for line in EXAMPLE.strip().splitlines())
     assert "is the space section of another" in text  # brackets would be taken for markup
     Path("space.toml").write_text(EXAMPLE)
-    assert new("--from-space", "space.toml").space == SPACE
+    assert new("--from-space", "space.toml") == Federation(SPACE)
 
 
 def test_a_new_federation_has_what_was_asked_for() -> None:
@@ -77,7 +77,7 @@ def test_new_says_what_show_says_and_what_to_do_next() -> None:
 def test_the_space_of_a_federation_file_will_do() -> None:
     whole = Federation(SPACE).to_toml()
     Path("space.toml").write_text(whole[whole.index("[space]") :])
-    assert new("--from-space", "space.toml").space == SPACE
+    assert new("--from-space", "space.toml") == Federation(SPACE)
     Path("whole.toml").write_text(whole)
     result = invoke("new", "x.toml", "--from-space", "whole.toml")
     assert result.exit_code == 1
@@ -90,6 +90,31 @@ def test_a_parameter_may_be_called_space() -> None:
     assert made.space == Space({"space": Int(0, 3)}, direction="minimize")
 
 
+def test_the_order_in_which_sites_write_a_space_makes_no_difference() -> None:
+    Path("space.toml").write_text(EXAMPLE)
+    ours = new("--from-space", "space.toml")
+    lines = EXAMPLE.replace('["rbf", "linear"]', '["linear", "rbf"]').strip().splitlines()
+    Path("space.toml").write_text("\n".join(reversed(lines)))
+    theirs = new("--from-space", "space.toml", "--force")
+    assert theirs == ours and theirs.fingerprint == ours.fingerprint
+
+
+def test_a_choice_may_be_none() -> None:
+    text = 'depth = { type = "categorical", choices = ["None", { none = true }, 3] }'
+    Path("space.toml").write_text(text)
+    made = new("--from-space", "space.toml")
+    assert made.space.parameters == {"depth": Categorical([None, 3, "None"])}
+    assert "depth categorical None, 3, 'None' unordered 3" in said(invoke("show"))
+
+
+def test_a_space_in_a_huge_file_is_refused() -> None:
+    with Path("space.toml").open("wb") as file:
+        file.truncate(2**30)
+    result = invoke("new", "--from-space", "space.toml")
+    assert result.exit_code == 1
+    assert "space.toml: the file has more than 16 MB" in said(result)
+
+
 def test_a_file_that_exists_stays_unless_forced() -> None:
     Path("space.toml").write_text(EXAMPLE)
     Path("federation.toml").write_text("precious")
@@ -97,7 +122,7 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
     assert result.exit_code == 2
     assert "federation.toml exists" in said(result)
     assert Path("federation.toml").read_text() == "precious"
-    assert new("--from-space", "space.toml", "--force").space == SPACE
+    assert new("--from-space", "space.toml", "--force") == Federation(SPACE)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +145,9 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
             "give exactly one of the two",
         ),
         (EXAMPLE, ["--features", "0"], "--features"),
+        (EXAMPLE, ["--features", "5001"], "features is 5001, expected an int from 1 to 5000"),
+        ("C = " + "[" * 10_000, [], "space.toml: tables or lists are nested more than 32 levels"),
+        (f"C = 0x{'f' * 10_000}", [], "space.toml: 'C' has a whole number of more than 64 bits"),
     ],
 )
 def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complaint: str) -> None:
@@ -159,34 +187,39 @@ def test_a_federation_of_a_study_has_its_space_and_direction() -> None:
     study().add_trial(create_trial(value=1.0, params=one, distributions=ranges))
     result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
     assert result.exit_code == 0, result.output
-    assert Federation.load("federation.toml").space == SPACE
+    assert Federation.load("federation.toml") == Federation(SPACE)
     assert "Left out" not in result.stdout
 
 
 def test_parameters_that_sites_cannot_share_are_named() -> None:
     mine = study()
     for i in range(3):
-        params = {"x": 0.5, "moving": 0.5, "depth": None, "only": 1.0}
+        params = {"x": 0.5, "moving": 0.5, "depth": None, "flag": 1, "only": 1.0}
         params |= {"some": 0.5} if i == 2 else {}
         floats = optuna.distributions.FloatDistribution
         ranges: dict[str, optuna.distributions.BaseDistribution] = {
             "x": floats(0, 1),
             "moving": floats(0, 1 + i),
             "depth": optuna.distributions.CategoricalDistribution([None, 3]),
+            "flag": optuna.distributions.CategoricalDistribution([True, 1]),
             "only": floats(1, 1),
             "some": floats(0, 1),
         }
         ranges = {name: ranges[name] for name in params}
         mine.add_trial(create_trial(value=1.0, params=params, distributions=ranges))
     result = invoke("new", "--from-study", "sqlite:///a.db", "mine")
-    assert [*Federation.load("federation.toml").space.names] == ["x"]
+    assert Federation.load("federation.toml").space.parameters == {
+        "depth": Categorical([None, 3]),
+        "x": Float(0, 1),
+    }
     text = said(result)
     assert "'moving' has no fixed range: float 0.0 to 1.0 in one trial and float 0.0 to" in text
     assert "'some' is in 1 of 3 finished trials only" in text
-    assert "'depth'" in text
-    assert "choice None is not a str, a finite number or a bool" in text
+    assert "'flag'" in text
+    assert "choices is (True, 1), expected two or more, no two of them equal" in text
     assert "'only' has one value only" in text
     assert "To share one of them, suggest it in every trial" in text
+    assert "choices that are strings, numbers, bools or None." in text
 
 
 def test_a_study_without_a_space_is_refused() -> None:
@@ -234,7 +267,7 @@ def test_without_optuna_a_study_is_out_of_reach_and_a_file_is_not(
     assert result.exit_code == 1
     assert "pip install 'fedbo[optuna]'" in said(result)
     Path("space.toml").write_text(EXAMPLE)
-    assert new("--from-space", "space.toml").space == SPACE
+    assert new("--from-space", "space.toml") == Federation(SPACE)
 
 
 # What a file says
@@ -250,7 +283,7 @@ def test_show_explains_a_federation() -> None:
         "Scores are minimised over 3 parameters, which span 3 dimensions",
         "C float 0.0001 to 10 log 1",
         "depth int 1 to 8 linear, steps of 1 1",
-        "kernel categorical 'rbf', 'linear' unordered 1",
+        "kernel categorical 'linear', 'rbf' unordered 1",
         "features 100, kernel se, seed 7",
         "length scale 0.1, 0.2, 0.3 on the unit cube",
         "weights: 100 numbers, about 450 bytes each",

@@ -215,8 +215,8 @@ def test_a_truncated_or_longer_message_is_refused() -> None:
 
 def test_another_version_and_unknown_fields_are_refused() -> None:
     fields = msgspec.msgpack.decode(weights().encode())
-    newer = [2, {"anything": "else"}, *fields[2:], "new"]
-    with pytest.raises(MessageRefused, match="version 2, and this fedbo reads version 1"):
+    newer = [3, {"anything": "else"}, *fields[2:], "new"]
+    with pytest.raises(MessageRefused, match="version 3, and this fedbo reads versions 1 and 2"):
         Message.decode(msgspec.msgpack.encode(newer))
     for wrong in ([*fields, 0], [*fields[:-1], [*fields[-1], 0]], [*fields[:-1], ["other", b""]]):
         with pytest.raises(MessageRefused, match="a message with a wrong field"):

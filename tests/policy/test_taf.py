@@ -7,9 +7,11 @@ import pytest
 from policy.ensembles import inbox, problem, slopes, target
 from scipy.stats import norm
 
+from fedbo import Agent, Federation, Float
+from fedbo.message import Message
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
-from fedbo.policy import TAF, Target
+from fedbo.policy import PTS, RGPE, TAF, Policy, Target
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.taf import Peers, TransferImprovement
 
@@ -49,6 +51,31 @@ def slow_acquisition(at: Target, own_weight: float, weights: list[float], x: np.
         var = phi @ at.beliefs.covariance(n) @ phi
         total += w * expected_improvement(mu, var, at.beliefs.incumbents[n])
     return total / (own_weight + sum(weights))
+
+
+@pytest.mark.parametrize("policy", [TAF(), RGPE(), RGPE(dilution=None), PTS()])
+@pytest.mark.parametrize("covariance", [1.0, 2.0])
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_beliefs_that_know_no_more_than_the_prior(
+    policy: Policy, covariance: float, mean: float
+) -> None:
+    federation = Federation({"x": Float(0, 1)}, features=30, kind="belief+incumbent")
+    agent = Agent(federation, policy, name="a", seed=0)
+    agent.receive(
+        Message.of_belief(
+            np.full(30, mean),
+            covariance * np.eye(30),
+            incumbent=1.0,
+            fingerprint=federation.fingerprint,
+            epoch=0,
+            sender="b",
+            sequence=1,
+            t_n=10,
+        )
+    )
+    for _ in range(6):
+        agent.tell(agent.ask(), 0.0)  # no pair is ordered wrongly, so the peer counts
+    assert all(0.0 <= trial.params["x"] <= 1.0 for trial in agent.trials)
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.9])

@@ -19,17 +19,21 @@ from msgspec import ValidationError, convert, to_builtins
 from fedbo.agent import savefile
 from fedbo.agent.account import Account, Cost
 from fedbo.agent.initial_points import InitialPoints
-from fedbo.agent.outbox import Outbox, write_together
+from fedbo.agent.outbox import Outbox, Recorder, write_together
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History, Trial
+from fedbo.caller import warn
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
+from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
+from fedbo.identity.keyring import member
 from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.message.message import SENDER_BYTES
+from fedbo.message.key import parse_key
+from fedbo.message.signed import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Standardised
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
 Wire = Message | bytes | bytearray
+
+#: Peers whose messages an agent holds, unless it is told otherwise.
+MOST_PEERS = 100_000
 
 _ENOUGH = 10  # fewest scores for scalars
 
@@ -62,6 +69,11 @@ class Agent:
         settings: How the agent starts and models its objective.
         initial: Points to start with instead of a design of ``settings.n_initial`` points.
         within: Narrower ranges than the federation's, by parameter; queries stay inside them.
+        keys: The key pair that signs messages; without one (default) messages are not signed.
+        keyring: Which keys of peers are trusted; by default, the first key seen for each name.
+        ledger: A log that records every message before `message` returns it; none by default.
+        most_peers: The most peers whose messages are held. When there are so many, those of other
+            peers are ignored with a warning, except those of members that the federation lists.
 
     >>> from fedbo import Agent, Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -82,6 +94,10 @@ class Agent:
         settings: Settings | None = None,
         initial: Sequence[Mapping[str, Value]] | None = None,
         within: Mapping[str, Parameter] | None = None,
+        keys: KeyPair | None = None,
+        keyring: Keyring | None = None,
+        ledger: Recorder | None = None,
+        most_peers: int = MOST_PEERS,
     ) -> None:
         self.federation = federation
         self.policy = PTS() if policy is None else policy
@@ -90,6 +106,15 @@ class Agent:
         self.settings = Settings() if settings is None else settings
         if not isinstance(self.settings, Settings):
             raise TypeError(f"settings is {settings!r}, expected a fedbo.Settings")
+        if not isinstance(most_peers, int) or most_peers < 1:
+            raise ValueError(f"most_peers is {most_peers!r}, expected an int of 1 or more")
+        self.keyring = Keyring() if keyring is None else keyring
+        self.ledger, self.most_peers = ledger, most_peers
+        self._is_full = False  # and the warning about that was given
+        self.signer = "" if keys is None else str(keys)  # the public key, as text
+        self._keys = keys
+        if keys is not None:
+            self.keyring.trust(self.name, keys.public, federation)
         space = federation.space
         self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
@@ -112,6 +137,7 @@ class Agent:
         self.federation = federation
         self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
+        self._outbox.keys = self._keys
 
     def __repr__(self) -> str:
         trials, messages = len(self.trials), len(self.inbox)
@@ -205,8 +231,16 @@ class Agent:
 
         It stays the same until the next score, so nobody can average several draws of one belief.
         """
+        if self.signer and self._keys is None:
+            raise KeyRefused(
+                f"agent {self.name!r} signs its messages with {self.signer}, and that private key "
+                "is not on this machine: import it (fedbo identity import FILE), or give it to "
+                "Agent.load(path, keys=...)"
+            )
         with one_thread():
             message = self._outbox.write()
+        if self.ledger is not None:
+            self.ledger.record(message)
         self.account.count_sent(message)
         return message
 
@@ -235,7 +269,8 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: If a message is damaged or does not fit the federation.
+            MessageRefused: If a message is damaged, does not fit the federation, or is not from
+                whom it says. Then none of them is taken.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
@@ -244,6 +279,7 @@ class Agent:
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self.federation.check(message)
+        self.keyring.check(self.federation, decoded)
         chances = [_chance(self.policy, message.sender) for message in decoded]
         with one_thread():
             return sum(map(self._take, decoded, chances))
@@ -251,9 +287,25 @@ class Agent:
     def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
+        if self._has_no_room_for(message.sender):
+            self._report_full()
+            return False
         if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
         return taken
+
+    def _has_no_room_for(self, sender: str) -> bool:
+        is_new = sender not in self.inbox and member(sender) not in self.federation.members
+        return is_new and len(self.inbox) >= self.most_peers
+
+    def _report_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            warn(
+                f"agent {self.name!r} holds messages of {len(self.inbox):,} peers, and takes none "
+                "of others: raise most_peers if there are really so many, or list the members' "
+                "keys in the federation file if they may be invented. This warning is given once"
+            )
 
     # Agreement
 
@@ -285,7 +337,8 @@ class Agent:
         The messages of the old epoch are dropped.
 
         Args:
-            federation: The later epoch. If the agent is in this epoch already, nothing happens.
+            federation: The later epoch. If the agent is in this epoch already, only the list of
+                members is taken over.
 
         Raises:
             FederationMismatch: If it is not a later epoch of the same federation.
@@ -294,6 +347,7 @@ class Agent:
         if federation.epoch != self.federation.epoch:
             self._join(federation)
             self.account.last_sent = -1
+        self.federation = federation  # whose members may be others than before
 
     # Files
 
@@ -319,6 +373,9 @@ class Agent:
             account=self.account,
             message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=savefile.to_packable(self.inbox.state()),
+            signer=self.signer,
+            known=self.keyring.known(self.federation) if self.keyring.path is None else {},
+            most_peers=self.most_peers,
         )
         savefile.write(path, saved)
 
@@ -328,15 +385,24 @@ class Agent:
         path: str | os.PathLike[str],
         policy: Policy | None = None,
         settings: Settings | None = None,
+        *,
+        keys: KeyPair | None = None,
+        keyring: Keyring | None = None,
+        ledger: Recorder | None = None,
     ) -> Agent:
         """Return the agent that `save` wrote; it continues as if it had never stopped.
 
-        A file holds fedbo's own policies and `Settings` only: give any others again.
+        A file holds fedbo's own policies and `Settings` only: give any others again. It never holds
+        a private key.
 
         Args:
             path: The file. One that is damaged or foreign is refused, and left as it is.
             policy: The policy, if you wrote it or it contains a function.
             settings: The settings, if they are of a subclass, such as the paper's.
+            keys: The key pair that the agent signs with; by default it is looked up in the user's
+                state folder.
+            keyring: Which keys are trusted; by default those that the agent knew.
+            ledger: As for a new agent.
 
         Raises:
             FileRefused: If the file cannot be used; the text says why.
@@ -356,7 +422,20 @@ class Agent:
                 "fedbo_paper.preset.PAPER"
             )
         federation = Federation.from_toml(saved.federation)
-        agent = cls(federation, policy, name=saved.name, settings=settings, within=saved.within)
+        agent = cls(
+            federation,
+            policy,
+            name=saved.name,
+            settings=settings,
+            within=saved.within,
+            keys=_keys_of(saved.signer, keys, os.fspath(path)),
+            keyring=keyring,
+            ledger=ledger,
+            most_peers=saved.most_peers,
+        )
+        agent.signer = saved.signer or agent.signer
+        for name, key in saved.known.items() if keyring is None else ():
+            agent.keyring.trust(name, parse_key(key), federation)
         try:
             agent._restore(saved)
         except OriginError as error:
@@ -443,6 +522,17 @@ class Agent:
         other = time.thread_time() - start - fit - maximise
         self.cost = Cost(fit=fit, other=other, maximise=maximise)
         return query
+
+
+def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
+    """Return the key pair that a saved agent signs with, or None if it is not here."""
+    if not signer:
+        return given
+    if given is None:
+        return KeyPair.find(parse_key(signer)) if is_installed() else None
+    if str(given) != signer:
+        raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {given}")
+    return given
 
 
 def _decoded(i: int, message: Wire) -> Message:

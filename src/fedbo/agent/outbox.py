@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
 from fedbo.federation import Federation
-from fedbo.message.message import Header, Message, MessageRefused
+from fedbo.identity import KeyPair
+from fedbo.message.message import Header, Message
+from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
+
+
+class Recorder(Protocol):
+    """A log of what an agent hands out, such as `fedbo.exchange.Ledger`."""
+
+    def record(self, message: Message) -> None:
+        """Record a message that is about to be handed out; raise an error if that fails."""
 
 
 @dataclass(eq=False, repr=False)
@@ -24,6 +33,7 @@ class Outbox:
     settings: Settings
     history: History
     entropy: Any  # of the agent
+    keys: KeyPair | None = field(default=None, init=False)  # that sign
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
@@ -72,7 +82,7 @@ class Outbox:
                 f"agent {self.name!r} has scores that no peer would accept: {error}; use settings "
                 "that standardise them"
             ) from None
-        return message
+        return message if self.keys is None else self.keys.sign(message)
 
 
 def write_together(outboxes: Iterable[Outbox]) -> None:

@@ -64,6 +64,9 @@ class Saved(msgspec.Struct, kw_only=True):
     message: bytes | None
     inbox: Any
     within: dict[str, Float | Int | Categorical] = {}
+    signer: str = ""
+    known: dict[str, str] = {}  # keys of peers, by name
+    most_peers: int = 100_000
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ from fedbo.space import Space
 from fedbo.space.axis import Value, to_builtin
 
 State = Literal["pending", "complete", "failed"]
+
+_MISSING = object()
 
 
 class Trial(msgspec.Struct, kw_only=True):
@@ -127,6 +129,7 @@ class History:
         if mine.state != "pending":
             outcome = "failed" if mine.score is None else f"scored {mine.score}"
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
+        _check_params(mine, trial.params)
         return mine
 
     def X(self, numbers: Iterable[int] | None = None) -> Array:
@@ -150,12 +153,36 @@ class History:
         return sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
 
 
-def _check_score(number: int, params: Mapping[str, Value], score: float | None) -> None:
+def _check_params(asked: Trial, given: Mapping[str, Value]) -> None:
+    """Raise ValueError if the params of a trial are not those that were asked for."""
+    for name in {**asked.params, **given}:
+        pair: list[Any] = [params.get(name, _MISSING) for params in (asked.params, given)]
+        if not _is_equal(*pair):
+            was, now = ("missing" if value is _MISSING else repr(value) for value in pair)
+            raise ValueError(
+                f"trial {asked.number} was asked with {name!r} {was}, but is told with {now}; if "
+                "the objective ran there, report it with tell(params, score). Nothing was recorded"
+            )
+
+
+def _is_equal(a: Any, b: Any) -> bool:
     try:
-        valid = score is None or (math.isfinite(score) and not isinstance(score, bool))
+        return bool(a == b)
+    except ValueError:  # of an array with several elements
+        return False
+
+
+def _is_finite_number(score: Any) -> bool:
+    if isinstance(score, np.generic | np.ndarray):
+        return score.ndim == 0 and score.dtype.kind in "iuf" and bool(np.isfinite(score))
+    try:
+        return not isinstance(score, bool) and math.isfinite(score)
     except (TypeError, OverflowError):
-        valid = False
-    if not valid:
+        return False
+
+
+def _check_score(number: int, params: Mapping[str, Value], score: float | None) -> None:
+    if score is not None and not _is_finite_number(score):
         raise ValueError(
             f"trial {number} with {params} was told {score!r}, expected a finite number, or None "
             "if it failed; nothing was recorded"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.federation import Federation
-from fedbo.federation.file import read_space
+from fedbo.federation import file as toml
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
 _HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
@@ -104,8 +103,8 @@ def show(
 def _space_in_file(path: Path, direction: Direction | None) -> Space:
     """Read a space from a file that has one table for each parameter, or [space]."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-        return read_space(_space_table(given, direction))
+        given = toml.loads(toml.read(path))
+        return toml.read_space(_space_table(given, direction))
     except OSError as error:
         raise checks.unreadable("--from-space", path, error, "a TOML file") from None
     except ValueError as error:
@@ -116,7 +115,7 @@ def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str
     """Build what a federation file has under [space], with a direction."""
     inner = given.get("space")
     if isinstance(inner, dict) and "type" not in inner:  # else it is a parameter of that name
-        others = [key for key in given if key != "space"]
+        others = [key for key in given if key not in ("space", "format")]
         if others:
             raise ValueError(
                 f"{others[0]!r} is outside [space], but only the space is read from this file: "
@@ -175,7 +174,7 @@ def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
         screen.say(
             console,
             "To share one of them, suggest it in every trial, with the same range, or with the "
-            "same list of choices that are strings, numbers or bools.",
+            "same list of choices that are strings, numbers, bools or None.",
         )
     screen.say(
         console,

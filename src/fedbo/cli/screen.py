@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.exchange.base import printable as printable
+from fedbo.outside import printable as printable
 
 _WIDTH = 88  # of sentences, at most
 

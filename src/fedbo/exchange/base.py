@@ -90,12 +90,3 @@ def same_federation(federation: Federation, message: Message) -> bool:
 def failed(what: str, error: OSError) -> ExchangeError:
     advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
     return ExchangeError(f"{what}: {error.strerror or error}; {advice}")
-
-
-def printable(text: str) -> str:
-    """Escape control characters in a text from others, so that it cannot move the cursor.
-
-    >>> printable("Zürich \\x1b[2J")
-    'Zürich \\\\x1b[2J'
-    """
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

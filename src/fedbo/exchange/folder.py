@@ -28,13 +28,13 @@ from fedbo.exchange.base import (
     ExchangeError,
     ExchangeWarning,
     failed,
-    printable,
     same_federation,
 )
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Message, MessageRefused
+from fedbo.outside import printable
 
 SUFFIX = ".fedbo"
 DEPTH = 3  # levels of folders below that are searched

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,12 +14,19 @@ from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Fingerprint, Kind, Message
-from fedbo.message.message import COUNTER_LIMITS
+from fedbo.message.key import key_text, parse_key
+from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
 from fedbo.model.features import Features
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
 
 KernelName = Literal["se", "matern52"]
+
+#: The newest format of the file: parameters and choices in canonical order, not as given.
+FORMAT = 2
+
+#: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
+MOST_FEATURES = 5000
 
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
@@ -28,6 +34,8 @@ LENGTH_SCALE = 0.3
 _SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "epoch")
 _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
 _WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
+_KEYS = ("format", *_SETTINGS, "members", "space")  # of the file
+_LONGEST = 600  # characters of an error, which may repeat anything that is in a file
 
 
 class FederationMismatch(ValueError):
@@ -41,17 +49,26 @@ class Federation:
     length scale and noise variance concern messages only; they have nothing to do with what an
     agent fits to its own trials.
 
+    The order in which parameters and choices are given does not matter: the federation's ``space``
+    has them in canonical order, see `Space.canonical`.
+
     Args:
         space: The parameters that are searched, by name, or a `Space`.
-        features: The number M of shared random features, and of weights in a message.
+        features: The number M of shared random features, and of weights in a message; at most
+            5,000.
         kernel: The kernel that the features approximate, "se" or "matern52".
         seed: The seed of the features.
         length_scale: The length scale of the features on the unit cube: one number, or one for each
-            dimension. The default is 0.3 √D.
+            dimension of the space as it is given. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores.
         kind: What agents send: "weights", one draw, which is enough for PTS and FTS; "belief" for
             RGPE; "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
+        members: The public keys of the members by name, as `fedbo.message.key` writes them. If
+            there are any, only messages signed with these keys are accepted. They are not part of
+            the fingerprint, and not compared. The default is no list.
+        format: The format of the file; 1 keeps the order in which parameters and choices are given,
+            as files without a format do. The default is 2.
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
@@ -61,6 +78,8 @@ class Federation:
     'e2596cd2-58718eac-021d46f1-397948b5'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
+    >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
+    ('a', 'b')
     """
 
     def __init__(
@@ -74,19 +93,24 @@ class Federation:
         noise_variance: float = 0.1,
         kind: Kind = "weights",
         epoch: int = 0,
+        members: Mapping[str, str | bytes] | None = None,
+        format: int = FORMAT,
     ) -> None:
         _one_of("kernel", kernel, get_args(KernelName))
         _one_of("kind", kind, get_args(Kind))
-        self.space = space if isinstance(space, Space) else Space(space)
-        self.features = _whole("features", features, 1, 2**31 - 1)
+        self.format = _format(format)
+        given = space if isinstance(space, Space) else Space(space)
+        self.space = given if self.format == 1 else given.canonical()
+        self.features = _features(features)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
         if length_scale is None:
             length_scale = round(LENGTH_SCALE * math.sqrt(self.space.dimensions), 6)
-        self.length_scale = _length_scale(length_scale, self.space.dimensions)
+        self.length_scale = _length_scale(length_scale, self.space.permutation(given))
         self.noise_variance = _positive("noise_variance", noise_variance)
         self.kind: Kind = kind
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
+        self.members = _members(members)
 
     def next_epoch(
         self,
@@ -97,7 +121,7 @@ class Federation:
         """Return the same federation, one epoch later.
 
         Args:
-            length_scale: The new length scale; unchanged by default.
+            length_scale: The new length scale, in the order of ``space``; unchanged by default.
             noise_variance: The new noise variance; unchanged by default.
         """
         agreed = self._agreed() | {"epoch": self.epoch + 1}
@@ -105,7 +129,7 @@ class Federation:
             agreed["length_scale"] = length_scale
         if noise_variance is not None:
             agreed["noise_variance"] = noise_variance
-        return Federation(self.space, **agreed)
+        return Federation(self.space, **agreed, members=self.members, format=self.format)
 
     def agree(self, scalars: Iterable[Scalars]) -> Federation:
         """Return the next epoch with scalars that suit these agents, or self if they change little.
@@ -196,12 +220,11 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        theirs = other._agreed()
-        settings = (
-            f"{name} is {value!r} here and {theirs[name]!r} there"
-            for name, value in self._agreed().items()
-            if value != theirs[name]
-        )
+        return self._difference(other, _SETTINGS)
+
+    def _difference(self, other: Federation, names: Iterable[str]) -> str | None:
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
+        settings = (f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b)
         return self.space.difference(other.space) or next(settings, None)
 
     def require_same(self, other: Federation) -> None:
@@ -210,9 +233,7 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        difference = self.difference(other)
-        if difference is not None:
-            raise FederationMismatch(f"the federations differ: {difference}")
+        self._require(self.difference(other))
 
     def require_later(self, other: Federation) -> None:
         """Raise `FederationMismatch` unless the other is this one, in this or a later epoch.
@@ -220,14 +241,20 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        if other.epoch > self.epoch:
-            kept = {name: getattr(self, name) for name in (*_SCALARS, "epoch")}
-            other = Federation(other.space, **other._agreed() | kept)
-        self.require_same(other)
+        changing = (*_SCALARS, "epoch") if other.epoch > self.epoch else ()
+        self._require(self._difference(other, (name for name in _SETTINGS if name not in changing)))
+
+    @staticmethod
+    def _require(difference: str | None) -> None:
+        if difference is not None:
+            raise FederationMismatch(f"the federations differ: {difference}")
 
     def to_toml(self) -> str:
         """Return the text of the TOML file."""
-        return file.dumps(self._agreed(), self.space)
+        first = {} if self.format == 1 else {"format": self.format}
+        keys = {name: key_text(key) for name, key in self.members.items()}
+        last = {"members": keys} if keys else {}
+        return file.dumps({**first, **self._agreed(), **last}, self.space)
 
     @classmethod
     def from_toml(cls, text: str) -> Federation:
@@ -239,11 +266,15 @@ class Federation:
         Raises:
             ValueError: If something in it is wrong; the text says what.
         """
-        settings, space = file.loads(text)
-        for key in settings:
-            if key not in _SETTINGS:
-                raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_SETTINGS)}")
-        return cls(space, **settings)
+        try:
+            given = file.loads(text)
+            written = _format(given.pop("format", 1))
+            for key in given:
+                if key not in _KEYS:
+                    raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_KEYS)}")
+            return cls(file.read_space(given.pop("space", {})), **given, format=written)
+        except ValueError as error:
+            raise ValueError(_shortened(str(error))) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the TOML file, completely or not at all.
@@ -265,7 +296,7 @@ class Federation:
             ValueError: If something in it is wrong; the text names the file and the setting.
         """
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return cls.from_toml(file.read(path))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
@@ -288,6 +319,48 @@ def _whole(what: str, value: object, low: int, high: int) -> int:
     return int(given)
 
 
+def _features(value: object) -> int:
+    try:
+        return _whole("features", value, 1, MOST_FEATURES)
+    except ValueError as error:
+        reason = "a model over M features needs matrices of M x M numbers"
+        raise ValueError(f"{error}, because {reason}") from None
+
+
+def _format(value: object) -> int:
+    if isinstance(value, int) and value > FORMAT:
+        raise ValueError(
+            f"format is {value}, written by a newer fedbo: this one knows formats up to {FORMAT}, "
+            "so update fedbo"
+        )
+    return _whole("format", value, 1, FORMAT)
+
+
+def _members(given: object) -> dict[str, bytes]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"members is {given!r}, expected names and public keys")
+    members: dict[str, bytes] = {}
+    for name, key in given.items():
+        printable = isinstance(name, str) and name.isprintable() and "/" not in name
+        if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
+            raise ValueError(
+                f"a member is named {name!r}, expected 1 to {SENDER_BYTES} bytes of printable "
+                "UTF-8 without '/'"
+            )
+        try:
+            members[name] = parse_key(key_text(key) if isinstance(key, bytes) else key)
+        except ValueError as error:
+            raise ValueError(f"member {name!r}: {error}") from None
+    return members
+
+
+def _shortened(text: str) -> str:
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
+
+
 def _positive(what: str, value: object) -> float:
     given = number(value, float)
     if not given > 0:
@@ -299,11 +372,14 @@ def _differ(here: float, there: float, factor: float) -> bool:
     return not here <= factor * there or not there <= factor * here
 
 
-def _length_scale(value: object, dimensions: int) -> float | tuple[float, ...]:
+def _length_scale(value: object, order: Sequence[int]) -> float | tuple[float, ...]:
+    """Check one length scale, or one for each dimension, and return them in this order."""
     if not isinstance(value, list | tuple | np.ndarray):
         return _positive("length_scale", value)
     scales = tuple(_positive("length_scale", scale) for scale in value)
-    if len(scales) != dimensions:
-        expected = f"one number or {dimensions}, one for each dimension of the cube"
+    if len(scales) != len(order):
+        expected = f"one number or {len(order)}, one for each dimension of the cube"
         raise ValueError(f"length_scale is {value!r}, expected {expected}")
-    return scales if len(set(scales)) > 1 else scales[0]  # D equal numbers become one
+    if len(set(scales)) == 1:
+        return scales[0]  # D equal numbers become one
+    return tuple(scales[i] for i in order)

@@ -1,20 +1,38 @@
-"""The TOML file of a federation: its settings, and its space as tables."""
+"""The TOML file of a federation: its settings, and its space as tables.
+
+A file may come from anyone, so what could cost much memory or time is refused: a large file, deep
+nesting, long keys, and numbers of more than 64 bits.
+
+TOML has no null: the choice None is written as ``{ none = true }``.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
-from fedbo.space.axis import Value
+
+#: The largest file that is read, in bytes.
+LARGEST_FILE = 16 * 2**20
 
 _TITLE = """\
 # A fedbo federation: what its agents agree on. Give every agent this very file:
 # messages from agents with other values are refused.
 """
+_NONE = {"none": True}
+_DEEPEST = 32  # levels of tables and lists; a federation needs six
+_TOO_DEEP = f"tables or lists are nested more than {_DEEPEST} levels deep"
+# The time to read a dotted key grows with the square of its parts; a federation needs four.
+_MOST_PARTS = 32
+_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{{_MOST_PARTS}}}", re.M)
 
 
 def dumps(settings: Mapping[str, Any], space: Space) -> str:
@@ -24,17 +42,51 @@ def dumps(settings: Mapping[str, Any], space: Space) -> str:
     return f"{_TITLE}\n{tomli_w.dumps({**settings, 'space': space_table(space)})}"
 
 
-def loads(text: str) -> tuple[dict[str, Any], Space]:
-    """Read the text of a file: the settings, not yet checked, and the space."""
-    settings = tomllib.loads(text)
-    return settings, read_space(settings.pop("space", {}))
+def read(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file in UTF-8; a ValueError if it is larger than `LARGEST_FILE`.
+
+    Args:
+        path: The file.
+    """
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(LARGEST_FILE + 1) if size <= LARGEST_FILE else b""
+    if max(size, len(data)) > LARGEST_FILE:
+        most = LARGEST_FILE // 2**20
+        raise ValueError(f"the file has more than {most} MB, which no federation needs")
+    return data.decode()
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Return the tables of a TOML file; a ValueError if they are not plain enough to be checked.
+
+    Args:
+        text: The text of the file.
+
+    >>> loads("a.b = 1")
+    {'a': {'b': 1}}
+    """
+    if _LONG_KEY.search(text):
+        raise ValueError(f"a key has more than {_MOST_PARTS} parts between dots")
+    try:
+        tables = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # of Python's int()
+        raise ValueError(f"a number has too many digits: {error}") from None
+    _check(tables)
+    return tables
 
 
 def space_table(space: Space) -> dict[str, Any]:
     """Describe a space as the file does under [space]."""
-    points = {} if space.listed is None else {"points": space.listed}
-    parameters = {name: msgspec.to_builtins(given) for name, given in space.parameters.items()}
-    return {"direction": space.direction, **points, "parameters": parameters}
+    parameters = {name: _parameter_table(given) for name, given in space.parameters.items()}
+    if space.listed is None:
+        return {"direction": space.direction, "parameters": parameters}
+    points = [{name: _written(point[name]) for name in point} for point in space.listed]
+    return {"direction": space.direction, "points": points, "parameters": parameters}
 
 
 def read_space(table: object) -> Space:
@@ -45,14 +97,51 @@ def read_space(table: object) -> Space:
         raise ValueError(f"[space]: {error}") from None
     parameters: dict[str, Parameter] = {}
     for name, fields in given.parameters.items():
+        if isinstance(fields, dict) and isinstance(fields.get("choices"), list):
+            fields = fields | {"choices": [*map(_read, fields["choices"])]}
         try:
             parameters[name] = msgspec.convert(fields, Float | Int | Categorical)
         except msgspec.ValidationError as error:
             raise ValueError(f"parameter {name!r}: {error}") from None
-    return Space(parameters, direction=given.direction, points=given.points)
+    points = given.points
+    if points is not None:
+        points = [{name: _read(value) for name, value in point.items()} for point in points]
+    return Space(parameters, direction=given.direction, points=points)
 
 
 class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Any]  # read one by one, so that errors can name them
     direction: Direction = "maximize"
-    points: list[dict[str, Value]] | None = None
+    points: list[dict[str, Any]] | None = None  # checked by the space
+
+
+def _parameter_table(parameter: Parameter) -> dict[str, Any]:
+    table: dict[str, Any] = msgspec.to_builtins(parameter)
+    if isinstance(parameter, Categorical):
+        table["choices"] = [*map(_written, parameter.choices)]
+    return table
+
+
+# None in Python and in the file
+
+
+def _written(value: Any) -> Any:
+    return dict(_NONE) if value is None else value
+
+
+def _read(value: Any) -> Any:
+    return None if value == _NONE else value
+
+
+def _check(tables: dict[str, Any]) -> None:
+    left: list[tuple[int, str, Any]] = [(0, "", tables)]  # depth, name, value
+    while left:
+        depth, name, value = left.pop()
+        if depth > _DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        if isinstance(value, dict):
+            left += [(depth + 1, key, item) for key, item in value.items()]
+        elif isinstance(value, list):
+            left += [(depth + 1, name, item) for item in value]
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name!r} has a whole number of more than 64 bits")

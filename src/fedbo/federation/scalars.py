@@ -33,7 +33,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from fedbo.message import Fingerprint, MessageRefused
-from fedbo.message.message import COUNTER_LIMITS, check_origin
+from fedbo.message.signed import COUNTER_LIMITS, check_origin
 
 FEWEST = 3  # senders; between two, nobody can tell which one is an outlier
 _SIMILAR = 2.0  # a factor

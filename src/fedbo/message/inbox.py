@@ -22,7 +22,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.message import Message, MessageRefused
+from fedbo.message.message import Message
+from fedbo.message.signed import MessageRefused
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -67,6 +68,9 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._senders)
+
+    def __contains__(self, sender: object) -> bool:
+        return sender in self._rows
 
     def __repr__(self) -> str:
         held = f"{len(self)} messages of M = {self.M}, {self.left} left to draw"

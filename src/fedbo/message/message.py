@@ -13,7 +13,9 @@ t_n         number of observations behind the message                           
 ==========  ===========================================================================  ======
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
-``[version, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``.
+``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``. If it is signed, this array
+is the content of an envelope (`fedbo.message.signed`). Only the bytes that `Message.encode` writes
+are accepted: no message has two spellings.
 
 Each rule is checked in one place. The constructor checks the header and the sizes of the arrays,
 also of a message from the wire. `Message.check` checks that the message fits a federation and that
@@ -23,7 +25,6 @@ its numbers are finite and plausible. `fedbo.Agent.receive` calls it for every m
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 import msgspec
@@ -32,23 +33,15 @@ from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.fingerprint import Fingerprint
+from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+from fedbo.outside import shortened
 
-#: The longest name of a sender, in bytes of UTF-8.
-SENDER_BYTES = 64
-#: These take 3, 5 and 5 bytes, so that a message of 100 weights always stays under 512 bytes.
-COUNTER_LIMITS = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
 Kind = Literal["weights", "belief", "belief+incumbent"]
 
-
-class MessageRefused(ValueError):
-    """A message cannot be used; the text says which rule it breaks."""
+_LONGEST = 200  # characters of a reason that may quote a message
 
 
-class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    pass
-
-
-class Weights(_Wire, frozen=True, tag="weights"):
+class Weights(Wire, frozen=True, tag="weights"):
     """The body of an FTS message: omega as little-endian float32."""
 
     omega: bytes
@@ -57,7 +50,7 @@ class Weights(_Wire, frozen=True, tag="weights"):
         _count("omega", self.omega)
 
 
-class Belief(_Wire, frozen=True, kw_only=True, tag="belief"):
+class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
     """The body of an RGPE or TAF message: nu and covariance as little-endian float32."""
 
     nu: bytes
@@ -69,6 +62,8 @@ class Belief(_Wire, frozen=True, kw_only=True, tag="belief"):
         if given != (triangle := M * (M + 1) // 2):
             expected = f"expected {triangle} because M = {M}"
             raise MessageRefused(f"covariance has {given} numbers, {expected}")
+        if self.incumbent is not None:
+            force_setattr(self, "incumbent", float(self.incumbent))
 
 
 def _count(name: str, data: bytes) -> int:
@@ -100,17 +95,6 @@ def _norm(value: bytes | float | None) -> float:
         return float(np.linalg.norm(_unpack(value).astype(np.float64)))
 
 
-def check_origin(fingerprint: bytes, sender: str) -> None:
-    """Raise `MessageRefused` if this cannot be the fingerprint or the name of a sender."""
-    if len(fingerprint) != 16:
-        raise MessageRefused(f"fingerprint has {len(fingerprint)} bytes, expected 16")
-    if not 1 <= len(sender.encode()) <= SENDER_BYTES:
-        raise MessageRefused(f"sender is {sender!r}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
-    if not sender.isprintable():  # peers show it on screens and write it to logs
-        expected = "characters that can be printed, and of white space only the ordinary space"
-        raise MessageRefused(f"sender is {sender!r}, expected {expected}")
-
-
 class Header(TypedDict):
     """The arguments of `Message.of_weights` and `Message.of_belief` beside the numbers."""
 
@@ -121,7 +105,7 @@ class Header(TypedDict):
     t_n: int  #: number of observations behind the message
 
 
-class Message(_Wire, frozen=True, kw_only=True):
+class Message(Signed, frozen=True, kw_only=True):
     """The message of one agent. Build it with `of_weights` or `of_belief`.
 
     Example:
@@ -135,22 +119,10 @@ class Message(_Wire, frozen=True, kw_only=True):
         True
     """
 
-    version: Literal[1] = 1
-    fingerprint: bytes
-    epoch: int
-    sender: str
-    sequence: int
+    type = "message"
+
     t_n: int
     body: Weights | Belief
-
-    def __post_init__(self) -> None:
-        check_origin(self.fingerprint, self.sender)
-        force_setattr(self, "fingerprint", bytes(self.fingerprint))
-        for name, limit in COUNTER_LIMITS.items():
-            value = operator.index(getattr(self, name))
-            if not 0 <= value <= limit:
-                raise MessageRefused(f"{name} is {value}, expected 0 to {limit}")
-            force_setattr(self, name, value)
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
@@ -190,24 +162,34 @@ class Message(_Wire, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Message:
-        """Return the message that `encode` wrote.
+        """Return the message that `encode` wrote. Its signature, if it has one, is not checked.
 
         Args:
             data: The bytes of one message; anything else raises `MessageRefused`.
         """
         try:
-            return _decoder.decode(data)
+            message = _read(data)
         except (ValueError, RecursionError) as error:
-            raise MessageRefused(f"{len(data)} bytes are {_diagnosis(data)}: {error}") from None
+            raise MessageRefused(
+                f"{len(data):,} bytes are {_diagnosis(data)}: {shortened(str(error), _LONGEST)}"
+            ) from None
+        if message.encode() != data:
+            raise MessageRefused(
+                f"{len(data):,} bytes are a message with another encoding than fedbo's"
+            )
+        return message
 
-    def encode(self) -> bytes:
-        """Return the message as bytes. They are the same on every machine."""
-        return _encoder.encode(self)
+    @property
+    def content(self) -> bytes:
+        """The whole message without its signature, as bytes."""
+        fields = {name: getattr(self, name) for name in _Unsigned.__struct_fields__}
+        return _encoder.encode(_Unsigned(**fields))
 
     def __repr__(self) -> str:
         return (
             f"Message({self.kind}, sender={self.sender!r}, sequence={self.sequence}, "
-            f"epoch={self.epoch}, t_n={self.t_n}, M={self.M}, {self.nbytes} bytes)"
+            f"epoch={self.epoch}, t_n={self.t_n}, M={self.M}, {self.nbytes} bytes"
+            f"{f', signed by {self.signer}' if self.key else ''})"
         )
 
     @property
@@ -308,8 +290,31 @@ class Message(_Wire, frozen=True, kw_only=True):
         return None
 
 
+class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):
+    """A message as version 1 writes it."""
+
+    fingerprint: bytes
+    epoch: int
+    sender: str
+    sequence: int
+    t_n: int
+    body: Weights | Belief
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
+_decoder = msgspec.msgpack.Decoder(_Unsigned | Envelope)
+_content_decoder = msgspec.msgpack.Decoder(_Unsigned)
+
+
+def _read(data: bytes | bytearray | memoryview) -> Message:
+    found, key, signature = _decoder.decode(data), b"", b""
+    if isinstance(found, Envelope):
+        if found.type != "message":
+            raise MessageRefused(f"it is a {found.type}, expected a message")
+        key, signature = found.key, found.signature
+        found = _content_decoder.decode(found.content)
+    fields = {name: getattr(found, name) for name in found.__struct_fields__}
+    return Message(key=key, signature=signature, **fields)
 
 
 class _Start(msgspec.Struct, array_like=True):
@@ -321,6 +326,9 @@ def _diagnosis(data: bytes | bytearray | memoryview) -> str:
         version = msgspec.msgpack.decode(data, type=_Start).version
     except (ValueError, RecursionError):
         return "not a message, or not a whole one"
-    if version == 1:
+    if version in (1, 2):
         return "a message with a wrong field"
-    return f"a message of version {version}, and this fedbo reads version 1; use the same version"
+    return (
+        f"a message of version {version}, and this fedbo reads versions 1 and 2; use the same "
+        "version of fedbo everywhere"
+    )

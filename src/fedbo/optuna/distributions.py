@@ -1,8 +1,8 @@
 """Conversion between Optuna's distributions and fedbo's parameters, and how two of them differ.
 
-The choices of a federation are strings, numbers and bools, and no two of them are equal, because
-they are written to a file. Optuna's may include None, or both 1 and True. A study without a
-federation uses a `Translation`, which labels such choices.
+The choices of a federation are strings, numbers, bools and None, and no two of them are equal,
+because they are written to a file. Optuna's may include NaN, other objects, or both 1 and True. A
+study without a federation uses a `Translation`, which labels such choices.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from optuna.distributions import (
 )
 from optuna.trial import BaseTrial
 
-from fedbo.space import Categorical, Float, Int, Parameter
+from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo.space.axis import Value, to_builtin
+from fedbo.space.space import MOST_DIMENSIONS
 
 SearchSpace = dict[str, BaseDistribution]
 
+_SHOWN = 200  # characters of a distribution that cannot be used
 _FIELDS = ("low", "high", "log", "step")
 
 
@@ -36,8 +38,10 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
             kind: type[Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
             return kind(**{field: getattr(distribution, field) for field in _FIELDS})
     except ValueError as error:
+        text = str(distribution)
+        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise ValueError(
-            f"parameter {name!r} with {distribution} cannot be part of a federation: {error}"
+            f"parameter {name!r} with {text} cannot be part of a federation: {error}"
         ) from None
     raise ValueError(
         f"parameter {name!r} has {distribution!r}, expected a float, an int or a categorical one"
@@ -146,6 +150,7 @@ def fitted(value: Value, distribution: BaseDistribution) -> Any:
         equal = (choice for choice in distribution.choices if _key(choice) == _key(value))
         return next(equal, value)
     assert isinstance(distribution, FloatDistribution | IntDistribution)
+    assert isinstance(value, int | float)
     return min(max(value, distribution.low), distribution.high)
 
 
@@ -154,27 +159,42 @@ class Translation:
 
     A parameter that fedbo cannot tune is left out, and ``refused`` says why.
 
-    >>> words = Translation({"depth": CategoricalDistribution([None, 3])})
+    >>> words = Translation({"depth": CategoricalDistribution([True, 1, None])})
     >>> words.parameters
-    {'depth': Categorical(choices=('0: None', '1: 3'))}
-    >>> words.inward({"depth": None}), words.outward({"depth": "1: 3"})
-    ({'depth': '0: None'}, {'depth': 3})
+    {'depth': Categorical(choices=('0: True', '1: 1', '2: None'))}
+    >>> words.inward({"depth": None}), words.outward({"depth": "1: 1"})
+    ({'depth': '2: None'}, {'depth': 1})
     """
 
     def __init__(self, search_space: Mapping[str, BaseDistribution]) -> None:
         self.parameters: dict[str, Parameter] = {}
         self.refused: list[str] = []
         self._labels: dict[str, dict[str, Any]] = {}
+        dimensions = 0
         for name, distribution in search_space.items():
             try:
-                self.parameters[name] = parameter_of(name, distribution)
+                parameter = self._parameter(name, distribution)
+                size = Space({name: parameter}).dimensions
             except ValueError as error:
-                if not isinstance(distribution, CategoricalDistribution):
-                    self.refused.append(str(error))
-                    continue
-                choices = enumerate(distribution.choices)
-                self._labels[name] = {f"{i}: {choice!r}": choice for i, choice in choices}
-                self.parameters[name] = Categorical([*self._labels[name]])
+                self.refused.append(str(error))
+                continue
+            if dimensions + size > MOST_DIMENSIONS:
+                self.refused.append(f"parameter {name!r} is beyond {MOST_DIMENSIONS} dimensions")
+                continue
+            self.parameters[name] = parameter
+            dimensions += size
+
+    def _parameter(self, name: str, distribution: BaseDistribution) -> Parameter:
+        try:
+            return parameter_of(name, distribution)
+        except ValueError:
+            if not isinstance(distribution, CategoricalDistribution):
+                raise
+        choices = enumerate(distribution.choices)
+        labels = {f"{i}: {choice!r}": choice for i, choice in choices}
+        labelled = parameter_of(name, CategoricalDistribution([*labels]))
+        self._labels[name] = labels
+        return labelled
 
     def inward(self, params: Mapping[str, Any]) -> dict[str, Value]:
         """Translate Optuna's values to fedbo's."""

@@ -118,7 +118,7 @@ class Peers:
         together = max(1, _CACHED // max(1, n * self.rank))
         for i in range(0, self.m, together):
             R_phi = Phi @ R[i * self.rank : (i + together) * self.rank].T
-            R_phi = R_phi.reshape(n, -1, self.rank)
+            R_phi = R_phi.reshape(n, min(together, self.m - i), self.rank)  # a rank may be 0
             np.einsum("nmr,nmr->nm", R_phi, R_phi, out=taken[:, i : i + together])
         return Phi @ nu.T, self.features.signal_variance - taken
 
@@ -133,7 +133,7 @@ class Peers:
         """Return dg/dφ (n, M) from dg/d mean and dg/d variance (n, m); R_phi is overwritten."""
         nu, R = self._twins.like(R_phi)
         R_phi *= -2.0 * by_var[:, :, None]
-        gradient: Array = by_mu @ nu + R_phi.reshape(len(R_phi), -1) @ R
+        gradient: Array = by_mu @ nu + R_phi.reshape(len(R_phi), len(R)) @ R
         return gradient
 
 

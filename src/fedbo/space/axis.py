@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Value = str | int | float | bool
+Value = str | int | float | bool | None
 Real = TypeVar("Real", np.float32, np.float64)
 
 LARGEST = 1e300  # size of a bound; differences and rounded values stay finite
@@ -56,6 +56,19 @@ class Axis(Protocol):
 def to_builtin(value: Any) -> Any:
     """Convert a NumPy scalar to its Python value; return anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def is_unicode(text: str) -> bool:
+    r"""Whether a text can be written as UTF-8: one with half of a surrogate pair cannot.
+
+    >>> is_unicode("é"), is_unicode("\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def number(value: Any, kind: type[int] | type[float]) -> float:

@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from fedbo.space.axis import Axis, Choices, Continuous, Levels, Value, number, to_builtin
+from fedbo.space.axis import (
+    Axis,
+    Choices,
+    Continuous,
+    Levels,
+    Value,
+    is_unicode,
+    number,
+    to_builtin,
+)
+
+MOST_CHOICES = 1000  # each takes a dimension of the cube
 
 _N = TypeVar("_N", int, float)
+
+
+class _TwoPositional(msgspec.StructMeta):
+    """Refuses a third positional argument, which could be a scale or a step."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if len(args) > 2:
+            kind, (low, high, third) = self.__name__, args[:3]
+            meant = "log" if isinstance(third, bool) else "step"
+            raise TypeError(
+                f"{kind} takes two positional arguments, low and high; the third is {third!r}: "
+                f"name it, as in {kind}({low!r}, {high!r}, {meant}={third!r})"
+            )
+        return super().__call__(*args, **named)
 
 
 class _Parameter(
@@ -19,9 +44,15 @@ class _Parameter(
     pass
 
 
-class _Range(_Parameter, Generic[_N], frozen=True, repr_omit_defaults=True):
+class _Range(
+    _Parameter, Generic[_N], frozen=True, repr_omit_defaults=True, metaclass=_TwoPositional
+):
     low: _N
     high: _N
+
+    def canonical(self) -> Self:
+        """Return the parameter itself: it has nothing to sort."""
+        return self
 
 
 class Float(_Range[float], frozen=True, kw_only=True, tag="float"):
@@ -80,7 +111,7 @@ class Categorical(_Parameter, frozen=True, tag="categorical"):
     """One of two or more choices without an order.
 
     Args:
-        choices: The choices, each a str, an int, a float or a bool.
+        choices: The choices, each a str, an int, a float, a bool or None.
 
     >>> Categorical(["rbf", "linear"])
     Categorical(choices=('rbf', 'linear'))
@@ -92,9 +123,10 @@ class Categorical(_Parameter, frozen=True, tag="categorical"):
         if isinstance(self.choices, str) or not isinstance(self.choices, Sequence):
             raise ValueError(f"choices is {self.choices!r}, expected a list of choices")
         choices = tuple(map(to_builtin, self.choices))
+        if len(choices) > MOST_CHOICES:
+            raise ValueError(f"there are {len(choices)} choices, expected at most {MOST_CHOICES}")
         for choice in choices:
-            if not isinstance(choice, str | bool) and math.isnan(number(choice, float)):
-                raise ValueError(f"choice {choice!r} is not a str, a finite number or a bool")
+            _check_choice(choice)
         if len(choices) < 2 or len({*choices}) < len(choices):
             raise ValueError(f"choices is {choices!r}, expected two or more, no two of them equal")
         msgspec.structs.force_setattr(self, "choices", choices)
@@ -102,8 +134,40 @@ class Categorical(_Parameter, frozen=True, tag="categorical"):
     def axis(self) -> Axis:
         return Choices(self.choices)
 
+    def canonical(self) -> Categorical:
+        """Return the parameter with sorted choices: None, bools, numbers, strings.
+
+        Numbers are sorted by size, strings by their code points.
+
+        >>> Categorical(["b", 2, None, "a", 0.5, True]).canonical()
+        Categorical(choices=(None, True, 0.5, 2, 'a', 'b'))
+        """
+        return Categorical(sorted(self.choices, key=_rank))
+
 
 Parameter = Float | Int | Categorical
+
+
+def _check_choice(choice: object) -> None:
+    if choice is None or isinstance(choice, bool):
+        return
+    if isinstance(choice, str):
+        if not is_unicode(choice):
+            raise ValueError(
+                f"choice {choice!r} contains half of a surrogate pair, which no file can hold"
+            )
+    elif math.isnan(number(choice, float)):
+        raise ValueError(f"choice {choice!r} is not a str, a finite number, a bool or None")
+    elif isinstance(choice, int) and not -(2**63) <= choice < 2**63:
+        raise ValueError(f"choice {choice!r} is an int of more than 64 bits")
+
+
+def _rank(choice: Value) -> tuple[int, Any]:
+    if choice is None:
+        return 0, 0
+    if isinstance(choice, bool):
+        return 1, choice
+    return (3 if isinstance(choice, str) else 2), choice
 
 
 def _check_range(given: Float | Int, kind: type[int] | type[float]) -> None:

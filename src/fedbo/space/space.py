@@ -21,10 +21,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.space.axis import Array, Axis, Continuous, Real, Value, number
+from fedbo.space.axis import Array, Axis, Choices, Continuous, Real, Value, is_unicode, number
 from fedbo.space.parameter import Categorical, Float, Int, Parameter
 
 Direction = Literal["maximize", "minimize"]
+
+MOST_DIMENSIONS = 1000  # of the cube, far beyond what a model can learn
+MOST_LISTED = 10**7  # coordinates of all listed points together: 80 MB
 
 _CHUNK = 2**18  # distances computed at a time when looking for nearest points
 
@@ -77,6 +80,11 @@ class Space:
         free: list[bool] = []
         for name, parameter in self.parameters.items():
             axis = parameter.axis()
+            if len(free) + axis.size > MOST_DIMENSIONS:
+                raise ValueError(
+                    f"with parameter {name!r} the cube has {len(free) + axis.size} dimensions, "
+                    f"expected at most {MOST_DIMENSIONS}; each choice of a Categorical is one"
+                )
             self.axes[name] = axis, slice(len(free), len(free) + axis.size)
             free += [isinstance(axis, Continuous)] * axis.size
         self.dimensions = len(free)
@@ -101,6 +109,38 @@ class Space:
         "parameter 'C': high is 1.0 here and 2.0 there"
         """
         return next(_differences(self, other), None)
+
+    def canonical(self) -> Space:
+        """Return the same space with its parameters sorted by name, and their choices sorted too.
+
+        Names are sorted by their code points; listed points keep their order.
+
+        >>> Space({"b": Float(0, 1), "a": Categorical(["y", "x"])}).canonical()
+        Space({'a': Categorical(choices=('x', 'y')), 'b': Float(...)}, direction='maximize')
+        """
+        parameters = {name: self.parameters[name].canonical() for name in sorted(self.names)}
+        if [*parameters.items()] == [*self.parameters.items()]:
+            return self
+        return Space(parameters, direction=self.direction, points=self.listed)
+
+    def permutation(self, other: Space) -> list[int]:
+        """Return where each dimension of this space is in another order of the same space.
+
+        Args:
+            other: A space whose `canonical` form is the same.
+
+        >>> given = Space({"b": Float(0, 1), "a": Categorical(["z", "x", "y"])})
+        >>> given.canonical().permutation(given)
+        [2, 3, 1, 0]
+        """
+        places: list[int] = []
+        for name, parameter in self.parameters.items():
+            axis, at = other.axes[name]
+            there = [*range(at.start, at.stop)]
+            if isinstance(parameter, Categorical) and isinstance(axis, Choices) and axis.size > 1:
+                there = [there[axis.choices.index(choice)] for choice in parameter.choices]
+            places += there
+        return places
 
     def encode(self, params: Mapping[str, Value]) -> Array:
         """Return the point x (D,) of the cube where ``params`` lie.
@@ -199,6 +239,11 @@ class _Listed(Space):
         super().__init__(parameters, direction=direction)
         if len(points) == 0:
             raise ValueError("points is empty, expected one or more, or None for no list")
+        if len(points) * self.dimensions > MOST_LISTED:
+            raise ValueError(
+                f"there are {len(points)} points of {self.dimensions} dimensions each, expected at "
+                f"most {MOST_LISTED // self.dimensions} such points"
+            )
         rows: dict[bytes, int] = {}
         for i, point in enumerate(points):
             try:
@@ -268,6 +313,10 @@ def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     for name, parameter in parameters.items():
         if not isinstance(name, str) or not name:
             raise ValueError(f"parameter name is {name!r}, expected a str that is not empty")
+        if not is_unicode(name):
+            raise ValueError(
+                f"parameter name {name!r} contains half of a surrogate pair, which no file can hold"
+            )
         if not isinstance(parameter, Float | Int | Categorical):
             raise ValueError(
                 f"parameter {name!r} is {parameter!r}, expected a Float, an Int or a Categorical"

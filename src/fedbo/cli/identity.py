@@ -1,0 +1,183 @@
+"""``fedbo identity``: this user's key, and the keys of peers that are trusted here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedbo.cli import checks, screen
+from fedbo.federation import Federation
+from fedbo.files import FileRefused
+from fedbo.identity import KeyPair, KeyRefused, Keyring
+from fedbo.identity.keyring import member
+from fedbo.message.key import parse_key
+from fedbo.state import StateMissing
+
+app = typer.Typer(no_args_is_help=True, help="Show this user's key, and say whom to trust.")
+
+_Federation = Annotated[
+    Path | None, typer.Option("--federation", help="Only in the federation of this file.")
+]
+
+
+@app.command()
+def show() -> None:
+    """Show this user's key, and the keys of peers that are known here.
+
+    A user without a key gets one. The private key never leaves its file.
+    """
+    own, keyring = _own(), _keyring()
+    console = Console()
+    screen.show(
+        console,
+        screen.pairs(
+            {
+                "key": str(own),
+                "private key": f"{own.path}, which only this user can read",
+            }
+        ),
+        below=1,
+    )
+    screen.say(
+        console,
+        "Messages of this user's studies are signed with this key. To list this site in a "
+        "federation file, send the key to whoever keeps that file, for its section [members]:",
+    )
+    console.print(Text(f'\n  [members]\n  NAME = "{own}"\n'), soft_wrap=True)
+    known = keyring.by_federation()
+    if not known:
+        screen.say(
+            console,
+            "No key of a peer is known here yet. The first key seen for a name is kept.",
+        )
+    else:
+        screen.say(console, "Known keys", "bold")
+        grid = screen.grid("name", "key", "federation")
+        for place, names in known.items():
+            for name, key in sorted(names.items()):
+                where = place[:8] or "all"
+                grid.add_row(*map(Text, (screen.printable(name), key, where)))
+        screen.show(console, grid)
+    if revoked := keyring.revoked():
+        screen.say(console, "\nRevoked keys", "bold")
+        for key in revoked:
+            screen.say(console, key, indent=2)
+
+
+@app.command()
+def trust(
+    name: Annotated[str, typer.Argument(help="The name of a peer.")],
+    key: Annotated[str, typer.Argument(help="Its public key, as fedbo identity show prints it.")],
+    federation: _Federation = None,
+) -> None:
+    """Accept messages with this key under this name, in place of any other key.
+
+    Ask the peer for its key first, on another way than the exchange: by telephone, for example.
+    """
+    public, agreed = _parsed(key), _federation(federation)
+    before = _keyring().known(agreed).get(member(name))
+    try:
+        _keyring().trust(name, public, agreed)
+    except (OSError, FileRefused) as error:
+        checks.end(str(error))
+    instead = f", no longer with {before}" if before not in (None, key) else ""
+    where = "in every federation" if agreed is None else f"in {federation}"
+    typer.echo(
+        screen.lines(f"Messages of {member(name)!r} count {where} if signed with {key}{instead}.")
+    )
+    if agreed is not None and agreed.members:
+        screen.say(
+            Console(),
+            f"But {federation} lists the keys of its members, and that list decides: change the "
+            "key there, and give every site the new file.",
+            "yellow",
+        )
+
+
+@app.command()
+def revoke(
+    key_or_name: Annotated[str, typer.Argument(help="A public key, or the name of a peer.")],
+) -> None:
+    """Refuse a key from now on, under every name. Revoking the own key makes a new one."""
+    keyring, keys = _keyring(), {key_or_name}
+    if not key_or_name.startswith("ed25519:"):
+        name, places = member(key_or_name), keyring.by_federation().values()
+        keys = {names[name] for names in places if name in names}
+        if not keys:
+            known = ", ".join(sorted(keyring.known())) or "none"
+            checks.end(f"No key of {key_or_name!r} is known here; known names: {known}.")
+    own = str(_own())
+    for key in sorted(keys):
+        try:
+            keyring.revoke(_parsed(key))
+            typer.echo(f"{key} is revoked: nothing that it signed is accepted here any more.")
+            if key == own:
+                _replace_own()
+        except (OSError, FileRefused) as error:
+            checks.end(str(error))
+    screen.say(
+        Console(),
+        "This counts for this user only. Tell the other sites to revoke the key too, or take it "
+        "out of the federation file if that lists it.",
+    )
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A copy of another machine's identity.pem.")],
+) -> None:
+    """Import a private key, so that this machine can publish for a study that another began."""
+    try:
+        keys = KeyPair.add(file)
+    except OSError as error:
+        raise checks.unreadable("FILE", file, error, "a copy of identity.pem") from None
+    except KeyRefused as error:
+        checks.end(str(error))
+    screen.say(
+        Console(),
+        f"{keys} is in {keys.path}. Studies that sign with it can publish from this machine now. "
+        f"Remove {file} if nothing else needs it: whoever reads it can sign as this site.",
+    )
+
+
+def _replace_own() -> None:
+    new = KeyPair.retire()
+    screen.say(
+        Console(),
+        f"That was this user's own key. The new one is {new}. Peers that know the old one refuse "
+        "the new one until they run fedbo identity trust NAME KEY, or get a federation file that "
+        "lists it. This user's studies sign with the new one from their next message on.",
+        "yellow",
+    )
+
+
+def _own() -> KeyPair:
+    checks.require("identity", {"cryptography": "cryptography"})
+    try:
+        return KeyPair.load()
+    except (KeyRefused, StateMissing, OSError) as error:
+        checks.end(str(error))
+
+
+def _keyring() -> Keyring:
+    keyring = Keyring.user()
+    try:
+        keyring.known()
+    except (FileRefused, OSError) as error:
+        checks.end(str(error))
+    return keyring
+
+
+def _parsed(key: str) -> bytes:
+    try:
+        return parse_key(key)
+    except ValueError as error:
+        raise checks.refused(str(error), "KEY") from None
+
+
+def _federation(path: Path | None) -> Federation | None:
+    return None if path is None else checks.federation("--federation", path)

@@ -1,0 +1,319 @@
+"""Which keys are trusted: those that the federation lists, or else the first key seen for a name.
+
+A member's name is the part of a sender's name before the first slash, so that one party can run
+several agents (``clinic/liver``, ``clinic/lung``) with one key.
+
+==========================  =====================================================================
+the federation lists keys   only what the listed key of the member has signed is accepted
+it lists none               the first key seen for a member is kept. Another key, or a message
+                            without a signature, is refused under this name until `Keyring.trust`
+nobody knows the name yet   a message without a signature is accepted. If there are two keys at
+                            once, both are refused, because nobody can tell whose name it is
+==========================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from fedbo import files
+from fedbo.federation import Federation
+from fedbo.identity.keys import S, verify
+from fedbo.locks import Lock, alone
+from fedbo.message import Fingerprint, MessageRefused
+from fedbo.message.fingerprint import PART_BYTES
+from fedbo.message.key import key_text, parse_key
+from fedbo.message.signed import Signed
+from fedbo.state import StateMissing, state_folder
+
+NAME = "known_keys.json"
+MOST = 100_000  # names in one federation
+_LARGEST = 2**26  # bytes of a file
+_EVERYWHERE = ""  # stands for all federations
+
+
+class _Known(msgspec.Struct):
+    """What the file holds; keys as text."""
+
+    version: int = 1
+    known: dict[str, dict[str, str]] = {}  # by federation and name
+    revoked: list[str] = []
+
+
+class Keyring:
+    """Remembers which key belongs to which name, and which keys are revoked.
+
+    Args:
+        path: The file to remember them in; None (default) remembers them in memory only.
+
+    >>> keyring = Keyring()
+    >>> keyring.trust("site-a", bytes(32))
+    >>> keyring.known()
+    {'site-a': 'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'}
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else Path(os.path.abspath(path))
+        self._lock = Lock()
+        self._held = _Known()
+        self._version: tuple[int, int, int] | None = None  # of the file that was read
+
+    @classmethod
+    def user(cls) -> Keyring:
+        """Return the user's keyring: ``known_keys.json`` in the state folder.
+
+        A user without a home folder has a keyring in memory.
+        """
+        try:
+            return cls(state_folder() / NAME)
+        except StateMissing:
+            return cls()
+
+    def __repr__(self) -> str:
+        return f"Keyring({'in memory' if self.path is None else str(self.path)!r})"
+
+    def admit(
+        self, federation: Federation, given: Iterable[S]
+    ) -> tuple[list[S], list[tuple[S, str]]]:
+        """Sort messages into those whose sender is who it says, and the others.
+
+        Keys that are seen for the first time are remembered.
+
+        Args:
+            federation: The federation that all of them fit.
+            given: Messages and withdrawals.
+
+        Returns:
+            Those that are accepted, in their order, and the others, each with the reason.
+        """
+        with self._lock:
+            accepted, refused, new = self._judge(federation, list(given))
+            self._remember(federation, new)
+        return accepted, refused
+
+    def check(self, federation: Federation, given: Iterable[S]) -> None:
+        """Raise `MessageRefused` unless all of them are accepted; then remember their keys.
+
+        Args:
+            federation: The federation that all of them fit.
+            given: Messages and withdrawals.
+        """
+        with self._lock:
+            _, refused, new = self._judge(federation, list(given))
+            if refused:
+                raise MessageRefused(refused[0][1])
+            self._remember(federation, new)
+
+    def trust(self, name: str, key: bytes, federation: Federation | None = None) -> None:
+        """From now on, accept this key under this name, in place of any other.
+
+        Args:
+            name: The name of a member.
+            key: The 32 bytes of its public key.
+            federation: The federation in which this counts; None (default) is every federation.
+        """
+        text, place = key_text(key), _place(federation)
+        with self._lock, self._changing():
+            known, revoked = self._held.known, self._held.revoked
+            if known.get(place, {}).get(member(name)) == text and text not in revoked:
+                return
+            if federation is None:
+                for names in known.values():
+                    names.pop(member(name), None)
+            known.setdefault(place, {})[member(name)] = text
+            self._held.revoked = [other for other in revoked if other != text]
+            self._write()
+
+    def revoke(self, key: bytes) -> None:
+        """From now on, refuse this key under every name, until it is trusted again.
+
+        Args:
+            key: The 32 bytes of a public key.
+        """
+        text = key_text(key)
+        with self._lock, self._changing():
+            for names in self._held.known.values():
+                for name in [name for name, known in names.items() if known == text]:
+                    del names[name]
+            if text not in self._held.revoked:
+                self._held.revoked.append(text)
+            self._write()
+
+    def known(self, federation: Federation | None = None) -> dict[str, str]:
+        """Return the keys that are known, as text, by the names of members.
+
+        Args:
+            federation: Of this federation; None (default) is of all of them.
+        """
+        with self._lock:
+            self._read()
+            if federation is not None:
+                return self._names(federation)
+            return {name: key for names in self._held.known.values() for name, key in names.items()}
+
+    def by_federation(self) -> dict[str, dict[str, str]]:
+        """Return all known keys, as text, by federation and name.
+
+        The federation is its fingerprint with zeros for the scalars; empty stands for all.
+        """
+        with self._lock:
+            self._read()
+            return {place: dict(names) for place, names in self._held.known.items() if names}
+
+    def revoked(self) -> list[str]:
+        """Return the revoked keys, as text."""
+        with self._lock:
+            self._read()
+            return list(self._held.revoked)
+
+    # How messages are judged
+
+    def _judge(
+        self, federation: Federation, given: Sequence[S]
+    ) -> tuple[list[S], list[tuple[S, str]], dict[str, str]]:
+        """Return the accepted ones, the others with their reasons, and the keys that are new."""
+        self._read()
+        names, listed = self._names(federation), federation.members
+        if not (names or listed or any(one.key for one in given)):
+            return list(given), [], {}
+        valid: list[S] = []
+        refused: list[tuple[S, str]] = []
+        for one in given:
+            try:
+                if one.key:
+                    verify(one)
+                    self._check_not_revoked(one)
+                valid.append(one)
+            except MessageRefused as error:
+                refused.append((one, str(error)))
+        accepted: list[S] = []
+        known = {name: key_text(key) for name, key in listed.items()} or names
+        new: dict[str, str] = {}
+        claims: dict[str, set[str]] = {}  # all keys that claim a name nobody knows yet
+        for one in valid:
+            if one.key and not listed and member(one.sender) not in known:
+                claims.setdefault(member(one.sender), set()).add(one.signer)
+        for one in valid:
+            name = member(one.sender)
+            fault = _fault(one, known.get(name), claims.get(name, set()), bool(listed))
+            if fault is None and name in claims and len(names) + len(new) >= MOST:
+                fault = f"this keyring knows {MOST:,} names already, and takes no new ones"
+            if fault is None:
+                accepted.append(one)
+                new |= {name: one.signer} if name in claims else {}
+            else:
+                refused.append((one, f"{one.type} {one.sequence} of {one.sender!r}: {fault}"))
+        return accepted, refused, new
+
+    def _check_not_revoked(self, one: Signed) -> None:
+        if one.signer in self._held.revoked:
+            raise MessageRefused(
+                f"{one.type} {one.sequence} of {one.sender!r} is signed with {one.signer}, which "
+                f"was revoked here; if that was a mistake: {_advice(one)}"
+            )
+
+    def _names(self, federation: Federation) -> dict[str, str]:
+        known = self._held.known
+        return known.get(_EVERYWHERE, {}) | known.get(_place(federation), {})
+
+    # The file
+
+    def _remember(self, federation: Federation, new: dict[str, str]) -> None:
+        if new:
+            with self._changing():
+                names = self._held.known.setdefault(_place(federation), {})
+                for name, key in new.items():
+                    names.setdefault(name, key)  # another process may have been first
+                self._write()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        if self.path is None:
+            yield
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with alone(self.path.parent):
+            self._read()
+            yield
+
+    def _read(self) -> None:
+        """Read the file if it has changed."""
+        if self.path is None:
+            return
+        try:
+            with open(os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+                status = os.fstat(file.fileno())
+                version = status.st_mtime_ns, status.st_size, status.st_ino
+                if version == self._version:
+                    return
+                if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+                    raise ValueError("it is not a regular file, or larger than 64 MB")
+                held = msgspec.json.decode(file.read(_LARGEST), type=_Known)
+            for key in [*held.revoked, *(key for ns in held.known.values() for key in ns.values())]:
+                parse_key(key)
+        except FileNotFoundError:
+            self._held, self._version = _Known(), None
+            return
+        except (ValueError, RecursionError) as error:
+            raise files.FileRefused(
+                f"the list of known keys {self.path} cannot be used: {error}; restore a copy, or "
+                "remove it and check the keys of your peers again"
+            ) from None
+        self._held, self._version = held, version
+
+    def _write(self) -> None:
+        if self.path is not None:
+            files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)))
+            self._version = None
+
+
+def member(sender: str) -> str:
+    """Return the name of the member that an agent belongs to.
+
+    >>> member("clinic/liver"), member("site-a")
+    ('clinic', 'site-a')
+    """
+    return sender.partition("/")[0]
+
+
+def _place(federation: Federation | None) -> str:
+    """Name a federation in any of its epochs: its fingerprint without the scalars."""
+    if federation is None:
+        return _EVERYWHERE
+    return str(Fingerprint(federation.fingerprint[:-PART_BYTES] + bytes(PART_BYTES)))
+
+
+def _fault(one: Signed, known: str | None, claims: set[str], is_listed: bool) -> str | None:
+    """Say why a message cannot be from the member that it names; None if it can be."""
+    name = member(one.sender)
+    if known is None and is_listed:
+        return f"the federation's list of members has no {name!r}"
+    if known is None and len(claims) > 1:
+        keys = " and ".join(sorted(claims))
+        return (
+            f"{name!r} is claimed by several keys, {keys}: ask that site which one is right, then "
+            f"run fedbo identity trust {name!r} KEY"
+        )
+    if known is None and (one.key or not claims):
+        return None
+    expected = known or next(iter(claims))
+    where = "the federation's list" if is_listed else "this site"
+    if not one.key:
+        return (
+            f"it is not signed, but {where} knows {name!r} by its key {expected}: someone else may "
+            "have written it"
+        )
+    if one.signer == expected:
+        return None
+    fault = f"it is signed with {one.signer}, but {where} knows {name!r} by {expected}"
+    return fault if is_listed else f"{fault}; if this site has a new key: {_advice(one)}"
+
+
+def _advice(one: Signed) -> str:
+    return f"fedbo identity trust {member(one.sender)!r} {one.signer}"

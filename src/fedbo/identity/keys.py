@@ -1,0 +1,249 @@
+"""Key pairs: Ed25519 keys that sign what an agent hands out, and the files they are kept in.
+
+The private key of a user is in ``identity.pem`` in the state folder, readable by its user only. It
+is created when it is first needed. Keys that were imported from another machine are in ``keys/``
+beside it. The package ``cryptography`` is loaded only when there is something to sign or to check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from fedbo.message.key import KEY_BYTES, key_text
+from fedbo.message.signed import MessageRefused, Signed
+from fedbo.state import state_folder
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+S = TypeVar("S", bound=Signed)
+
+NAME = "identity.pem"
+IMPORTED = "keys"
+_LARGEST = 10_000  # bytes of a key file
+_REMEMBERED = 100_000  # valid signatures that are not checked again
+
+_valid: set[bytes] = set()  # digests of what has a valid signature
+
+
+class KeyRefused(ValueError):
+    """A key cannot be used; the text says why, and what to do."""
+
+
+def is_installed() -> bool:
+    """Whether the package that signs and checks signatures is installed."""
+    return find_spec("cryptography") is not None
+
+
+class KeyPair:
+    """A private key and its public key. Build it with `load`, `find` or `generate`.
+
+    Args:
+        private: The private key, an object of the package ``cryptography``.
+        path: The file that holds it; None if it is in memory only.
+
+    >>> keys = KeyPair.generate()
+    >>> len(keys.public), str(keys).startswith("ed25519:")
+    (32, True)
+    """
+
+    def __init__(self, private: Ed25519PrivateKey, path: Path | None = None) -> None:
+        self._private = private
+        self.path = path
+        self.public = private.public_key().public_bytes_raw()
+
+    def __str__(self) -> str:
+        return key_text(self.public)
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self})"
+
+    def __deepcopy__(self, memo: object) -> KeyPair:
+        return self
+
+    def __reduce__(self) -> str:
+        raise TypeError("a private key is not copied to other processes: load it there")
+
+    def sign(self, unsigned: S) -> S:
+        """Return the message or withdrawal with this key and its signature.
+
+        Args:
+            unsigned: What to sign; an earlier signature is replaced.
+        """
+        signature = self._private.sign(unsigned.signed_bytes)
+        return msgspec.structs.replace(unsigned, key=self.public, signature=signature)
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """Return a new key pair that is in memory only."""
+        _require_package()
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None) -> KeyPair:
+        """Return the user's key pair, created on first use, or the one in a file.
+
+        Args:
+            path: A file with a private key, which must exist; the user's own by default.
+
+        Raises:
+            KeyRefused: If the file is not a private key, or if others can read it.
+            OSError: If the file cannot be read or created.
+        """
+        _require_package()
+        if path is not None:
+            return cls._read(Path(path))
+        own = state_folder() / NAME
+        try:
+            return cls._read(own)
+        except FileNotFoundError:
+            _store(own, cls.generate(), replace=False)
+            return cls._read(own)  # another process may have been first
+
+    @classmethod
+    def find(cls, public: bytes) -> KeyPair | None:
+        """Return the key pair with this public key if this user has it, else None.
+
+        Args:
+            public: The 32 bytes of the public key.
+        """
+        folder = state_folder()
+        for path in (folder / NAME, folder / IMPORTED / f"{public.hex()}.pem"):
+            with contextlib.suppress(FileNotFoundError):
+                keys = cls._read(path)
+                if keys.public == public:
+                    return keys
+        return None
+
+    @classmethod
+    def add(cls, path: str | os.PathLike[str]) -> KeyPair:
+        """Import a private key from another machine, and return it.
+
+        Args:
+            path: A copy of that machine's ``identity.pem``.
+        """
+        keys = cls._read(Path(path), private=False)
+        known = cls.find(keys.public)
+        if known is not None:
+            return known
+        target = state_folder() / IMPORTED / f"{keys.public.hex()}.pem"
+        _store(target, keys, replace=True)
+        return cls._read(target)
+
+    @classmethod
+    def retire(cls) -> KeyPair:
+        """Replace the user's key pair by a new one, and return the new one.
+
+        The old one stays among the imported keys, so that its studies can still be withdrawn.
+        """
+        old, own = cls.load(), state_folder() / NAME
+        _store(state_folder() / IMPORTED / f"{old.public.hex()}.pem", old, replace=True)
+        _store(own, cls.generate(), replace=True)
+        return cls._read(own)
+
+    @classmethod
+    def _read(cls, path: Path, *, private: bool = True) -> KeyPair:
+        """Read a file; if it is to be ``private``, refuse one that others can read."""
+        _require_package()
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+                raise KeyRefused(f"{path} is not a private key of fedbo: give an identity.pem")
+            if private and os.name == "posix" and status.st_mode & 0o077:
+                raise KeyRefused(
+                    f"the private key {path} can be read by other users: run chmod 600 {path}, "
+                    "and fedbo identity revoke if someone may have copied it"
+                )
+            data = file.read(_LARGEST)
+        try:
+            key = load_pem_private_key(data, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise KeyRefused(f"{path} is not a private key of fedbo: give an identity.pem")
+        return cls(key, path)
+
+
+def verify(signed: Signed) -> None:
+    """Check the signature of a message or a withdrawal.
+
+    Args:
+        signed: What has a signature.
+
+    Raises:
+        MessageRefused: If the signature is wrong, or cannot be checked.
+    """
+    what = f"{signed.type} {signed.sequence} of {signed.sender!r}"
+    if len(signed.key) != KEY_BYTES:
+        raise MessageRefused(f"{what} is not signed")
+    digest = hashlib.sha256(signed.encode()).digest()
+    if digest in _valid:
+        return
+    if not is_installed():
+        raise MessageRefused(
+            f"{what} is signed, and signatures are checked with the package cryptography, which "
+            "is not installed: pip install 'fedbo[identity]'"
+        )
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(signed.key)
+        key.verify(signed.signature, signed.signed_bytes)
+    except (InvalidSignature, ValueError):
+        raise MessageRefused(
+            f"{what} has a wrong signature: it was not made with {key_text(signed.key)}, or it "
+            "was changed on its way"
+        ) from None
+    if len(_valid) >= _REMEMBERED:
+        _valid.clear()
+    _valid.add(digest)
+
+
+def _require_package() -> None:
+    if not is_installed():
+        raise KeyRefused(
+            "keys need the package cryptography, which fedbo does not install by default: pip "
+            "install 'fedbo[identity]'"
+        )
+
+
+def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
+    """Write a private key that only its user can read; if not ``replace``, keep an existing one."""
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            temporary.replace(path)
+        else:
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

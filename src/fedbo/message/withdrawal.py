@@ -1,0 +1,68 @@
+"""The signed statement of an agent that its messages are not to be handed out any more."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fedbo.message.message import Message
+from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+
+
+class Withdrawal(Signed, frozen=True, kw_only=True):
+    """Withdraws the messages of a sender, up to a sequence number, in one epoch.
+
+    It counts for messages with the same key only. An exchange keeps it in place of the message, so
+    that nobody can put back a copy. It always travels with a signature.
+
+    >>> given = {"fingerprint": bytes(16), "epoch": 0, "sender": "site-a", "sequence": 7}
+    >>> signed = Withdrawal(key=bytes(32), signature=bytes(64), **given)
+    >>> read(signed.encode()) == signed
+    True
+    """
+
+    type = "withdrawal"
+
+    @property
+    def content(self) -> bytes:
+        """The withdrawal without its signature, as bytes."""
+        return msgspec.msgpack.encode(
+            _Content(self.fingerprint, self.epoch, self.sender, self.sequence)
+        )
+
+
+class _Content(Wire, frozen=True):
+    fingerprint: bytes
+    epoch: int
+    sender: str
+    sequence: int
+
+
+def read(data: bytes | bytearray | memoryview) -> Message | Withdrawal:
+    """Return the message or the withdrawal in these bytes; its signature is not checked.
+
+    Args:
+        data: What `encode` of either wrote; anything else raises `MessageRefused`.
+    """
+    try:
+        envelope = msgspec.msgpack.decode(data, type=Envelope)
+    except (ValueError, RecursionError):
+        return Message.decode(data)
+    if envelope.type != "withdrawal":
+        return Message.decode(data)
+    try:
+        found = msgspec.msgpack.decode(envelope.content, type=_Content)
+    except (ValueError, RecursionError):
+        raise MessageRefused(f"{len(data):,} bytes are a withdrawal with a wrong field") from None
+    withdrawal = Withdrawal(
+        fingerprint=found.fingerprint,
+        epoch=found.epoch,
+        sender=found.sender,
+        sequence=found.sequence,
+        key=envelope.key,
+        signature=envelope.signature,
+    )
+    if withdrawal.encode() != data:
+        raise MessageRefused(
+            f"{len(data):,} bytes are a withdrawal with another encoding than fedbo's"
+        )
+    return withdrawal

@@ -1,0 +1,149 @@
+"""Agents that sign their messages, know the keys of their peers, and hold a bounded number."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from fedbo import Agent, Federation, FileRefused, Float, Message, MessageRefused
+from fedbo.identity import KeyPair, KeyRefused, Keyring
+
+ours = Federation({"x": Float(0, 1)}, features=5)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+
+
+def told(name: str, keys: KeyPair | None = None, scores: int = 1, **more: object) -> Agent:
+    agent = Agent(ours, name=name, seed=0, keys=keys, **more)  # type: ignore[arg-type]
+    for i in range(scores):
+        agent.tell({"x": 0.1 + 0.05 * i}, float(i))
+    return agent
+
+
+def test_an_agent_with_keys_signs_its_messages() -> None:
+    keys = KeyPair.generate()
+    agent = told("a", keys)
+    message = agent.message()
+    assert message.key == keys.public
+    assert agent.message() is message
+    assert Message.decode(message.encode()) == message
+    peer = told("b")
+    assert peer.receive(message.encode()) == 1
+    agent.move(ours.next_epoch(length_scale=0.7))
+    assert agent.message().key == keys.public
+
+
+def test_a_plain_agent_signs_nothing() -> None:
+    assert told("a").message().key == b""
+
+
+def test_a_forged_message_does_not_silence_a_peer() -> None:
+    """One message with the largest sequence number used to silence a site permanently."""
+    mine, peer = told("a", KeyPair.generate()), told("b")
+    assert peer.receive(mine.message()) == 1
+    plain, other = told("a", scores=3), told("a", KeyPair.generate(), scores=3)
+    for forger in (plain, other):
+        with pytest.raises(MessageRefused, match=r"knows 'a' by (its key )?ed25519"):
+            peer.receive(forger.message())
+    mine.tell({"x": 0.9}, 2.0)
+    assert peer.receive(mine.message()) == 1
+
+
+def test_trust_accepts_a_new_key() -> None:
+    peer, new = told("b"), told("a", KeyPair.generate(), scores=2)
+    peer.receive(told("a", KeyPair.generate()).message())
+    peer.keyring.trust("a", new.message().key)
+    assert peer.receive(new.message()) == 1
+
+
+def test_a_list_of_members_counts() -> None:
+    keys = KeyPair.generate()
+    members = {"a": str(keys)}
+    federation = Federation({"x": Float(0, 1)}, features=5, members=members)
+    assert federation.fingerprint == ours.fingerprint
+    peer = Agent(federation, name="b")
+    with pytest.raises(MessageRefused, match="has no 'c'"):
+        peer.receive(told("c", KeyPair.generate()).message())
+    with pytest.raises(MessageRefused, match="is not signed"):
+        peer.receive(told("a").message())
+    assert peer.receive(told("a", keys).message()) == 1
+
+
+def test_nothing_is_taken_if_one_message_is_refused() -> None:
+    peer, forged = told("b"), told("a", scores=2)
+    peer.receive(told("a", KeyPair.generate()).message())
+    with pytest.raises(MessageRefused):
+        peer.receive([told("c", KeyPair.generate()).message(), forged.message()])
+    assert peer.inbox.senders == ["a"]
+    assert "c" not in peer.keyring.known()
+
+
+def test_a_saved_agent_finds_its_key_again(tmp_path: Path) -> None:
+    keys = KeyPair.load()
+    agent = told("a", keys)
+    first = agent.message()
+    agent.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").message() == first
+    assert keys.path is not None
+    assert keys.path.read_bytes()[28:60] not in (tmp_path / "agent").read_bytes()
+
+
+def test_a_saved_agent_without_its_key_goes_on_but_sends_nothing(tmp_path: Path) -> None:
+    keys = KeyPair.generate()
+    told("a", keys).save(tmp_path / "agent")
+    agent = Agent.load(tmp_path / "agent")
+    agent.tell(agent.ask(), 0.5)
+    with pytest.raises(KeyRefused, match=f"signs its messages with {keys}.*identity import FILE"):
+        agent.message()
+    agent.save(tmp_path / "again")
+    with pytest.raises(FileRefused, match="signs with"):
+        Agent.load(tmp_path / "again", keys=KeyPair.generate())
+    assert Agent.load(tmp_path / "again", keys=keys).message().key == keys.public
+
+
+def test_a_saved_agent_remembers_the_keys_of_its_peers(tmp_path: Path) -> None:
+    peer = told("b")
+    peer.receive(told("a", KeyPair.generate()).message())
+    peer.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    with pytest.raises(MessageRefused, match="is not signed"):
+        again.receive(told("a", scores=2).message())
+
+
+def test_a_keyring_can_be_shared(tmp_path: Path) -> None:
+    keyring = Keyring(tmp_path / "known.json")
+    told("b", keyring=keyring).receive(told("a", KeyPair.generate()).message())
+    with pytest.raises(MessageRefused, match="is not signed"):
+        told("c", keyring=Keyring(tmp_path / "known.json")).receive(told("a", scores=2).message())
+
+
+def test_an_inbox_is_bounded_and_says_so_once() -> None:
+    agent = told("a", most_peers=3)
+    messages = [told(f"n{i}").message() for i in range(6)]
+    with pytest.warns(UserWarning, match="holds messages of 3 peers.*raise most_peers") as caught:
+        assert agent.receive(messages) == 3
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert agent.receive(told("n5", scores=2).message()) == 0
+        assert agent.receive(told("n1", scores=2).message()) == 1  # a newer one of a known peer
+    assert len(agent.inbox) == 3
+
+
+def test_listed_members_always_have_room() -> None:
+    keys = {f"n{i}": KeyPair.generate() for i in range(4)}
+    members = {name: str(pair) for name, pair in keys.items()}
+    agent = Agent(Federation({"x": Float(0, 1)}, features=5, members=members), most_peers=2)
+    assert agent.receive([told(name, pair).message() for name, pair in keys.items()]) == 4
+
+
+@pytest.mark.parametrize("given", [0, -1, 2.5, None])
+def test_most_peers_is_checked(given: object) -> None:
+    with pytest.raises(ValueError, match="most_peers is"):
+        Agent(ours, most_peers=given)  # type: ignore[arg-type]

@@ -1,0 +1,167 @@
+"""Key pairs: created once, readable by their user only, and what their signatures cover."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fedbo.identity import KeyPair, KeyRefused, keys, verify
+from fedbo.message import Message, MessageRefused, Withdrawal, read
+from fedbo.message.key import key_text, parse_key
+from fedbo.message.message import Weights
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def message(**changes: object) -> Message:
+    header = {"fingerprint": bytes(16), "epoch": 0, "sender": "a", "sequence": 1, "t_n": 5}
+    return Message.of_weights([0.5, -1.0], **header | changes)  # type: ignore[arg-type]
+
+
+def test_the_users_key_is_created_once_and_only_its_user_can_read_it(state: Path) -> None:
+    first = KeyPair.load()
+    assert first.path == state / "identity.pem"
+    assert first.path.stat().st_mode & 0o777 == 0o600
+    assert KeyPair.load().public == first.public == KeyPair.find(first.public).public  # type: ignore[union-attr]
+    assert [path.name for path in state.iterdir()] == ["identity.pem"]
+
+
+def test_processes_that_start_together_get_one_key(state: Path) -> None:
+    program = "from fedbo.identity import KeyPair; print(KeyPair.load())"
+    running = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert len({process.communicate()[0] for process in running}) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_key_that_others_can_read_is_refused() -> None:
+    path = KeyPair.load().path
+    assert path is not None
+    path.chmod(0o644)
+    with pytest.raises(KeyRefused, match="can be read by other users: run chmod 600"):
+        KeyPair.load()
+
+
+def test_a_file_that_is_no_key_is_refused_and_kept(state: Path) -> None:
+    state.mkdir()
+    (state / "identity.pem").write_text("hello")
+    (state / "identity.pem").chmod(0o600)
+    with pytest.raises(KeyRefused, match="is not a private key"):
+        KeyPair.load()
+    assert (state / "identity.pem").read_text() == "hello"
+
+
+def test_a_key_is_imported_from_another_machine(tmp_path: Path, state: Path) -> None:
+    other = KeyPair.load()
+    assert other.path is not None
+    copy = other.path.rename(tmp_path / "copy.pem")
+    copy.chmod(0o644)  # as it may arrive by mail; what is stored is private
+    assert KeyPair.find(other.public) is None
+    added = KeyPair.add(copy)
+    assert added.public == other.public
+    assert added.path is not None
+    assert added.path.stat().st_mode & 0o777 == 0o600
+    assert KeyPair.load().public != other.public
+    assert KeyPair.find(other.public).public == other.public  # type: ignore[union-attr]
+
+
+def test_a_retired_key_is_replaced_and_kept() -> None:
+    old = KeyPair.load()
+    new = KeyPair.retire()
+    assert KeyPair.load().public == new.public != old.public
+    assert KeyPair.find(old.public).public == old.public  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"sender": "b"}, {"sequence": 2}, {"epoch": 1}, {"fingerprint": b"x" * 16}, {"t_n": 6}],
+)
+def test_a_signature_covers_every_field(changes: dict[str, object]) -> None:
+    signed = KeyPair.generate().sign(message())
+    verify(signed)
+    with pytest.raises(MessageRefused, match="wrong signature"):
+        verify(replace(signed, **changes))
+
+
+def test_a_signature_covers_the_numbers_and_belongs_to_its_key() -> None:
+    mine, other = KeyPair.generate(), KeyPair.generate()
+    signed = mine.sign(message())
+    for changed in (replace(signed, body=Weights(bytes(8))), replace(signed, key=other.public)):
+        with pytest.raises(MessageRefused, match="wrong signature"):
+            verify(changed)
+    with pytest.raises(MessageRefused, match="is not signed"):
+        verify(message())
+
+
+def test_a_withdrawal_cannot_be_made_from_a_message() -> None:
+    keys = KeyPair.generate()
+    header = {"fingerprint": bytes(16), "epoch": 0, "sender": "a", "sequence": 1}
+    withdrawal = keys.sign(Withdrawal(**header))  # type: ignore[arg-type]
+    verify(withdrawal)
+    assert read(withdrawal.encode()) == withdrawal
+    stolen = replace(withdrawal, signature=keys.sign(message()).signature)
+    with pytest.raises(MessageRefused, match="wrong signature"):
+        verify(stolen)
+    with pytest.raises(MessageRefused, match="it is a withdrawal, expected a message"):
+        Message.decode(withdrawal.encode())
+
+
+def test_signing_again_gives_the_same_bytes() -> None:
+    keys = KeyPair.generate()
+    assert keys.sign(message()).encode() == keys.sign(message()).encode()
+
+
+def test_signed_messages_travel_and_have_one_spelling() -> None:
+    signed = KeyPair.generate().sign(message())
+    data = signed.encode()
+    assert Message.decode(data) == read(data) == signed
+    assert repr(signed).endswith(f", signed by {signed.signer})")
+    longer = data.replace(b"\xc4\x20", b"\xc5\x00\x20")  # the length of the key in two bytes
+    assert longer != data
+    with pytest.raises(MessageRefused, match="another encoding"):
+        Message.decode(longer)
+
+
+def test_without_the_package_a_signature_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed = KeyPair.generate().sign(message())
+    monkeypatch.setattr(keys, "is_installed", lambda: False)
+    monkeypatch.setattr(keys, "_valid", set())
+    with pytest.raises(MessageRefused, match=r"pip install 'fedbo\[identity\]'"):
+        verify(signed)
+    with pytest.raises(KeyRefused, match=r"pip install 'fedbo\[identity\]'"):
+        KeyPair.load()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A" * 43,
+        "é" * 51,
+        5,
+        *(
+            f"ed25519:{rest}"
+            for rest in ("", "A" * 42, "A" * 42 + "B", "A" * 43 + "=", "A" * 10**6)
+        ),
+    ],
+)
+def test_only_the_text_of_a_key_is_read(text: str) -> None:
+    with pytest.raises(ValueError, match="expected ed25519: and 43 letters") as error:
+        parse_key(text)
+    assert len(str(error.value)) < 250
+
+
+def test_a_key_has_one_text() -> None:
+    public = KeyPair.generate().public
+    assert parse_key(key_text(public)) == public

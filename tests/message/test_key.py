@@ -1,0 +1,67 @@
+"""A public key has one text, and every other text is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbo.message.key import key_text, parse_key
+
+KEY = bytes(range(32))
+TEXT = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+
+def test_the_text_never_changes() -> None:
+    assert key_text(KEY) == TEXT
+    assert key_text(bytes([255] * 32)) == f"ed25519:{'_' * 42}8"
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_a_key_comes_back(key: bytes) -> None:
+    assert parse_key(key_text(key)) == key
+
+
+@pytest.mark.parametrize("size", [0, 31, 33, 64])
+def test_a_key_of_another_size_has_no_text(size: int) -> None:
+    with pytest.raises(ValueError, match=f"the key has {size} bytes, expected 32"):
+        key_text(bytes(size))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        TEXT.removeprefix("ed25519:"),
+        TEXT.upper(),
+        TEXT[:-1],
+        TEXT + "A",
+        TEXT + "=",
+        TEXT[:-1] + "9",  # the same bytes, but bits that no byte needs are set
+        TEXT.replace("Q", "+"),
+        TEXT.replace("Q", "\n"),
+        TEXT.replace("Q", "é"),
+        f" {TEXT}",
+        f"{TEXT}\n",
+        "ed25519:" + TEXT,
+        "rsa:" + TEXT,
+    ],
+)
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="the key is .*, expected 'ed25519:' and 43") as caught:
+        parse_key(text)
+    assert repr(text)[:80] in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [None, 3, KEY, [TEXT]])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="the key is .*, expected 'ed25519:'"):
+        parse_key(given)
+
+
+def test_a_refusal_is_short() -> None:
+    with pytest.raises(ValueError, match="the key is") as caught:
+        parse_key("ed25519:" + "A" * 10**6)
+    assert len(str(caught.value)) < 300
