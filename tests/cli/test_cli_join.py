@@ -579,6 +579,23 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     assert all(f"{omega:.4f}" in text for omega in message.omega)
 
 
+def test_preview_knows_what_was_not_delivered_and_what_cannot_be_read() -> None:
+    join("score", "--trials", "2", "--name", "site-a")
+    assert "This very message was sent before" in said(invoke("--preview"))
+    log = Ledger().path
+    first, *_, last = log.read_text().splitlines()
+    damaged = re.sub('"content":"[^"]*"', '"content":"AAAA"', first)
+    log.write_text(f"{damaged}\n{last}\n")
+    assert "This very message was sent before" in said(invoke("--preview"))
+    undelivered = last.replace('"action":"sent"', '"action":"undelivered"')
+    log.write_text(f"{damaged}\n{last}\n{undelivered}\n")
+    result = invoke("--preview")
+    assert result.exit_code == 0, result.output
+    assert "Nothing was sent. The next finished trial changes it." in said(result)
+    log.write_text(f"{last}\n{undelivered}\n{last}\n{damaged}\n")
+    assert "This very message was sent before" in said(invoke("--preview"))
+
+
 @pytest.mark.slow
 def test_preview_writes_nothing() -> None:
     Path("site.db").touch()

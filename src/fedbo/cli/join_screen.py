@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import optuna
@@ -20,6 +20,7 @@ from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
 from fedbo.exchange import Exchange, FolderExchange, Ledger
 from fedbo.federation import Federation
+from fedbo.message import Message
 from fedbo.optuna import join, objective, record, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
 from fedbo.policy import Origin
@@ -81,17 +82,12 @@ def preview(given: Given, seed: int | None) -> None:
         missing = given if study is None else f"score in {given}"
         screen.say(console, f"There is no {missing}, so there is nothing to send yet.")
         return
-    is_out = any(
-        entry.message() == message
-        for entry in Ledger().read(message.sender)
-        if entry.to == to and entry.action == "sent"
-    )
     has_asked = record.identity(study) is not None
     about = {} if has_asked or given.name else {"agent": "a random name, chosen at the first trial"}
     screen.say(console, f"The message that would be sent to {screen.printable(to)} now", "bold")
     show_message(console, message, about)
     remark = "The next finished trial changes it."
-    if is_out:
+    if _was_sent(message, to):
         remark = "This very message was sent before: see fedbo ledger."
     elif not has_asked and seed is None:
         remark = (
@@ -99,6 +95,18 @@ def preview(given: Given, seed: int | None) -> None:
             "the first one, so the numbers will differ."
         )
     screen.say(console, f"\nNothing was sent. {remark}")
+
+
+def _was_sent(message: Message, to: str) -> bool:
+    """Tell whether the exchange has taken this message, signed or not, according to the ledger."""
+    was_sent = False
+    for entry in Ledger().read(message.sender):
+        if entry.to != to or entry.action not in ("sent", "undelivered"):
+            continue
+        with contextlib.suppress(ValueError):  # an entry that cannot be read is of another message
+            if entry.message().content == message.content:
+                was_sent = entry.action == "sent"
+    return was_sent
 
 
 def withdraw(given: Given) -> None:
@@ -170,7 +178,7 @@ class JoinScreen:
         ending: Ending = "done"
         if self._finished < self._trials:
             live = Live(get_renderable=self._picture, console=self._console, transient=True)
-            with self._interrupt, live if self._console.is_terminal else nullcontext():
+            with self._interrupt, live if self._console.is_terminal else contextlib.nullcontext():
                 ending = self._site.run(self._trials, self, self._interrupt)
         self._site.sampler.flush()
         self._look()
