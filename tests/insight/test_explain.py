@@ -25,7 +25,8 @@ from fedbo import (
     Space,
 )
 from fedbo.cli import app as cli
-from fedbo.insight.explain import CAVEAT, Explanation
+from fedbo.insight import figure
+from fedbo.insight.explain import CAVEAT, Explanation, explain
 from fedbo.insight.replay import replay
 from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
@@ -372,6 +373,37 @@ def test_its_text_is_a_page(explanation: Explanation) -> None:
     text = " ".join(str(explanation).split())
     for part in ("Agent helped: 20 trials", "saved (90 %:", "peer-", CAVEAT):
         assert part in text
+
+
+def test_the_picture_numbers_trials_as_the_text_does(tmp_path: Path) -> None:
+    federation, f = Federation(SPACE), wave(4)
+    agent = Agent(federation, FTS(), name="a", seed=6)
+    agent.receive(peers(f, federation, 0.3))
+    agent.tell(agent.ask(), None)
+    run(agent, f, 5)
+    agent.tell(agent.ask(), None)
+    run(agent, f, 5)
+    explained = agent.explain(draws=2)
+    assert explained.saved is not None and f"trial {explained.best_trial}," in str(explained)
+    left = figure.draw(explained, tmp_path / "p.png").axes[0]
+    numbers = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+    best = next(line for line in left.lines if line.get_label() == "best so far")
+    alone = next(line for line in left.lines if line.get_label() == "its median")
+    assert list(best.get_xdata()) == list(alone.get_xdata()) == numbers
+    points = np.concatenate([np.asarray(dots.get_offsets()) for dots in left.collections[1:]])
+    assert sorted(points[:, 0]) == numbers
+    assert points[points[:, 0] == explained.best_trial, 1] == explained.best
+
+
+def test_numbers_of_a_study_replace_those_of_the_agent() -> None:
+    agent = Agent(Federation({"a": Float(0, 1)}), name="a", seed=0)
+    for score in (3.0, 1.0, 2.0):
+        agent.tell({"a": score / 10}, score)
+    explained = explain(agent, numbers={7: 0, 2: 2})
+    assert explained.queries["trial"].tolist() == [2, 7]
+    assert explained.queries["score"].tolist() == [2.0, 3.0]
+    assert (explained.best, explained.best_trial) == (3.0, 7)
+    assert "trial 7, told" in explained.heading()
 
 
 def invoke(*args: str) -> Result:
