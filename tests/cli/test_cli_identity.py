@@ -83,7 +83,7 @@ def test_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("key", ["hello", "ed25519:short", "ed25519:" + "A" * 10**5])
 def test_what_is_no_key_is_refused(key: str) -> None:
-    assert "expected ed25519: and 43 letters" in run("trust", "b", key, code=2)
+    assert "expected 'ed25519:' and 43 characters" in run("trust", "b", key, code=2)
 
 
 def test_a_damaged_list_of_known_keys_is_an_error(state: Path) -> None:

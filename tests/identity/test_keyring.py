@@ -135,6 +135,13 @@ def test_check_refuses_all_or_remembers_all(ring: Keyring) -> None:
     assert sorted(ring.known()) == ["a", "b"]
 
 
+def test_a_review_remembers_nothing(ring: Keyring) -> None:
+    assert ring.review(ours, [message()]) == ([message()], [])
+    assert ring.known() == {}
+    ring.admit(ours, [message()])
+    assert str(A) in ring.review(ours, [message(keys=B)])[1][0][1]
+
+
 def test_the_number_of_names_is_bounded(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "MOST", 3)
     accepted, refused = ring.admit(ours, [message(f"n{i}") for i in range(5)])

@@ -157,7 +157,7 @@ def test_without_the_package_a_signature_cannot_be_checked(monkeypatch: pytest.M
     ],
 )
 def test_only_the_text_of_a_key_is_read(text: str) -> None:
-    with pytest.raises(ValueError, match="expected ed25519: and 43 letters") as error:
+    with pytest.raises(ValueError, match="expected 'ed25519:' and 43 characters") as error:
         parse_key(text)
     assert len(str(error.value)) < 250
 

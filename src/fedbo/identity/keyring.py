@@ -97,6 +97,19 @@ class Keyring:
             self._remember(federation, new)
         return accepted, refused
 
+    def review(
+        self, federation: Federation, given: Iterable[S]
+    ) -> tuple[list[S], list[tuple[S, str]]]:
+        """Sort messages as `admit` does, but remember nothing.
+
+        Args:
+            federation: The federation that all of them fit.
+            given: Messages and withdrawals.
+        """
+        with self._lock:
+            accepted, refused, _ = self._judge(federation, list(given))
+        return accepted, refused
+
     def check(self, federation: Federation, given: Iterable[S]) -> None:
         """Raise `MessageRefused` unless all of them are accepted; then remember their keys.
 
