@@ -118,6 +118,8 @@ class Agent:
         space = federation.space
         self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
+        #: The number of each trial, by its number in the study that the agent belongs to, if any.
+        self.study_numbers: Mapping[int, int] | None = None
         self._begin(np.random.SeedSequence(None if seed is None else int(seed)).entropy)
 
     def _begin(self, entropy: Any) -> None:
@@ -468,7 +470,7 @@ class Agent:
         """
         from fedbo.insight.explain import explain
 
-        return explain(self, draws)
+        return explain(self, draws, self.study_numbers)
 
     def initial_design(self) -> list[Array]:
         """Return the initial points (D,) of an agent alone: those given, or else the design's."""

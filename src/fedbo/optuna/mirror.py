@@ -12,7 +12,6 @@ import math
 import statistics
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -24,9 +23,6 @@ from fedbo.optuna.distributions import Translation
 from fedbo.policy import Origin
 from fedbo.space import Space
 from fedbo.space.axis import Value
-
-if TYPE_CHECKING:
-    from fedbo.insight.explain import Explanation
 
 _TOLD = Origin("told")
 
@@ -84,23 +80,13 @@ class _Scores:
         return (max if value > 0 else min)(self._values, default=None)
 
 
-class NumberedAgent(Agent):
-    """An agent that explains its trials with the numbers that they have in the study."""
-
-    numbers: dict[int, int]  # of its own trials, by their numbers in the study
-
-    def explain(self, draws: int = 32) -> Explanation:
-        from fedbo.insight.explain import explain
-
-        return explain(self, draws, self.numbers)
-
-
 class Mirror:
     """An agent, the translation of its values to the study's, and which trials it was told."""
 
-    def __init__(self, agent: NumberedAgent, words: Translation) -> None:
+    def __init__(self, agent: Agent, words: Translation) -> None:
         self.agent, self.words = agent, words
-        agent.numbers = {}
+        self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
+        agent.study_numbers = self._numbers
         self.scores = 0  # how many the agent was told
         self.names: set[str] = set()  # the parameters that any trial has suggested
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
@@ -114,7 +100,7 @@ class Mirror:
         if number in self._pending:
             self._tell(self._pending.pop(number), None)
         trial = self._pending[number] = self.agent.ask(key=number)
-        self.agent.numbers[number] = trial.number
+        self._numbers[number] = trial.number
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
 
     def hear(self, messages: Iterable[Message]) -> list[str]:
@@ -162,7 +148,7 @@ class Mirror:
             adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
         if adopted is not None:
             self._pending[trial.number] = adopted
-            self.agent.numbers[trial.number] = adopted.number
+            self._numbers[trial.number] = adopted.number
 
     def _settle(self, trial: FrozenTrial) -> None:
         """Tell the agent how a trial ended.
@@ -176,7 +162,7 @@ class Mirror:
         asked = self._pending.pop(trial.number, None) or self._adopt(stored)
         ran = self._locate(trial)
         if asked is not None:
-            self.agent.numbers[trial.number] = asked.number
+            self._numbers[trial.number] = asked.number
             if ran is not None and self._is_same(asked.params, ran):
                 self._tell(asked, score)
                 return
@@ -187,7 +173,7 @@ class Mirror:
             if asked is not None and stored is not None:
                 origin, t = stored.origin, stored.t
             told = self.agent.adopt(ran, origin=origin, t=t)
-            self.agent.numbers[trial.number] = told.number
+            self._numbers[trial.number] = told.number
             self._tell(told, score)
         elif score is not None and self.useless is None:
             self.useless = trial

@@ -19,7 +19,7 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
-from fedbo.optuna.mirror import Mirror, NumberedAgent, StudyChanged, locate
+from fedbo.optuna.mirror import Mirror, StudyChanged, locate
 from fedbo.optuna.notices import Notices
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
@@ -67,7 +67,7 @@ class Recipe:
         federation = self._federation(study, words)
         # A study has one secret for all its federations, and different noise in each of them.
         secret = identity.entropy.encode() + federation.fingerprint
-        agent = NumberedAgent(
+        agent = Agent(
             federation,
             self.policy,
             name=identity.name,
