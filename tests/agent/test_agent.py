@@ -310,7 +310,7 @@ class TestBadInput:
         agent = Agent(federation, seed=0)
         trial = agent.ask()
         trial.params.pop("gamma")
-        with pytest.raises(ValueError, match="'gamma' .*, but is told with missing; if"):
+        with pytest.raises(ValueError, match=r"'gamma' .*, but is told with missing; if"):
             agent.tell(trial, None)
         assert agent.trials[0].state == "pending"
 

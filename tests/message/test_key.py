@@ -50,14 +50,14 @@ def test_a_key_of_another_size_has_no_text(size: int) -> None:
     ],
 )
 def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="the key is .*, expected 'ed25519:' and 43") as caught:
+    with pytest.raises(ValueError, match=r"the key is .*, expected 'ed25519:' and 43") as caught:
         parse_key(text)
     assert repr(text)[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [None, 3, KEY, [TEXT]])
 def test_what_is_no_text_is_refused(given: Any) -> None:
-    with pytest.raises(ValueError, match="the key is .*, expected 'ed25519:'"):
+    with pytest.raises(ValueError, match=r"the key is .*, expected 'ed25519:'"):
         parse_key(given)
 
 
