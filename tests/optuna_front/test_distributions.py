@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from typing import Any
 
 import optuna
@@ -17,7 +18,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from fedbo import Categorical, Float, Int, Space
+from fedbo import Categorical, Federation, Float, Int, Space
+from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import (
     Translation,
     difference,
@@ -242,3 +244,21 @@ def test_what_has_no_axis_is_left_out_and_said() -> None:
     assert [*words.parameters] == ["x"]
     [sentence] = words.refused
     assert "'huge'" in sentence and "too fine" in sentence
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["federation", "no federation"])
+def test_a_study_tunes_a_parameter_that_may_be_none(shared: bool) -> None:
+    space = Space({"depth": Categorical([None, 3, "None"])}, direction="minimize")
+    sampler = FederatedSampler(Federation(space, features=20) if shared else None, seed=0)
+    study = optuna.create_study(sampler=sampler)
+    worst = {None: 0.0, "None": 1.0, 3: 2.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(
+            lambda trial: worst[trial.suggest_categorical("depth", ["None", None, 3])], n_trials=20
+        )
+    depths = [trial.params["depth"] for trial in study.trials]
+    assert {*depths} == {None, 3, "None"} and depths[10:].count(None) > 5
+    assert sampler.agent is not None and sampler.agent.best is not None
+    assert sampler.agent.best.params == {"depth": None}
+    assert len(sampler.agent.trials) == 20
