@@ -305,6 +305,14 @@ def test_show_counts_what_a_belief_hands_out() -> None:
     assert "its best standardised score" in text
 
 
+def test_show_names_the_members() -> None:
+    members = {f"site-{i:02}": bytes([i] * 32) for i in range(22)}
+    Federation(SPACE, members=members).save("f.toml")
+    text = said(invoke("show", "f.toml"))
+    assert "Only messages signed by its 22 members are accepted: site-00, site-01, " in text
+    assert "site-19, … 2 more." in text and "site-20" not in text
+
+
 def test_show_says_what_is_wrong_with_a_file() -> None:
     assert "nowhere.toml cannot be read" in said(invoke("show", "nowhere.toml"))
     Path("federation.toml").write_text("features = 0\n[space.parameters]\n")

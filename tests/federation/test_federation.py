@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Message, MessageRefused
+from fedbo.message.key import key_text
 from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo_paper.preset import paper_federation
 
@@ -54,12 +56,12 @@ def belief(sender: Federation) -> Message:
 
 def test_features_are_built_once_and_as_agreed() -> None:
     scales = tuple(0.1 * (i + 1) for i in range(8))
-    ours = federation(length_scale=scales, kernel="matern52")
+    ours = federation(length_scale=scales, kernel="matern52", format=1)
     assert ours.phi is ours.phi
     assert (ours.features, ours.phi.M, ours.phi.kernel) == (20, 20, "matern52")
     assert ours.phi.length_scales.tolist() == [*scales]
     X = ours.space.sample(np.random.default_rng(0), 5)
-    again = federation(length_scale=scales, kernel="matern52")
+    again = federation(length_scale=scales, kernel="matern52", format=1)
     assert np.array_equal(ours.phi(X), again.phi(X))
     assert not np.array_equal(ours.phi(X), federation(seed=8).phi(X))
 
@@ -91,6 +93,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "# A fedbo federation: what its agents agree on. Give every agent this very file:\n"
         "# messages from agents with other values are refused.\n"
         "\n"
+        "format = 2\n"
         "features = 100\n"
         'kernel = "se"\n'
         "seed = 7\n"
@@ -160,7 +163,15 @@ def test_what_was_saved_is_loaded(ours: Federation, tmp_path: Path) -> None:
     names=st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True),
     low=st.floats(-1e299, 1e299),
     choices=st.lists(
-        st.one_of(st.text(), st.integers(), st.floats(-1e300, 1e300)), min_size=2, unique=True
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.text(),
+            st.integers(-(2**63), 2**63 - 1),
+            st.floats(-1e300, 1e300),
+        ),
+        min_size=2,
+        unique=True,
     ),
     noise=st.floats(1e-300, 1e300),
 )
@@ -198,13 +209,33 @@ def test_a_short_file_by_hand(tmp_path: Path) -> None:
     assert Federation.load(path) == Federation({"C": Float(0, 1)})
 
 
+CHOICES = '[space.parameters.C]\ntype = "categorical"\nchoices = ["a", {}]\n'
 SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("colour = 3\n" + SHORT, "unknown key 'colour', expected one of features, kernel"),
+        ("colour = 3\n" + SHORT, "unknown key 'colour', expected one of format, features, kernel"),
+        ("format = 3\n" + SHORT, "format is 3, written by a newer fedbo: .*, so update fedbo"),
+        ("format = 3\ncolour = 3\n[space]\nx = 3", "format is 3, written by a newer fedbo"),
+        ("format = 0\n" + SHORT, "format is 0, expected an int from 1 to 2"),
+        ("format = '2'\n" + SHORT, "format is '2', expected an int from 1 to 2"),
+        ("members = 3\n" + SHORT, "members is 3, expected names and public keys"),
+        (SHORT + "[members]\na = 'ssh'\n", "member 'a': the key is 'ssh', expected 'ed25519:'"),
+        (SHORT + "[members]\n'a/b' = 'x'\n", "a member is named 'a/b', .* without '/'"),
+        (
+            SHORT + f"[members]\n{'a' * 65} = 'x'\n",
+            "a member is named 'a*', expected 1 to 64 bytes",
+        ),
+        (CHOICES.format("{ none = false }"), r"parameter 'C': Expected .*, got `object`"),
+        (CHOICES.format("{ none = 1 }"), r"parameter 'C': Expected .*, got `object`"),
+        (CHOICES.format("{ none = true }, { none = true }"), "no two of them equal"),
+        (CHOICES.format("[1]"), "parameter 'C': Expected .*, got `array`"),
+        (CHOICES.format("nan"), "parameter 'C': choice nan is not a str, a finite number"),
+        (CHOICES.format("1979-05-27"), "parameter 'C': Expected .*, got `date`"),
+        (SHORT + "[[space.points]]\nC = nan\n", r"points\[0\]: parameter 'C' is nan"),
+        (SHORT + "[[space.points]]\nC = [1]\n", r"points\[0\]: parameter 'C' is \[1\]"),
         (SHORT + "colour = 3\n", "parameter 'C': .*unknown field `colour`"),
         (SHORT + "[space]\ncolour = 3\n", r"\[space\]: .*unknown field `colour`"),
         ("features = 10\n", r"\[space\]: .*missing required field `parameters`"),
@@ -228,6 +259,213 @@ def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path)
     assert str(path) in str(caught.value)
 
 
+def points_of(n: int) -> str:
+    text = "".join(CHOICES.replace(".C]", f".{name}]") for name in "ab")
+    choices = ", ".join(map(str, range(500)))
+    rows = ",".join(f"{{a={i % 500},b={i // 500}}}" for i in range(n))
+    return f"{text.format(choices, choices)}[space]\npoints = [{rows}]\n".replace('"a", ', "")
+
+
+TOO_MUCH: dict[str, tuple[str, str]] = {
+    "features": ("features = 20000\n" + SHORT, "features is 20000, .* 1 to 5000, because a model"),
+    "int": (f"seed = 0x{'f' * 10**5}\n" + SHORT, "'seed' has a whole number of more than 64 bits"),
+    "digits": (f"seed = {'1' * 10**5}\n" + SHORT, "a number has too many digits"),
+    "nested int": (f"length_scale = [0x{'f' * 99}]\n" + SHORT, "'length_scale' has a whole number"),
+    "scales": (
+        f"length_scale = [{'0.5, ' * 10**5}]\n" + SHORT,
+        "expected one number or 1, one for",
+    ),
+    "choices": (CHOICES.format(", ".join(map(str, range(10**5)))), "there are 100001 choices"),
+    "text": (SHORT.replace("float", "x" * 10**6), "parameter 'C': Invalid value 'xxx"),
+    "parameters": (
+        "".join(SHORT.replace(".C]", f".C{i}]") for i in range(2000)),
+        "with parameter 'C1000' the cube has 1001 dimensions, expected at most 1000",
+    ),
+    "points": (points_of(10_001), "there are 10001 points of 1000 dimensions each"),
+    "lists": (f"seed = {'[' * 10**5}", "nested more than 32 levels deep"),
+    "tables": (f"seed = {'{a=' * 10**5}", "nested more than 32 levels deep"),
+    "few lists": (f"seed = {'[' * 40}{']' * 40}\n" + SHORT, "nested more than 32 levels deep"),
+    "key": (f"{'a.' * 10**5}a = 1\n" + SHORT, "a key has more than 32 parts between dots"),
+    "header": (f"[{'a . ' * 10**5}a]\n" + SHORT, "a key has more than 32 parts between dots"),
+    "quoted": ("x = {" + '"a".' * 10**5 + "a = 1}", "a key has more than 32 parts between dots"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_too_much_in_a_file_is_refused_soon_and_in_few_words(what: str, tmp_path: Path) -> None:
+    text, words = TOO_MUCH[what]
+    path = tmp_path / "federation.toml"
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match=words) as caught:
+        Federation.load(path)
+    assert time.process_time() - began < 5.0
+    assert len(str(caught.value)) < 1000 + len(str(path))
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    with path.open("wb") as file:
+        file.truncate(2**34)
+    with pytest.raises(ValueError, match=r"federation.toml: the file has more than 16 MB"):
+        Federation.load(path)
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(ValueError, match="/dev/zero: the file has more than 16 MB"):
+        Federation.load("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "dots", ["." * 100, "a.b" * 100, "{" + "a." * 99 + "a}", "# 'a'" + ".a" * 99]
+)
+def test_dots_in_a_text_are_no_key(dots: str) -> None:
+    space = Space({dots: Categorical([dots, f'"{dots}\\"'])}, points=[{dots: dots}])
+    ours = federation(space=space)
+    text = ours.to_toml()
+    assert Federation.from_toml(f"# {dots}\n{text}") == ours
+    long = text.replace('kind = "weights"', f"kind = '''\n{dots}'''")
+    with pytest.raises(ValueError, match="kind is"):
+        Federation.from_toml(long)
+
+
+# Canonical order
+
+
+REVERSED: dict[str, Parameter] = dict(reversed(PARAMETERS.items())) | {
+    "kernel": Categorical([0.5, True, 3, "linear", "rbf"])
+}
+
+
+def test_the_order_of_parameters_and_choices_makes_no_difference() -> None:
+    ours, theirs = federation(), federation(space=REVERSED)
+    assert ours.difference(theirs) is None and ours == theirs and hash(ours) == hash(theirs)
+    assert ours.fingerprint == theirs.fingerprint
+    assert ours.to_toml() == theirs.to_toml()
+    assert ours.space.names == ("C", "depth", "kernel", "learning rate")
+    assert ours.space.parameters["kernel"] == Categorical([True, 0.5, 3, "linear", "rbf"])
+    params = {"learning rate": 0.5, "depth": 3, "C": 1.0, "kernel": 3}
+    x, z = ours.space.encode(params), theirs.space.encode(params)
+    assert np.array_equal(ours.phi(x[None]), theirs.phi(z[None]))
+
+
+def test_length_scales_are_given_in_the_order_of_the_space() -> None:
+    # C; depth; rbf, linear, 3, True, 0.5; learning rate
+    ours = federation(length_scale=(1, 2, 3, 4, 5, 6, 7, 8))
+    assert ours.length_scale == (1, 2, 6, 7, 5, 4, 3, 8)
+    # learning rate; 0.5, True, 3, linear, rbf; depth; C
+    theirs = federation(space=REVERSED, length_scale=(8, 7, 6, 5, 4, 3, 2, 1))
+    assert theirs.length_scale == ours.length_scale and theirs == ours
+    assert Federation.from_toml(ours.to_toml()).length_scale == ours.length_scale
+    later = ours.next_epoch()
+    assert later.length_scale == ours.length_scale  # which is in canonical order already
+    assert later.next_epoch(length_scale=(1, 2, 3, 4, 5, 6, 7, 8)).length_scale == (
+        *(1, 2, 3, 4, 5, 6, 7, 8),
+    )
+
+
+def test_a_file_in_format_2_may_be_written_in_any_order() -> None:
+    tables = ['[space.parameters.b]\ntype = "float"\nlow = 0\nhigh = 1\n', "", ""]
+    tables[1] = '[space.parameters.a]\ntype = "categorical"\nchoices = ["y", "z", "x"]\n'
+    head = "format = 2\nlength_scale = {}\n"
+    ours = Federation.from_toml(head.format("[4, 2, 3, 1]") + "".join(tables))
+    theirs = Federation.from_toml(
+        head.format("[1, 2, 3, 4]")
+        + "".join(reversed(tables)).replace('"y", "z", "x"', '"x", "y", "z"')
+    )
+    assert ours.difference(theirs) is None and ours.fingerprint == theirs.fingerprint
+    assert ours.length_scale == (1, 2, 3, 4)
+
+
+def test_a_file_without_a_format_keeps_its_order_and_is_written_without_one() -> None:
+    text = federation(format=1, space=REVERSED).to_toml()
+    assert "format" not in text
+    old = Federation.from_toml(text)
+    assert (old.format, old.space.names) == (1, (*REVERSED,))
+    assert old.space.parameters["kernel"] == REVERSED["kernel"]
+    assert old.to_toml() == text
+    assert old == Federation.from_toml("format = 1\n" + text)
+    assert old.next_epoch().format == 1 and old.next_epoch().space == old.space
+    new = federation(space=REVERSED)
+    assert new.next_epoch().format == 2
+    assert "the parameters are in order" in str(old.difference(new))
+    assert old.fingerprint.difference(new.fingerprint) == "space"
+
+
+def test_both_formats_are_the_same_if_the_order_is() -> None:
+    new = federation()
+    old = Federation(new.space, **AGREED, format=1)
+    assert old == new and old.fingerprint == new.fingerprint
+    old.require_later(new.next_epoch())
+    new.require_later(old.next_epoch())
+    new.check(weights(old))
+
+
+def test_a_later_epoch_with_another_space_is_named() -> None:
+    ours = federation(length_scale=(1, 2, 3, 4, 5, 6, 7, 8))
+    theirs = federation(space={"C": Float(0, 1)}, epoch=1)
+    with pytest.raises(FederationMismatch, match="parameter 'depth' is only here"):
+        ours.require_later(theirs)
+
+
+# The choice None
+
+
+def test_none_and_its_name_are_two_choices(tmp_path: Path) -> None:
+    space = Space(
+        {"depth": Categorical(["None", None, 3])}, points=[{"depth": None}, {"depth": "None"}]
+    )
+    ours = federation(space=space)
+    text = ours.to_toml()
+    assert 'choices = [\n    { none = true },\n    3,\n    "None",\n]\n' in text
+    assert 'points = [\n    { depth = { none = true } },\n    { depth = "None" },\n]\n' in text
+    theirs = saved_and_loaded(ours, tmp_path / "federation.toml")
+    assert theirs.space.listed == [{"depth": None}, {"depth": "None"}]
+    named = federation(space={"depth": Categorical(["None", 3])})
+    real = federation(space={"depth": Categorical([None, 3])})
+    assert named.fingerprint != real.fingerprint
+    assert "choices is (3, 'None') here and (None, 3) there" in str(named.difference(real))
+
+
+# Members
+
+
+KEYS = {"site-a": key_text(bytes(range(32))), "site b é": key_text(bytes(32))}
+
+
+def test_members_are_saved_but_not_compared(tmp_path: Path) -> None:
+    ours = federation(members=KEYS)
+    assert ours.members == {"site-a": bytes(range(32)), "site b é": bytes(32)}
+    assert f'[members]\nsite-a = "{KEYS["site-a"]}"\n' in ours.to_toml()
+    ours.save(tmp_path / "federation.toml")
+    assert Federation.load(tmp_path / "federation.toml").members == ours.members
+    assert ours.next_epoch(noise_variance=0.5).members == ours.members
+    plain = federation()
+    assert plain.members == {} and "members" not in plain.to_toml()
+    assert ours == plain and ours.fingerprint == plain.fingerprint and hash(ours) == hash(plain)
+    assert ours.difference(plain) is None
+    assert federation(members={"a": bytes(32)}).members == {"a": bytes(32)}
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"": KEYS["site-a"]}, "a member is named '', expected 1 to 64 bytes of printable"),
+        ({"é" * 33: KEYS["site-a"]}, "a member is named 'é"),
+        ({"a\n": KEYS["site-a"]}, r"a member is named 'a\\n'"),
+        ({"a/b": KEYS["site-a"]}, "a member is named 'a/b', .* without '/'"),
+        ({3: KEYS["site-a"]}, "a member is named 3"),
+        ({"a": "ed25519:abc"}, "member 'a': the key is 'ed25519:abc', expected"),
+        ({"a": bytes(31)}, "member 'a': the key has 31 bytes, expected 32"),
+        ({"a": None}, "member 'a': the key is None, expected"),
+        (["a"], "members is .*, expected names and public keys"),
+    ],
+)
+def test_wrong_members_are_named(members: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        federation(members=members)
+
+
 # Settings
 
 
@@ -237,6 +475,9 @@ def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path)
         ({"features": 0}, "features is 0, expected an int from 1"),
         ({"features": True}, "features is True"),
         ({"features": 10.0}, "features is 10.0"),
+        ({"features": 5001}, "features is 5001, expected an int from 1 to 5000, because a model"),
+        ({"format": 3}, "format is 3, written by a newer fedbo"),
+        ({"format": 1.0}, "format is 1.0, expected an int from 1 to 2"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
         ({"kind": "mean"}, "kind is 'mean', expected one of 'weights', 'belief'"),
         ({"seed": -1}, "seed is -1"),
@@ -260,7 +501,11 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
         "parameter 'C': high is 10.0 here and 100.0 there",
         "space",
     ),
-    ({"space": dict(reversed(PARAMETERS.items()))}, "the parameters are in order", "space"),
+    (
+        {"space": dict(reversed(PARAMETERS.items())), "format": 1},
+        "the parameters are in order",
+        "space",
+    ),
     (
         {"space": Space(PARAMETERS, direction="minimize")},
         "direction is 'maximize' here and 'minimize' there",
@@ -268,7 +513,7 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
     ),
     (
         {"space": PARAMETERS | {"kernel": Categorical(["rbf", "linear", 3, False, 0.5])}},
-        "parameter 'kernel': choices is ('rbf', 'linear', 3, True, 0.5) here and",
+        "parameter 'kernel': choices is (True, 0.5, 3, 'linear', 'rbf') here and",
         "space",
     ),
     ({"features": 21}, "features is 20 here and 21 there", "features"),
@@ -311,10 +556,15 @@ def test_a_file_of_version_0_1_is_the_same_federation() -> None:
     ours = Federation.load(path)
     assert str(ours.fingerprint) == "f2c63f78-b26398a9-021d46f1-70727e11"
     assert Federation.from_toml(ours.to_toml()).fingerprint == ours.fingerprint
+    assert ours.format == 1 and "format" not in ours.to_toml()
 
 
 def test_fingerprints_never_change() -> None:
-    assert str(federation().fingerprint) == "8f0b8f20-337e63ac-021d46f1-397948b5"
+    assert str(federation(format=1).fingerprint) == "8f0b8f20-337e63ac-021d46f1-397948b5"
+    assert str(federation().fingerprint) == "8a521da0-337e63ac-021d46f1-397948b5"
+    assert str(Federation({"depth": Categorical([3, None])}).fingerprint) == (
+        "b3a9818e-e6c654a0-021d46f1-397948b5"
+    )
 
 
 # Messages and epochs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from typing import Any
 
 import optuna
@@ -17,7 +18,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from fedbo import Categorical, Float, Int, Space
+from fedbo import Categorical, Federation, Float, Int, Space
+from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import (
     Translation,
     difference,
@@ -36,6 +38,7 @@ PAIRS: list[tuple[BaseDistribution, Parameter]] = [
     (IntDistribution(1, 100, log=True), Int(1, 100, log=True)),
     (IntDistribution(3, 9, step=2), Int(3, 9, step=2)),
     (CategoricalDistribution(["a", 1, 2.5, False]), Categorical(["a", 1, 2.5, False])),
+    (CategoricalDistribution(["None", None, 3]), Categorical(["None", None, 3])),
 ]
 
 
@@ -97,6 +100,11 @@ def test_what_fedbo_decodes_is_in_optunas_distribution(data: st.DataObject) -> N
         ),
         (CategoricalDistribution([1, 0]), Categorical([True, False]), "choices are [1, 0] in the"),
         (CategoricalDistribution([None, "a"]), Categorical(["a", "b"]), "choices are [None, 'a']"),
+        (
+            CategoricalDistribution(["None", "a"]),
+            Categorical([None, "a"]),
+            "choices are ['None', 'a'] in the objective and [None, 'a'] in the federation",
+        ),
     ],
 )
 def test_a_difference_is_named_with_what_to_do(
@@ -121,6 +129,8 @@ def test_the_order_of_choices_and_how_a_number_is_written_make_no_difference() -
     assert difference("p", CategoricalDistribution(["a", 2, 1.0]), parameter) is None
     assert fitted(2.0, CategoricalDistribution(["a", 2, 1.0])) == 2
     assert type(fitted(2.0, CategoricalDistribution(["a", 2, 1.0]))) is int
+    assert difference("p", CategoricalDistribution(["a", None]), Categorical([None, "a"])) is None
+    assert fitted(None, CategoricalDistribution(["None", None])) is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,9 @@ def test_a_range_inside_the_federations_may_be_clipped_to(
 @pytest.mark.parametrize(
     ("distribution", "said"),
     [
-        (CategoricalDistribution([None, "a"]), "choice None is not a str, a finite number or a b"),
+        (CategoricalDistribution([math.nan, "a"]), "choice nan is not a str, a finite number, a b"),
+        (CategoricalDistribution([2**70, 1]), "is an int of more than 64 bits"),
+        (CategoricalDistribution([*range(1001)]), "there are 1001 choices, expected at most 1000"),
         (CategoricalDistribution([1, True]), "no two of them equal"),
         (FloatDistribution(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
         (IntDistribution(0, 10**13), "too fine for a grid"),
@@ -171,7 +183,7 @@ def test_what_no_federation_can_have_is_refused_by_name(
 @pytest.mark.parametrize(
     "choices", [(None, 1, True, "a"), (None, "None"), (math.nan, None), (1, 1.0), ((), [])]
 )
-def test_labels_tell_all_choices_apart(choices: tuple[Any, ...]) -> None:
+def test_all_choices_are_told_apart(choices: tuple[Any, ...]) -> None:
     strange = choices == ((), [])  # Optuna lets them pass, with a warning
     with pytest.warns(UserWarning) if strange else contextlib.nullcontext():
         distribution = CategoricalDistribution(choices)
@@ -181,6 +193,42 @@ def test_labels_tell_all_choices_apart(choices: tuple[Any, ...]) -> None:
     for label, choice in zip(labels, choices, strict=True):
         assert words.outward({"p": label})["p"] is choice
         Space(words.parameters).encode({"p": label})
+
+
+def test_a_choice_has_a_label_only_if_a_federation_cannot_have_it() -> None:
+    words = Translation(
+        {
+            "depth": CategoricalDistribution(["None", None, 3]),
+            "flag": CategoricalDistribution([1, True]),
+            "text": CategoricalDistribution(["\ud800", "a"]),
+            "seed": CategoricalDistribution([2**70, 1]),
+        }
+    )
+    assert words.parameters == {
+        "depth": Categorical(["None", None, 3]),
+        "flag": Categorical(["0: 1", "1: True"]),
+        "text": Categorical([r"0: '\ud800'", "1: 'a'"]),
+        "seed": Categorical([f"0: {2**70}", "1: 1"]),
+    }
+    asked: dict[str, Any] = {"depth": None, "flag": True, "text": "\ud800", "seed": 2**70}
+    assert words.outward(words.inward(asked)) == asked
+
+
+def test_what_is_too_much_for_a_model_is_left_out_and_said() -> None:
+    words = Translation(
+        {
+            "large": CategoricalDistribution([*range(2000)]),
+            "a": CategoricalDistribution([*range(600)]),
+            "b": CategoricalDistribution([*range(600)]),
+            "\ud800": FloatDistribution(0, 1),
+            "x": FloatDistribution(0, 1),
+        }
+    )
+    assert [*words.parameters] == ["a", "x"]
+    large, b, name = words.refused
+    assert "'large'" in large and "there are 2000 choices" in large and len(large) < 500
+    assert b == "parameter 'b' is beyond 1000 dimensions"
+    assert "half of a surrogate pair" in name
 
 
 def test_a_choice_that_was_copied_is_still_known() -> None:
@@ -196,3 +244,21 @@ def test_what_has_no_axis_is_left_out_and_said() -> None:
     assert [*words.parameters] == ["x"]
     [sentence] = words.refused
     assert "'huge'" in sentence and "too fine" in sentence
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["federation", "no federation"])
+def test_a_study_tunes_a_parameter_that_may_be_none(shared: bool) -> None:
+    space = Space({"depth": Categorical([None, 3, "None"])}, direction="minimize")
+    sampler = FederatedSampler(Federation(space, features=20) if shared else None, seed=0)
+    study = optuna.create_study(sampler=sampler)
+    worst = {None: 0.0, "None": 1.0, 3: 2.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        study.optimize(
+            lambda trial: worst[trial.suggest_categorical("depth", ["None", None, 3])], n_trials=20
+        )
+    depths = [trial.params["depth"] for trial in study.trials]
+    assert {*depths} == {None, 3, "None"} and depths[10:].count(None) > 5
+    assert sampler.agent is not None and sampler.agent.best is not None
+    assert sampler.agent.best.params == {"depth": None}
+    assert len(sampler.agent.trials) == 20

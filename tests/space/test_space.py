@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -74,7 +76,13 @@ LOG_INT = (
     .filter(lambda ends: ends[0] != ends[1])
     .map(lambda ends: Int(min(ends), max(ends), log=True))
 )
-CHOICE = st.one_of(st.text(), st.integers(), st.booleans(), st.floats(-1e300, 1e300))
+CHOICE = st.one_of(
+    st.none(),
+    st.text(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.floats(-1e300, 1e300),
+)
 CATEGORICAL = st.lists(CHOICE, min_size=2, max_size=6, unique=True).map(Categorical)
 CONTINUOUS = st.one_of(linear(), narrow(), logarithmic())
 GRID = st.one_of(stepped(), whole(), LOG_INT)
@@ -98,7 +106,7 @@ def test_what_was_decoded_comes_back_exactly(parameter: Parameter, data: st.Data
     x = np.array([data.draw(UNIT) for _ in range(space.dimensions)])
     value = space.decode(x)["a"]
     assert repr(there_and_back(parameter, value)) == repr(value)
-    assert type(value) in (int, float, str, bool)
+    assert type(value) in (int, float, str, bool, type(None))
 
 
 @given(CONTINUOUS, UNIT)
@@ -396,12 +404,34 @@ def test_a_part_offers_what_its_space_does() -> None:
         (lambda: Categorical(["a"]), "expected two or more"),
         (lambda: Categorical(["a", "a"]), "no two of them equal"),
         (lambda: Categorical([1, True]), "no two of them equal"),
-        (lambda: Categorical([1, None]), "choice None"),  # type: ignore[list-item]
+        (lambda: Categorical([1, 1j]), "choice 1j is not a str, .* or None"),  # type: ignore[list-item]
+        (lambda: Categorical([None, None]), "no two of them equal"),
+        (lambda: Categorical([2**70, 1]), f"choice {2**70} is an int of more than 64 bits"),
+        (lambda: Categorical([1, -(2**63) - 1]), "is an int of more than 64 bits"),
+        (lambda: Categorical(["a", "\ud800"]), r"choice '\\ud800' contains half of a surrogate"),
+        (lambda: Categorical(range(1001)), "there are 1001 choices, expected at most 1000"),
+        (lambda: Categorical(range(10**7)), "there are 10000000 choices, expected at most 1000"),
         (lambda: Categorical([1, math.nan]), "choice nan"),
         (lambda: Categorical("abc"), "choices is 'abc', expected a list"),
         (lambda: Space({}), "parameters is empty"),
         (lambda: Space({"a": 3}), "parameter 'a' is 3, expected a Float, an Int"),  # type: ignore[dict-item]
         (lambda: Space({"": Float(0, 1)}), "parameter name is ''"),
+        (lambda: Space({"\udfff": Int(0, 1)}), r"parameter name '\\udfff' contains half of a sur"),
+        (
+            lambda: Space({f"x{i}": Float(0, 1) for i in range(1001)}),
+            "with parameter 'x1000' the cube has 1001 dimensions, expected at most 1000",
+        ),
+        (
+            lambda: Space({name: Categorical(range(600)) for name in "abc"}),
+            "with parameter 'b' the cube has 1200 dimensions",
+        ),
+        (
+            lambda: Space(
+                {name: Categorical(range(500)) for name in "ab"},
+                points=[{"a": i, "b": j} for i in range(21) for j in range(500)],
+            ),
+            "there are 10500 points of 1000 dimensions each, expected at most 10000 such points",
+        ),
         (lambda: mixed(direction="up"), "direction is 'up', expected 'maximize'"),
         (lambda: mixed(points=[]), "points is empty"),
         (
@@ -417,6 +447,29 @@ def test_a_part_offers_what_its_space_does() -> None:
 def test_what_cannot_be_built_is_named(build: Callable[[], object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build()
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Float(1, 2, True), r"as in Float\(1, 2, log=True\)"),  # type: ignore[misc]
+        (lambda: Int(1, 9, True), r"Int takes two .*, as in Int\(1, 9, log=True\)"),  # type: ignore[misc]
+        (lambda: Int(1, 9, 2), r"third is 2: name it, as in Int\(1, 9, step=2\)"),  # type: ignore[misc]
+        (lambda: Float(0, 1, False, 0.1), "the third is False: name it"),  # type: ignore[misc]
+    ],
+)
+def test_a_scale_or_a_step_is_named(build: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        build()
+
+
+@pytest.mark.parametrize("parameter", [Float(1, 2, log=True), Int(1, 9, step=2)])
+def test_parameters_can_be_copied(parameter: Parameter) -> None:
+    assert copy.deepcopy(parameter) == parameter
+    assert pickle.loads(pickle.dumps(parameter)) == parameter
+    assert msgspec.structs.replace(parameter, high=3) == type(parameter)(
+        **msgspec.structs.asdict(parameter) | {"high": 3}
+    )
 
 
 @pytest.mark.parametrize(
@@ -519,3 +572,50 @@ def test_equality() -> None:
     assert listed() == listed() and listed() != "a space"
     assert Space({"a": Categorical([0, 1])}) != Space({"a": Categorical([False, True])})
     assert "points=[{'a': 0.1, 'b': 'x'}" in repr(listed())
+
+
+# Canonical order
+
+
+@given(st.lists(CHOICE, min_size=2, max_size=8, unique=True), st.randoms())
+def test_the_canonical_order_of_choices_does_not_depend_on_theirs(
+    choices: list[Any], random: Any
+) -> None:
+    shuffled = random.sample(choices, len(choices))
+    ours, theirs = Categorical(choices).canonical(), Categorical(shuffled).canonical()
+    assert repr(ours) == repr(theirs) and ours.canonical() == ours
+    assert {*ours.choices} == {*choices}
+
+
+def test_the_canonical_order_is_by_type_and_value() -> None:
+    given = ["b", "é", 2, 1.5, "a", True, "B", -3, None, False]
+    sorted_choices = (None, False, True, -3, 1.5, 2, "B", "a", "b", "é")
+    assert Categorical(given).canonical().choices == sorted_choices
+
+
+@given(st.permutations(["C", "depth", "loss", "kernel"]))
+def test_a_permutation_leads_from_the_given_order_to_the_canonical_one(names: list[str]) -> None:
+    parameters = {
+        "C": Float(0, 1),
+        "depth": Int(1, 8),
+        "loss": Categorical(["l2", "l1"]),
+        "kernel": Categorical(["rbf", None, "poly"]),
+    }
+    given = Space({name: parameters[name] for name in names}, direction="minimize")
+    ours = given.canonical()
+    assert ours.names == ("C", "depth", "kernel", "loss")
+    assert ours.canonical() is ours
+    x = np.arange(float(given.dimensions))
+    moved = x[ours.permutation(given)]
+    for name, (axis, at) in ours.axes.items():
+        assert {*moved[at]} == {*x[given.axes[name][1]]}
+        if axis.size == 3:  # None, "poly", "rbf" from "rbf", None, "poly"
+            assert (moved[at] - x[given.axes[name][1]].min()).tolist() == [1, 2, 0]
+
+
+def test_listed_points_stay_the_same_in_canonical_order() -> None:
+    points: list[dict[str, Any]] = [{"b": 1 / 3, "a": None}, {"b": 0.0, "a": "y"}]
+    given = Space({"b": Float(0, 1), "a": Categorical(["y", None, "x"])}, points=points)
+    ours = given.canonical()
+    assert ours.names == ("a", "b") and ours.listed == points
+    assert ours.points is not None and [*map(ours.decode, ours.points)] == points

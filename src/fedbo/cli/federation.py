@@ -23,6 +23,7 @@ _KINDS = {
     "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
 }
 _SHOWN = 6  # choices of a categorical parameter
+_MEMBERS = 20  # names that are shown
 _SUCH_AS = 'such as C = { type = "float", low = 0.0, high = 1.0 }; --help shows an example'
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
@@ -155,6 +156,14 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         points = screen.count(len(space.listed), "point")
         screen.say(console, f"Only the {points} that the file lists may be tried.\n")
     screen.show(console, _agreed(federation), below=1)
+    if federation.members:
+        names = ", ".join(sorted(federation.members)[:_MEMBERS])
+        more = len(federation.members) - _MEMBERS
+        screen.say(
+            console,
+            f"Only messages signed by its {screen.count(len(federation.members), 'member')} are "
+            f"accepted: {names}{f', … {more} more' if more > 0 else ''}.\n",
+        )
     screen.say(
         console,
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "

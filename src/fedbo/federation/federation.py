@@ -233,7 +233,7 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        self._require(self.difference(other))
+        _require_none(self.difference(other))
 
     def require_later(self, other: Federation) -> None:
         """Raise `FederationMismatch` unless the other is this one, in this or a later epoch.
@@ -241,13 +241,11 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        changing = (*_SCALARS, "epoch") if other.epoch > self.epoch else ()
-        self._require(self._difference(other, (name for name in _SETTINGS if name not in changing)))
-
-    @staticmethod
-    def _require(difference: str | None) -> None:
-        if difference is not None:
-            raise FederationMismatch(f"the federations differ: {difference}")
+        if other.epoch > self.epoch:
+            lasting = (name for name in _SETTINGS if name not in (*_SCALARS, "epoch"))
+            _require_none(self._difference(other, lasting))
+        else:
+            self.require_same(other)
 
     def to_toml(self) -> str:
         """Return the text of the TOML file."""
@@ -305,6 +303,11 @@ def _space_part(space: Space) -> list[object]:
     table = file.space_table(space)  # parameters as pairs, because their order counts
     points = [[point[name] for name in space.names] for point in table.get("points", [])]
     return [table["direction"], [*table["parameters"].items()], points]
+
+
+def _require_none(difference: str | None) -> None:
+    if difference is not None:
+        raise FederationMismatch(f"the federations differ: {difference}")
 
 
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:

@@ -31,8 +31,11 @@ _DEEPEST = 32  # levels of tables and lists; a federation needs six
 _TOO_DEEP = f"tables or lists are nested more than {_DEEPEST} levels deep"
 # The time to read a dotted key grows with the square of its parts; a federation needs four.
 _MOST_PARTS = 32
-_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
-_LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{{_MOST_PARTS}}}", re.M)
+_PART = r"""(?>[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_SKIPPED = r'''"""(?:[^\\]|\\.)*?"""|\'{3}.*?\'{3}|#[^\n]*'''  # long strings and comments
+_TOKEN = re.compile(
+    rf"{_SKIPPED}|(?P<long>{_PART}(?>[ \t]*\.[ \t]*{_PART}){{{_MOST_PARTS}}})|{_PART}", re.S
+)
 
 
 def dumps(settings: Mapping[str, Any], space: Space) -> str:
@@ -66,7 +69,7 @@ def loads(text: str) -> dict[str, Any]:
     >>> loads("a.b = 1")
     {'a': {'b': 1}}
     """
-    if _LONG_KEY.search(text):
+    if any(token["long"] for token in _TOKEN.finditer(text)):
         raise ValueError(f"a key has more than {_MOST_PARTS} parts between dots")
     try:
         tables = tomllib.loads(text)
@@ -130,7 +133,7 @@ def _written(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    return None if value == _NONE else value
+    return None if value == _NONE and value["none"] is True else value
 
 
 def _check(tables: dict[str, Any]) -> None:

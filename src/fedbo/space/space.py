@@ -38,7 +38,8 @@ class Space:
     An invalid value raises a ValueError that names the parameter.
 
     Args:
-        parameters: The parameters by name. Their order matters.
+        parameters: The parameters by name. The dimensions of the cube are in their order; a
+            `fedbo.Federation` sorts them first, see `canonical`.
         direction: ``"maximize"`` (default) or ``"minimize"`` the score.
         points: The only combinations of parameters that are allowed (default: all are).
 

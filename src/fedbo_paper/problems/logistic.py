@@ -29,13 +29,13 @@ the score as another order would.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from fedbo.space.axis import Array, Value
+from fedbo.space.axis import Array
 from fedbo_paper.data.samples import Samples
 
 #: The paper does not give this number. On HAR, over people who are not targets, with a medium rate
@@ -118,7 +118,7 @@ class Regression:
         self.epochs = epochs
         self.shuffle = shuffle
 
-    def __call__(self, params: dict[str, Value]) -> float:
+    def __call__(self, params: dict[str, Any]) -> float:
         size, l2, rate = params["batch_size"], params["l2"], params["learning_rate"]
         Z = self.train(int(size), float(l2), float(rate)) @ self.X_validate.T
         told = Z.argmax(axis=0) if len(Z) > 1 else Z[0] > 0

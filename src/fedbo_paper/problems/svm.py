@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from fedbo.space.axis import Array, Value
+from fedbo.space.axis import Array
 from fedbo_paper.data.samples import Samples
 
 _FOLDS = 5  # as in libsvm
@@ -76,7 +77,7 @@ class ByDecision:
     def __init__(self, field: Field) -> None:
         self.field = field
 
-    def __call__(self, params: dict[str, Value]) -> float:
+    def __call__(self, params: dict[str, Any]) -> float:
         import sklearn
         from sklearn.svm import SVC
 
@@ -109,7 +110,7 @@ class ByProbability:
         self.field = field
         self.seed = seed
 
-    def __call__(self, params: dict[str, Value]) -> float:
+    def __call__(self, params: dict[str, Any]) -> float:
         C, gamma = float(params["C"]), float(params["gamma"])
         words = np.array([C, gamma]).view(np.uint32).tolist()
         seed = int(np.random.SeedSequence((self.seed, *words)).generate_state(1)[0])
