@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from fedbo.federation import Federation
 from fedbo.message import Message
+from fedbo.message.fingerprint import PARTS
 
 _ADVICE = {
     errno.EACCES: "ask for permission to use it",
@@ -85,6 +87,25 @@ def same_federation(federation: Federation, message: Message) -> bool:
     """Return whether the message is for this federation, in any epoch."""
     part = federation.fingerprint.difference(message.fingerprint)
     return part is None or (part == "scalars" and message.epoch != federation.epoch)
+
+
+def foreign_notice(address: str, federation: Federation, counts: Mapping[bytes, int]) -> str:
+    """Say that messages of other federations are here, and in what these federations differ.
+
+    Args:
+        address: The place.
+        federation: The federation whose messages were looked for.
+        counts: How many messages there are of each other federation, by fingerprint.
+    """
+    n = sum(counts.values())
+    parts = {federation.fingerprint.difference(fingerprint): None for fingerprint in counts}
+    messages = "1 message" if n == 1 else f"{n:,} messages"
+    others = "another federation" if len(counts) == 1 else f"{len(counts):,} other federations"
+    return (
+        f"{messages} of {others} {'is' if n == 1 else 'are'} here, in {address}, and ignored: "
+        f"{'; or '.join(PARTS[part] for part in PARTS if part in parts)}. If they should be heard, "
+        "give all agents the same federation.toml"
+    )
 
 
 def failed(what: str, error: OSError) -> ExchangeError:

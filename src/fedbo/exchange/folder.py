@@ -4,46 +4,50 @@
 after a title line and a digest that reveals damage. These names are only for people: a reader looks
 into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied
 anywhere by hand. Names that start with a dot are ignored: these files are still being written, or
-belong to programs that synchronise. Links to folders are not followed.
+belong to programs that synchronise.
+
+Whoever may write to the folder may put anything into it, at any moment. Links in it are neither
+followed nor read. A file that is larger than a message of the federation is not read.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import os
 import re
 import stat
 import time
-import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fedbo import files
+from fedbo.caller import warn
 from fedbo.exchange.base import (
     Exchange,
     ExchangeError,
     ExchangeWarning,
     failed,
+    foreign_notice,
     same_federation,
 )
+from fedbo.exchange.search import SUFFIX, Search, home_of, unreadable
+from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.locks import Lock, alone
-from fedbo.message import Fingerprint, Message, MessageRefused
-from fedbo.outside import printable
+from fedbo.locks import Lock
+from fedbo.message import Fingerprint, Kind, Message, MessageRefused
+from fedbo.outside import printable, shortened
 
-SUFFIX = ".fedbo"
-DEPTH = 3  # levels of folders below that are searched
 LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
 NAMED = 5  # skipped files that one fetch names; the rest are counted
 _TITLE = "fedbo message 1"
-_FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
+_LONGEST = 200  # characters of a name or a fault that a warning shows
+_BESIDE = 512  # bytes of a file beside its numbers, or more: title, digest, header, signature
 _UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` names it
-_ABANDONED = 3600 * 10**9  # ns after which the writer of an unfinished file must be dead
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
 # younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
@@ -52,10 +56,33 @@ _SETTLED = 3 * 10**9  # ns
 class _File(NamedTuple):
     """What is in a file: a message, a fault, or neither if the message is of another epoch."""
 
-    version: tuple[int, int, int] | None = None  # time, size and inode
-    settled: bool = False
+    version: tuple[int, int, int, int]  # times of the content and of the status, size and inode
+    seen: int  # when this version was first seen, in ns of a clock that nobody can set
+    is_settled: bool
     message: Message | None = None
     fault: str | None = None
+    foreign: bytes | None = None  # the fingerprint of another federation
+
+
+@dataclass
+class _Memory:
+    """What the last fetch for a federation found."""
+
+    files: dict[str, dict[str, _File]] = field(default_factory=dict)  # by folder and name
+    faults: dict[str, str] = field(default_factory=dict)  # of links and folders, by path
+    notices: list[str] = field(default_factory=list)
+    foreign: set[bytes] = field(default_factory=set)  # other federations that were reported
+
+    def faulty(self) -> dict[str, tuple[object, str]]:
+        """Return every fault, with the version of its file, by path."""
+        faulty: dict[str, tuple[object, str]] = {
+            path: (None, fault) for path, fault in self.faults.items()
+        }
+        for folder, found in self.files.items():
+            for name, file in found.items():
+                if file.fault is not None:
+                    faulty[os.path.join(folder, name)] = (file.version, file.fault)
+        return faulty
 
 
 class FolderExchange(Exchange):
@@ -91,12 +118,12 @@ class FolderExchange(Exchange):
         self.address = str(self.folder)
         self._was_there = False
         self._lock = Lock()
-        self._known: dict[tuple[bytes, int], dict[str, _File]] = {}  # by federation and path
+        self._memory: dict[tuple[bytes, int], _Memory] = {}  # by federation and epoch
         self._is_there()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy reads the files itself. It can be made while the drive is unmounted.
-        return self.__dict__ | {"_known": {}}
+        return self.__dict__ | {"_memory": {}}
 
     def publish(self, message: Message) -> bool:
         what = f"message {message.sequence} of {message.sender!r} was not put into {self.address}"
@@ -106,8 +133,8 @@ class FolderExchange(Exchange):
                 f"{what}: it has {len(data):,} bytes, and peers read at most {LARGEST:,}; "
                 "agree on fewer features, or on messages of weights"
             )
-        home = self._home(Fingerprint(message.fingerprint), message.epoch)
-        path = home / _name(message.sender)
+        fingerprint, epoch = home_of(Fingerprint(message.fingerprint), message.epoch)
+        name = _name(message.sender)
         with self._lock:
             if not self._is_there():
                 try:
@@ -115,57 +142,47 @@ class FolderExchange(Exchange):
                 except OSError as error:
                     raise failed(f"the folder {self.address} cannot be created", error) from error
             try:
-                _make(home.parent)
-                _make(home)
-                with alone(home):
-                    newer = _as_new(path, message)
-                    if newer is None:
-                        files.write(path, data)
-                        _let_read(path)
+                with (
+                    OpenFolder(self.folder) as root,
+                    root.subfolder(fingerprint, create=True) as parent,
+                    parent.subfolder(epoch, create=True) as home,
+                ):
+                    with home.alone():
+                        newer = _as_new(home, name, message)
+                        if newer is None:
+                            home.write(name, data)
+                    home.sweep(name, _UNFINISHED)
             except OSError as error:
                 raise failed(what, error) from error
-            _sweep(path)
         return newer is None or newer.encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
         with self._lock:
             if not self._is_there():
                 return []
-            key = (bytes(federation.fingerprint), federation.epoch)
-            before = self._known.get(key, {})
-            found = self._known[key] = self._look(federation, before)
-        news = []
-        for path, file in found.items():
-            known = before.get(path, _File())
-            is_old = (file.version, file.fault) == (known.version, known.fault)
-            if file.fault is not None and not is_old:
-                news.append(printable(f"{path} was skipped: {file.fault}"))
-        if len(news) > NAMED:
-            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
-        for sentence in news:
-            warnings.warn(sentence, ExchangeWarning, stacklevel=2)
-        return _latest(file.message for file in found.values() if file.message is not None)
+            place = (bytes(federation.fingerprint), federation.epoch)
+            before = self._memory.get(place, _Memory())
+            found = self._memory[place] = self._look(federation, before)
+        for text in [*self._skipped(before, found), *found.notices]:
+            if text not in before.notices:
+                warn(text, ExchangeWarning)
+        everything = (file.message for one in found.files.values() for file in one.values())
+        return _latest(message for message in everything if message is not None)
 
     def withdraw(self, federation: Federation, sender: str) -> bool:
-        own = str(self._home(federation.fingerprint, federation.epoch) / _name(sender))
+        name = _name(sender)
         is_gone = False
         with self._lock:
             if not self._is_there():
                 return False
-            for path in self._paths(federation, {}, epochs=True):
-                try:
-                    if _is_from(path, federation, sender, by_name=path == own):
-                        os.unlink(path)
-                        is_gone = True
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    what = f"the message of {sender!r} in {path} is still handed out"
-                    raise failed(what, error) from error
+            with self._opened() as root:
+                own = os.path.join(root.path, *home_of(federation.fingerprint, federation.epoch))
+                for folder, names in Search(root, federation, epochs=True):
+                    is_home = folder.path == own
+                    for one in {*names, name} if is_home else names:
+                        by_name = is_home and one == name
+                        is_gone |= _remove(folder, one, federation, sender, by_name=by_name)
         return is_gone
-
-    def _home(self, fingerprint: Fingerprint, epoch: int) -> Path:
-        return self.folder / str(fingerprint) / f"epoch-{epoch}"
 
     def _is_there(self) -> bool:
         try:
@@ -191,50 +208,55 @@ class FolderExchange(Exchange):
         self._was_there = True
         return True
 
-    def _look(self, federation: Federation, before: dict[str, _File]) -> dict[str, _File]:
+    def _opened(self) -> OpenFolder:
+        try:
+            return OpenFolder(self.folder)
+        except OSError as error:
+            raise failed(f"the folder {self.address} cannot be read", error) from error
+
+    def _look(self, federation: Federation, before: _Memory) -> _Memory:
         """Read the files that are new or have changed; return all that concern this federation."""
-        found: dict[str, _File] = {}
-        paths = dict.fromkeys(self._paths(federation, found))
-        # Some file systems do not list a file that is being replaced at this moment.
-        unlisted = [path for path in before if path not in paths and os.path.isfile(path)]
-        for path in [*paths, *unlisted]:
-            file = _looked_at(path, before.get(path), federation)
-            if file is not None:
-                found[path] = file
+        found = _Memory(foreign=before.foreign)
+        with self._opened() as root:
+            search = Search(root, federation, known=before.foreign)
+            for folder, names in search:
+                known = before.files.get(folder.path, {})
+                # Some file systems do not list a file that is being replaced at this moment.
+                listed = dict.fromkeys([*names, *known])
+                looked_at = {
+                    name: _looked_at(folder, name, known.get(name), federation) for name in listed
+                }
+                found.files[folder.path] = {
+                    name: file for name, file in looked_at.items() if file is not None
+                }
+        found.faults, found.notices = search.faults, [*search.bounds]
+        foreign = search.foreign + Counter(
+            file.foreign
+            for one in found.files.values()
+            for file in one.values()
+            if file.foreign is not None and file.foreign not in before.foreign
+        )
+        if foreign:
+            found.notices.append(foreign_notice(self.address, federation, foreign))
+            found.foreign = before.foreign | foreign.keys()
         return found
 
-    def _paths(
-        self, federation: Federation, faults: dict[str, _File], *, epochs: bool = False
-    ) -> Iterator[str]:
-        """Find all message files, except in folders named after other federations.
+    def _shown(self, path: str) -> str:
+        """Return a path in the folder for people; others chose its names."""
+        below = path.removeprefix(self.address)
+        return self.address + printable(shortened(below, _LONGEST))
 
-        ``epochs`` adds the folders of other epochs. An unreadable folder is put into ``faults``, or
-        raises an error if this federation's messages may be in it.
-        """
-        home = self._home(federation.fingerprint, federation.epoch)
-        vital = {self.address, str(home.parent), str(home)}
-        wanted = (None, "scalars") if epochs else (None,)
-
-        def is_searched(name: str) -> bool:
-            if _FINGERPRINT.fullmatch(name):
-                there = bytes.fromhex(name.replace("-", ""))
-                return federation.fingerprint.difference(there) in wanted
-            return not name.startswith(".")
-
-        def complain(error: OSError) -> None:
-            folder = str(error.filename)
-            if isinstance(error, FileNotFoundError):
-                return  # it was removed just now
-            if folder in vital:
-                raise failed(f"the folder {folder} cannot be read", error) from error
-            faults[folder] = _File(fault=_unreadable(error))
-
-        for folder, below, names in os.walk(self.address, onerror=complain):
-            depth = len(Path(folder).relative_to(self.folder).parts)
-            below[:] = filter(is_searched, below) if depth < DEPTH else ()
-            for name in names:
-                if not name.startswith(".") and name.lower().endswith(SUFFIX):
-                    yield os.path.join(folder, name)
+    def _skipped(self, before: _Memory, found: _Memory) -> list[str]:
+        """Return what to say about files and folders that were not skipped before."""
+        known = before.faulty()
+        news = [
+            f"{self._shown(path)} was skipped: {printable(shortened(why[1], _LONGEST))}"
+            for path, why in found.faulty().items()
+            if known.get(path) != why
+        ]
+        if len(news) > NAMED:
+            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
+        return news
 
 
 def _name(sender: str) -> str:
@@ -247,65 +269,51 @@ def _name(sender: str) -> str:
     return f"{escaped}-{hashlib.sha256(sender.encode()).hexdigest()[:8]}{SUFFIX}"
 
 
-def _make(folder: Path) -> None:
-    """Create the folder with its parent's permissions; refuse a link, which may lead anywhere."""
-    if os.path.islink(folder):
-        raise OSError(errno.ELOOP, f"{folder} is a link, and could lead anywhere")
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # another user created it just before
-            folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+def _most(kind: Kind, M: int) -> int:
+    """Return how many bytes a file with a message of this kind can have."""
+    numbers = M if kind == "weights" else M + M * (M + 1) // 2 + 2
+    return min(LARGEST, 4 * numbers + _BESIDE)
 
 
-def _let_read(path: Path) -> None:
-    """Let everybody who may read the folder read the file, whatever this user's umask is."""
-    with contextlib.suppress(OSError):
-        path.chmod(stat.S_IMODE(path.stat().st_mode) | path.parent.stat().st_mode & 0o044)
-
-
-def _sweep(written: Path) -> None:
-    """Remove old unfinished files beside this one; the clock of the drive tells their age."""
-    with contextlib.suppress(OSError):
-        oldest = written.stat().st_mtime_ns - _ABANDONED
-        for path in written.parent.glob(f".*{SUFFIX}.*"):
-            with contextlib.suppress(OSError):  # this user may not remove it
-                if _UNFINISHED.fullmatch(path.name) and path.lstat().st_mtime_ns < oldest:
-                    path.unlink()
-
-
-def _load(path: str | os.PathLike[str]) -> Message:
+def _load(folder: OpenFolder, name: str, most: int) -> Message:
     """Read the message in a file; raise `FileRefused`, `MessageRefused` or `OSError`."""
-    # With O_NONBLOCK, a pipe does not make the reader wait.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
+    data = folder.read(name, most, start=_TITLE.encode())
+    return Message.decode(files.unseal(_TITLE, data, "it"))
+
+
+def _looked_at(
+    folder: OpenFolder, name: str, known: _File | None, federation: Federation
+) -> _File | None:
+    """Return what is in the file for this federation; None if there is no file."""
+    try:
+        status = folder.status(name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _File((0, 0, 0, 0), 0, False, fault=unreadable(error))
+    version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+    is_known = known is not None and known.version == version
+    if known is not None and is_known and known.is_settled:
+        return known
+    now = time.monotonic_ns()
+    seen = known.seen if known is not None and is_known else now
+    # Whoever sets the time of a file to the future does not make us read it again and again.
+    is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
+    file = _File(version, seen, is_settled)
+    try:
         if not stat.S_ISREG(status.st_mode):
             raise FileRefused("it is not a regular file")
-        if (size := status.st_size) > LARGEST:
-            raise FileRefused(f"it has {size:,} bytes, and no message has more than {LARGEST:,}")
-        if not size:
-            raise FileRefused("it is empty; perhaps it was not copied completely")
-        return Message.decode(files.unseal(_TITLE, file.read(size), "it"))
-
-
-def _looked_at(path: str, known: _File | None, federation: Federation) -> _File | None:
-    """Return what is in the file for this federation; None if the file is gone."""
-    version = None
-    try:
-        status = os.stat(path)
-        version = status.st_mtime_ns, status.st_size, status.st_ino
-        if known is not None and known.settled and known.version == version:
-            return known
-        settled = time.time_ns() - status.st_mtime_ns > _SETTLED
-        message = _load(path)
+        message = _load(folder, name, _most(federation.kind, federation.features))
+        if not same_federation(federation, message):
+            return file._replace(foreign=message.fingerprint)
         federation.check(message)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _File(version, fault=_unreadable(error))
+        return file._replace(is_settled=False, fault=unreadable(error))
     except (FileRefused, MessageRefused) as error:
-        return _File(version, settled, fault=str(error))
-    return _File(version, settled, message if message.epoch == federation.epoch else None)
+        return file._replace(fault=str(error))
+    return file._replace(message=message if message.epoch == federation.epoch else None)
 
 
 def _latest(messages: Iterable[Message]) -> list[Message]:
@@ -319,24 +327,33 @@ def _latest(messages: Iterable[Message]) -> list[Message]:
     return [latest[sender] for sender in sorted(latest)]
 
 
-def _as_new(path: Path, message: Message) -> Message | None:
+def _as_new(home: OpenFolder, name: str, message: Message) -> Message | None:
     """Return the sender's message in the file if it is at least as new as this one."""
     try:
-        there = _load(path)
+        there = _load(home, name, _most(message.kind, message.M))
     except (OSError, FileRefused, MessageRefused):
         return None
     place, own_place = ((one.fingerprint, one.epoch, one.sender) for one in (there, message))
     return there if place == own_place and there.sequence >= message.sequence else None
 
 
-def _is_from(path: str, federation: Federation, sender: str, *, by_name: bool) -> bool:
-    """Return whether this sender wrote the file for this federation; if unreadable, ``by_name``."""
+def _remove(
+    folder: OpenFolder, name: str, federation: Federation, sender: str, *, by_name: bool
+) -> bool:
+    """Remove the file if the sender's message is in it; if it is unreadable, ``by_name``."""
     try:
-        message = _load(path)
-    except (OSError, FileRefused, MessageRefused):
-        return by_name
-    return message.sender == sender and same_federation(federation, message)
-
-
-def _unreadable(error: OSError) -> str:
-    return f"it cannot be read: {error.strerror or error}"
+        try:
+            message = _load(folder, name, LARGEST)
+            is_theirs = message.sender == sender and same_federation(federation, message)
+        except FileNotFoundError:
+            return False
+        except (OSError, FileRefused, MessageRefused):
+            is_theirs = by_name
+        if is_theirs:
+            folder.unlink(name)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        path = os.path.join(folder.path, name)
+        raise failed(f"the message of {sender!r} in {path} is still handed out", error) from error
+    return is_theirs
