@@ -1,88 +1,89 @@
 """A folder as an exchange: a shared drive, a synchronised folder, or files carried by hand.
 
-``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender,
-after a title line and a digest that reveals damage. These names are only for people: a reader looks
-into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied
-anywhere by hand. Names that start with a dot are ignored: these files are still being written, or
-belong to programs that synchronise.
+``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and
+key, after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
+withdrawal of it. These names are only for people: a reader looks into every ``.fedbo`` file in the
+folder and up to three levels below, so files may be copied anywhere by hand. Names that start with
+a dot are ignored: these files are still being written, or belong to programs that synchronise.
 
-Whoever may write to the folder may put anything into it, at any moment. Links in it are neither
-followed nor read. A file that is larger than a message of the federation is not read.
+Whoever may write to the folder may put anything into it, at any moment. So links in it are neither
+followed nor read, and a file that is larger than a message of the federation is not read.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
-import re
 import stat
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
-from fedbo import files
 from fedbo.caller import warn
-from fedbo.exchange.base import (
-    Exchange,
-    ExchangeError,
-    ExchangeWarning,
-    failed,
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
+from fedbo.exchange.choice import (
+    Outlawed,
+    chosen,
     foreign_notice,
+    is_withdrawable,
+    origin,
+    replaces,
     same_federation,
+    signature_fault,
+    withdrawal_of,
 )
-from fedbo.exchange.search import SUFFIX, Search, home_of, unreadable
+from fedbo.exchange.file import (
+    LARGEST,
+    UNFINISHED,
+    file_name,
+    load,
+    most_bytes,
+    seal,
+    withdrawal_name,
+)
+from fedbo.exchange.search import LINK, Search, home_of, unreadable
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
+from fedbo.identity import KeyPair, Keyring
 from fedbo.locks import Lock
-from fedbo.message import Fingerprint, Kind, Message, MessageRefused
+from fedbo.message import Fingerprint, Message, MessageRefused, Withdrawal
 from fedbo.outside import printable, shortened
 
-LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
 NAMED = 5  # skipped files that one fetch names; the rest are counted
-_TITLE = "fedbo message 1"
-_LONGEST = 200  # characters of a name or a fault that a warning shows
-_BESIDE = 512  # bytes of a file beside its numbers, or more: title, digest, header, signature
-_UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` names it
+_LONGEST = 200  # characters of a name that others chose, in a warning
+_MOST_LISTED = 4 * LARGEST  # bytes that one call of `holdings` reads
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
 # younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
 
 
 class _File(NamedTuple):
-    """What is in a file: a message, a fault, or neither if the message is of another epoch."""
+    """What is in a file, if it is for the federation and epoch, and what is wrong with it."""
 
-    version: tuple[int, int, int, int]  # times of the content and of the status, size and inode
+    version: tuple[int, ...]  # times of the content and of the status, size and inode
     seen: int  # when this version was first seen, in ns of a clock that nobody can set
     is_settled: bool
-    message: Message | None = None
+    content: Message | Withdrawal | None = None
     fault: str | None = None
     foreign: bytes | None = None  # the fingerprint of another federation
 
 
 @dataclass
-class _Memory:
-    """What the last fetch for a federation found."""
+class _Found:
+    """What a fetch found."""
 
     files: dict[str, dict[str, _File]] = field(default_factory=dict)  # by folder and name
-    faults: dict[str, str] = field(default_factory=dict)  # of links and folders, by path
+    faults: dict[str, tuple[object, str]] = field(default_factory=dict)  # and versions, by path
     notices: list[str] = field(default_factory=list)
     foreign: set[bytes] = field(default_factory=set)  # other federations that were reported
 
-    def faulty(self) -> dict[str, tuple[object, str]]:
-        """Return every fault, with the version of its file, by path."""
-        faulty: dict[str, tuple[object, str]] = {
-            path: (None, fault) for path, fault in self.faults.items()
-        }
+    def __iter__(self) -> Iterator[tuple[str, _File]]:
         for folder, found in self.files.items():
             for name, file in found.items():
-                if file.fault is not None:
-                    faulty[os.path.join(folder, name)] = (file.version, file.fault)
-        return faulty
+                yield os.path.join(folder, name), file
 
 
 class FolderExchange(Exchange):
@@ -93,9 +94,13 @@ class FolderExchange(Exchange):
     may be unmounted. If two processes publish for one sender at the same moment, the later sequence
     stays; on Windows, and on drives without locks, the earlier one may stay until the next message.
 
+    The folder itself may be a link. On POSIX, no link below it is ever followed, even if somebody
+    puts one there while it is used; Windows cannot promise that.
+
     Args:
         folder: The path of the folder; ``~`` is expanded. The first message creates the folder if
             it does not exist, but not its parent.
+        keyring: Which keys belong to whom; by default the user's keyring.
 
     Raises:
         ExchangeError: If the folder cannot be reached or created.
@@ -111,30 +116,30 @@ class FolderExchange(Exchange):
     [Message(weights, sender='site-a', sequence=1, epoch=0, t_n=1, M=100, 442 bytes)]
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:
         if not os.fspath(folder):
             raise ExchangeError("the address is '', expected a folder")
         self.folder = Path(os.path.abspath(os.path.expanduser(folder)))
         self.address = str(self.folder)
+        self.keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
-        self._memory: dict[tuple[bytes, int], _Memory] = {}  # by federation and epoch
+        self._found: dict[tuple[bytes, int], _Found] = {}  # by federation and epoch
         self._is_there()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy reads the files itself. It can be made while the drive is unmounted.
-        return self.__dict__ | {"_memory": {}}
+        return self.__dict__ | {"_found": {}}
 
     def publish(self, message: Message) -> bool:
         what = f"message {message.sequence} of {message.sender!r} was not put into {self.address}"
-        data = files.seal(_TITLE, message.encode())
+        data = seal(message)
         if len(data) > LARGEST:
             raise ExchangeError(
                 f"{what}: it has {len(data):,} bytes, and peers read at most {LARGEST:,}; "
                 "agree on fewer features, or on messages of weights"
             )
-        fingerprint, epoch = home_of(Fingerprint(message.fingerprint), message.epoch)
-        name = _name(message.sender)
+        name = file_name(message.sender, message.key)
         with self._lock:
             if not self._is_there():
                 try:
@@ -142,47 +147,64 @@ class FolderExchange(Exchange):
                 except OSError as error:
                     raise failed(f"the folder {self.address} cannot be created", error) from error
             try:
-                with (
-                    OpenFolder(self.folder) as root,
-                    root.subfolder(fingerprint, create=True) as parent,
-                    parent.subfolder(epoch, create=True) as home,
-                ):
+                with OpenFolder(self.folder) as root, _home(root, message) as home:
                     with home.alone():
-                        newer = _as_new(home, name, message)
-                        if newer is None:
+                        if message.key and _is_withdrawn(home, message):
+                            return False
+                        before = _before(home, name, message)
+                        if is_new := replaces(message, before):
                             home.write(name, data)
-                    home.sweep(name, _UNFINISHED)
+                    home.sweep(name, UNFINISHED)
             except OSError as error:
                 raise failed(what, error) from error
-        return newer is None or newer.encode() == message.encode()
+        return is_new or (before is not None and before.encode() == message.encode())
 
     def fetch(self, federation: Federation) -> list[Message]:
         with self._lock:
             if not self._is_there():
                 return []
             place = (bytes(federation.fingerprint), federation.epoch)
-            before = self._memory.get(place, _Memory())
-            found = self._memory[place] = self._look(federation, before)
+            before = self._found.get(place, _Found())
+            found = self._look(federation, before)
+            messages = self._choose(federation, found)
+            self._found[place] = found
         for text in [*self._skipped(before, found), *found.notices]:
             if text not in before.notices:
                 warn(text, ExchangeWarning)
-        everything = (file.message for one in found.files.values() for file in one.values())
-        return _latest(message for message in everything if message is not None)
+        return messages
 
-    def withdraw(self, federation: Federation, sender: str) -> bool:
-        name = _name(sender)
-        is_gone = False
+    def withdraw(
+        self,
+        federation: Federation,
+        sender: str,
+        keys: KeyPair | None = None,
+        mine: Callable[[Message], bool] | None = None,
+    ) -> bool:
         with self._lock:
             if not self._is_there():
                 return False
             with self._opened() as root:
-                own = os.path.join(root.path, *home_of(federation.fingerprint, federation.epoch))
-                for folder, names in Search(root, federation, epochs=True):
-                    is_home = folder.path == own
-                    for one in {*names, name} if is_home else names:
-                        by_name = is_home and one == name
-                        is_gone |= _remove(folder, one, federation, sender, by_name=by_name)
+                theirs = _withdrawable(root, federation, sender, keys, mine)
+                is_gone = False
+                for folder, name, message in theirs:
+                    self._remove(root, folder, name, message, keys)
+                    is_gone = True
         return is_gone
+
+    def holdings(self) -> list[Holding]:
+        with self._lock:
+            if not self._is_there():
+                return []
+            with self._opened() as root:
+                search = Search(root)
+                held, withdrawals = _listed(search)
+        outlawed = Outlawed(withdrawals)
+        for i, one in enumerate(held):
+            if one.message is not None and one.fault is None and one.message in outlawed:
+                held[i] = one._replace(fault="its sender has withdrawn it")
+        held += [Holding(None, None, path, fault) for path, fault in search.faults.items()]
+        held += [Holding(None, None, self.address, text) for text in search.bounds]
+        return sorted(held, key=lambda one: one.place)
 
     def _is_there(self) -> bool:
         try:
@@ -214,71 +236,154 @@ class FolderExchange(Exchange):
         except OSError as error:
             raise failed(f"the folder {self.address} cannot be read", error) from error
 
-    def _look(self, federation: Federation, before: _Memory) -> _Memory:
+    def _look(self, federation: Federation, before: _Found) -> _Found:
         """Read the files that are new or have changed; return all that concern this federation."""
-        found = _Memory(foreign=before.foreign)
+        found = _Found(foreign=before.foreign)
         with self._opened() as root:
             search = Search(root, federation, known=before.foreign)
             for folder, names in search:
                 known = before.files.get(folder.path, {})
+                there = found.files.setdefault(folder.path, {})
                 # Some file systems do not list a file that is being replaced at this moment.
-                listed = dict.fromkeys([*names, *known])
-                looked_at = {
-                    name: _looked_at(folder, name, known.get(name), federation) for name in listed
-                }
-                found.files[folder.path] = {
-                    name: file for name, file in looked_at.items() if file is not None
-                }
-        found.faults, found.notices = search.faults, [*search.bounds]
-        foreign = search.foreign + Counter(
-            file.foreign
-            for one in found.files.values()
-            for file in one.values()
-            if file.foreign is not None and file.foreign not in before.foreign
-        )
-        if foreign:
+                for name in dict.fromkeys([*names, *known]):
+                    file = _looked_at(folder, name, known.get(name), federation)
+                    if file is not None:
+                        there[name] = file
+        found.faults = {path: (None, fault) for path, fault in search.faults.items()}
+        foreign = search.foreign
+        for path, file in found:
+            if file.fault is not None:
+                found.faults[path] = file.version, file.fault
+            elif file.foreign is not None and file.foreign not in before.foreign:
+                foreign[file.foreign] += 1
+        found.notices = [*search.bounds]
+        if foreign := +foreign:
             found.notices.append(foreign_notice(self.address, federation, foreign))
             found.foreign = before.foreign | foreign.keys()
         return found
+
+    def _choose(self, federation: Federation, found: _Found) -> list[Message]:
+        """Return the messages that are handed out; add those that the keyring refuses as faults."""
+        contents = [(path, file) for path, file in found if file.content is not None]
+        outlawed = Outlawed(
+            file.content for _, file in contents if isinstance(file.content, Withdrawal)
+        )
+        messages = [file.content for _, file in contents if isinstance(file.content, Message)]
+        accepted, refused = chosen(
+            federation, self.keyring, [one for one in messages if one not in outlawed]
+        )
+        reasons = {id(message): why for message, why in refused}
+        for path, file in contents if reasons else ():
+            if (why := reasons.get(id(file.content))) is not None:
+                found.faults[path] = file.version, why
+        return accepted
+
+    def _skipped(self, before: _Found, found: _Found) -> list[str]:
+        """Return what to say about files and folders that were not skipped before."""
+        news = [
+            f"{self._shown(path)} was skipped: {printable(fault)}"
+            for path, (version, fault) in found.faults.items()
+            if before.faults.get(path) != (version, fault)
+        ]
+        if len(news) > NAMED:
+            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
+        return news
 
     def _shown(self, path: str) -> str:
         """Return a path in the folder for people; others chose its names."""
         below = path.removeprefix(self.address)
         return self.address + printable(shortened(below, _LONGEST))
 
-    def _skipped(self, before: _Memory, found: _Memory) -> list[str]:
-        """Return what to say about files and folders that were not skipped before."""
-        known = before.faulty()
-        news = [
-            f"{self._shown(path)} was skipped: {printable(shortened(why[1], _LONGEST))}"
-            for path, why in found.faulty().items()
-            if known.get(path) != why
-        ]
-        if len(news) > NAMED:
-            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
-        return news
+    def _remove(
+        self,
+        root: OpenFolder,
+        folder: OpenFolder,
+        name: str,
+        message: Message | None,
+        keys: KeyPair | None,
+    ) -> None:
+        """Remove a file, after the withdrawal of the message in it has been written."""
+        try:
+            if message is not None and keys is not None:
+                _outlaw(root, withdrawal_of(message, keys))
+            with contextlib.suppress(FileNotFoundError):
+                folder.unlink(name)
+        except OSError as error:
+            path = self._shown(os.path.join(folder.path, name))
+            whose = "the message" if message is None else f"the message of {message.sender!r}"
+            raise failed(f"{whose} in {path} is still handed out", error) from error
 
 
-def _name(sender: str) -> str:
-    """Make a file name that all file systems accept, even if two senders differ only in case.
-
-    >>> _name("Köln.1")
-    'K%C3%B6ln%2E1-8db13081.fedbo'
-    """
-    escaped = quote(sender, safe="").replace(".", "%2E").replace("~", "%7E")
-    return f"{escaped}-{hashlib.sha256(sender.encode()).hexdigest()[:8]}{SUFFIX}"
-
-
-def _most(kind: Kind, M: int) -> int:
-    """Return how many bytes a file with a message of this kind can have."""
-    numbers = M if kind == "weights" else M + M * (M + 1) // 2 + 2
-    return min(LARGEST, 4 * numbers + _BESIDE)
+@contextlib.contextmanager
+def _home(root: OpenFolder, content: Message | Withdrawal) -> Iterator[OpenFolder]:
+    """Open the folder in which a message is put; create it if it does not exist."""
+    fingerprint, epoch = home_of(Fingerprint(content.fingerprint), content.epoch)
+    with (
+        root.subfolder(fingerprint, create=True) as parent,
+        parent.subfolder(epoch, create=True) as home,
+    ):
+        yield home
 
 
-def _load(folder: OpenFolder, name: str, most: int) -> Message:
-    """Read the message in a file; raise `FileRefused`, `MessageRefused` or `OSError`."""
-    data = folder.read(name, most, start=_TITLE.encode())
-    return Message.decode(files.unseal(_TITLE, data, "it"))
+def _before(home: OpenFolder, name: str, message: Message) -> Message | None:
+    """Return the message that this one would replace."""
+    try:
+        there = load(home, name, most_bytes(message.kind, message.M))
+    except (OSError, FileRefused, MessageRefused):
+        return None
+    return there if isinstance(there, Message) and origin(there) == origin(message) else None
+
+
+def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal | None:
+    """Return the withdrawal by the sender of a message, or of an earlier withdrawal."""
+    try:
+        there = load(home, withdrawal_name(content.sender, content.key), most_bytes("weights", 0))
+    except (OSError, FileRefused, MessageRefused):
+        return None
+    if not isinstance(there, Withdrawal) or origin(there) != origin(content):
+        return None
+    return there if signature_fault(there) is None else None
+
+
+def _is_withdrawn(home: OpenFolder, message: Message) -> bool:
+    there = _withdrawal(home, message)
+    return there is not None and message in Outlawed([there])
+
+
+def _outlaw(root: OpenFolder, withdrawal: Withdrawal) -> None:
+    """Put a withdrawal into the folder, unless a later one is there."""
+    with _home(root, withdrawal) as home, home.alone():
+        there = _withdrawal(home, withdrawal)
+        if there is None or there.sequence < withdrawal.sequence:
+            home.write(withdrawal_name(withdrawal.sender, withdrawal.key), seal(withdrawal))
+
+
+def _withdrawable(
+    root: OpenFolder,
+    federation: Federation,
+    sender: str,
+    keys: KeyPair | None,
+    mine: Callable[[Message], bool] | None,
+) -> Iterator[tuple[OpenFolder, str, Message | None]]:
+    """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
+    own_name = file_name(sender, b"" if keys is None else keys.public)
+    own = os.path.join(root.path, *home_of(federation.fingerprint, federation.epoch))
+    most = most_bytes(federation.kind, federation.features)
+    for folder, names in Search(root, federation, epochs=True):
+        is_home = folder.path == own
+        for name in {*names, own_name} if is_home else names:
+            try:
+                content = load(folder, name, most)
+            except FileNotFoundError:
+                continue
+            except (OSError, FileRefused, MessageRefused):
+                if is_home and name == own_name:
+                    yield folder, name, None
+                continue
+            if isinstance(content, Message) and is_withdrawable(
+                content, federation, sender, keys, mine
+            ):
+                yield folder, name, content
 
 
 def _looked_at(
@@ -290,70 +395,63 @@ def _looked_at(
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _File((0, 0, 0, 0), 0, False, fault=unreadable(error))
+        return _File((), 0, False, fault=unreadable(error))
     version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-    is_known = known is not None and known.version == version
-    if known is not None and is_known and known.is_settled:
-        return known
-    now = time.monotonic_ns()
-    seen = known.seen if known is not None and is_known else now
+    now = seen = time.monotonic_ns()
+    if known is not None and known.version == version:
+        if known.is_settled:
+            return known
+        seen = known.seen
     # Whoever sets the time of a file to the future does not make us read it again and again.
     is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
     file = _File(version, seen, is_settled)
     try:
         if not stat.S_ISREG(status.st_mode):
-            raise FileRefused("it is not a regular file")
-        message = _load(folder, name, _most(federation.kind, federation.features))
-        if not same_federation(federation, message):
-            return file._replace(foreign=message.fingerprint)
-        federation.check(message)
+            raise FileRefused(LINK if stat.S_ISLNK(status.st_mode) else "it is not a regular file")
+        content = load(folder, name, most_bytes(federation.kind, federation.features))
+        if not same_federation(federation, content):
+            is_message = isinstance(content, Message)
+            return file._replace(foreign=content.fingerprint if is_message else None)
+        if isinstance(content, Message):
+            federation.check(content)
+        if (fault := signature_fault(content)) is not None:
+            raise MessageRefused(fault)
     except FileNotFoundError:
         return None
     except OSError as error:
         return file._replace(is_settled=False, fault=unreadable(error))
     except (FileRefused, MessageRefused) as error:
         return file._replace(fault=str(error))
-    return file._replace(message=message if message.epoch == federation.epoch else None)
+    return file._replace(content=content if content.epoch == federation.epoch else None)
 
 
-def _latest(messages: Iterable[Message]) -> list[Message]:
-    """Keep the latest message of each sender; of equally late ones, all readers keep the same."""
-    latest: dict[str, Message] = {}
-    for message in messages:
-        other = latest.get(message.sender)
-        if other is not None:
-            message = max(message, other, key=lambda one: (one.sequence, one.encode()))
-        latest[message.sender] = message
-    return [latest[sender] for sender in sorted(latest)]
-
-
-def _as_new(home: OpenFolder, name: str, message: Message) -> Message | None:
-    """Return the sender's message in the file if it is at least as new as this one."""
-    try:
-        there = _load(home, name, _most(message.kind, message.M))
-    except (OSError, FileRefused, MessageRefused):
-        return None
-    place, own_place = ((one.fingerprint, one.epoch, one.sender) for one in (there, message))
-    return there if place == own_place and there.sequence >= message.sequence else None
-
-
-def _remove(
-    folder: OpenFolder, name: str, federation: Federation, sender: str, *, by_name: bool
-) -> bool:
-    """Remove the file if the sender's message is in it; if it is unreadable, ``by_name``."""
-    try:
-        try:
-            message = _load(folder, name, LARGEST)
-            is_theirs = message.sender == sender and same_federation(federation, message)
-        except FileNotFoundError:
-            return False
-        except (OSError, FileRefused, MessageRefused):
-            is_theirs = by_name
-        if is_theirs:
-            folder.unlink(name)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        path = os.path.join(folder.path, name)
-        raise failed(f"the message of {sender!r} in {path} is still handed out", error) from error
-    return is_theirs
+def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
+    """Read all files, of any federation, as long as they are not too large together."""
+    held: list[Holding] = []
+    withdrawals: list[Withdrawal] = []
+    left = _MOST_LISTED
+    for folder, names in search:
+        for name in names:
+            place = os.path.join(folder.path, name)
+            when = content = fault = None
+            try:
+                status = folder.status(name)
+                when = status.st_mtime
+                left -= status.st_size
+                if left < 0:
+                    raise FileRefused(
+                        f"it was not read: there are more than {_MOST_LISTED:,} bytes"
+                    )
+                content = load(folder, name, LARGEST)
+                fault = signature_fault(content)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                fault = unreadable(error)
+            except (FileRefused, MessageRefused) as error:
+                fault = str(error)
+            if isinstance(content, Withdrawal):
+                withdrawals += [content] if fault is None else []
+            else:
+                held.append(Holding(content, when, place, fault))
+    return held, withdrawals

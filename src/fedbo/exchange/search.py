@@ -14,19 +14,18 @@ from collections.abc import Container, Iterator
 from contextlib import ExitStack
 
 from fedbo.exchange.base import failed
+from fedbo.exchange.file import SUFFIX, is_message_name
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
 from fedbo.message import Fingerprint
 from fedbo.outside import printable, shortened
 
-SUFFIX = ".fedbo"
 DEPTH = 3  # levels of folders below that are searched
 MOST_FILES = 200_000  # entries that are looked at in the federation's own folder
 MOST_ELSEWHERE = 50_000  # entries that are looked at in all other folders
 MOST_FOLDERS = 1_000  # other folders that are opened
 LINK = "it is a link, and links are not followed"
 _FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
-_MESSAGE = re.compile(rf".+-[0-9a-f]{{8}}\{SUFFIX}")  # as `FolderExchange` names them
 
 
 def home_of(fingerprint: Fingerprint, epoch: int) -> tuple[str, str]:
@@ -165,7 +164,7 @@ class Search:
                 if (there := self._open(opened, epoch, unsaid)) is not None:
                     with there:
                         files, _ = self._list(there, unsaid)
-                        self.foreign[fingerprint] += sum(map(bool, map(_MESSAGE.fullmatch, files)))
+                        self.foreign[fingerprint] += sum(map(is_message_name, files))
 
 
 def unreadable(error: OSError) -> str:
