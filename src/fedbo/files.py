@@ -1,31 +1,136 @@
-"""Files that are written completely or not at all, and that reveal damage."""
+"""Files that are written completely or not at all, and that reveal damage.
+
+These functions take ``dir_fd`` as those of `os` do: the path is then a name in the folder that this
+descriptor has open.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import re
 import secrets
-from pathlib import Path
+import stat
 
 _DIGEST = 32
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+#: With O_NONBLOCK, a pipe does not make the reader wait.
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_FIRST = 2**16  # bytes that are read before the rest, which may be much more
+_ABANDONED = 3600 * 10**9  # ns after which the writer of an unfinished file must be dead
+_NOT_ON_DISK = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
 class FileRefused(ValueError):
     """A file is not what it should be; the text says why. The file is left as it was."""
 
 
-def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file completely or not at all: a reader sees the old one or the new one."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+def write(
+    path: str | os.PathLike[str],
+    data: bytes,
+    mode: int | None = None,
+    *,
+    at_least: int = 0,
+    dir_fd: int | None = None,
+) -> None:
+    """Write a file completely or not at all: a reader sees the old one or the new one.
+
+    When this returns, the file is on the disk under its name. Nobody can read it, or write to it,
+    before it has its permissions. A link at ``path`` is replaced, not followed.
+
+    Args:
+        path: Where the file is put.
+        data: What is in it.
+        mode: Its permissions; by default those of any new file of this user.
+        at_least: Permissions that are added to the default ones.
+        dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    first_mode = 0o666 if mode is None else 0o600
+    fd = os.open(temporary, _CREATE | _NO_LINKS, first_mode, dir_fd=dir_fd)
     try:
-        with temporary.open("xb") as file:
+        with open(fd, "wb") as file:
+            if mode is not None or at_least:
+                _permit(fd, mode, at_least)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+            os.fsync(fd)
+        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=dir_fd)
+        raise
+    sync(folder, dir_fd)
+
+
+def read(
+    path: str | os.PathLike[str],
+    most: int,
+    *,
+    start: bytes = b"",
+    links: bool = True,
+    dir_fd: int | None = None,
+) -> bytes:
+    """Return the content of a regular file. Anything else, such as a pipe, is never waited for.
+
+    Args:
+        path: The file.
+        most: The most bytes that it may have.
+        start: How the file should begin. If it begins otherwise, only as many bytes are returned.
+        links: Whether to follow a link (default).
+        dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
+
+    Raises:
+        FileRefused: If it is not a regular file, or is empty or too large.
+    """
+    fd = os.open(path, _READ | (0 if links else _NO_LINKS), dir_fd=dir_fd)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileRefused("it is not a regular file")
+        if (size := status.st_size) > most:
+            raise FileRefused(f"it has {size:,} bytes, expected at most {most:,}")
+        if not size:
+            raise FileRefused("it is empty; perhaps it was not copied completely")
+        data = os.read(fd, min(size, _FIRST))
+        if not data.startswith(start):
+            return data[: len(start)]
+        while len(data) < size and (piece := os.read(fd, size - len(data))):
+            data += piece
+        return data
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(fd)
+
+
+def sweep(
+    path: str | os.PathLike[str],
+    unfinished: re.Pattern[str] | None = None,
+    *,
+    dir_fd: int | None = None,
+) -> None:
+    """Remove what writers left in a folder that were killed at least an hour ago.
+
+    Args:
+        path: A file that was just written there. Its time tells how old the others are.
+        unfinished: The names to remove; by default those that `write` gives to unfinished ``path``.
+        dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    if unfinished is None:
+        unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}")
+    with contextlib.suppress(OSError):
+        oldest = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mtime_ns - _ABANDONED
+        with os.scandir((folder or ".") if dir_fd is None else dir_fd) as entries:
+            for entry in entries:
+                if unfinished.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(OSError):  # this user may not remove it
+                        if entry.stat(follow_symlinks=False).st_mtime_ns < oldest:
+                            os.unlink(os.path.join(folder, entry.name), dir_fd=dir_fd)
 
 
 def seal(title: str, payload: bytes) -> bytes:
@@ -50,12 +155,33 @@ def unseal(title: str, data: bytes, name: str) -> bytes:
     """
     first = title.encode() + b"\n"
     if not data.startswith(first):
-        started = data[: len(first)].split(b"\n")[0]
         raise FileRefused(
-            f"{name} does not hold a {title!r}: it starts with {started!r}; "
-            "it was written by another program, or by another version of fedbo"
+            f"{name} does not hold a {title!r}: it was written by another program, or by another "
+            "version of fedbo"
         )
     digest, payload = data[len(first) :][:_DIGEST], data[len(first) + _DIGEST :]
     if hashlib.sha256(payload).digest() != digest:
         raise FileRefused(f"{name} is damaged or cut short: its digest does not match; use a copy")
     return payload
+
+
+def _permit(fd: int, mode: int | None, at_least: int) -> None:
+    if hasattr(os, "fchmod"):
+        with contextlib.suppress(OSError):  # some file systems have no permissions
+            default = stat.S_IMODE(os.fstat(fd).st_mode)
+            os.fchmod(fd, (default if mode is None else mode) | at_least)
+
+
+def sync(folder: str, dir_fd: int | None) -> None:
+    """Let the name of a file reach the disk too, where folders can be synchronised."""
+    fd = dir_fd
+    try:
+        if folder or fd is None:
+            fd = os.open(folder or ".", _FOLDER, dir_fd=dir_fd)
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno in _NOT_ON_DISK:
+            raise
+    finally:
+        if fd is not None and fd != dir_fd:
+            os.close(fd)

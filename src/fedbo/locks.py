@@ -13,6 +13,7 @@ if sys.platform != "win32":
     import fcntl
 
 _WAIT, _PAUSE = 2.0, 0.001  # seconds
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
 
 
 class Lock:
@@ -37,15 +38,19 @@ class Lock:
 
 
 @contextlib.contextmanager
-def alone(path: str | os.PathLike[str]) -> Iterator[bool]:
+def alone(path: int | str | os.PathLike[str]) -> Iterator[bool]:
     """Lock a file or folder against other processes and threads.
 
     Yields False, without a lock, where there are no such locks (Windows, many network drives), or
     if another process holds the lock for seconds.
+
+    Args:
+        path: The file or folder. A descriptor if others could replace it by a link, else a path.
     """
-    fd = -1
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_RDONLY)
+    fd = path if isinstance(path, int) else -1
+    if not isinstance(path, int):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, _OPEN)
     is_locked = fd >= 0 and _lock(fd)
     try:
         yield is_locked
@@ -54,7 +59,7 @@ def alone(path: str | os.PathLike[str]) -> Iterator[bool]:
         if is_locked and sys.platform != "win32":
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
-        if fd >= 0:
+        if fd >= 0 and fd != path:
             os.close(fd)
 
 

@@ -22,22 +22,26 @@ import copy
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import fedbo
 from contracts.parties import LISTED, MIXED, PLANE
 from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeWarning
+from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
+from fedbo.message.fingerprint import PARTS
 from fedbo.message.message import Weights
 
 M = 5
@@ -115,12 +119,19 @@ def spoilt(given: Message, value: float = np.nan) -> Message:
     """The message with one number that nobody can use."""
     omega = given.omega.copy()
     omega[-1] = value
-    return msgspec.structs.replace(given, body=Weights(omega.astype("<f4").tobytes()))
+    return replace(given, body=Weights(omega.astype("<f4").tobytes()))
 
 
 def sequences(exchange: Exchange, federation: Federation = OURS) -> dict[str, int]:
     """Who is there, with which message."""
     return {found.sender: found.sequence for found in exchange.fetch(federation)}
+
+
+def unwarned(exchange: Exchange, federation: Federation = OURS) -> list[Message]:
+    """What is fetched, whatever is said about what is not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExchangeWarning)
+        return exchange.fetch(federation)
 
 
 def child(program: str, *args: object, **given: Any) -> subprocess.Popen[str]:
@@ -166,6 +177,17 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 class ExchangeContract:
     """The tests. A subclass says which exchange, and how another program comes to its place."""
+
+    @pytest.fixture(autouse=True)
+    def own_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keys that become known in a test are not this user's."""
+        monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+
+    @pytest.fixture
+    def keys(self) -> KeyPair:
+        if not is_installed():
+            pytest.skip("signatures need the package cryptography: pip install 'fedbo[identity]'")
+        return KeyPair.generate()
 
     @pytest.fixture
     def exchange(self, tmp_path: Path) -> Exchange:
@@ -275,10 +297,40 @@ class ExchangeContract:
     def test_federations_do_not_hear_each_other(self, exchange: Exchange, what: str) -> None:
         """One agent may be in both, and its messages must not replace each other."""
         exchange.publish(message(OTHERS[what], sequence=9))
-        assert exchange.fetch(OURS) == []
+        assert unwarned(exchange) == []
         exchange.publish(message(OURS, sequence=3))
         assert exchange.fetch(OURS) == [message(OURS, sequence=3)]
-        assert exchange.fetch(OTHERS[what]) == [message(OTHERS[what], sequence=9)]
+        assert unwarned(exchange, OTHERS[what]) == [message(OTHERS[what], sequence=9)]
+
+    @pytest.mark.parametrize("what", OTHERS)
+    def test_messages_of_another_federation_are_reported_once(
+        self, exchange: Exchange, what: str
+    ) -> None:
+        """Whoever agreed on something else by mistake must learn it; an epoch is no mistake."""
+        other = OTHERS[what]
+        for sender in ("a", "b", "c"):
+            exchange.publish(message(other, sender))
+        if not what.startswith("epoch"):
+            part = OURS.fingerprint.difference(other.fingerprint)
+            assert part is not None
+            said = re.escape(f"and ignored: {PARTS[part]}")
+            with pytest.warns(ExchangeWarning, match=rf"3 messages of another .* {said}") as caught:
+                assert exchange.fetch(OURS) == []
+            assert len(caught) == 1 and exchange.address in str(caught[0].message)
+        exchange.publish(message(other, "d"))
+        assert exchange.fetch(OURS) == []  # a warning would be an error
+
+    def test_each_other_federation_is_reported_when_it_appears(self, exchange: Exchange) -> None:
+        exchange.publish(message(OTHERS["seed"]))
+        with pytest.warns(ExchangeWarning, match="1 message of another federation is here"):
+            assert exchange.fetch(OURS) == []
+        for what in ("space", "kind"):
+            exchange.publish(message(OTHERS[what]))
+        with pytest.warns(ExchangeWarning, match="2 messages of 2 other federations") as caught:
+            assert exchange.fetch(OURS) == []
+        assert PARTS["space"] in str(caught[0].message) and len(caught) == 1
+        with pytest.warns(ExchangeWarning, match="2 messages of 2 other federations"):
+            assert exchange.fetch(OTHERS["kind"]) == [message(OTHERS["kind"])]
 
     # What does not fit
 
@@ -331,15 +383,158 @@ class ExchangeContract:
         exchange.publish(message(OURS))
         exchange.publish(message(OTHERS[what]))
         assert exchange.withdraw(OURS, "site-a")
-        assert exchange.fetch(OURS) == []
-        other_epoch = what.startswith("epoch")
-        assert sequences(exchange, OTHERS[what]) == ({} if other_epoch else {"site-a": 1})
+        assert unwarned(exchange) == []
+        left = [] if what.startswith("epoch") else [message(OTHERS[what])]
+        assert unwarned(exchange, OTHERS[what]) == left
 
     def test_withdrawing_reaches_into_earlier_epochs(self, exchange: Exchange) -> None:
         exchange.publish(message(OURS))
         later = OTHERS["epoch and scalars"]
         assert exchange.withdraw(later, "site-a") is True
         assert exchange.fetch(OURS) == []
+
+    def test_only_the_callers_own_messages_are_withdrawn(self, exchange: Exchange) -> None:
+        for sender in ("a", "b"):
+            exchange.publish(message(sender=sender))
+        asked = []
+
+        def mine(found: Message) -> bool:
+            asked.append(found)
+            return False
+
+        assert exchange.withdraw(OURS, "a", mine=mine) is False
+        assert asked == [message(sender="a")]
+        assert sequences(exchange) == {"a": 1, "b": 1}
+        assert exchange.withdraw(OURS, "a", mine=lambda found: found == asked[0]) is True
+        assert sequences(exchange) == {"b": 1}
+
+    # Keys
+
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    def test_a_signed_message_arrives_to_the_last_bit(
+        self, exchange: Exchange, keys: KeyPair, kind: Kind
+    ) -> None:
+        federation = Federation(PLANE, features=40, kind=kind)
+        sent = keys.sign(message(federation, sequence=2**32 - 2))
+        assert exchange.publish(sent) is True
+        for place in (exchange, self.again(exchange)):
+            assert place.publish(sent) is True
+            assert [one.encode() for one in place.fetch(federation)] == [sent.encode()]
+
+    @pytest.mark.parametrize("attack", ["unsigned", "another key", "forged"])
+    @pytest.mark.parametrize("first", ["site", "attacker"])
+    def test_nobody_else_can_silence_a_site(
+        self, exchange: Exchange, keys: KeyPair, attack: str, first: str
+    ) -> None:
+        """With a message that claims to be the last one that the site can ever send."""
+        exchange.publish(keys.sign(message()))
+        assert sequences(exchange) == {"site-a": 1}
+        last = message(sequence=2**32 - 1)
+        if attack == "another key":
+            last = KeyPair.generate().sign(last)
+        elif attack == "forged":
+            last = replace(last, key=keys.public, signature=bytes(64))
+        ours = keys.sign(message(sequence=2))
+        for one in (last, ours) if first == "attacker" else (ours, last):
+            self.again(exchange).publish(one)
+        assert exchange.publish(ours) is True
+        assert unwarned(exchange) == [ours]
+        assert exchange.fetch(OURS) == [ours]
+
+    def test_a_refused_key_is_reported_once_with_both_keys(
+        self, exchange: Exchange, keys: KeyPair
+    ) -> None:
+        exchange.publish(keys.sign(message()))
+        assert sequences(exchange) == {"site-a": 1}
+        other = KeyPair.generate()
+        exchange.publish(other.sign(message(sequence=5)))
+        with pytest.warns(ExchangeWarning, match="fedbo identity trust") as caught:
+            assert sequences(exchange) == {"site-a": 1}
+        assert len(caught) == 1
+        assert str(keys) in str(caught[0].message) and str(other) in str(caught[0].message)
+        assert sequences(exchange) == {"site-a": 1}
+
+    def test_two_keys_at_once_are_both_refused(self, exchange: Exchange, keys: KeyPair) -> None:
+        for pair in (keys, KeyPair.generate()):
+            exchange.publish(pair.sign(message()))
+        exchange.publish(message(sender="good"))
+        with pytest.warns(ExchangeWarning, match="claimed by several keys") as caught:
+            assert sequences(exchange) == {"good": 1}
+        assert len(caught) == 2
+
+    def test_only_listed_members_are_heard(self, exchange: Exchange, keys: KeyPair) -> None:
+        listed = Federation(PLANE, features=M, seed=7, members={"site-a": str(keys)})
+        exchange.publish(keys.sign(message(listed)))
+        exchange.publish(message(listed, sender="stranger"))
+        with pytest.warns(ExchangeWarning, match="'stranger'"):
+            assert sequences(exchange, listed) == {"site-a": 1}
+
+    def test_whoever_withdraws_needs_the_key(self, exchange: Exchange, keys: KeyPair) -> None:
+        exchange.publish(keys.sign(message()))
+        assert exchange.withdraw(OURS, "site-a") is False
+        assert exchange.withdraw(OURS, "site-a", KeyPair.generate()) is False
+        assert sequences(exchange) == {"site-a": 1}
+        assert exchange.withdraw(OURS, "site-a", keys) is True
+        assert exchange.withdraw(OURS, "site-a", keys) is False
+        assert exchange.fetch(OURS) == []
+
+    def test_a_key_withdraws_no_unsigned_message(self, exchange: Exchange, keys: KeyPair) -> None:
+        exchange.publish(message())
+        assert exchange.withdraw(OURS, "site-a", keys) is False
+        assert sequences(exchange) == {"site-a": 1}
+
+    def test_what_was_withdrawn_cannot_be_put_back(self, exchange: Exchange, keys: KeyPair) -> None:
+        sent = {sequence: keys.sign(message(sequence=sequence)) for sequence in (1, 2, 3)}
+        other_epoch = keys.sign(message(OTHERS["epoch"], sequence=1))
+        exchange.publish(sent[2])
+        assert exchange.withdraw(OURS, "site-a", keys) is True
+        for sequence in (1, 2):
+            assert self.again(exchange).publish(sent[sequence]) is False
+            assert exchange.fetch(OURS) == self.again(exchange).fetch(OURS) == []
+        assert exchange.publish(other_epoch) is True
+        assert exchange.publish(sent[3]) is True
+        assert exchange.fetch(OURS) == [sent[3]]
+        assert exchange.publish(message(sender="site-b", sequence=1)) is True
+        assert sequences(exchange) == {"site-a": 3, "site-b": 1}
+
+    def test_a_forged_message_does_not_determine_what_is_withdrawn(
+        self, exchange: Exchange, keys: KeyPair
+    ) -> None:
+        """Else a site that withdraws would outlaw all that it can ever send."""
+        forged = replace(message(sequence=2**32 - 1), key=keys.public, signature=bytes(64))
+        exchange.publish(forged)
+        assert exchange.withdraw(OURS, "site-a", keys) is False
+        ours = keys.sign(message(sequence=2))
+        assert exchange.publish(ours) is True
+        assert exchange.withdraw(OURS, "site-a", keys) is True
+        assert exchange.publish(keys.sign(message(sequence=3))) is True
+
+    # All that is there
+
+    def test_everything_that_is_there_is_listed(self, exchange: Exchange, keys: KeyPair) -> None:
+        assert exchange.holdings() == []
+        sent = [
+            message(),
+            keys.sign(message()),
+            message(OTHERS["seed"]),
+            message(OTHERS["epoch"]),
+            spoilt(message(sender="bad")),
+        ]
+        forged = replace(message(sender="forged"), key=keys.public, signature=bytes(64))
+        start = time.time()
+        for one in (*sent, forged):
+            exchange.publish(one)
+        held = exchange.holdings()
+        assert [one.place for one in held] == sorted(one.place for one in held)
+        assert {one.message for one in held if one.fault is None} == {*sent}
+        [fault] = [one for one in held if one.fault is not None]
+        assert fault.message == forged and "wrong signature" in str(fault.fault)
+        for one in held:
+            assert exchange.address in one.place
+            assert one.when is None or start - 10 < one.when < time.time() + 10
+        exchange.withdraw(OURS, "site-a", keys)
+        left = {one.message for one in exchange.holdings() if one.fault is None}
+        assert left == {*sent} - {sent[1]}
 
     # Threads and copies
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import os
 import pickle
 import random
@@ -14,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -27,9 +30,11 @@ from contracts.exchange import (
     message,
     sequences,
     together,
+    unwarned,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fedbo import Federation, files
 from fedbo.exchange import (
@@ -39,8 +44,11 @@ from fedbo.exchange import (
     MemoryExchange,
     exchange_at,
 )
-from fedbo.exchange.folder import LARGEST
+from fedbo.exchange.file import LARGEST, most_bytes, seal, withdrawal_name
+from fedbo.exchange.tree import OpenFolder
+from fedbo.identity import KeyPair, Keyring
 from fedbo.locks import alone
+from fedbo.message import Kind, Withdrawal
 
 
 class TestFolderExchange(ExchangeContract):
@@ -57,6 +65,12 @@ class TestFolderThatWasThere(ExchangeContract):
         (tmp_path / "a 100% 共有").mkdir()
         (tmp_path / "link").symlink_to("a 100% 共有")
         return FolderExchange(tmp_path / "link")
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that become known in a test are not this user's."""
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -282,7 +296,7 @@ def test_a_foreign_message_in_the_way_is_told_of_once(folder: Path, what: str) -
     if what.startswith("epoch"):
         assert sequences(exchange) == {"site-a": 1}
         return
-    with pytest.warns(ExchangeWarning, match=r"other\.fedbo was skipped.*'other': foreign"):
+    with pytest.warns(ExchangeWarning, match="1 message of another federation is here"):
         assert sequences(exchange) == {"site-a": 1}
     assert sequences(exchange) == {"site-a": 1}
     assert exchange.withdraw(OURS, "other") is False
@@ -337,47 +351,200 @@ def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
     exchange = FolderExchange(folder)
     with (folder / "huge.fedbo").open("wb") as file:
         file.truncate(LARGEST + 1)
-    with pytest.warns(ExchangeWarning, match="no message has more than 67,108,864"):
+    with pytest.warns(ExchangeWarning, match=r"67,108,865 bytes, expected at most \d"):
         assert sequences(exchange) == {"site-a": 1}
-    huge = msgspec.structs.replace(
-        message(sender="huge"), body=msgspec.structs.replace(message().body, omega=bytes(LARGEST))
-    )
+    huge = replace(message(sender="huge"), body=replace(message().body, omega=bytes(LARGEST)))
     with pytest.raises(ExchangeError, match="peers read at most 67,108,864; agree on fewer"):
         exchange.publish(huge)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("features", [1, 40, 1000])
+def test_no_file_is_read_that_is_larger_than_the_federations_messages(
+    tmp_path: Path, kind: Kind, features: int
+) -> None:
+    """But the largest that it can have is: signed, with a long name and large counters."""
+    federation = Federation(OURS.space, features=features, kind=kind, epoch=2**16 - 1)
+    largest = KeyPair.generate().sign(
+        message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
+    )
+    most = most_bytes(kind, features)
+    assert most - 512 < len(seal(largest)) <= most
+    exchange = FolderExchange(tmp_path)
+    exchange.publish(largest)
+    (tmp_path / "x.fedbo").write_bytes(seal(largest) + bytes(most + 1 - len(seal(largest))))
+    with pytest.warns(ExchangeWarning, match=f"has {most + 1:,} bytes, expected at most {most:,}"):
+        assert exchange.fetch(federation) == [largest]
+
+
+def test_a_large_file_with_a_long_name_in_it_costs_next_to_nothing(folder: Path) -> None:
+    """Its refusal once repeated the sender: 62 MB took 11 s and 2.6 GB."""
+    raw = msgspec.msgpack.decode(message().encode())
+    raw[3] = "\x1b" * (62 * 10**6)
+    whole = files.seal("fedbo message 1", msgspec.msgpack.encode(raw))
+    (folder / "long.fedbo").write_bytes(whole)
+    exchange = FolderExchange(folder)
+    start = time.monotonic()
+    with pytest.warns(ExchangeWarning, match=r"long\.fedbo was skipped") as caught:
+        assert sequences(exchange) == {"site-a": 1}
+    assert time.monotonic() - start < 1
+    assert len(str(caught[0].message)) < 500
+    [fault] = [one.fault for one in exchange.holdings() if one.fault is not None]
+    assert len(fault) < 500
+
+
+def test_long_names_of_files_are_cut(folder: Path) -> None:
+    deep = folder / ("a" * 200) / ("b" * 200)
+    deep.mkdir(parents=True)
+    (deep / f"{'c' * 200}.fedbo").write_bytes(b"x")
+    with pytest.warns(ExchangeWarning, match=r"… \(\d+ characters\) was skipped") as caught:
+        FolderExchange(folder).fetch(OURS)
+    assert len(str(caught[0].message)) < len(str(folder)) + 400
 
 
 def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> None:
     (folder / "folder.fedbo").mkdir()
     os.mkfifo(folder / "pipe.fedbo")
-    (folder / "zero.fedbo").symlink_to("/dev/zero")
-    (folder / "nowhere.fedbo").symlink_to("nowhere")
-    (folder / "round.fedbo").symlink_to("round.fedbo")
     exchange = FolderExchange(folder)
     with pytest.warns(ExchangeWarning) as caught:
         assert sequences(exchange) == {"site-a": 1}
-    said = sorted(str(one.message).removeprefix(f"{folder}/") for one in caught)
-    assert said == [
-        "pipe.fedbo was skipped: it is not a regular file",
-        "round.fedbo was skipped: it cannot be read: Too many levels of symbolic links",
-        "zero.fedbo was skipped: it is not a regular file",
-    ]
+    said = [str(one.message).removeprefix(f"{folder}/") for one in caught]
+    assert said == ["pipe.fedbo was skipped: it is not a regular file"]
     assert sequences(exchange) == {"site-a": 1}
 
 
-def test_links_to_folders_are_not_followed_and_links_to_files_are(
+# Links
+
+
+def test_links_are_neither_followed_nor_read_and_reported_once(
     folder: Path, tmp_path: Path
 ) -> None:
     for sender in ("site-b", "site-c"):
         FolderExchange(tmp_path / sender).publish(message(sender=sender))
-    (folder / "b").symlink_to(tmp_path / "site-b")
-    (folder / "c.fedbo").symlink_to(only_file(tmp_path / "site-c"))
-    (folder / "all").symlink_to("/")
-    (home(folder) / "up").symlink_to("..")
+    (tmp_path / "secret").write_bytes(b"PRIVATE KEY of somebody")
+    targets = {
+        "b": tmp_path / "site-b",
+        "c.fedbo": only_file(tmp_path / "site-c"),
+        "nowhere.fedbo": Path("nowhere"),
+        "round.fedbo": Path("round.fedbo"),
+        "secret.fedbo": tmp_path / "secret",
+    }
+    for name, target in targets.items():
+        (folder / name).symlink_to(target)
     exchange = FolderExchange(folder)
-    assert sequences(exchange) == {"site-a": 1, "site-c": 1}
-    assert exchange.withdraw(OURS, "site-b") is False
-    assert exchange.withdraw(OURS, "site-c") is True  # the link
-    assert len(visible(tmp_path / "site-c")) == 1
+    with pytest.warns(ExchangeWarning) as caught:
+        assert sequences(exchange) == {"site-a": 1}
+    assert sorted(str(one.message).removeprefix(f"{folder}/") for one in caught) == [
+        f"{name} was skipped: it is a link, and links are not followed" for name in targets
+    ]
+    assert sequences(exchange) == {"site-a": 1}
+    for sender in ("site-b", "site-c"):
+        assert exchange.withdraw(OURS, sender) is False
+    assert all((folder / name).is_symlink() for name in targets)
+    listed = [one.place for one in exchange.holdings() if one.message is None]
+    assert listed == [f"{folder}/{name}" for name in targets]
+
+
+def test_nothing_of_a_foreign_file_is_in_a_warning(folder: Path) -> None:
+    (folder / "notes.fedbo").write_bytes(b"PASSWORD=swordfish")
+    with pytest.warns(ExchangeWarning, match="written by another program") as caught:
+        FolderExchange(folder).fetch(OURS)
+    assert not any("PASS" in str(one.message) for one in caught)
+
+
+def test_links_to_folders_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for i in range(100):
+        (folder / f"{i:03}").symlink_to(tmp_path / "elsewhere")
+    exchange = FolderExchange(folder)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        unwarned(exchange)
+        exchange.publish(message())
+        exchange.withdraw(OURS, "nobody")
+        exchange.holdings()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_link_in_place_of_a_message_is_replaced_and_its_target_untouched(
+    folder: Path, tmp_path: Path
+) -> None:
+    target, path = tmp_path / "private", only_file(folder)
+    target.write_text("mine")
+    target.chmod(0o600)
+    path.unlink()
+    path.symlink_to(target)
+    exchange = FolderExchange(folder)
+    assert exchange.publish(message(sequence=2)) is True
+    assert not path.is_symlink() and sequences(exchange) == {"site-a": 2}
+    assert target.read_text() == "mine" and stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+SWAPPER = """
+import os, sys, time
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+folder, private, what = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+end = time.monotonic() + 2.0
+swaps = 0
+while time.monotonic() < end:
+    try:
+        if what == "folder":   # the sub-folder becomes a link to a private one, and back
+            os.rename(folder, folder + ".away")
+            os.symlink(private, folder)
+            os.unlink(folder)
+            os.rename(folder + ".away", folder)
+        elif what == "new":    # the sub-folder disappears, and a link is there when it is made
+            os.rename(folder, folder + ".away")
+            os.symlink(private, folder)
+            os.unlink(folder)
+            os.rmdir(folder + ".away")
+        else:                  # the message becomes a link to a private file
+            for name in os.listdir(folder):
+                os.unlink(os.path.join(folder, name))
+                os.symlink(private, os.path.join(folder, name))
+        swaps += 1
+    except OSError:
+        pass
+print(swaps)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="a second user attacks: needs root to become nobody")
+@pytest.mark.parametrize("what", ["file", "folder", "new"])
+def test_another_user_who_may_write_to_the_folder_gains_nothing(what: str) -> None:
+    """While we publish, files and folders become links to what only we may read."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    shared, private, secret = place / "shared", place / "private", place / "secret"
+    shared.mkdir()
+    shared.chmod(0o777)
+    private.mkdir(mode=0o700)
+    secret.write_text("mine")
+    secret.chmod(0o600)
+    target = home(shared).parent
+    try:
+        exchange = FolderExchange(shared, Keyring())
+        if what != "new":
+            exchange.publish(message())
+        attacked = home(shared) if what == "file" else target
+        aim = secret if what == "file" else private
+        attacker = child(SWAPPER, attacked, aim, what)
+        together([attacker])
+        published, sequence = 0, 1
+        while attacker.poll() is None:
+            sequence += 1
+            with contextlib.suppress(ExchangeError):
+                published += exchange.publish(message(sequence=sequence))
+            with contextlib.suppress(ExchangeError):
+                assert all(found.sender == "site-a" for found in unwarned(exchange))
+        assert int(ended(attacker)) > 0 and sequence > 10
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600 and secret.read_text() == "mine"
+        assert stat.S_IMODE(private.stat().st_mode) == 0o700 and not [*private.iterdir()]
+    finally:
+        shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -398,7 +565,8 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, depth: int) -> None:
     )
     assert not [*private.iterdir()]
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    assert exchange.fetch(OURS) == []
+    with pytest.warns(ExchangeWarning, match="it is a link, and links are not followed"):
+        assert exchange.fetch(OURS) == []
     link.unlink()
     assert exchange.publish(message()) is True
 
@@ -476,7 +644,7 @@ def test_a_file_in_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path) ->
 
 
 def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user / "shared")
+    exchange = FolderExchange(plain_user / "shared", Keyring())
     exchange.publish(message())
     for path in (plain_user / "shared", home(plain_user / "shared")):
         path.chmod(0o000)
@@ -491,7 +659,7 @@ def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) 
 
 
 def test_a_folder_that_may_be_read_but_not_written(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user)
+    exchange = FolderExchange(plain_user, Keyring())
     exchange.publish(message())
     home(plain_user).chmod(0o500)
     assert sequences(exchange) == {"site-a": 1}
@@ -515,7 +683,7 @@ def test_a_folder_in_a_place_that_may_not_be_looked_at(plain_user: Path) -> None
 
 
 def test_an_unreadable_file_or_sub_folder_is_skipped_until_it_can_be_read(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user)
+    exchange = FolderExchange(plain_user, Keyring())
     for sender in ("closed", "open"):
         exchange.publish(message(sender=sender))
     [path] = home(plain_user).glob("closed*")
@@ -523,10 +691,11 @@ def test_an_unreadable_file_or_sub_folder_is_skipped_until_it_can_be_read(plain_
     (plain_user / "by hand").mkdir(mode=0o000)
     with pytest.warns(ExchangeWarning) as caught:
         assert sequences(exchange) == {"open": 1}
-    assert sorted(str(one.message) for one in caught) == [
+    assert {str(one.message) for one in caught} == {
         f"{path} was skipped: it cannot be read: Permission denied",
         f"{plain_user / 'by hand'} was skipped: it cannot be read: Permission denied",
-    ]
+    }
+    assert len(caught) == 2
     assert sequences(exchange) == {"open": 1}
     path.chmod(0o600)
     assert sequences(exchange) == {"closed": 1, "open": 1}
@@ -565,6 +734,159 @@ def test_a_young_file_may_change_within_a_tick_of_the_clock(folder: Path) -> Non
     assert exchange.fetch(OURS) == [message(sequence=2)]
 
 
+def test_a_file_dated_in_the_future_is_not_read_again_and_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged(only_file(folder), -(10**6))
+    exchange = FolderExchange(folder)
+    now = time.monotonic_ns()
+    found = []
+    for seconds in (0, 1, 5, 6):
+        monkeypatch.setattr("time.monotonic_ns", lambda now=now + seconds * 10**9: now)
+        found += exchange.fetch(OURS)
+    assert [one is found[2] for one in found] == [False, False, True, True]
+
+
+# Too much of everything
+
+
+def test_planted_folders_are_searched_up_to_a_bound_which_is_reported_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FOLDERS", 20)
+    for i in range(60):
+        (folder / f"{i}" / "x").mkdir(parents=True)
+    opened = []
+    subfolder = OpenFolder.subfolder
+
+    def counted(self: OpenFolder, name: str, **given: bool) -> OpenFolder:
+        opened.append(name)
+        return subfolder(self, name, **given)
+
+    monkeypatch.setattr(OpenFolder, "subfolder", counted)
+    exchange = FolderExchange(folder)
+    with pytest.warns(ExchangeWarning, match="has more than 20 folders") as caught:
+        assert sequences(exchange) == {"site-a": 1}  # its own folder comes first
+    assert len(caught) == 1 and str(folder) in str(caught[0].message)
+    assert len(opened) <= 20 + 3
+    assert sequences(exchange) == {"site-a": 1}  # of which nothing more is said
+    assert exchange.withdraw(OURS, "site-a") is True
+
+
+@pytest.mark.slow
+def test_thousands_of_planted_folders_cost_next_to_nothing(folder: Path) -> None:
+    for i in range(5000):
+        (folder / f"{i}").mkdir()
+        (folder / f"{i:08x}-00000000-00000000-00000000" / "epoch-0").mkdir(parents=True)
+    exchange = FolderExchange(folder)
+    assert [one.sender for one in unwarned(exchange)] == ["site-a"]
+    start = time.monotonic()
+    for _ in range(5):
+        assert sequences(exchange) == {"site-a": 1}
+    assert time.monotonic() - start < 2.5
+
+
+def test_planted_files_are_looked_at_up_to_a_bound(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.search.MOST_ELSEWHERE", 20)
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FILES", 10)
+    for where in (folder, home(folder)):
+        for i in range(30):
+            (where / f"{i}.fedbo").write_bytes(b"x")
+    exchange = FolderExchange(folder)
+    with pytest.warns(ExchangeWarning) as caught:
+        exchange.fetch(OURS)
+    said = [str(one.message) for one in caught]
+    assert f"{folder} has more than 20 files, and the rest was not searched" in said
+    assert f"{home(folder)} has more than 10 files, and the rest was not searched" in said
+    exchange.fetch(OURS)
+    assert exchange.withdraw(OURS, "site-a") is True  # its name is known
+
+
+def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "junk.fedbo").write_bytes(bytes(3000))
+    monkeypatch.setattr("fedbo.exchange.folder._MOST_LISTED", 1000)
+    faults = {os.path.basename(one.place): one.fault for one in FolderExchange(folder).holdings()}
+    assert "it was not read: there are more than 1,000 bytes" in str(faults["junk.fedbo"])
+
+
+def test_the_bounds_also_count_in_the_listing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FOLDERS", 1)
+    [bound] = FolderExchange(folder).holdings()
+    assert bound.place == str(folder) and "has more than 1 folders" in str(bound.fault)
+
+
+# Signed messages
+
+
+def test_signed_messages_of_one_name_lie_beside_each_other(tmp_path: Path) -> None:
+    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange.publish(message())
+    exchange.publish(keys.sign(message()))
+    digest = hashlib.sha256(b"site-a\0" + keys.public).hexdigest()[:8]
+    assert visible(tmp_path) == sorted(["site-a-d74a1ffe.fedbo", f"site-a-{digest}.fedbo"])
+    exchange.withdraw(OURS, "site-a", keys)
+    left = sorted(["site-a-d74a1ffe.fedbo", f"site-a-{digest}-withdrawn.fedbo"])
+    assert visible(tmp_path) == left
+
+
+def test_a_copy_of_a_withdrawn_message_is_not_handed_out(tmp_path: Path) -> None:
+    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange.publish(keys.sign(message()))
+    copied = only_file(tmp_path).read_bytes()
+    exchange.withdraw(OURS, "site-a", keys)
+    (tmp_path / "put back.fedbo").write_bytes(copied)
+    assert exchange.fetch(OURS) == []
+    [held] = exchange.holdings()
+    assert held.fault == "its sender has withdrawn it"
+
+
+def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
+    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange.publish(keys.sign(message()))
+    header = {"fingerprint": bytes(OURS.fingerprint), "epoch": 0, "sender": "site-a"}
+    forged = Withdrawal(**header, sequence=2**32 - 1, key=keys.public, signature=bytes(64))
+    (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(forged))
+    with pytest.warns(ExchangeWarning, match="wrong signature"):
+        assert sequences(exchange) == {"site-a": 1}
+    assert exchange.publish(keys.sign(message(sequence=2))) is True
+    other = KeyPair.generate().sign(Withdrawal(**header, sequence=2**32 - 1))
+    (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(other))
+    assert exchange.publish(keys.sign(message(sequence=3))) is True
+    assert sequences(exchange) == {"site-a": 3}
+
+
+def test_a_withdrawal_that_cannot_be_written_removes_nothing(plain_user: Path) -> None:
+    exchange, keys = FolderExchange(plain_user, Keyring()), KeyPair.generate()
+    exchange.publish(keys.sign(message()))
+    home(plain_user).chmod(0o500)
+    with pytest.raises(ExchangeError, match="is still handed out: Permission denied"):
+        exchange.withdraw(OURS, "site-a", keys)
+    assert sequences(exchange) == {"site-a": 1}
+
+
+def test_keys_are_remembered_for_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    keys = KeyPair.generate()
+    FolderExchange(tmp_path / "a").publish(keys.sign(message()))
+    assert sequences(FolderExchange(tmp_path / "a")) == {"site-a": 1}
+    FolderExchange(tmp_path / "b").publish(KeyPair.generate().sign(message()))
+    with pytest.warns(ExchangeWarning, match="fedbo identity trust"):
+        assert sequences(FolderExchange(tmp_path / "b")) == {}
+    assert len(exchange_at(tmp_path / "b", Keyring()).fetch(OURS)) == 1
+
+
+def test_known_keys_that_cannot_be_read_are_an_error(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys").write_text("{")
+    with pytest.raises(ExchangeError, match="the list of known keys"):
+        FolderExchange(folder, Keyring(tmp_path / "keys")).fetch(OURS)
+
+
 def test_one_exchange_serves_many_federations(tmp_path: Path) -> None:
     exchange = FolderExchange(tmp_path)
     for other in OTHERS.values():
@@ -572,7 +894,7 @@ def test_one_exchange_serves_many_federations(tmp_path: Path) -> None:
         aged(only_file(home(tmp_path, other)))
     for _ in range(2):
         for other in OTHERS.values():
-            assert exchange.fetch(other) == [message(other)]
+            assert unwarned(exchange, other) == [message(other)]
 
 
 # Many writers
@@ -788,7 +1110,7 @@ def test_the_cache_holds_at_a_thousand_peers(
         path.write_bytes(files.seal("fedbo message 1", one.encode()))
         aged(path)
     first = exchange.fetch(OURS)
-    monkeypatch.setattr("fedbo.exchange.folder._load", None)  # no file is read
+    monkeypatch.setattr("fedbo.exchange.folder.load", None)  # no file is read
     again = exchange.fetch(OURS)
     assert len(again) == 1000
     assert all(a is b for a, b in zip(first, again, strict=True))

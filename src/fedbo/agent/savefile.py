@@ -70,8 +70,9 @@ class Saved(msgspec.Struct, kw_only=True):
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write the file completely or not at all."""
+    """Write the file completely or not at all, and remove what killed writers left of it."""
     files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)))
+    files.sweep(path)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:

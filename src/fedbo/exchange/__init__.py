@@ -1,7 +1,7 @@
 """How messages travel: exchanges, their contract in `base`, and the ledger of what left."""
 
 from fedbo.exchange.address import exchange_at
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
@@ -12,6 +12,7 @@ __all__ = [
     "ExchangeError",
     "ExchangeWarning",
     "FolderExchange",
+    "Holding",
     "Ledger",
     "MemoryExchange",
     "exchange_at",

@@ -8,15 +8,17 @@ from urllib.parse import urlsplit
 
 from fedbo.exchange.base import Exchange, ExchangeError
 from fedbo.exchange.folder import FolderExchange
+from fedbo.identity import Keyring
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not C:/
 
 
-def exchange_at(address: str | os.PathLike[str]) -> Exchange:
+def exchange_at(address: str | os.PathLike[str], keyring: Keyring | None = None) -> Exchange:
     """Return the exchange at this address.
 
     Args:
         address: A folder, as a path or a ``file://`` URL.
+        keyring: Which keys belong to whom; the user's keyring by default.
 
     Raises:
         ExchangeError: If the address is not a folder, or cannot be reached.
@@ -26,7 +28,7 @@ def exchange_at(address: str | os.PathLike[str]) -> Exchange:
     fedbo.exchange.base.ExchangeError: 'https://hub.example.org' is the address of a hub, ...
     """
     if not isinstance(address, str) or (url := _URL.match(address)) is None:
-        return FolderExchange(address)
+        return FolderExchange(address, keyring)
     scheme = url[1].lower()
     if scheme in ("http", "https"):
         raise ExchangeError(
@@ -45,4 +47,4 @@ def exchange_at(address: str | os.PathLike[str]) -> Exchange:
         )
     from urllib.request import url2pathname  # slow to import
 
-    return FolderExchange(url2pathname(parts.path))
+    return FolderExchange(url2pathname(parts.path), keyring)

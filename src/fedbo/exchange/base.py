@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fedbo.federation import Federation
+from fedbo.identity import KeyPair
 from fedbo.message import Message
 
 _ADVICE = {
@@ -28,13 +31,32 @@ class ExchangeWarning(UserWarning):
     """Something in an exchange was skipped; the text says what and why."""
 
 
+class Holding(NamedTuple):
+    """Something at a place, of any federation.
+
+    Args:
+        message: The message; None if it cannot be read.
+        when: When it was put there, in seconds since 1970; None if that is not known.
+        place: Where it is: the path of a file, for example.
+        fault: Why it is not handed out to anybody; None if it is.
+    """
+
+    message: Message | None
+    when: float | None
+    place: str
+    fault: str | None
+
+
 class Exchange(ABC):
     """A place that hands out the latest message of each agent.
 
-    All three methods may be called from any thread, by many processes at once, and again after an
-    error. They raise `ExchangeError` if the place cannot be reached, and then leave it as it was.
-    After a crash, the place has the new message complete, or still has the previous one. A copy of
-    an exchange (``copy.deepcopy``) is the same place.
+    All methods may be called from any thread, by many processes at once, and again after an error.
+    They raise `ExchangeError` if the place cannot be reached, and then leave it as it was. After a
+    crash, the place has the new message complete, or still has the previous one. A copy of an
+    exchange (``copy.deepcopy``) is the same place.
+
+    A name alone proves nothing: anyone may publish under any name. So messages with different keys
+    never replace each other, and a keyring decides which of them is heard.
     """
 
     address: str  # where messages go, for people and for the ledger
@@ -43,9 +65,9 @@ class Exchange(ABC):
     def publish(self, message: Message) -> bool:
         """Hand out the message in place of its sender's earlier one.
 
-        There is one message for each sender, federation and epoch. If the place already has one
-        with the same or a later sequence, nothing happens: a retry changes nothing, and workers
-        that share an agent may finish in any order.
+        There is one message for each sender, key, federation and epoch. If the place already has
+        one with the same or a later sequence, or a withdrawal of it, nothing happens: a retry
+        changes nothing, and workers that share an agent may finish in any order.
 
         Args:
             message: The message to hand out.
@@ -58,33 +80,47 @@ class Exchange(ABC):
     def fetch(self, federation: Federation) -> list[Message]:
         """Return the latest message of every sender, the caller included, sorted by sender.
 
-        The messages are for this federation and epoch. One that is damaged or does not fit is left
-        out with an `ExchangeWarning`, which is not repeated until that message changes.
+        The messages are for this federation and epoch, and the keyring accepts their keys. One that
+        is damaged, does not fit or is not from its sender is left out with an `ExchangeWarning`,
+        which is not repeated until that message changes. Messages of other federations are
+        ignored, with one warning for each such federation.
 
         Args:
             federation: The federation, in the epoch to fetch.
         """
 
     @abstractmethod
-    def withdraw(self, federation: Federation, sender: str) -> bool:
+    def withdraw(
+        self,
+        federation: Federation,
+        sender: str,
+        keys: KeyPair | None = None,
+        mine: Callable[[Message], bool] | None = None,
+    ) -> bool:
         """Stop handing out the sender's messages for this federation, in any epoch.
+
+        With keys, a signed `fedbo.message.Withdrawal` stays at the place, so that nobody can put
+        back a copy: the sender is heard again from the next sequence on.
 
         Args:
             federation: The federation that the messages are for.
             sender: The name of the agent that sent them.
+            keys: Withdraw the messages that are signed with this key; unsigned ones if None.
+            mine: Withdraw only messages for which this is true; all of them if None.
 
         Returns:
-            Whether there was a message. Peers that already have it may keep it.
+            Whether there was such a message. Peers that already have it may keep it.
         """
+
+    def holdings(self) -> list[Holding]:
+        """Return everything at the place, of any federation, sorted by place.
+
+        Nothing is checked against a federation or a keyring.
+        """
+        raise ExchangeError(f"{self.address} cannot list what it holds")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
-
-
-def same_federation(federation: Federation, message: Message) -> bool:
-    """Return whether the message is for this federation, in any epoch."""
-    part = federation.fingerprint.difference(message.fingerprint)
-    return part is None or (part == "scalars" and message.epoch != federation.epoch)
 
 
 def failed(what: str, error: OSError) -> ExchangeError:

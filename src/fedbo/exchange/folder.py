@@ -1,61 +1,89 @@
 """A folder as an exchange: a shared drive, a synchronised folder, or files carried by hand.
 
-``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender,
-after a title line and a digest that reveals damage. These names are only for people: a reader looks
-into every ``.fedbo`` file in the folder and up to three levels below, so files may be copied
-anywhere by hand. Names that start with a dot are ignored: these files are still being written, or
-belong to programs that synchronise. Links to folders are not followed.
+``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and
+key, after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
+withdrawal of it. These names are only for people: a reader looks into every ``.fedbo`` file in the
+folder and up to three levels below, so files may be copied anywhere by hand. Names that start with
+a dot are ignored: these files are still being written, or belong to programs that synchronise.
+
+Whoever may write to the folder may put anything into it, at any moment. So links in it are neither
+followed nor read, and a file that is larger than a message of the federation is not read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import os
-import re
 import stat
 import time
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
-from fedbo import files
-from fedbo.exchange.base import (
-    Exchange,
-    ExchangeError,
-    ExchangeWarning,
-    failed,
+from fedbo.caller import warn
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
+from fedbo.exchange.choice import (
+    Outlawed,
+    chosen,
+    foreign_notice,
+    is_withdrawable,
+    origin,
+    replaces,
     same_federation,
+    signature_fault,
+    withdrawal_of,
 )
+from fedbo.exchange.file import (
+    LARGEST,
+    UNFINISHED,
+    file_name,
+    load,
+    most_bytes,
+    seal,
+    withdrawal_name,
+)
+from fedbo.exchange.search import LINK, Search, home_of, unreadable
+from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.locks import Lock, alone
-from fedbo.message import Fingerprint, Message, MessageRefused
-from fedbo.outside import printable
+from fedbo.identity import KeyPair, Keyring
+from fedbo.locks import Lock
+from fedbo.message import Fingerprint, Message, MessageRefused, Withdrawal
+from fedbo.outside import printable, shortened
 
-SUFFIX = ".fedbo"
-DEPTH = 3  # levels of folders below that are searched
-LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
 NAMED = 5  # skipped files that one fetch names; the rest are counted
-_TITLE = "fedbo message 1"
-_FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
-_UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` names it
-_ABANDONED = 3600 * 10**9  # ns after which the writer of an unfinished file must be dead
+_LONGEST = 200  # characters of a name that others chose, in a warning
+_MOST_LISTED = 4 * LARGEST  # bytes that one call of `holdings` reads
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
 # younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
 
 
 class _File(NamedTuple):
-    """What is in a file: a message, a fault, or neither if the message is of another epoch."""
+    """What is in a file, if it is for the federation and epoch, and what is wrong with it."""
 
-    version: tuple[int, int, int] | None = None  # time, size and inode
-    settled: bool = False
-    message: Message | None = None
+    version: tuple[int, ...]  # times of the content and of the status, size and inode
+    seen: int  # when this version was first seen, in ns of a clock that nobody can set
+    is_settled: bool
+    content: Message | Withdrawal | None = None
     fault: str | None = None
+    foreign: bytes | None = None  # the fingerprint of another federation
+
+
+@dataclass
+class _Found:
+    """What a fetch found."""
+
+    files: dict[str, dict[str, _File]] = field(default_factory=dict)  # by folder and name
+    faults: dict[str, tuple[object, str]] = field(default_factory=dict)  # and versions, by path
+    notices: list[str] = field(default_factory=list)
+    foreign: set[bytes] = field(default_factory=set)  # other federations that were reported
+
+    def __iter__(self) -> Iterator[tuple[str, _File]]:
+        for folder, found in self.files.items():
+            for name, file in found.items():
+                yield os.path.join(folder, name), file
 
 
 class FolderExchange(Exchange):
@@ -66,9 +94,13 @@ class FolderExchange(Exchange):
     may be unmounted. If two processes publish for one sender at the same moment, the later sequence
     stays; on Windows, and on drives without locks, the earlier one may stay until the next message.
 
+    The folder itself may be a link. On POSIX, no link below it is ever followed, even if somebody
+    puts one there while it is used; Windows cannot promise that.
+
     Args:
         folder: The path of the folder; ``~`` is expanded. The first message creates the folder if
             it does not exist, but not its parent.
+        keyring: Which keys belong to whom; by default the user's keyring.
 
     Raises:
         ExchangeError: If the folder cannot be reached or created.
@@ -84,30 +116,30 @@ class FolderExchange(Exchange):
     [Message(weights, sender='site-a', sequence=1, epoch=0, t_n=1, M=100, 442 bytes)]
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:
         if not os.fspath(folder):
             raise ExchangeError("the address is '', expected a folder")
         self.folder = Path(os.path.abspath(os.path.expanduser(folder)))
         self.address = str(self.folder)
+        self.keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
-        self._known: dict[tuple[bytes, int], dict[str, _File]] = {}  # by federation and path
+        self._found: dict[tuple[bytes, int], _Found] = {}  # by federation and epoch
         self._is_there()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy reads the files itself. It can be made while the drive is unmounted.
-        return self.__dict__ | {"_known": {}}
+        return self.__dict__ | {"_found": {}}
 
     def publish(self, message: Message) -> bool:
         what = f"message {message.sequence} of {message.sender!r} was not put into {self.address}"
-        data = files.seal(_TITLE, message.encode())
+        data = seal(message)
         if len(data) > LARGEST:
             raise ExchangeError(
                 f"{what}: it has {len(data):,} bytes, and peers read at most {LARGEST:,}; "
                 "agree on fewer features, or on messages of weights"
             )
-        home = self._home(Fingerprint(message.fingerprint), message.epoch)
-        path = home / _name(message.sender)
+        name = file_name(message.sender, message.key)
         with self._lock:
             if not self._is_there():
                 try:
@@ -115,57 +147,64 @@ class FolderExchange(Exchange):
                 except OSError as error:
                     raise failed(f"the folder {self.address} cannot be created", error) from error
             try:
-                _make(home.parent)
-                _make(home)
-                with alone(home):
-                    newer = _as_new(path, message)
-                    if newer is None:
-                        files.write(path, data)
-                        _let_read(path)
+                with OpenFolder(self.folder) as root, _home(root, message) as home:
+                    with home.alone():
+                        if message.key and _is_withdrawn(home, message):
+                            return False
+                        before = _before(home, name, message)
+                        if is_new := replaces(message, before):
+                            home.write(name, data)
+                    home.sweep(name, UNFINISHED)
             except OSError as error:
                 raise failed(what, error) from error
-            _sweep(path)
-        return newer is None or newer.encode() == message.encode()
+        return is_new or (before is not None and before.encode() == message.encode())
 
     def fetch(self, federation: Federation) -> list[Message]:
         with self._lock:
             if not self._is_there():
                 return []
-            key = (bytes(federation.fingerprint), federation.epoch)
-            before = self._known.get(key, {})
-            found = self._known[key] = self._look(federation, before)
-        news = []
-        for path, file in found.items():
-            known = before.get(path, _File())
-            is_old = (file.version, file.fault) == (known.version, known.fault)
-            if file.fault is not None and not is_old:
-                news.append(printable(f"{path} was skipped: {file.fault}"))
-        if len(news) > NAMED:
-            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
-        for sentence in news:
-            warnings.warn(sentence, ExchangeWarning, stacklevel=2)
-        return _latest(file.message for file in found.values() if file.message is not None)
+            place = (bytes(federation.fingerprint), federation.epoch)
+            before = self._found.get(place, _Found())
+            found = self._look(federation, before)
+            messages = self._choose(federation, found)
+            self._found[place] = found
+        for text in [*self._skipped(before, found), *found.notices]:
+            if text not in before.notices:
+                warn(text, ExchangeWarning)
+        return messages
 
-    def withdraw(self, federation: Federation, sender: str) -> bool:
-        own = str(self._home(federation.fingerprint, federation.epoch) / _name(sender))
-        is_gone = False
+    def withdraw(
+        self,
+        federation: Federation,
+        sender: str,
+        keys: KeyPair | None = None,
+        mine: Callable[[Message], bool] | None = None,
+    ) -> bool:
         with self._lock:
             if not self._is_there():
                 return False
-            for path in self._paths(federation, {}, epochs=True):
-                try:
-                    if _is_from(path, federation, sender, by_name=path == own):
-                        os.unlink(path)
-                        is_gone = True
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    what = f"the message of {sender!r} in {path} is still handed out"
-                    raise failed(what, error) from error
+            with self._opened() as root:
+                theirs = _withdrawable(root, federation, sender, keys, mine)
+                is_gone = False
+                for folder, name, message in theirs:
+                    self._remove(root, folder, name, message, keys)
+                    is_gone = True
         return is_gone
 
-    def _home(self, fingerprint: Fingerprint, epoch: int) -> Path:
-        return self.folder / str(fingerprint) / f"epoch-{epoch}"
+    def holdings(self) -> list[Holding]:
+        with self._lock:
+            if not self._is_there():
+                return []
+            with self._opened() as root:
+                search = Search(root)
+                held, withdrawals = _listed(search)
+        outlawed = Outlawed(withdrawals)
+        for i, one in enumerate(held):
+            if one.message is not None and one.fault is None and one.message in outlawed:
+                held[i] = one._replace(fault="its sender has withdrawn it")
+        held += [Holding(None, None, path, fault) for path, fault in search.faults.items()]
+        held += [Holding(None, None, self.address, text) for text in search.bounds]
+        return sorted(held, key=lambda one: one.place)
 
     def _is_there(self) -> bool:
         try:
@@ -191,152 +230,228 @@ class FolderExchange(Exchange):
         self._was_there = True
         return True
 
-    def _look(self, federation: Federation, before: dict[str, _File]) -> dict[str, _File]:
+    def _opened(self) -> OpenFolder:
+        try:
+            return OpenFolder(self.folder)
+        except OSError as error:
+            raise failed(f"the folder {self.address} cannot be read", error) from error
+
+    def _look(self, federation: Federation, before: _Found) -> _Found:
         """Read the files that are new or have changed; return all that concern this federation."""
-        found: dict[str, _File] = {}
-        paths = dict.fromkeys(self._paths(federation, found))
-        # Some file systems do not list a file that is being replaced at this moment.
-        unlisted = [path for path in before if path not in paths and os.path.isfile(path)]
-        for path in [*paths, *unlisted]:
-            file = _looked_at(path, before.get(path), federation)
-            if file is not None:
-                found[path] = file
+        found = _Found(foreign=before.foreign)
+        with self._opened() as root:
+            search = Search(root, federation, known=before.foreign)
+            for folder, names in search:
+                known = before.files.get(folder.path, {})
+                there = found.files.setdefault(folder.path, {})
+                # Some file systems do not list a file that is being replaced at this moment.
+                for name in dict.fromkeys([*names, *known]):
+                    file = _looked_at(folder, name, known.get(name), federation)
+                    if file is not None:
+                        there[name] = file
+        found.faults = {path: (None, fault) for path, fault in search.faults.items()}
+        foreign = search.foreign
+        for path, file in found:
+            if file.fault is not None:
+                found.faults[path] = file.version, file.fault
+            elif file.foreign is not None and file.foreign not in before.foreign:
+                foreign[file.foreign] += 1
+        found.notices = [*search.bounds]
+        if foreign := +foreign:
+            found.notices.append(foreign_notice(self.address, federation, foreign))
+            found.foreign = before.foreign | foreign.keys()
         return found
 
-    def _paths(
-        self, federation: Federation, faults: dict[str, _File], *, epochs: bool = False
-    ) -> Iterator[str]:
-        """Find all message files, except in folders named after other federations.
+    def _choose(self, federation: Federation, found: _Found) -> list[Message]:
+        """Return the messages that are handed out; add those that the keyring refuses as faults."""
+        contents = [(path, file) for path, file in found if file.content is not None]
+        outlawed = Outlawed(
+            file.content for _, file in contents if isinstance(file.content, Withdrawal)
+        )
+        messages = [file.content for _, file in contents if isinstance(file.content, Message)]
+        accepted, refused = chosen(
+            federation, self.keyring, [one for one in messages if one not in outlawed]
+        )
+        reasons = {id(message): why for message, why in refused}
+        for path, file in contents if reasons else ():
+            if (why := reasons.get(id(file.content))) is not None:
+                found.faults[path] = file.version, why
+        return accepted
 
-        ``epochs`` adds the folders of other epochs. An unreadable folder is put into ``faults``, or
-        raises an error if this federation's messages may be in it.
-        """
-        home = self._home(federation.fingerprint, federation.epoch)
-        vital = {self.address, str(home.parent), str(home)}
-        wanted = (None, "scalars") if epochs else (None,)
+    def _skipped(self, before: _Found, found: _Found) -> list[str]:
+        """Return what to say about files and folders that were not skipped before."""
+        news = [
+            f"{self._shown(path)} was skipped: {printable(fault)}"
+            for path, (version, fault) in found.faults.items()
+            if before.faults.get(path) != (version, fault)
+        ]
+        if len(news) > NAMED:
+            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
+        return news
 
-        def is_searched(name: str) -> bool:
-            if _FINGERPRINT.fullmatch(name):
-                there = bytes.fromhex(name.replace("-", ""))
-                return federation.fingerprint.difference(there) in wanted
-            return not name.startswith(".")
+    def _shown(self, path: str) -> str:
+        """Return a path in the folder for people; others chose its names."""
+        below = path.removeprefix(self.address)
+        return self.address + printable(shortened(below, _LONGEST))
 
-        def complain(error: OSError) -> None:
-            folder = str(error.filename)
-            if isinstance(error, FileNotFoundError):
-                return  # it was removed just now
-            if folder in vital:
-                raise failed(f"the folder {folder} cannot be read", error) from error
-            faults[folder] = _File(fault=_unreadable(error))
-
-        for folder, below, names in os.walk(self.address, onerror=complain):
-            depth = len(Path(folder).relative_to(self.folder).parts)
-            below[:] = filter(is_searched, below) if depth < DEPTH else ()
-            for name in names:
-                if not name.startswith(".") and name.lower().endswith(SUFFIX):
-                    yield os.path.join(folder, name)
-
-
-def _name(sender: str) -> str:
-    """Make a file name that all file systems accept, even if two senders differ only in case.
-
-    >>> _name("Köln.1")
-    'K%C3%B6ln%2E1-8db13081.fedbo'
-    """
-    escaped = quote(sender, safe="").replace(".", "%2E").replace("~", "%7E")
-    return f"{escaped}-{hashlib.sha256(sender.encode()).hexdigest()[:8]}{SUFFIX}"
-
-
-def _make(folder: Path) -> None:
-    """Create the folder with its parent's permissions; refuse a link, which may lead anywhere."""
-    if os.path.islink(folder):
-        raise OSError(errno.ELOOP, f"{folder} is a link, and could lead anywhere")
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # another user created it just before
-            folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+    def _remove(
+        self,
+        root: OpenFolder,
+        folder: OpenFolder,
+        name: str,
+        message: Message | None,
+        keys: KeyPair | None,
+    ) -> None:
+        """Remove a file, after the withdrawal of the message in it has been written."""
+        try:
+            if message is not None and keys is not None:
+                _outlaw(root, withdrawal_of(message, keys))
+            with contextlib.suppress(FileNotFoundError):
+                folder.unlink(name)
+        except OSError as error:
+            path = self._shown(os.path.join(folder.path, name))
+            whose = "the message" if message is None else f"the message of {message.sender!r}"
+            raise failed(f"{whose} in {path} is still handed out", error) from error
 
 
-def _let_read(path: Path) -> None:
-    """Let everybody who may read the folder read the file, whatever this user's umask is."""
-    with contextlib.suppress(OSError):
-        path.chmod(stat.S_IMODE(path.stat().st_mode) | path.parent.stat().st_mode & 0o044)
+@contextlib.contextmanager
+def _home(root: OpenFolder, content: Message | Withdrawal) -> Iterator[OpenFolder]:
+    """Open the folder in which a message is put; create it if it does not exist."""
+    fingerprint, epoch = home_of(Fingerprint(content.fingerprint), content.epoch)
+    with (
+        root.subfolder(fingerprint, create=True) as parent,
+        parent.subfolder(epoch, create=True) as home,
+    ):
+        yield home
 
 
-def _sweep(written: Path) -> None:
-    """Remove old unfinished files beside this one; the clock of the drive tells their age."""
-    with contextlib.suppress(OSError):
-        oldest = written.stat().st_mtime_ns - _ABANDONED
-        for path in written.parent.glob(f".*{SUFFIX}.*"):
-            with contextlib.suppress(OSError):  # this user may not remove it
-                if _UNFINISHED.fullmatch(path.name) and path.lstat().st_mtime_ns < oldest:
-                    path.unlink()
-
-
-def _load(path: str | os.PathLike[str]) -> Message:
-    """Read the message in a file; raise `FileRefused`, `MessageRefused` or `OSError`."""
-    # With O_NONBLOCK, a pipe does not make the reader wait.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise FileRefused("it is not a regular file")
-        if (size := status.st_size) > LARGEST:
-            raise FileRefused(f"it has {size:,} bytes, and no message has more than {LARGEST:,}")
-        if not size:
-            raise FileRefused("it is empty; perhaps it was not copied completely")
-        return Message.decode(files.unseal(_TITLE, file.read(size), "it"))
-
-
-def _looked_at(path: str, known: _File | None, federation: Federation) -> _File | None:
-    """Return what is in the file for this federation; None if the file is gone."""
-    version = None
+def _before(home: OpenFolder, name: str, message: Message) -> Message | None:
+    """Return the message that this one would replace."""
     try:
-        status = os.stat(path)
-        version = status.st_mtime_ns, status.st_size, status.st_ino
-        if known is not None and known.settled and known.version == version:
-            return known
-        settled = time.time_ns() - status.st_mtime_ns > _SETTLED
-        message = _load(path)
-        federation.check(message)
+        there = load(home, name, most_bytes(message.kind, message.M))
+    except (OSError, FileRefused, MessageRefused):
+        return None
+    return there if isinstance(there, Message) and origin(there) == origin(message) else None
+
+
+def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal | None:
+    """Return the withdrawal by the sender of a message, or of an earlier withdrawal."""
+    try:
+        there = load(home, withdrawal_name(content.sender, content.key), most_bytes("weights", 0))
+    except (OSError, FileRefused, MessageRefused):
+        return None
+    if not isinstance(there, Withdrawal) or origin(there) != origin(content):
+        return None
+    return there if signature_fault(there) is None else None
+
+
+def _is_withdrawn(home: OpenFolder, message: Message) -> bool:
+    there = _withdrawal(home, message)
+    return there is not None and message in Outlawed([there])
+
+
+def _outlaw(root: OpenFolder, withdrawal: Withdrawal) -> None:
+    """Put a withdrawal into the folder, unless a later one is there."""
+    with _home(root, withdrawal) as home, home.alone():
+        there = _withdrawal(home, withdrawal)
+        if there is None or there.sequence < withdrawal.sequence:
+            home.write(withdrawal_name(withdrawal.sender, withdrawal.key), seal(withdrawal))
+
+
+def _withdrawable(
+    root: OpenFolder,
+    federation: Federation,
+    sender: str,
+    keys: KeyPair | None,
+    mine: Callable[[Message], bool] | None,
+) -> Iterator[tuple[OpenFolder, str, Message | None]]:
+    """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
+    own_name = file_name(sender, b"" if keys is None else keys.public)
+    own = os.path.join(root.path, *home_of(federation.fingerprint, federation.epoch))
+    most = most_bytes(federation.kind, federation.features)
+    for folder, names in Search(root, federation, epochs=True):
+        is_home = folder.path == own
+        for name in {*names, own_name} if is_home else names:
+            try:
+                content = load(folder, name, most)
+            except FileNotFoundError:
+                continue
+            except (OSError, FileRefused, MessageRefused):
+                if is_home and name == own_name:
+                    yield folder, name, None
+                continue
+            if isinstance(content, Message) and is_withdrawable(
+                content, federation, sender, keys, mine
+            ):
+                yield folder, name, content
+
+
+def _looked_at(
+    folder: OpenFolder, name: str, known: _File | None, federation: Federation
+) -> _File | None:
+    """Return what is in the file for this federation; None if there is no file."""
+    try:
+        status = folder.status(name)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _File(version, fault=_unreadable(error))
-    except (FileRefused, MessageRefused) as error:
-        return _File(version, settled, fault=str(error))
-    return _File(version, settled, message if message.epoch == federation.epoch else None)
-
-
-def _latest(messages: Iterable[Message]) -> list[Message]:
-    """Keep the latest message of each sender; of equally late ones, all readers keep the same."""
-    latest: dict[str, Message] = {}
-    for message in messages:
-        other = latest.get(message.sender)
-        if other is not None:
-            message = max(message, other, key=lambda one: (one.sequence, one.encode()))
-        latest[message.sender] = message
-    return [latest[sender] for sender in sorted(latest)]
-
-
-def _as_new(path: Path, message: Message) -> Message | None:
-    """Return the sender's message in the file if it is at least as new as this one."""
+        return _File((), 0, False, fault=unreadable(error))
+    version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+    now = seen = time.monotonic_ns()
+    if known is not None and known.version == version:
+        if known.is_settled:
+            return known
+        seen = known.seen
+    # Whoever sets the time of a file to the future does not make us read it again and again.
+    is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
+    file = _File(version, seen, is_settled)
     try:
-        there = _load(path)
-    except (OSError, FileRefused, MessageRefused):
+        if not stat.S_ISREG(status.st_mode):
+            raise FileRefused(LINK if stat.S_ISLNK(status.st_mode) else "it is not a regular file")
+        content = load(folder, name, most_bytes(federation.kind, federation.features))
+        if not same_federation(federation, content):
+            is_message = isinstance(content, Message)
+            return file._replace(foreign=content.fingerprint if is_message else None)
+        if isinstance(content, Message):
+            federation.check(content)
+        if (fault := signature_fault(content)) is not None:
+            raise MessageRefused(fault)
+    except FileNotFoundError:
         return None
-    place, own_place = ((one.fingerprint, one.epoch, one.sender) for one in (there, message))
-    return there if place == own_place and there.sequence >= message.sequence else None
+    except OSError as error:
+        return file._replace(is_settled=False, fault=unreadable(error))
+    except (FileRefused, MessageRefused) as error:
+        return file._replace(fault=str(error))
+    return file._replace(content=content if content.epoch == federation.epoch else None)
 
 
-def _is_from(path: str, federation: Federation, sender: str, *, by_name: bool) -> bool:
-    """Return whether this sender wrote the file for this federation; if unreadable, ``by_name``."""
-    try:
-        message = _load(path)
-    except (OSError, FileRefused, MessageRefused):
-        return by_name
-    return message.sender == sender and same_federation(federation, message)
-
-
-def _unreadable(error: OSError) -> str:
-    return f"it cannot be read: {error.strerror or error}"
+def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
+    """Read all files, of any federation, as long as they are not too large together."""
+    held: list[Holding] = []
+    withdrawals: list[Withdrawal] = []
+    left = _MOST_LISTED
+    for folder, names in search:
+        for name in names:
+            place = os.path.join(folder.path, name)
+            when = content = fault = None
+            try:
+                status = folder.status(name)
+                when = status.st_mtime
+                left -= status.st_size
+                if left < 0:
+                    raise FileRefused(
+                        f"it was not read: there are more than {_MOST_LISTED:,} bytes"
+                    )
+                content = load(folder, name, LARGEST)
+                fault = signature_fault(content)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                fault = unreadable(error)
+            except (FileRefused, MessageRefused) as error:
+                fault = str(error)
+            if isinstance(content, Withdrawal):
+                withdrawals += [content] if fault is None else []
+            else:
+                held.append(Holding(content, when, place, fault))
+    return held, withdrawals

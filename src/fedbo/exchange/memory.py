@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Self
 
-from fedbo.exchange.base import Exchange, ExchangeWarning, same_federation
+from fedbo.caller import warn
+from fedbo.exchange.base import Exchange, ExchangeWarning, Holding
+from fedbo.exchange.choice import (
+    Outlawed,
+    chosen,
+    foreign_notice,
+    is_withdrawable,
+    origin,
+    replaces,
+    same_federation,
+    signature_fault,
+    withdrawal_of,
+)
 from fedbo.federation import Federation
+from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.locks import Lock
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Message, MessageRefused, Withdrawal
+
+_Place = tuple[bytes, int]  # a federation and an epoch
+_Origin = tuple[bytes, int, str, bytes]  # and a sender and its key
 
 
 class MemoryExchange(Exchange):
     """An exchange that keeps messages in the memory of this process.
+
+    Args:
+        keyring: Which keys belong to whom; by default a new one that is in memory too.
 
     >>> from fedbo import Agent, Federation, Float
     >>> federation = Federation({"x": Float(0, 1)})
@@ -25,45 +46,86 @@ class MemoryExchange(Exchange):
     (True, 0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keyring: Keyring | None = None) -> None:
         self.address = "memory"
+        self.keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
-        self._held: dict[tuple[bytes, int], dict[str, Message]] = {}
-        self._refused: set[Message] = set()  # each has had its warning
+        self._held: dict[_Origin, tuple[Message, float]] = {}  # and when it was published
+        self._withdrawn: dict[_Origin, Withdrawal] = {}
+        self._told: dict[_Place, set[tuple[Message, str]]] = {}  # each has had its warning
+        self._foreign: dict[_Place, set[bytes]] = {}  # other federations that were reported
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
     def publish(self, message: Message) -> bool:
         with self._lock:
-            held = self._held.setdefault((bytes(message.fingerprint), message.epoch), {})
-            before = held.get(message.sender)
-            if before is None or before.sequence < message.sequence:
-                held[message.sender] = message
-            return held[message.sender].encode() == message.encode()
+            if message in Outlawed(self._withdrawn.values()):
+                return False
+            before, _ = self._held.get(origin(message), (None, None))
+            if replaces(message, before):
+                self._held[origin(message)] = message, time.time()
+            return self._held[origin(message)][0].encode() == message.encode()
 
     def fetch(self, federation: Federation) -> list[Message]:
-        found, news = [], []
+        place = bytes(federation.fingerprint), federation.epoch
         with self._lock:
-            held = self._held.get((bytes(federation.fingerprint), federation.epoch), {})
-            for _, message in sorted(held.items()):
-                try:
-                    federation.check(message)
-                    found.append(message)
-                except MessageRefused as error:
-                    if message not in self._refused:
-                        self._refused.add(message)
-                        news.append(f"a message was skipped: {error}")
+            fitting: list[Message] = []
+            faults: set[tuple[Message, str]] = set()
+            for message, _ in self._held.values():
+                if place == (message.fingerprint, message.epoch):
+                    try:
+                        federation.check(message)
+                        if message.key:
+                            verify(message)
+                        fitting.append(message)
+                    except MessageRefused as error:
+                        faults.add((message, str(error)))
+            found, refused = chosen(federation, self.keyring, fitting)
+            faults.update(refused)
+            news = sorted(text for _, text in faults - self._told.get(place, set()))
+            self._told[place] = faults
+            foreign = self._count_foreign(federation)
         for text in news:
-            warnings.warn(text, ExchangeWarning, stacklevel=2)
+            warn(f"a message was skipped: {text}", ExchangeWarning)
+        if foreign:
+            warn(foreign_notice(self.address, federation, foreign), ExchangeWarning)
         return found
 
-    def withdraw(self, federation: Federation, sender: str) -> bool:
+    def withdraw(
+        self,
+        federation: Federation,
+        sender: str,
+        keys: KeyPair | None = None,
+        mine: Callable[[Message], bool] | None = None,
+    ) -> bool:
+        withdrawn = []
         with self._lock:
-            withdrawn = [
-                held.pop(sender)
-                for held in self._held.values()
-                if sender in held and same_federation(federation, held[sender])
-            ]
-            self._refused.difference_update(withdrawn)
-            return bool(withdrawn)
+            for key, (message, _) in list(self._held.items()):
+                if is_withdrawable(message, federation, sender, keys, mine):
+                    withdrawn.append(message)
+                    del self._held[key]
+                    if keys is not None:
+                        self._withdrawn[key] = withdrawal_of(message, keys)
+            for told in self._told.values():
+                told.difference_update([one for one in told if one[0] in withdrawn])
+        return bool(withdrawn)
+
+    def holdings(self) -> list[Holding]:
+        with self._lock:
+            held = sorted(self._held.items())
+        return [
+            Holding(message, when, self.address, signature_fault(message))
+            for _, (message, when) in held
+        ]
+
+    def _count_foreign(self, federation: Federation) -> Counter[bytes]:
+        """Count the messages of each other federation that was not reported before."""
+        known = self._foreign.setdefault((bytes(federation.fingerprint), federation.epoch), set())
+        foreign = Counter(
+            message.fingerprint
+            for message, _ in self._held.values()
+            if not same_federation(federation, message) and message.fingerprint not in known
+        )
+        known.update(foreign)
+        return foreign
