@@ -15,9 +15,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from fedbo.cli import explain, federation, identity, join, ledger
+from fedbo.cli import exchange, explain, federation, identity, join, ledger
 
-_OWN = ("federation", "join", "identity", "ledger", "explain")  # in the order of --help
+_OWN = ("federation", "join", "exchange", "identity", "ledger", "explain")  # in the order of --help
 
 
 class _Commands(TyperGroup):
@@ -60,6 +60,7 @@ app = typer.Typer(
 )
 app.add_typer(federation.app, name="federation")
 app.command()(join.join)
+app.add_typer(exchange.app, name="exchange")
 app.add_typer(identity.app, name="identity")
 app.command()(ledger.ledger)
 app.command()(explain.explain)

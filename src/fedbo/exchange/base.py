@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair
+from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Message
 
 _ADVICE = {
@@ -60,6 +60,7 @@ class Exchange(ABC):
     """
 
     address: str  # where messages go, for people and for the ledger
+    keyring: Keyring | None = None  # which keys belong to whom; None: it does not look at keys
 
     @abstractmethod
     def publish(self, message: Message) -> bool:

@@ -121,7 +121,7 @@ class FolderExchange(Exchange):
             raise ExchangeError("the address is '', expected a folder")
         self.folder = Path(os.path.abspath(os.path.expanduser(folder)))
         self.address = str(self.folder)
-        self.keyring = Keyring.user() if keyring is None else keyring
+        self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
         self._found: dict[tuple[bytes, int], _Found] = {}  # by federation and epoch

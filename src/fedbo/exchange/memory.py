@@ -48,7 +48,7 @@ class MemoryExchange(Exchange):
 
     def __init__(self, keyring: Keyring | None = None) -> None:
         self.address = "memory"
-        self.keyring = Keyring() if keyring is None else keyring
+        self.keyring: Keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
         self._held: dict[_Origin, tuple[Message, float]] = {}  # and when it was published
         self._withdrawn: dict[_Origin, Withdrawal] = {}

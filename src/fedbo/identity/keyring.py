@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -260,14 +259,11 @@ class Keyring:
         if self.path is None:
             return
         try:
-            with open(os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-                status = os.fstat(file.fileno())
-                version = status.st_mtime_ns, status.st_size, status.st_ino
-                if version == self._version:
-                    return
-                if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-                    raise ValueError("it is not a regular file, or larger than 64 MB")
-                held = msgspec.json.decode(file.read(_LARGEST), type=_Known)
+            status = self.path.stat()
+            version = status.st_mtime_ns, status.st_size, status.st_ino
+            if version == self._version:
+                return
+            held = msgspec.json.decode(files.read(self.path, _LARGEST), type=_Known)
             for key in [*held.revoked, *(key for ns in held.known.values() for key in ns.values())]:
                 parse_key(key)
         except FileNotFoundError:
@@ -282,7 +278,7 @@ class Keyring:
 
     def _write(self) -> None:
         if self.path is not None:
-            files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)))
+            files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
             self._version = None
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
-import stat
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from fedbo import files
+from fedbo.locks import alone
 from fedbo.message.key import KEY_BYTES, key_text
 from fedbo.message.signed import MessageRefused, Signed
 from fedbo.state import state_folder
@@ -160,17 +160,15 @@ class KeyPair:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-        with open(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-                raise KeyRefused(f"{path} is not a private key of fedbo: give an identity.pem")
-            if private and os.name == "posix" and status.st_mode & 0o077:
-                raise KeyRefused(
-                    f"the private key {path} can be read by other users: run chmod 600 {path}, "
-                    "and fedbo identity revoke if someone may have copied it"
-                )
-            data = file.read(_LARGEST)
+        try:
+            data = files.read(path, _LARGEST)
+        except files.FileRefused:
+            data = b""
+        if private and os.name == "posix" and path.stat().st_mode & 0o077:
+            raise KeyRefused(
+                f"the private key {path} can be read by other users: run chmod 600 {path}, and "
+                "fedbo identity revoke if someone may have copied it"
+            )
         try:
             key = load_pem_private_key(data, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -234,16 +232,6 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
 
     pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            temporary.replace(path)
-        else:
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with alone(path.parent):
+        if replace or not path.exists():
+            files.write(path, pem, 0o600)

@@ -1,0 +1,169 @@
+"""``fedbo exchange``: who is there, and why some messages do not count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedbo.cli import checks, screen
+from fedbo.exchange import Exchange, ExchangeError, Holding, exchange_at
+from fedbo.federation import Federation
+from fedbo.identity import Keyring
+from fedbo.message import Fingerprint, MessageRefused
+from fedbo.message.fingerprint import PARTS
+
+_AGES = {"day": 86400.0, "hour": 3600.0, "minute": 60.0}
+_FAULTS = 20  # shown
+_KEY = 20  # characters of a key that are shown
+
+app = typer.Typer(no_args_is_help=True, help="Look into an exchange.")
+
+
+@app.callback()
+def _exchange() -> None:
+    """Look into an exchange."""
+
+
+@app.command()
+def status(
+    exchange: Annotated[str, typer.Argument(help="The exchange: a folder.")],
+    federation: Annotated[
+        Path | None,
+        typer.Option(help="Show who takes part in the federation of this file, and who does not."),
+    ] = None,
+) -> None:
+    """List the peers, their latest messages, and what does not match. Nothing is changed."""
+    agreed = None if federation is None else checks.federation("--federation", federation)
+    try:
+        place = exchange_at(exchange)
+        holdings = place.holdings()
+    except ExchangeError as error:
+        raise checks.refused(str(error), "EXCHANGE") from None
+    console = Console()
+    screen.say(console, f"Exchange {place.address}", "bold")
+    groups: dict[tuple[bytes, int], list[Holding]] = {}
+    for holding in holdings:
+        if holding.message is not None and holding.fault is None:
+            key = holding.message.fingerprint, holding.message.epoch
+            groups.setdefault(key, []).append(holding)
+    if not groups:
+        screen.say(console, "There is no message here yet.")
+    if agreed is not None:
+        ours = bytes(agreed.fingerprint), agreed.epoch
+        _ours(console, place, agreed, federation, groups.pop(ours, []))
+    for (fingerprint, epoch), group in sorted(groups.items()):
+        _others(console, Fingerprint(fingerprint), epoch, group, agreed)
+    _faults(console, [holding for holding in holdings if holding.fault is not None])
+
+
+def _ours(
+    console: Console,
+    place: Exchange,
+    agreed: Federation,
+    file: Path | None,
+    group: Sequence[Holding],
+) -> None:
+    screen.say(
+        console,
+        f"\nThe federation of {file}: {agreed.fingerprint}, epoch {agreed.epoch}",
+        "bold",
+    )
+    if not group:
+        screen.say(console, "None of its messages is here.", "yellow", indent=2)
+        return
+    reasons: dict[int, str] = {}
+    fitting = []
+    for holding in group:
+        try:
+            assert holding.message is not None
+            agreed.check(holding.message)
+            fitting.append(holding)
+        except MessageRefused as error:
+            reasons[id(holding)] = str(error)
+    keyring = place.keyring or Keyring.user()
+    _, refused = keyring.review(agreed, [h.message for h in fitting if h.message is not None])
+    for found, reason in refused:
+        reasons |= {id(holding): reason for holding in fitting if holding.message is found}
+    _table(console, group, reasons)
+    for reason in reasons.values():
+        screen.say(console, f"• {reason}", "yellow", indent=2)
+
+
+def _others(
+    console: Console,
+    fingerprint: Fingerprint,
+    epoch: int,
+    group: Sequence[Holding],
+    agreed: Federation | None,
+) -> None:
+    if agreed is None:
+        screen.say(console, f"\nFederation {fingerprint}, epoch {epoch}", "bold")
+        _table(console, group, {})
+        return
+    part = agreed.fingerprint.difference(fingerprint)
+    title, why = f"\nAnother federation: {fingerprint}, epoch {epoch}", ""
+    if part in (None, "scalars") and epoch != agreed.epoch:
+        title = f"\nThe same federation in another epoch: {fingerprint}, epoch {epoch}"
+        why = f"Sites in epoch {epoch} and in epoch {agreed.epoch} ignore each other's messages"
+    elif part is not None:
+        why = PARTS[part][0].upper() + PARTS[part][1:]
+    screen.say(console, title, "bold")
+    _table(console, group, {})
+    screen.say(
+        console,
+        f"• {why}. If these sites should help one another, give them the same file; fedbo "
+        "federation show prints what a file says.",
+        "yellow",
+        indent=2,
+    )
+
+
+def _table(console: Console, group: Sequence[Holding], reasons: dict[int, str]) -> None:
+    grid = screen.grid("peer")
+    grid.add_column("trials", justify="right")
+    grid.add_column("age", justify="right")
+    grid.add_column("key", no_wrap=True)
+    grid.add_column("state", no_wrap=True)
+    for holding in sorted(group, key=lambda one: "" if one.message is None else one.message.sender):
+        found = holding.message
+        assert found is not None
+        key = f"{found.signer[:_KEY]}…" if found.key else "not signed"
+        state = "refused" if id(holding) in reasons else "valid"
+        grid.add_row(
+            Text(screen.printable(found.sender)),
+            f"{found.t_n:,}",
+            age(holding.when),
+            Text(key, style="" if found.key else "dim"),
+            Text(state, style="yellow" if state != "valid" else ""),
+        )
+    screen.show(console, grid)
+
+
+def _faults(console: Console, faults: Sequence[Holding]) -> None:
+    if faults:
+        screen.say(console, "\nSkipped", "bold")
+        for holding in faults[:_FAULTS]:
+            screen.say(console, f"• {holding.place}: {holding.fault}", "yellow", indent=2)
+        if len(faults) > _FAULTS:
+            screen.say(console, f"… and {len(faults) - _FAULTS:,} more", indent=2)
+
+
+def age(when: float | None) -> str:
+    """Say how long ago this was, in the largest unit that fits.
+
+    >>> age(time.time() - 7300), age(None)
+    ('2 hours', '')
+    """
+    if when is None:
+        return ""
+    seconds = time.time() - when
+    for unit, length in _AGES.items():
+        if seconds >= length:
+            return screen.count(int(seconds // length), unit)
+    return screen.count(int(seconds), "second") if seconds >= 0 else "in the future"
