@@ -133,6 +133,26 @@ def sweep(
                             os.unlink(os.path.join(folder, entry.name), dir_fd=dir_fd)
 
 
+def sync(folder: str, dir_fd: int | None = None) -> None:
+    """Let the names in a folder reach the disk too, where folders can be synchronised.
+
+    Args:
+        folder: The folder; empty: the one that ``dir_fd`` has open.
+        dir_fd: The folder in which ``folder`` is, as an open descriptor.
+    """
+    fd = dir_fd
+    try:
+        if folder or fd is None:
+            fd = os.open(folder or ".", _FOLDER, dir_fd=dir_fd)
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno in _NOT_ON_DISK:
+            raise
+    finally:
+        if fd is not None and fd != dir_fd:
+            os.close(fd)
+
+
 def seal(title: str, payload: bytes) -> bytes:
     """Put a title line and a digest before the payload, so that damage is noticed.
 
@@ -170,18 +190,3 @@ def _permit(fd: int, mode: int | None, at_least: int) -> None:
         with contextlib.suppress(OSError):  # some file systems have no permissions
             default = stat.S_IMODE(os.fstat(fd).st_mode)
             os.fchmod(fd, (default if mode is None else mode) | at_least)
-
-
-def sync(folder: str, dir_fd: int | None) -> None:
-    """Let the name of a file reach the disk too, where folders can be synchronised."""
-    fd = dir_fd
-    try:
-        if folder or fd is None:
-            fd = os.open(folder or ".", _FOLDER, dir_fd=dir_fd)
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno in _NOT_ON_DISK:
-            raise
-    finally:
-        if fd is not None and fd != dir_fd:
-            os.close(fd)

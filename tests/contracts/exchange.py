@@ -127,6 +127,13 @@ def sequences(exchange: Exchange, federation: Federation = OURS) -> dict[str, in
     return {found.sender: found.sequence for found in exchange.fetch(federation)}
 
 
+def new_keys() -> KeyPair:
+    """A key pair that nobody knows; without the package that makes them, the test is skipped."""
+    if not is_installed():
+        pytest.skip("signatures need the package cryptography: pip install 'fedbo[identity]'")
+    return KeyPair.generate()
+
+
 def unwarned(exchange: Exchange, federation: Federation = OURS) -> list[Message]:
     """What is fetched, whatever is said about what is not."""
     with warnings.catch_warnings():
@@ -185,9 +192,7 @@ class ExchangeContract:
 
     @pytest.fixture
     def keys(self) -> KeyPair:
-        if not is_installed():
-            pytest.skip("signatures need the package cryptography: pip install 'fedbo[identity]'")
-        return KeyPair.generate()
+        return new_keys()
 
     @pytest.fixture
     def exchange(self, tmp_path: Path) -> Exchange:
@@ -431,7 +436,7 @@ class ExchangeContract:
         assert sequences(exchange) == {"site-a": 1}
         last = message(sequence=2**32 - 1)
         if attack == "another key":
-            last = KeyPair.generate().sign(last)
+            last = new_keys().sign(last)
         elif attack == "forged":
             last = replace(last, key=keys.public, signature=bytes(64))
         ours = keys.sign(message(sequence=2))
@@ -446,7 +451,7 @@ class ExchangeContract:
     ) -> None:
         exchange.publish(keys.sign(message()))
         assert sequences(exchange) == {"site-a": 1}
-        other = KeyPair.generate()
+        other = new_keys()
         exchange.publish(other.sign(message(sequence=5)))
         with pytest.warns(ExchangeWarning, match="fedbo identity trust") as caught:
             assert sequences(exchange) == {"site-a": 1}
@@ -455,7 +460,7 @@ class ExchangeContract:
         assert sequences(exchange) == {"site-a": 1}
 
     def test_two_keys_at_once_are_both_refused(self, exchange: Exchange, keys: KeyPair) -> None:
-        for pair in (keys, KeyPair.generate()):
+        for pair in (keys, new_keys()):
             exchange.publish(pair.sign(message()))
         exchange.publish(message(sender="good"))
         with pytest.warns(ExchangeWarning, match="claimed by several keys") as caught:
@@ -472,7 +477,7 @@ class ExchangeContract:
     def test_whoever_withdraws_needs_the_key(self, exchange: Exchange, keys: KeyPair) -> None:
         exchange.publish(keys.sign(message()))
         assert exchange.withdraw(OURS, "site-a") is False
-        assert exchange.withdraw(OURS, "site-a", KeyPair.generate()) is False
+        assert exchange.withdraw(OURS, "site-a", new_keys()) is False
         assert sequences(exchange) == {"site-a": 1}
         assert exchange.withdraw(OURS, "site-a", keys) is True
         assert exchange.withdraw(OURS, "site-a", keys) is False

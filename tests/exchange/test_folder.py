@@ -28,6 +28,7 @@ from contracts.exchange import (
     child,
     ended,
     message,
+    new_keys,
     sequences,
     together,
     unwarned,
@@ -46,7 +47,7 @@ from fedbo.exchange import (
 )
 from fedbo.exchange.file import LARGEST, most_bytes, seal, withdrawal_name
 from fedbo.exchange.tree import OpenFolder
-from fedbo.identity import KeyPair, Keyring
+from fedbo.identity import Keyring
 from fedbo.locks import alone
 from fedbo.message import Kind, Withdrawal
 
@@ -365,7 +366,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
 ) -> None:
     """But the largest that it can have is: signed, with a long name and large counters."""
     federation = Federation(OURS.space, features=features, kind=kind, epoch=2**16 - 1)
-    largest = KeyPair.generate().sign(
+    largest = new_keys().sign(
         message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
     )
     most = most_bytes(kind, features)
@@ -823,7 +824,7 @@ def test_the_bounds_also_count_in_the_listing(
 
 
 def test_signed_messages_of_one_name_lie_beside_each_other(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange, keys = FolderExchange(tmp_path), new_keys()
     exchange.publish(message())
     exchange.publish(keys.sign(message()))
     digest = hashlib.sha256(b"site-a\0" + keys.public).hexdigest()[:8]
@@ -834,7 +835,7 @@ def test_signed_messages_of_one_name_lie_beside_each_other(tmp_path: Path) -> No
 
 
 def test_a_copy_of_a_withdrawn_message_is_not_handed_out(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange, keys = FolderExchange(tmp_path), new_keys()
     exchange.publish(keys.sign(message()))
     copied = only_file(tmp_path).read_bytes()
     exchange.withdraw(OURS, "site-a", keys)
@@ -845,7 +846,7 @@ def test_a_copy_of_a_withdrawn_message_is_not_handed_out(tmp_path: Path) -> None
 
 
 def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), KeyPair.generate()
+    exchange, keys = FolderExchange(tmp_path), new_keys()
     exchange.publish(keys.sign(message()))
     header = {"fingerprint": bytes(OURS.fingerprint), "epoch": 0, "sender": "site-a"}
     forged = Withdrawal(**header, sequence=2**32 - 1, key=keys.public, signature=bytes(64))
@@ -853,14 +854,14 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     with pytest.warns(ExchangeWarning, match="wrong signature"):
         assert sequences(exchange) == {"site-a": 1}
     assert exchange.publish(keys.sign(message(sequence=2))) is True
-    other = KeyPair.generate().sign(Withdrawal(**header, sequence=2**32 - 1))
+    other = new_keys().sign(Withdrawal(**header, sequence=2**32 - 1))
     (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(other))
     assert exchange.publish(keys.sign(message(sequence=3))) is True
     assert sequences(exchange) == {"site-a": 3}
 
 
 def test_a_withdrawal_that_cannot_be_written_removes_nothing(plain_user: Path) -> None:
-    exchange, keys = FolderExchange(plain_user, Keyring()), KeyPair.generate()
+    exchange, keys = FolderExchange(plain_user, Keyring()), new_keys()
     exchange.publish(keys.sign(message()))
     home(plain_user).chmod(0o500)
     with pytest.raises(ExchangeError, match="is still handed out: Permission denied"):
@@ -870,10 +871,10 @@ def test_a_withdrawal_that_cannot_be_written_removes_nothing(plain_user: Path) -
 
 def test_keys_are_remembered_for_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    keys = KeyPair.generate()
+    keys = new_keys()
     FolderExchange(tmp_path / "a").publish(keys.sign(message()))
     assert sequences(FolderExchange(tmp_path / "a")) == {"site-a": 1}
-    FolderExchange(tmp_path / "b").publish(KeyPair.generate().sign(message()))
+    FolderExchange(tmp_path / "b").publish(new_keys().sign(message()))
     with pytest.warns(ExchangeWarning, match="fedbo identity trust"):
         assert sequences(FolderExchange(tmp_path / "b")) == {}
     assert len(exchange_at(tmp_path / "b", Keyring()).fetch(OURS)) == 1

@@ -17,13 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
-from contracts.exchange import OTHERS, OURS, child, ended, message, together
+from contracts.exchange import OTHERS, OURS, child, ended, message, new_keys, together, unwarned
 from contracts.parties import PLANE
 
 from fedbo import Federation
 from fedbo.exchange import (
     Entry,
+    Exchange,
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
@@ -147,6 +149,9 @@ def test_a_log_of_version_0_1_is_read() -> None:
     assert entries
     for entry in entries:
         assert entry.action != "sent" or entry.message().sender == entry.agent
+        assert entry.study == ""
+    lines = path.read_bytes().splitlines()
+    assert [msgspec.json.encode(entry) for entry in entries] == lines
 
 
 def test_lines_are_json_that_any_program_reads(
@@ -203,7 +208,7 @@ def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
     ledger.publish(exchange, message(OTHERS["seed"], sequence=9))
     assert ledger.withdraw(exchange, OURS, "site-a") is True
     assert ledger.withdraw(exchange, OURS, "site-a") is False
-    assert exchange.fetch(OURS) == []
+    assert unwarned(exchange) == []
     ledger.publish(exchange, message(sequence=3))
     assert told(ledger) == [
         ("sent", "site-a", 3),
@@ -217,12 +222,146 @@ def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
         withdrawn.message()
 
 
-def test_a_message_that_was_never_written_down_can_be_withdrawn(
+@pytest.mark.parametrize("what", ["space", "kind", "seed"])
+def test_a_withdrawal_forgets_nothing_that_was_sent_to_other_federations(
+    ledger: Ledger, exchange: MemoryExchange, what: str
+) -> None:
+    for federation in (OURS, OTHERS[what]):
+        ledger.publish(exchange, message(federation))
+    ledger.withdraw(exchange, OURS, "site-a")
+    ledger.publish(exchange, message(OTHERS[what]))  # a retry
+    assert [one.action for one in ledger.read()] == ["sent", "sent", "withdrawn"]
+
+
+def test_a_withdrawal_reaches_into_all_epochs(ledger: Ledger, exchange: MemoryExchange) -> None:
+    later = OTHERS["epoch and scalars"]
+    for federation in (OURS, later):
+        ledger.publish(exchange, message(federation))
+    ledger.withdraw(exchange, OURS, "site-a")
+    for federation in (OURS, later):
+        ledger.publish(exchange, message(federation))
+    assert [one.action for one in ledger.read()] == ["sent", "sent", "withdrawn", "sent", "sent"]
+
+
+# Whose message it is
+
+
+def test_a_message_of_another_site_is_not_withdrawn(
     ledger: Ledger, exchange: MemoryExchange
 ) -> None:
     exchange.publish(message(sequence=3))
+    with pytest.raises(ExchangeError, match="is not signed, and this machine has no record of it"):
+        ledger.withdraw(exchange, OURS, "site-a")
+    assert exchange.fetch(OURS) == [message(sequence=3)]
+    assert told(ledger) == []
+    ledger.publish(exchange, message(sequence=2))  # ours is behind theirs
+    with pytest.raises(ExchangeError, match="rename one of them"):
+        ledger.withdraw(exchange, OURS, "site-a")
+    assert exchange.fetch(OURS) == [message(sequence=3)]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_message_of_another_study_is_not_withdrawn(
+    ledger: Ledger, exchange: MemoryExchange, signed: bool
+) -> None:
+    keys = new_keys() if signed else None
+    sent = keys.sign(message()) if keys else message()
+    ledger.publish(exchange, sent, study="one")
+    assert ledger.read()[0].study == "one"
+    with pytest.raises(ExchangeError, match=r"is not this study's.*of the study 'one'"):
+        ledger.withdraw(exchange, OURS, "site-a", keys, study="two")
+    assert exchange.fetch(OURS) == [sent]
+    assert ledger.withdraw(exchange, OURS, "site-a", keys, study="one") is True
+    assert exchange.fetch(OURS) == []
+    assert ledger.read()[-1].study == "one"
+    assert [one.action for one in ledger.read()] == ["sent", "withdrawn"]
+
+
+def test_without_a_study_every_recorded_message_is_withdrawn(
+    ledger: Ledger, exchange: MemoryExchange, path: Path
+) -> None:
+    ledger.publish(exchange, message(), study="one")
+    assert Ledger(path).withdraw(exchange, OURS, "site-a") is True
+
+
+def test_a_message_that_was_sent_before_studies_had_ids_can_be_withdrawn(
+    ledger: Ledger, exchange: MemoryExchange, path: Path
+) -> None:
+    ledger.publish(exchange, message())
+    assert b"study" not in path.read_bytes()
+    assert ledger.withdraw(exchange, OURS, "site-a", study="one") is True
+
+
+def test_a_signed_message_needs_its_key_not_a_record(
+    ledger: Ledger, exchange: MemoryExchange
+) -> None:
+    keys, other = new_keys(), new_keys()
+    exchange.publish(keys.sign(message(sequence=3)))
+    for wrong in (None, other):
+        with pytest.raises(ExchangeError, match=f"signed with {keys}") as caught:
+            ledger.withdraw(exchange, OURS, "site-a", wrong)
+        assert "by hand" not in str(caught.value)
+    assert ledger.withdraw(exchange, OURS, "site-a", keys, study="one") is True
+    assert told(ledger) == [("withdrawn", "site-a", 3)]
+
+
+def test_an_exchange_that_cannot_list_its_messages_is_no_error(ledger: Ledger) -> None:
+    class Silent(MemoryExchange):
+        holdings = Exchange.holdings
+
+    exchange = Silent()
+    exchange.publish(message())
+    assert ledger.withdraw(exchange, OURS, "site-a") is False
+    with pytest.raises(ExchangeError, match="memory cannot list what it holds"):
+        exchange.holdings()
+
+
+# What agents hand out
+
+
+def test_a_message_that_is_handed_out_is_recorded_once(
+    ledger: Ledger, exchange: MemoryExchange, path: Path
+) -> None:
+    for log in (ledger, ledger, Ledger(path)):
+        log.record(message())
+    [entry] = ledger.read()
+    assert (entry.action, entry.to, entry.message()) == ("handed out", "", message())
+    ledger.publish(exchange, message())
+    ledger.record(message())
+    assert told(ledger) == [("handed out", "site-a", 1), ("sent", "site-a", 1)]
     assert ledger.withdraw(exchange, OURS, "site-a") is True
-    assert told(ledger) == [("withdrawn", "site-a", 0)]
+
+
+def test_a_message_that_was_sent_is_not_counted_again_when_it_is_handed_out(
+    ledger: Ledger, exchange: MemoryExchange, tmp_path: Path
+) -> None:
+    ledger.publish(exchange, message())
+    ledger.record(message())
+    assert told(ledger) == [("sent", "site-a", 1)]
+    ledger.publish(exchange, message(sequence=0))  # which does not leave
+    ledger.record(message(sequence=0))
+    assert told(ledger)[1:] == [
+        ("sent", "site-a", 0),
+        ("undelivered", "site-a", 0),
+        ("handed out", "site-a", 0),
+    ]
+
+
+def test_what_cannot_be_recorded_is_not_handed_out(tmp_path: Path) -> None:
+    said = "message 1 of 'site-a' was not handed out because it could not be recorded in"
+    with pytest.raises(ExchangeError, match=said):
+        Ledger(tmp_path).record(message())
+
+
+def test_what_a_last_line_without_an_end_says_is_counted_once(
+    ledger: Ledger, exchange: MemoryExchange, path: Path
+) -> None:
+    ledger.record(message())
+    os.truncate(path, path.stat().st_size - 1)
+    for log in (ledger, Ledger(path)):
+        log.record(message())
+        log.publish(exchange, message(sequence=2))
+    assert told(ledger) == [("handed out", "site-a", 1), ("sent", "site-a", 2)]
 
 
 def test_a_log_that_was_moved_away_starts_anew(
@@ -313,10 +452,63 @@ def test_what_cannot_be_written_down_is_not_sent(
 def test_what_cannot_be_written_down_is_withdrawn_all_the_same(
     hopeless: dict[str, Path], exchange: MemoryExchange, where: str
 ) -> None:
-    exchange.publish(message())
-    with pytest.raises(ExchangeError):
-        Ledger(hopeless[where]).withdraw(exchange, OURS, "site-a")
+    keys = new_keys()
+    exchange.publish(keys.sign(message()))
+    with pytest.raises(ExchangeError, match="was withdrawn from memory, but this could not be"):
+        Ledger(hopeless[where]).withdraw(exchange, OURS, "site-a", keys)
     assert exchange.fetch(OURS) == []
+
+
+@pytest.mark.parametrize("where", ["in a file", "a folder", "too long"])
+def test_without_a_record_nothing_unsigned_is_withdrawn(
+    hopeless: dict[str, Path], exchange: MemoryExchange, where: str
+) -> None:
+    exchange.publish(message())
+    with pytest.raises(ExchangeError, match=r"nothing was withdrawn, because the ledger .* read"):
+        Ledger(hopeless[where]).withdraw(exchange, OURS, "site-a")
+    assert exchange.fetch(OURS) == [message()]
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_nobody_waits_for_a_log_that_is_not_a_file(
+    tmp_path: Path, exchange: MemoryExchange, what: str
+) -> None:
+    path = tmp_path / "pipe" if what == "pipe" else Path("/dev/zero")
+    if what == "pipe":
+        os.mkfifo(path)
+    program = (
+        "ledger, exchange = Ledger(sys.argv[1]), MemoryExchange()\n"
+        "for act in (\n"
+        "    lambda: ledger.read(),\n"
+        "    lambda: ledger.publish(exchange, message()),\n"
+        "    lambda: ledger.withdraw(exchange, OURS, 'site-a'),\n"
+        "):\n"
+        "    try:\n"
+        "        act()\n"
+        "    except ExchangeError as error:\n"
+        "        print('it is not a regular file' in str(error))\n"
+    )
+    reader = child(program, path)
+    try:
+        said, complaint = reader.communicate(timeout=30)
+    finally:
+        reader.kill()
+    assert said == "True\n" * 3, complaint
+
+
+def test_many_damaged_lines_are_counted_and_long_ones_come_in_pieces(
+    ledger: Ledger, exchange: MemoryExchange, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.ledger._LONGEST", 1000)
+    ledger.publish(exchange, message())
+    with path.open("ab") as file:
+        file.write(b"x" * 2500 + b"\n" + b"{\n" * 100)
+    ledger.publish(exchange, message(sequence=2))
+    ledger.publish(exchange, message(sequence=2))
+    with pytest.warns(ExchangeWarning) as caught:
+        assert [sequence for *_, sequence in told(ledger)] == [1, 2]
+    assert len(caught) == 6
+    assert str(caught[5].message) == f"98 more lines of {path} were skipped"
 
 
 def test_a_log_that_cannot_be_read_is_an_error(hopeless: dict[str, Path]) -> None:

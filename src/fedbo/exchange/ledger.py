@@ -2,6 +2,9 @@
 
 The line is on disk before its message is sent. If the line cannot be written, the message is not
 sent. So nothing leaves unrecorded. A message that was not delivered gets a second line.
+
+The ledger also knows which messages are this user's own, and of which study: no other message is
+withdrawn.
 """
 
 from __future__ import annotations
@@ -14,30 +17,40 @@ import hashlib
 import io
 import os
 import stat
-import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from fedbo import files
+from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
+from fedbo.exchange.choice import same_federation
+from fedbo.exchange.file import LARGEST
 from fedbo.federation import Federation
+from fedbo.identity import KeyPair
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Kind, Message
+from fedbo.outside import printable, shortened
 from fedbo.state import StateMissing, state_folder
 
 NAME = "releases.jsonl"  # as version 0.1 called it
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+NAMED = 5  # damaged lines that are named; the rest are counted
+_OPTIONS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
+_LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the ledger: a message was sent, was not delivered, or was withdrawn.
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the ledger: what happened to a message.
 
     Args:
         when: The time in UTC, in the format of ISO 8601.
-        action: "sent", "undelivered" (the exchange did not take the message) or "withdrawn".
-        to: The address of the exchange.
+        action: "sent" to an exchange, "undelivered" (the exchange did not take it), "withdrawn", or
+            "handed out" by an agent to the program that it runs in.
+        to: The address of the exchange; empty if the message was handed out.
         agent: The sender.
         federation: The fingerprint of the federation.
         epoch: The epoch of the federation.
@@ -47,10 +60,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         numbers: How many numbers the message has.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
+        study: The id of the study that sent it; empty if no study did.
     """
 
     when: str
-    action: Literal["sent", "undelivered", "withdrawn"]
+    action: Literal["sent", "undelivered", "withdrawn", "handed out"]
     to: str
     agent: str
     federation: str
@@ -61,6 +75,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     numbers: int
     nbytes: int
     content: str
+    study: str = ""
 
     def message(self) -> Message:
         """Decode the message that was sent."""
@@ -99,18 +114,25 @@ class Ledger:
         # What was read so far: which file, and up to which position.
         self._file: tuple[int, int] | None = None
         self._position = 0
-        self._out: dict[tuple[str, str], set[bytes]] = {}  # digests of messages, by to and agent
+        self._forget()
+
+    def _forget(self) -> None:
+        # Messages are known by their digests.
+        self._out: dict[tuple[str, str, str], dict[bytes, str]] = {}  # studies, by where it went
+        self._left: dict[bytes, set[tuple[str, str, str]]] = {}  # where it went, ever
+        self._studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
         self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last one sent, by place
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    def publish(self, exchange: Exchange, message: Message) -> bool:
+    def publish(self, exchange: Exchange, message: Message, study: str = "") -> bool:
         """Record the message, then publish it. A retry is not recorded twice.
 
         Args:
             exchange: Where to publish.
             message: The message to publish.
+            study: The id of the study that sends it, so that no other study withdraws it.
 
         Returns:
             Whether the exchange now hands out exactly this message.
@@ -118,12 +140,8 @@ class Ledger:
         Raises:
             ExchangeError: If the message could not be recorded (then it is not sent) or published.
         """
-        entry = _sent(message, exchange.address)
-        try:
-            is_new = self._append(entry)
-        except OSError as error:
-            what = f"message {message.sequence} of {message.sender!r} was not sent because it"
-            raise failed(f"{what} could not be recorded in {self.path}", error) from error
+        entry = _entry("sent", message, exchange.address, study)
+        is_new = self._record(entry, "sent")
         is_out = False
         try:
             is_out = exchange.publish(message)
@@ -134,24 +152,74 @@ class Ledger:
                     self._append(replace(entry, when=_now(), action="undelivered"))
         return is_out
 
-    def withdraw(self, exchange: Exchange, federation: Federation, sender: str) -> bool:
-        """Withdraw the sender's messages for this federation, then record that.
+    def record(self, message: Message) -> None:
+        """Record a message that an agent hands out to the program, which may send it anywhere.
+
+        One that was sent or handed out before is not recorded again.
+
+        Args:
+            message: The message.
+
+        Raises:
+            ExchangeError: If it could not be recorded; then it must not be handed out.
+        """
+        self._record(_entry("handed out", message), "handed out")
+
+    def withdraw(
+        self,
+        exchange: Exchange,
+        federation: Federation,
+        sender: str,
+        keys: KeyPair | None = None,
+        study: str | None = None,
+    ) -> bool:
+        """Withdraw this user's messages for this federation, then record that.
+
+        A message is this user's if it is signed with ``keys``, or if it is not signed and recorded
+        here. One that is recorded for another study is left alone.
 
         Args:
             exchange: Where the messages were published.
             federation: The federation that they are for.
             sender: The agent that sent them.
+            keys: The key pair that signed them; None (default) if they are not signed.
+            study: Withdraw only messages of the study with this id; of any study if None (default).
 
         Returns:
             Whether there was a message to withdraw.
 
         Raises:
-            ExchangeError: If the messages could not be withdrawn, or this could not be recorded.
+            ExchangeError: If only others have messages under this name, if the messages could not
+                be withdrawn, or if this could not be recorded.
         """
-        if not exchange.withdraw(federation, sender):
-            return False
         try:
-            self._append(_withdrawn(exchange.address, federation, sender))
+            studies = self._known_studies()
+        except OSError as error:
+            if keys is None:
+                what = f"nothing was withdrawn, because the ledger {self.path} cannot be read"
+                raise failed(what, error) from error
+            studies = {}  # the key tells whose message it is
+        ours: list[Message] = []
+
+        def is_ours(message: Message) -> bool:
+            sent_by = studies.get(_digest(message))
+            if sent_by is None:
+                is_one = keys is not None
+            else:
+                is_one = study is None or bool(sent_by & {study, ""})
+            ours.extend([message] if is_one else [])
+            return is_one
+
+        if not exchange.withdraw(federation, sender, keys, is_ours):
+            _check_no_others(exchange, federation, sender, studies)
+            return False
+        if ours:
+            message = max(ours, key=lambda one: (one.epoch, one.sequence))
+            entry = replace(_entry("withdrawn", message, exchange.address, study or ""), content="")
+        else:
+            entry = _withdrawn(exchange.address, federation, sender, study or "")
+        try:
+            self._append(entry)
         except OSError as error:
             what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
@@ -162,68 +230,104 @@ class Ledger:
 
         Args:
             agent: Return only the entries of this agent; of all agents if None (default).
+
+        Raises:
+            ExchangeError: If the file cannot be read, or is not a regular file.
         """
+        entries, faults = [], []
         try:
-            with alone(self.path):
-                data = self.path.read_bytes()
+            with _opened(self.path, os.O_RDONLY | _OPTIONS) as file:
+                with alone(file.fileno()):
+                    size = _size(file)  # what is written from now on is not read
+                for number, line in enumerate(_lines(file, size), 1):
+                    entry = _parsed(line)
+                    if isinstance(entry, str):
+                        faults.append(f"line {number} of {self.path} was skipped: {entry}")
+                    elif entry is not None and agent in (None, entry.agent):
+                        entries.append(entry)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise failed(f"the ledger {self.path} cannot be read", error) from error
-        entries = []
-        for number, entry in enumerate(map(_parsed, data.split(b"\n")), 1):
-            if isinstance(entry, str):
-                text = f"line {number} of {self.path} was skipped: {entry}"
-                warnings.warn(text, ExchangeWarning, stacklevel=2)
-            elif entry is not None and agent in (None, entry.agent):
-                entries.append(entry)
+        if len(faults) > NAMED:
+            faults[NAMED:] = [f"{len(faults) - NAMED:,} more lines of {self.path} were skipped"]
+        for fault in faults:
+            warn(fault, ExchangeWarning)
         return entries
+
+    def _record(self, entry: Entry, done: str) -> bool:
+        try:
+            return self._append(entry)
+        except OSError as error:
+            what = f"message {entry.sequence} of {entry.agent!r} was not {done} because it"
+            raise failed(f"{what} could not be recorded in {self.path}", error) from error
+
+    def _known_studies(self) -> dict[bytes, set[str]]:
+        """Return which studies sent each message that is recorded, by its digest."""
+        with self._lock:
+            try:
+                with _opened(self.path, os.O_RDONLY | _OPTIONS) as file, alone(file.fileno()):
+                    self._catch_up(file)
+            except FileNotFoundError:
+                return {}
+            return dict(self._studies)
 
     def _append(self, entry: Entry) -> bool:
         """Write the entry unless its message is out already; return whether it was written."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                open(os.open(self.path, _APPEND, 0o600), "ab+", buffering=0) as file,
-                alone(self.path) as locked,
-            ):
+            with _opened(self.path, _APPEND) as file, alone(file.fileno()) as locked:
                 cut_short = self._catch_up(file)
-                out = self._out.get((entry.to, entry.agent), set())
-                if entry.action == "sent" and _digest(entry) in out:
+                digest = _digest_of(entry.content)
+                if entry.action == "sent" and digest in self._out.get(_reach(entry), {}):
+                    return False
+                if entry.action == "handed out" and self._left.get(digest):
                     return False
                 if entry.action == "withdrawn":  # say which message that was, if it is known
                     last = self._last.get(_place(entry), entry)
-                    entry = replace(last, when=entry.when, action="withdrawn")
+                    known = entry if entry.nbytes else replace(last, study=entry.study)
+                    entry = replace(known, when=entry.when, action="withdrawn")
                 # A crash may have cut the last line short. This entry starts a new line.
                 line = b"\n" * cut_short + msgspec.json.encode(entry) + b"\n"
+                is_first = not _size(file)
                 _write(file, line, undo=locked)
+                if is_first:
+                    files.sync(str(self.path.parent))
                 return True
 
     def _catch_up(self, file: io.FileIO) -> bool:
         """Read what was added since the last time; return whether the last line is cut short."""
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+        status, size = os.fstat(file.fileno()), _size(file)
         identity = (status.st_dev, status.st_ino)
-        if self._file != identity or status.st_size < self._position:
+        if self._file != identity or size < self._position:
             self._file, self._position = identity, 0
-            self._out.clear()
-            self._last.clear()
+            self._forget()
         file.seek(self._position)
-        *lines, rest = file.readall().split(b"\n")
-        self._position += sum(len(line) + 1 for line in lines)
-        for entry in map(_parsed, [*lines, rest]):  # the rest may only lack its line break
-            if not isinstance(entry, Entry):
-                continue
-            out = self._out.setdefault((entry.to, entry.agent), set())
-            if entry.action == "sent":
-                out.add(_digest(entry))
-                self._last[_place(entry)] = replace(entry, content="")
-            elif entry.action == "undelivered":
-                out.discard(_digest(entry))
-            else:
-                out.clear()
+        rest = b""
+        for line in _lines(file, size - self._position):
+            self._position += len(line)
+            rest = b"" if line.endswith(b"\n") else line
+            entry = _parsed(line)  # the last one may only lack its line break
+            if isinstance(entry, Entry):
+                self._count(entry)
+        self._position -= len(rest)
         return bool(rest)
+
+    def _count(self, entry: Entry) -> None:
+        """Take note of an entry; of the same entry again, too."""
+        reach, digest = _reach(entry), _digest_of(entry.content)
+        out, left = self._out.setdefault(reach, {}), self._left.setdefault(digest, set())
+        if entry.action in ("sent", "handed out"):
+            out[digest] = entry.study
+            left.add(reach)
+            self._studies.setdefault(digest, set()).add(entry.study)
+            self._last[_place(entry)] = replace(entry, content="")
+        elif entry.action == "undelivered":
+            out.pop(digest, None)
+            left.discard(reach)
+        else:
+            for one in [one for one, study in out.items() if _same_study(study, entry.study)]:
+                del out[one]
 
 
 def _default_path() -> Path:
@@ -236,11 +340,44 @@ def _default_path() -> Path:
         ) from None
 
 
-def _sent(message: Message, to: str) -> Entry:
+def _check_no_others(
+    exchange: Exchange, federation: Federation, sender: str, studies: Mapping[bytes, set[str]]
+) -> None:
+    """Raise an error that says whose they are if others have messages under this name."""
+    try:
+        held = exchange.holdings()
+    except ExchangeError:  # it cannot list them
+        return
+    for message, _, place, fault in held:
+        if message is None or fault is not None or message.sender != sender:
+            continue
+        if not same_federation(federation, message):
+            continue
+        sent_by = ", ".join(sorted(map(repr, studies.get(_digest(message), set()) - {""})))
+        whose = f"signed with {message.signer}" if message.key else "not signed"
+        advice = "whoever sent it can withdraw it; if two agents have one name, rename one of them"
+        if sent_by:
+            whose += f", and of the study {sent_by}"
+        elif not message.key:
+            whose += ", and this machine has no record of it"
+            advice += "; if it is yours all the same, remove it there by hand"
+        where = printable(shortened(place, 300))
+        raise ExchangeError(
+            f"nothing was withdrawn: the message of {sender!r} in {where} is not this study's. It "
+            f"is {whose}: {advice}"
+        )
+
+
+def _entry(
+    action: Literal["sent", "withdrawn", "handed out"],
+    message: Message,
+    to: str = "",
+    study: str = "",
+) -> Entry:
     content = message.encode()
     return Entry(
         when=_now(),
-        action="sent",
+        action=action,
         to=to,
         agent=message.sender,
         federation=str(Fingerprint(message.fingerprint)),
@@ -251,10 +388,12 @@ def _sent(message: Message, to: str) -> Entry:
         numbers=message.numbers,
         nbytes=len(content),
         content=base64.b64encode(content).decode(),
+        study=study,
     )
 
 
-def _withdrawn(to: str, federation: Federation, sender: str) -> Entry:
+def _withdrawn(to: str, federation: Federation, sender: str, study: str) -> Entry:
+    """Return the entry for a message that nobody could read any more."""
     return Entry(
         when=_now(),
         action="withdrawn",
@@ -268,6 +407,7 @@ def _withdrawn(to: str, federation: Federation, sender: str) -> Entry:
         numbers=0,
         nbytes=0,
         content="",
+        study=study,
     )
 
 
@@ -280,8 +420,21 @@ def _place(entry: Entry) -> tuple[str, str, str, int]:
     return entry.to, entry.agent, entry.federation, entry.epoch
 
 
-def _digest(entry: Entry) -> bytes:
-    return hashlib.sha256(entry.content.encode()).digest()
+def _reach(entry: Entry) -> tuple[str, str, str]:
+    """Return what a withdrawal covers: the federation, in any epoch, at one address."""
+    return entry.to, entry.agent, entry.federation.rpartition("-")[0]
+
+
+def _same_study(sent_by: str, withdrawn_by: str) -> bool:
+    return not sent_by or not withdrawn_by or sent_by == withdrawn_by
+
+
+def _digest(message: Message) -> bytes:
+    return _digest_of(base64.b64encode(message.encode()).decode())
+
+
+def _digest_of(content: str) -> bytes:
+    return hashlib.sha256(content.encode()).digest()
 
 
 def _parsed(line: bytes) -> Entry | str | None:
@@ -290,7 +443,29 @@ def _parsed(line: bytes) -> Entry | str | None:
     try:
         return msgspec.json.decode(line, type=Entry)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"it is not a whole entry: {error}"
+        return f"it is not a whole entry: {printable(shortened(str(error), 200))}"
+
+
+def _opened(path: Path, flags: int) -> io.FileIO:
+    return io.FileIO(os.open(path, flags, 0o600), "ab+" if flags & os.O_CREAT else "rb")
+
+
+def _size(file: io.FileIO) -> int:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return status.st_size
+
+
+def _lines(file: io.FileIO, size: int) -> Iterator[bytes]:
+    """Yield the lines in the next ``size`` bytes; one that is far too long comes in pieces."""
+    reader = io.BufferedReader(file)
+    try:
+        while size > 0 and (line := reader.readline(min(size, _LONGEST))):
+            size -= len(line)
+            yield line
+    finally:
+        reader.detach()
 
 
 def _write(file: io.FileIO, line: bytes, *, undo: bool) -> None:
