@@ -25,7 +25,7 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.courier import Courier
+from fedbo.optuna.courier import Courier, Letter
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -76,9 +76,9 @@ def message(n: int, name: str = "site") -> Message:
     return agent.message()
 
 
-def ready(n: int, name: str = "site") -> Callable[[], Message]:
+def ready(n: int, name: str = "site") -> Callable[[], Letter]:
     """What a courier is given to send: here the message is made already."""
-    made = message(n, name)
+    made = Letter(message(n, name))
     return lambda: made
 
 
@@ -143,7 +143,7 @@ class Gate:
 
 
 def study_at(place: Exchange, ledger: Ledger, n: int) -> optuna.Study:
-    sampler = FederatedSampler(FEDERATION, place, seed=0, ledger=ledger)
+    sampler = FederatedSampler(FEDERATION, place, every=1, seed=0, ledger=ledger)
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=n)
     return study
@@ -156,7 +156,9 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> No
     courier.send(ready(2))
     courier.fetch(FEDERATION)
     assert courier.flush(PATIENCE)
-    courier.wait_for_first(PATIENCE)
+    assert {m.sender for m in courier.messages(FEDERATION)} == {"peer"}
+    courier.fetch(FEDERATION)
+    all_done(courier)
     assert {m.sender for m in courier.messages(FEDERATION)} == {"peer", "site"}
     assert courier.messages(Federation(FEDERATION.space)) == []  # of another one nothing is known
     assert [release.sequence for release in ledger.read()] == [2]
@@ -186,11 +188,11 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
     place, gate = Place(), Gate()
     made: list[tuple[int, str]] = []
 
-    def make(n: int) -> Callable[[], Message]:
-        def slowly() -> Message:
+    def make(n: int) -> Callable[[], Letter]:
+        def slowly() -> Letter:
             made.append((n, threading.current_thread().name))
             gate.hold()
-            return message(n)
+            return Letter(message(n))
 
         return slowly
 
@@ -218,7 +220,7 @@ def test_there_may_be_nothing_to_send(ledger: Ledger) -> None:
 
 
 def test_a_message_that_cannot_be_made_is_one_complaint(ledger: Ledger) -> None:
-    def fails() -> Message:
+    def fails() -> Letter:
         raise ValueError("the storage has no such study")
 
     place = Place()
@@ -229,7 +231,8 @@ def test_a_message_that_cannot_be_made_is_one_complaint(ledger: Ledger) -> None:
         assert courier.flush(PATIENCE)
     courier.send(ready(1))  # which works all the same
     courier.fetch(FEDERATION)  # which does not, and is another matter
-    courier.wait_for_first(PATIENCE)
+    assert courier.flush(PATIENCE)
+    all_done(courier)
     first, second = courier.complaints()
     assert first.startswith(
         "This study's message was not made: ValueError: the storage has no such study. The study"
@@ -283,8 +286,8 @@ def test_a_name_that_another_study_uses_is_told_of_once(ledger: Ledger) -> None:
     assert complaint == (
         "memory already has a later message under the name 'site', so another study seems to use "
         "this name, or did. Peers receive that message instead of this study's. Give this study "
-        "another name, or withdraw the other message (fedbo join memory ... --withdraw). This "
-        "warning is given once"
+        "another name with name=... in FederatedSampler, or with --name in fedbo join: its trials "
+        "stay, and its message under the old name is withdrawn. This warning is given once"
     )
     assert send_one_by_one(courier, *range(6, 12)) == []
     assert courier.flush(PATIENCE)
@@ -494,7 +497,7 @@ SCRIPT = """
 
     courier._LEAVING *= float(sys.argv[4])
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = FederatedSampler(sys.argv[1], Slow(sys.argv[2]), name="site", seed=0)
+    sampler = FederatedSampler(sys.argv[1], Slow(sys.argv[2]), name="site", every=1, seed=0)
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
     print(time.time())

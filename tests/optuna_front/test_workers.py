@@ -104,7 +104,7 @@ def save_federation(folder: Path) -> None:
 
 def sampler_of(folder: Path) -> FederatedSampler:
     exchange, ledger = FolderExchange(folder / "exchange"), Ledger(folder / "releases.jsonl")
-    return FederatedSampler(folder / "federation.toml", exchange, ledger=ledger)
+    return FederatedSampler(folder / "federation.toml", exchange, every=1, ledger=ledger)
 
 
 def storage_of(folder: Path) -> str:

@@ -36,9 +36,20 @@ def join(
         str | None, typer.Option(help="The study; by default named after the federation file.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The name of this site among its peers; random by default.")
+        str | None,
+        typer.Option(
+            help="The name of this site among its peers; random by default. A study that has "
+            "another name is renamed."
+        ),
     ] = None,
-    every: Annotated[int, typer.Option(help="Send a message after this many trials.", min=1)] = 1,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            help="Send a message after this many trials; by default, when a trial is the best so "
+            "far, or when there are twice as many trials as in the last message.",
+            min=1,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -49,6 +60,9 @@ def join(
     ] = None,
     clip: Annotated[
         bool, typer.Option("--clip", help="Accept narrower ranges than the federation's.")
+    ] = False,
+    unsigned: Annotated[
+        bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")
@@ -89,6 +103,8 @@ def join(
                 join_screen.withdraw(given)
             else:
                 assert objective is not None
-                join_screen.run(given, objective, trials, seed=seed, every=every, clip=clip)
+                signed = False if unsigned else None
+                options = {"seed": seed, "every": every, "clip": clip, "signed": signed}
+                join_screen.run(given, objective, trials, **options)
     except (ValueError, ExchangeError, StorageFailed) as error:
         checks.end(f"{error}{' (here: --clip)' if 'clip=True' in str(error) else ''}")

@@ -20,7 +20,9 @@ from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
 from fedbo.exchange import Exchange, FolderExchange, Ledger
 from fedbo.federation import Federation
+from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Message
+from fedbo.message.key import parse_key
 from fedbo.optuna import join, objective, record, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
 from fedbo.policy import Origin
@@ -51,7 +53,7 @@ class Given(NamedTuple):
         """Find the study; None if it does not exist. Raise if it does not fit."""
         there = studies.find(self.storage, self.study)
         if there is not None:
-            join.check(there, self.federation, self.name)
+            join.check(there, self.federation)
         return there
 
     def __str__(self) -> str:
@@ -113,7 +115,7 @@ def withdraw(given: Given) -> None:
     """Withdraw the messages of this site, and print what that means."""
     study = given.find()
     known = None if study is None else record.identity(study)
-    sender = given.name if known is None else known.name
+    sender = given.name if given.name is not None or known is None else known.name
     if sender is None:
         raise ValueError(
             f"{given} has not run a trial, so it has no name among peers: give the storage of a "
@@ -124,13 +126,30 @@ def withdraw(given: Given) -> None:
         f"There is no message of {sender!r} for this federation in {place.address}, so there is "
         "nothing to withdraw."
     )
-    if ledger.withdraw(place, given.federation, sender):
+    keys, identity = _own_keys(known), None if known is None else known.study
+    if ledger.withdraw(place, given.federation, sender, keys=keys, study=identity):
         text = (
             f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
             "it may keep it, and what they learnt from it. The withdrawal is recorded in "
             f"{ledger.path}. If the study continues, it sends a new message after its next trial."
         )
     screen.say(Console(), text)
+
+
+def _own_keys(known: record.Identity | None) -> KeyPair | None:
+    """Return the keys that sign this study's messages, or this user's if there is no study."""
+    if not is_installed() or (known is not None and not known.key):
+        return None
+    if known is None:
+        return KeyPair.load()
+    keys = KeyPair.find(parse_key(known.key))
+    if keys is None:
+        raise ValueError(
+            f"messages of this study are signed with {known.key}, and that private key is not on "
+            "this machine: withdraw them where the study began, or copy the file that fedbo "
+            "identity show names there, and run fedbo identity import FILE here"
+        )
+    return keys
 
 
 class JoinScreen:
@@ -190,14 +209,17 @@ class JoinScreen:
         site = self._site
         begun = len(site.study.get_trials(deepcopy=False))
         state = f"{self._finished} of {self._trials} trials finished" if begun else "new"
-        who = "a random name" if site.name is None else repr(site.name)
+        name = site.sampler.name or site.name
+        who = "a random name" if name is None else repr(name)
+        signed = site.sampler.announcement(site.study)
         is_new = isinstance(place, FolderExchange) and not place.folder.exists()
         made = ", a folder that the first message creates" if is_new else ""
         screen.say(
             self._console,
             f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
             f"{site.study.direction.name.lower()} {site.objective.name}. Peers know it as {who}. "
-            f"Messages go through {screen.printable(place.address)}{made}.\n",
+            f"Messages go through {screen.printable(place.address)}{made}. {signed}".rstrip()
+            + "\n",
         )
 
     def _picture(self) -> RenderableType:
@@ -240,6 +262,7 @@ def _report(console: Console, site: Site) -> None:
         pruned = len(site.trials(TrialState.PRUNED))
         why = f"all {pruned} finished trials were pruned" if pruned else "none is finished"
         screen.say(console, f"There is no best trial, because no trial has a score: {why}.")
+        _explain_silence(console, site)
         return
     console.print()
     params = ", ".join(
@@ -256,8 +279,15 @@ def _report(console: Console, site: Site) -> None:
     }
     screen.show(console, screen.pairs(rows), below=1)
     screen.show(console, _sources(site), below=1)
+    _explain_silence(console, site)
     name = screen.printable(shlex.quote(site.name or ""))
-    screen.say(console, f"fedbo ledger --agent {name} lists every message that this site sent.")
+    if site.name is not None:
+        screen.say(console, f"fedbo ledger --agent {name} lists every message that this site sent.")
+
+
+def _explain_silence(console: Console, site: Site) -> None:
+    if site.silence:
+        screen.say(console, f"No message was sent in this run: {site.silence}.", "yellow")
 
 
 def _traffic(site: Site) -> str:

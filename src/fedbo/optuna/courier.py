@@ -1,40 +1,61 @@
 """How a study receives messages and publishes its own, without any trial waiting for an exchange.
 
 A `Mailbox` decides when, and a `Courier` carries the messages in a daemon thread. The courier has
-two kinds of errands: to make and publish the study's latest message, and to fetch those of peers.
-They run one after the other, and the thread ends when there are none left. An error becomes a
-sentence, and the sampler gives it as a warning in the thread of the study.
+three kinds of errands: to withdraw what the study published under a former name, to fetch the
+messages of peers, and to make and publish the study's latest one. They run one after the other, and
+the thread ends when there are none left. Errors and warnings become sentences, and the sampler
+gives them as warnings in the thread of the study.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import threading
 import time
-import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
+from fedbo import caller
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
+from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
+from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
 from fedbo.optuna.notices import Complaints, Errand
-from fedbo.optuna.study_agent import StudyAgent
+from fedbo.optuna.study_agent import SCORED, StudyAgent
+from fedbo.space import Direction
 
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the interpreter exits
 _FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
 _LOOKS, _PAUSE = 200, 0.01  # how often, and at which interval, to look for trials being stored
-_SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
-#: Makes a message when it is about to be sent; None if there is nothing to send.
-Make = Callable[[], Message | None]
+
+class Letter(NamedTuple):
+    """A message to publish, and what the ledger calls the study that sends it."""
+
+    message: Message
+    study: str = ""
+
+
+#: Makes a letter when it is about to be sent; None if there is nothing to send.
+Make = Callable[[], Letter | None]
+
+
+class Withdrawal(NamedTuple):
+    """What to withdraw: the arguments of `Ledger.withdraw`."""
+
+    federation: Federation
+    sender: str
+    keys: KeyPair | None
+    study: str
 
 
 class Courier:
@@ -53,9 +74,11 @@ class Courier:
         self._is_running = False
         self._outgoing: Make | None = None
         self._is_sending = False
-        self._unsent: Message | None = None  # failed, and is tried again with the next errand
+        self._unsent: Letter | None = None  # failed, and is tried again with the next errand
+        self._withdrawals: list[Withdrawal] = []
         self._wanted: Federation | None = None
         self._fetched: tuple[Federation | None, list[Message]] | None = None
+        self._is_fresh = False  # whether nothing has changed since, as far as is known
         self._complaints = Complaints(self.exchange.address)
         _couriers.add(self)
 
@@ -77,6 +100,14 @@ class Courier:
             self._outgoing = make
             self._wake()
 
+    def withdraw(self, withdrawal: Withdrawal) -> None:
+        """Withdraw a message of the study soon, if it is there and is the study's own."""
+        with self._changed:
+            if self._unsent is not None and self._unsent.message.sender == withdrawal.sender:
+                self._unsent = None
+            self._withdrawals.append(withdrawal)
+            self._wake()
+
     def fetch(self, federation: Federation) -> None:
         with self._changed:
             self._wanted = federation
@@ -87,6 +118,12 @@ class Courier:
         with self._changed:
             known, messages = self._fetched or (None, [])
             return messages if known is federation else []
+
+    def current(self, federation: Federation) -> list[Message] | None:
+        """Return what the exchange handed out just now; None if that is not known."""
+        with self._changed:
+            known, messages = self._fetched or (None, [])
+            return messages if known is federation and self._is_fresh else None
 
     def complaints(self) -> list[str]:
         with self._changed:
@@ -102,14 +139,18 @@ class Courier:
         with self._changed:
             if self._outgoing is None and self._unsent is not None:
                 self._outgoing = lambda: None  # try an unsent message once more
-            if self._outgoing is not None:
+            if self._outgoing is not None or self._withdrawals:
                 try:
                     self._wake()
                 except RuntimeError:  # the interpreter is shutting down
                     return False
-            return self._changed.wait_for(lambda: not (self._outgoing or self._is_sending), seconds)
+            return self._changed.wait_for(lambda: not self._has_more_to_send, seconds)
 
     # The errands
+
+    @property
+    def _has_more_to_send(self) -> bool:
+        return bool(self._outgoing or self._is_sending or self._withdrawals)
 
     def _wake(self) -> None:
         if not self._is_running:
@@ -121,32 +162,49 @@ class Courier:
             with self._changed:
                 make, self._outgoing = self._outgoing, None
                 federation, self._wanted = self._wanted, None
-                self._is_running = make is not None or federation is not None
+                withdrawals, self._withdrawals = self._withdrawals, []
+                self._is_running = bool(make or federation or withdrawals)
                 if not self._is_running:
                     return
-                self._is_sending = make is not None or self._unsent is not None
-            if self._is_sending:
-                self._send(make)
+                self._is_sending = bool(make or self._unsent or withdrawals)
+            for withdrawal in withdrawals:
+                self._withdraw(withdrawal)
             if federation is not None:
                 self._fetch(federation)
+            if self._is_sending:
+                self._send(make)
+
+    def _withdraw(self, given: Withdrawal) -> None:
+        """Withdraw a message. The next process tries again if that fails."""
+        federation, sender, keys, study = given
+        try:
+            with self._listening():
+                self.ledger.withdraw(self.exchange, federation, sender, keys=keys, study=study)
+        except NotOurs:
+            pass  # the name belongs to another study now
+        except Exception as error:
+            with self._changed:
+                self._complaints.failed("withdraw", error)
 
     def _send(self, make: Make | None) -> None:
         """Make a message and publish it; if there is none, publish the one that failed before."""
-        message = None
+        letter = None
         try:
-            message = None if make is None else make()
+            with self._listening():
+                letter = None if make is None else make()
         except Exception as error:
             with self._changed:
                 self._complaints.failed("make", error)
-        message = self._unsent if message is None else message
+        letter = self._unsent if letter is None else letter
         is_out: bool | None = None
-        if message is not None:
+        if letter is not None:
             with self._errand("publish"):
-                is_out = self.ledger.publish(self.exchange, message)
+                is_out = self.ledger.publish(self.exchange, letter.message, study=letter.study)
         with self._changed:
-            if message is not None and is_out is not None:
-                self._complaints.published(message.sender, is_out)
-            self._unsent = message if is_out is None else None
+            if letter is not None and is_out is not None:
+                self._complaints.published(letter.message.sender, is_out)
+                self._is_fresh = False
+            self._unsent = letter if is_out is None else None
             self._is_sending = False
             self._changed.notify_all()
 
@@ -155,6 +213,7 @@ class Courier:
         with self._errand("fetch"):
             found = federation, list(self.exchange.fetch(federation))
         with self._changed:
+            self._is_fresh = found is not None
             self._fetched = found or self._fetched or (None, [])
             self._changed.notify_all()
 
@@ -165,26 +224,40 @@ class Courier:
             self._complaints.begin(errand)
         problem: Exception | None = None
         try:
-            yield
+            with self._listening():
+                yield
         except Exception as error:
             problem = error
         with self._changed:
             self._complaints.end(errand, problem)
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Turn warnings in the body into complaints: this thread has no line of the user's."""
+        with caller.collect() as texts:
+            try:
+                yield
+            finally:
+                with self._changed:
+                    self._complaints.pass_on(texts)
 
 
 class Mailbox:
     """The messages of one study. The lock guards its agent; callers of the methods hold it."""
 
     def __init__(
-        self, courier: Courier, agent: StudyAgent, every: int, lock: threading.RLock
+        self, courier: Courier, agent: StudyAgent, every: int | None, lock: threading.RLock
     ) -> None:
         self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
+        self.silence = "no trial has a score"  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
+        self._withdrawn: set[tuple[str, bool]] = set()  # names, and whether with a signature
 
     def receive(self, mirror: Mirror, asking: int) -> None:
         """Give the agent the messages that have arrived; the first query waits for them."""
         federation, notices = mirror.agent.federation, self._agent.notices
+        self._withdraw_former(federation)
         if not self._has_waited:
             self._has_waited = True
             self._courier.fetch(federation)
@@ -193,23 +266,24 @@ class Mailbox:
         for reason in mirror.hear(messages):
             notices.warn("message ignored", reason=reason)
         name = mirror.agent.name
-        published = max((m.sequence for m in messages if m.sender == name), default=0)
+        published, others = self._under_our_name(mirror, messages)
         if published > mirror.scores:  # perhaps by another worker, after a trial that just ended
             with contextlib.suppress(StudyChanged):
                 mirror.follow(private.get_trials(self._agent.study), asking)
-        if published > mirror.scores:
+        if published > mirror.scores or others:
             notices.warn("name is taken", name=name, exchange=self._courier.exchange)
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Publish a message if it is time for one, and look for messages of peers."""
         if self._agent.mirror is None:
+            self.silence = self._agent.mismatch or self.silence
             return
-        if state in _SCORED:
+        self._courier.fetch(self._agent.mirror.agent.federation)
+        if state in SCORED:
             self._ended.add(trial.number)
             self._courier.send(self._make)
-        self._courier.fetch(self._agent.mirror.agent.federation)
 
-    def _make(self) -> Message | None:
+    def _make(self) -> Letter | None:
         """Return the message to publish, or None if it is not time for one.
 
         The courier calls this in its own thread. Optuna stores a trial after it has told the
@@ -225,15 +299,96 @@ class Mailbox:
             time.sleep(_PAUSE)
         with self._lock:
             self._ended -= {number for number in ended if trials[number].state.is_finished()}
-            return self._agent.message() if self._is_due(trials, ended) else None
+            mirror = self._agent.update()
+            self._withdraw_former(mirror.agent.federation)
+            known = self._agent.identity
+            assert known is not None
+            if self._agent.signing.hindrance:
+                self.silence = self._agent.signing.hindrance
+            elif not mirror.scores:
+                self.silence = self._agent.mismatch or "no trial has a score"
+            elif not self._is_due(mirror, trials, ended):
+                self.silence = _not_due(self._every)
+            else:
+                self.silence = ""
+                return Letter(mirror.agent.message(), known.study)
+            return None
 
-    def _is_due(self, trials: list[FrozenTrial], ended: set[int]) -> bool:
-        """Whether any trial that ended here is an ``every``-th trial of the study.
+    def _withdraw_former(self, federation: Federation) -> None:
+        """Withdraw what the study published under other names, or before it had a key."""
+        known, keys = self._agent.identity, self._agent.signing.keys
+        if known is None:
+            return
+        wanted = {(name, keys is not None) for name in known.former}
+        wanted |= {(known.name, False)} if self._agent.was_unsigned else set()
+        for name, is_signed in sorted(wanted - self._withdrawn):
+            self._withdrawn.add((name, is_signed))
+            signer = keys if is_signed else None
+            self._courier.withdraw(Withdrawal(federation, name, signer, known.study))
 
-        All workers count in the order in which trials ended, so only one of them publishes.
+    def _under_our_name(self, mirror: Mirror, messages: Sequence[Message]) -> tuple[int, bool]:
+        """Return the latest sequence of our message, and whether another's has our name."""
+        named = [message for message in messages if message.sender == mirror.agent.name]
+        known = self._agent.identity
+        own = {mirror.agent.signer, "" if known is None else known.key}
+        ours = [message.sequence for message in named if message.signer == mirror.agent.signer]
+        return max(ours, default=0), any(message.signer not in own for message in named)
+
+    def _is_due(self, mirror: Mirror, trials: list[FrozenTrial], ended: set[int]) -> bool:
+        """Whether a trial that ended here asks for a message, or the exchange lacks the last one.
+
+        It lacks one if the message was withdrawn, or a worker was killed before it was sent.
         """
-        scored = sorted((trial for trial in trials if trial.state in _SCORED), key=end_of)
-        return any(trial.number in ended for trial in scored[self._every - 1 :: self._every])
+        told = (trial for trial in trials if trial.number in mirror.told)
+        scored = sorted((trial for trial in told if trial.state.is_finished()), key=end_of)
+        counts = due(scored, self._every, mirror.agent.federation.space.direction)
+        if any(scored[n - 1].number in ended for n in counts):
+            return True
+        messages = self._courier.current(mirror.agent.federation)
+        if messages is None or not counts:
+            return False
+        published, others = self._under_our_name(mirror, messages)
+        return published < counts[-1] and not others
+
+
+def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:
+    """Return after how many scores a study publishes a message.
+
+    This depends only on the trials and on the order in which they ended, so all workers agree.
+
+    Args:
+        scored: The trials that have scores, in the order in which they ended.
+        every: Publish after each so many scores. If None, publish when a trial is the best so far,
+            and when there are twice as many scores as in the last message.
+        direction: Which values are better.
+
+    >>> values = (5.0, 4.0, 6.0, 6.0, 6.0, 1.0)
+    >>> from optuna.trial import create_trial
+    >>> trials = [create_trial(value=value) for value in values]
+    >>> due(trials, None, "minimize"), due(trials, 2, "minimize")
+    ([1, 2, 4, 6], [2, 4, 6])
+    """
+    if every is not None:
+        return list(range(every, len(scored) + 1, every))
+    counts: list[int] = []
+    best, sign = -math.inf, 1 if direction == "maximize" else -1
+    for n, trial in enumerate(scored, 1):
+        value = -math.inf
+        if trial.state is TrialState.COMPLETE and trial.value is not None:
+            value = sign * trial.value
+        if not counts or value > best or n >= 2 * counts[-1]:
+            counts.append(n)
+        best = max(best, value)
+    return counts
+
+
+def _not_due(every: int | None) -> str:
+    if every is not None:
+        return f"a message is sent after every {every} scores of the study"
+    return (
+        "a message is sent when a trial is the best so far, or when there are twice as many scores "
+        "as in the last message"
+    )
 
 
 _couriers: weakref.WeakSet[Courier] = weakref.WeakSet()
@@ -251,7 +406,7 @@ def _leave() -> None:
                 "was not published. The next one will be published when the study goes on"
             ]
         for complaint in complaints + courier.complaints():
-            warnings.warn(complaint, ExchangeWarning, stacklevel=2)
+            caller.warn(complaint, ExchangeWarning)
 
 
 def _after_fork() -> None:

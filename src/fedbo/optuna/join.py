@@ -96,8 +96,8 @@ class CountedLedger(Ledger):
 
     sent = 0
 
-    def publish(self, exchange: Exchange, message: Message) -> bool:
-        is_out = super().publish(exchange, message)
+    def publish(self, exchange: Exchange, message: Message, study: str = "") -> bool:
+        is_out = super().publish(exchange, message, study)
         self.sent += is_out
         return is_out
 
@@ -116,6 +116,14 @@ class Site:
         """The name among peers; None if it is not drawn yet."""
         known = record.identity(self.study)
         return self.sampler.name if known is None else known.name
+
+    @property
+    def silence(self) -> str:
+        """Why no message was sent in this run; empty if one was."""
+        if self.ledger.sent:
+            return ""
+        refused = "the exchange did not take it, as a warning above says"
+        return self.sampler.silence or refused
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=states)
@@ -235,8 +243,8 @@ def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -
     return FederatedSampler(federation, exchange, policy=POLICIES[federation.kind](), **options)
 
 
-def check(study: optuna.Study, federation: Federation, name: str | None = None) -> None:
-    """Raise `JoinRefused` for a study of another federation, or whose agent has another name.
+def check(study: optuna.Study, federation: Federation) -> None:
+    """Raise `JoinRefused` for a study of another federation.
 
     A later epoch of the study's federation is accepted, and an earlier one is refused.
     """
@@ -265,9 +273,4 @@ def check(study: optuna.Study, federation: Federation, name: str | None = None) 
             f"{mine} began in federation {known.federation}, but the file now is "
             f"{federation.fingerprint}: {PARTS[part]}. The study was not changed. Use the file "
             "that it began with, or start another study with --study"
-        )
-    if name not in (None, known.name):
-        raise JoinRefused(
-            f"peers know {mine} as {known.name!r}, but --name is {name!r}: leave it out, or start "
-            "another study with --study"
         )

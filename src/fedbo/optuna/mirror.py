@@ -7,7 +7,6 @@ which they ended.
 
 from __future__ import annotations
 
-import difflib
 import math
 import statistics
 from collections.abc import Collection, Iterable
@@ -29,6 +28,18 @@ _TOLD = Origin("told")
 
 class StudyChanged(Exception):
     """The study contradicts what the agent was told, so the agent must be built anew."""
+
+
+class Unlocated(ValueError):
+    """A trial has no value for the parameters ``missing``.
+
+    It never will if that ``is_final``. Otherwise it counts where it was asked for as soon as any
+    trial suggests them.
+    """
+
+    def __init__(self, missing: list[str], *, is_final: bool) -> None:
+        super().__init__(f"it has no parameter {missing[0]!r}")
+        self.missing, self.is_final = missing, is_final
 
 
 def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
@@ -83,11 +94,12 @@ class _Scores:
 class Mirror:
     """An agent, the translation of its values to the study's, and which trials it was told."""
 
-    def __init__(self, agent: Agent, words: Translation) -> None:
+    def __init__(self, agent: Agent, words: Translation, former: Collection[str] = ()) -> None:
         self.agent, self.words = agent, words
+        self._former = former  # names that the study had before
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
-        self.scores = 0  # how many the agent was told
+        self.told: set[int] = set()  # the numbers of the trials whose scores the agent was told
         self.names: set[str] = set()  # the parameters that any trial has suggested
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
@@ -95,10 +107,15 @@ class Mirror:
         self._scores = _Scores(agent.federation.space.sign)
         self._heard: dict[str, int] = {}  # the sequence number of each sender's last message
 
+    @property
+    def scores(self) -> int:
+        """The number of scores that the agent was told."""
+        return len(self.told)
+
     def ask(self, number: int) -> record.Asked:
         """Ask the agent for a query for the study's trial with this number."""
         if number in self._pending:
-            self._tell(self._pending.pop(number), None)
+            self.agent.tell(self._pending.pop(number), None)
         trial = self._pending[number] = self.agent.ask(key=number)
         self._numbers[number] = trial.number
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
@@ -109,12 +126,20 @@ class Mirror:
         self._heard |= {message.sender: message.sequence for message in new}
         refusals = []
         for message in new:
-            if message.sender != self.agent.name:
+            if message.sender != self.agent.name and not self._is_own(message):
                 try:
                     self.agent.receive(message)
-                except ValueError as error:
+                except (ValueError, OSError) as error:
                     refusals.append(str(error))
         return refusals
+
+    def _is_own(self, message: Message) -> bool:
+        """Whether the study sent this message before it was renamed."""
+        return (
+            message.sender in self._former
+            and bool(message.key)
+            and message.signer == self.agent.signer
+        )
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
         """Tell the agent which trials have finished, and which are running except the one asking.
@@ -158,15 +183,17 @@ class Mirror:
         """
         score = self._scores.add(trial)
         self._settled[trial.number] = trial.state
+        ran = self._locate(trial)
+        if score is not None and ran is not None:
+            self.told.add(trial.number)
         stored = record.read_asked(trial)
         asked = self._pending.pop(trial.number, None) or self._adopt(stored)
-        ran = self._locate(trial)
         if asked is not None:
             self._numbers[trial.number] = asked.number
             if ran is not None and self._is_same(asked.params, ran):
-                self._tell(asked, score)
+                self.agent.tell(asked, score)
                 return
-            self._tell(asked, None)
+            self.agent.tell(asked, None)
         if ran is not None:
             # A query that the agent cannot adopt was made in another space.
             origin, t = _TOLD, None
@@ -174,7 +201,7 @@ class Mirror:
                 origin, t = stored.origin, stored.t
             told = self.agent.adopt(ran, origin=origin, t=t)
             self._numbers[trial.number] = told.number
-            self._tell(told, score)
+            self.agent.tell(told, score)
         elif score is not None and self.useless is None:
             self.useless = trial
 
@@ -186,10 +213,6 @@ class Mirror:
             return self.agent.adopt(stored.params, origin=stored.origin, t=stored.t)
         except ValueError:
             return None
-
-    def _tell(self, trial: Trial, score: float | None) -> None:
-        self.agent.tell(trial, score)
-        self.scores += score is not None
 
     def _locate(self, trial: FrozenTrial) -> dict[str, Value] | None:
         try:
@@ -205,9 +228,13 @@ class Mirror:
 def locate(
     trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
 ) -> dict[str, Value]:
-    """Return where a trial ran in the federation's space; raise ValueError if it ran outside.
+    """Return where a trial ran in the federation's space.
 
     If only other trials suggested a parameter, its value is the one that the agent asked for.
+
+    Raises:
+        Unlocated: If the trial has no value for some parameters.
+        ValueError: If it ran outside the space.
     """
     asked = record.read_asked(trial)
     wanted = {} if asked is None else asked.params
@@ -217,10 +244,7 @@ def locate(
     )
     missing = [name for name in space.names if name not in params]
     if missing:
-        others = [name for name in trial.params if name not in space.names]
-        near = difflib.get_close_matches(missing[0].lower(), map(str.lower, others), 1)
-        hint = next((f", but {name!r}" for name in others if name.lower() in near), "")
-        raise ValueError(f"it has no parameter {missing[0]!r}{hint}")
+        raise Unlocated(missing, is_final=any(name not in wanted for name in missing))
     params = {name: params[name] for name in space.names}
     space.encode(params)
     return params

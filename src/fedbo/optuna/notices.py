@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import difflib
 import time
-import warnings
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from fedbo import caller
 from fedbo.exchange import ExchangeError, ExchangeWarning
 
 Errand = Literal["publish", "fetch"]
 
+_RENAME = (
+    "Give this study another name with name=... in FederatedSampler, or with --name in fedbo join: "
+    "its trials stay, and its message under the old name is withdrawn"
+)
 _NOTICES = {
-    "name is kept": "peers know this study as {known!r}, and a study keeps its name: {given!r} is "
-    "ignored",
+    "renamed": "peers knew this study as {known!r}; it is now {given!r}",
+    "about signatures": "{remark}. This warning is given once",
+    "nothing published": "no message of this study is published from here: {reason}. The study "
+    "goes on, and still receives messages. This warning is given once",
     "cannot tune": "{reason}; it is sampled independently",
     "cannot learn": "trial {number} has a value, but the federation cannot learn from it: "
-    "{reason}. Suggest all parameters of the federation, or create a federation with those that "
-    "you suggest. Other trials like this one are ignored without another warning",
-    "counts where asked": "trial {number} did not suggest {name!r}, so its score counts at the "
-    "value that was asked for. This is right for a parameter that some trials do not need",
+    "{reason}. Other trials like this one are ignored without another warning",
+    "does not match": "in trial {number}, {differences}. So the federation learns nothing from "
+    "this trial, or from others like it, and no message is sent about them. Suggest all parameters "
+    "of the federation under its names, or create a federation with those that the objective "
+    "suggests (fedbo federation new). This warning is given once",
+    "counts later": "in trial {number}, {differences}. So the federation learns nothing from "
+    "this trial until another one suggests {names}; then its score counts at the value that was "
+    "asked for. This is right for a parameter that only some trials need. Otherwise, suggest all "
+    "parameters of the federation under its names, or create a federation with those that the "
+    "objective suggests (fedbo federation new). This warning is given once",
+    "counts where asked": "trial {number} did not suggest {names}, so its score counts at the "
+    "value that was asked for. This is right for a parameter that only some trials need",
     "message ignored": "a message was ignored: {reason}",
     "name is taken": "{exchange} has a message of {name!r} that this study did not make: another "
-    "study uses that name, or did. Peers receive that message instead of this study's until this "
-    "study has more scores. Give this study another name, or withdraw the other message",
+    "study uses that name, or did, and peers may receive its message instead of this study's. "
+    + _RENAME,
 }
-_ABOUT_EXCHANGES = ("message ignored", "name is taken")
+_ABOUT_EXCHANGES = ("about signatures", "message ignored", "name is taken", "nothing published")
 
+_LISTED = 8  # names that a warning lists
 _PATIENCE = 30.0  # seconds without an answer
 _OVERTAKEN = 5  # messages in a row; workers of one study overtake one another now and then
 _ONCE = "This warning is given once"
@@ -33,6 +50,7 @@ _TITLES = {
     "make": "This study's message was not made",
     "publish": "This study's message was not published",
     "fetch": "Messages of peers were not fetched",
+    "withdraw": "This study's message under its former name was not withdrawn",
 }
 
 
@@ -46,7 +64,56 @@ class Notices:
         if notice not in self._given:
             self._given.add(notice)
             category = ExchangeWarning if notice in _ABOUT_EXCHANGES else UserWarning
-            warnings.warn(_NOTICES[notice].format(**values), category, stacklevel=3)
+            caller.warn(_NOTICES[notice].format(**values), category)
+
+    def has_given(self, notice: str) -> bool:
+        return notice in self._given
+
+
+def differences(missing: Sequence[str], suggested: Iterable[str]) -> str:
+    """Say which parameters of a federation an objective lacks, each with the closest name it has.
+
+    Args:
+        missing: The parameters that the objective did not suggest.
+        suggested: The others that it suggested, and that the federation does not have.
+
+    >>> print(differences(["lr", "depth"], ["LR", "decay"]))
+    the objective suggests 'LR', the federation has 'lr'; it does not suggest 'depth', but 'decay'
+    """
+    rest = list(suggested)
+    texts, absent = [], []
+    for name in missing:
+        near = _closest(name, rest)
+        if near is None:
+            absent.append(name)
+        else:
+            rest.remove(near)
+            texts.append(f"the objective suggests {near!r}, the federation has {name!r}")
+    if absent:
+        others = f", but {quoted(rest)}" if rest else ""
+        subject = "it" if texts else "the objective"
+        texts.append(f"{subject} does not suggest {quoted(absent)}{others}")
+    return "; ".join(texts)
+
+
+def quoted(names: Sequence[str]) -> str:
+    """List names.
+
+    >>> quoted(["a", "b", "c"])
+    "'a', 'b' and 'c'"
+    """
+    shown = [repr(name) for name in names[:_LISTED]]
+    if len(names) > _LISTED:
+        shown.append(f"{len(names) - _LISTED} more")
+    *first, last = shown
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """The name that is spelt most like this one, upper and lower case alike."""
+    spelt = {other.lower(): other for other in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), spelt, 1)
+    return spelt[near[0]] if near else None
 
 
 class Complaints:
@@ -89,7 +156,9 @@ class Complaints:
             self.failed(errand, error)
         self._failing.add(errand)
 
-    def failed(self, kind: Literal["make", "publish", "fetch"], error: Exception) -> None:
+    def failed(
+        self, kind: Literal["make", "publish", "fetch", "withdraw"], error: Exception
+    ) -> None:
         reason = str(error)
         if not isinstance(error, ExchangeError):
             where = "" if kind == "make" else f" at {self._address}"
@@ -100,6 +169,11 @@ class Complaints:
             f"trial. {_ONCE}",
         )
 
+    def pass_on(self, texts: Iterable[str]) -> None:
+        """Collect warnings that were given on an errand, each once."""
+        for text in texts:
+            self._add(text, text)
+
     def published(self, sender: str, is_out: bool) -> None:
         """Note whether the exchange took a message, or already had a later one."""
         self._overtaken = 0 if is_out else self._overtaken + 1
@@ -108,8 +182,7 @@ class Complaints:
                 "overtaken",
                 f"{self._address} already has a later message under the name {sender!r}, so "
                 "another study seems to use this name, or did. Peers receive that message instead "
-                "of this study's. Give this study another name, or withdraw the other message "
-                f"(fedbo join {self._address} ... --withdraw). {_ONCE}",
+                f"of this study's. {_RENAME}. {_ONCE}",
             )
 
     def _add(self, kind: str, sentence: str) -> None:

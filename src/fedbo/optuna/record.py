@@ -3,12 +3,16 @@
 Both are system attributes of Optuna, so any worker can rebuild the agent from the study alone: an
 `Asked` in each trial, and an `Identity` in the study. Two workers that start at the same time may
 each write an identity. So each draws a token for the name of the attribute, and the smallest
-token counts.
+token counts. What may change later has attributes of its own, so that no worker overwrites what
+another one has just changed: the key, the name, and every name that the study ever had.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import optuna
@@ -20,6 +24,9 @@ from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"  # an attribute of trials
 AGENT = "fedbo:agent:"  # an attribute of the study, followed by a token
+KEY = "fedbo:key"  # an attribute of the study that got a key later, or another one
+NAME = "fedbo:name"  # an attribute of the study that was renamed: its name now
+NAMES = "fedbo:names:"  # attributes of that study, each followed by a name that it was given
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +55,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     entropy: str  # the secret that all its randomness comes from, in hexadecimal
     federation: str = ""  # its fingerprint; empty if the study makes its own
     epoch: int = 0
+    key: str = ""  # the public key that its messages are signed with; empty if they are not
+    former: tuple[str, ...] = ()  # the other names that peers may know it by
+
+    @property
+    def study(self) -> str:
+        """What the ledger calls the study: the same on all machines, and told to no peer."""
+        return hashlib.sha256(f"study {self.entropy}".encode()).hexdigest()[:16]
 
 
 def read_asked(trial: FrozenTrial) -> Asked | None:
@@ -87,8 +101,16 @@ def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
 
 def identity(study: optuna.Study) -> Identity | None:
     """Return the study's agent, or None before its first query."""
-    found = _find(study)
-    return None if found is None else found[1]
+    attributes = private.study_attributes(study)
+    found = _find(attributes)
+    if found is None:
+        return None
+    _, stored = found
+    name = str(attributes.get(NAME, stored.name))
+    given = [key.removeprefix(NAMES) for key in attributes if key.startswith(NAMES)]
+    former = sorted({stored.name, *given} - {name})
+    key = str(attributes.get(KEY, stored.key))
+    return msgspec.structs.replace(stored, name=name, key=key, former=tuple(former))
 
 
 def introduce(study: optuna.Study, newcomer: Identity) -> Identity:
@@ -96,24 +118,52 @@ def introduce(study: optuna.Study, newcomer: Identity) -> Identity:
 
     If the newcomer is of a later epoch of the federation, the study's agent goes on in that epoch.
     """
-    found = _find(study)
+    found = _find(private.study_attributes(study))
     if found is None:
         _write(study, AGENT + secrets.token_hex(8), newcomer)
-        found = _find(study)  # another worker's may count instead
+        found = _find(private.study_attributes(study))  # another worker's may count instead
     assert found is not None
-    key, known = found
-    if newcomer.epoch > known.epoch:
+    key, stored = found
+    if newcomer.epoch > stored.epoch:
         federation, epoch = newcomer.federation, newcomer.epoch
-        known = msgspec.structs.replace(known, federation=federation, epoch=epoch)
-        _write(study, key, known)
+        _write(study, key, msgspec.structs.replace(stored, federation=federation, epoch=epoch))
+    return _known(study)
+
+
+def rename(study: optuna.Study, name: str) -> Identity:
+    """Give the study's agent another name among peers. Its secret stays the same.
+
+    If two workers do so at the same time, the last one counts, and neither name is forgotten.
+    """
+    private.set_study_attribute(study, NAMES + name, True)
+    private.set_study_attribute(study, NAME, name)
+    return _known(study)
+
+
+def set_key(study: optuna.Study, key: str) -> Identity:
+    """Store the public key that the study's messages are signed with from now on.
+
+    If two workers do so at the same time, the last one counts.
+    """
+    private.set_study_attribute(study, KEY, key)
+    return _known(study)
+
+
+def _known(study: optuna.Study) -> Identity:
+    known = identity(study)
+    assert known is not None
     return known
 
 
-def _find(study: optuna.Study) -> tuple[str, Identity] | None:
-    attributes = private.study_attributes(study)
+def _find(attributes: Mapping[str, Any]) -> tuple[str, Identity] | None:
+    """Return the identity that counts, as it was written, and the name of its attribute."""
     key = min((key for key in attributes if key.startswith(AGENT)), default=None)
     return None if key is None else (key, msgspec.convert(attributes[key], Identity))
 
 
 def _write(study: optuna.Study, key: str, written: Identity) -> None:
-    private.set_study_attribute(study, key, msgspec.to_builtins(written))
+    stored = msgspec.to_builtins(written)
+    del stored["former"]  # which has attributes of its own
+    if not written.key:
+        del stored["key"]
+    private.set_study_attribute(study, key, stored)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,14 +29,18 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
+from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
+from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Message
+from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.courier import Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
+from fedbo.optuna.signing import announcement
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy
 
@@ -54,11 +57,16 @@ class FederatedSampler(BaseSampler):
         policy: How the agent chooses its queries. Default: `fedbo.PTS`.
         seed: Decides everything random in a new study. Anyone who knows it knows the noise in the
             study's messages. Default: drawn.
-        name: The name of a new study among peers. Default: drawn. A study keeps its name.
+        name: The name of the study among peers. Default: the one that the study has, or drawn for
+            a new study. Another name than the study has renames it.
         settings: The settings of the agent. Default: those of `fedbo.Agent`.
-        every: The number of scores after which the study publishes a message. Default: 1.
+        every: The number of scores after which the study publishes a message. Each one reveals a
+            little more. Default: publish when it is worth it, which is when a trial is the best so
+            far, or when there are twice as many scores as in the last message.
         clip: Whether to accept an objective with narrower ranges than the federation's, and clip
             queries to them. Default: False.
+        signed: Whether messages are signed with the user's key, or that of the study if it has
+            one. Default: they are if the package ``cryptography`` is installed.
         independent_sampler: Samples all other parameters. Default: Optuna's `TPESampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
 
@@ -78,8 +86,9 @@ class FederatedSampler(BaseSampler):
         seed: int | None = None,
         name: str | None = None,
         settings: Settings | None = None,
-        every: int = 1,
+        every: int | None = None,
         clip: bool = False,
+        signed: bool | None = None,
         independent_sampler: BaseSampler | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -89,8 +98,10 @@ class FederatedSampler(BaseSampler):
             exchange = exchange_at(exchange)
         if exchange is not None and not isinstance(exchange, Exchange):
             raise TypeError(f"exchange is {exchange!r}, expected an Exchange or its address")
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every is {every!r}, expected a whole number of trials, 1 or more")
+        if every is not None and (not isinstance(every, int) or every < 1):
+            raise ValueError(
+                f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
+            )
         self.federation, self.exchange, self.name, self.every = federation, exchange, name, every
         usual = TPESampler() if seed is None else _SeededSampler(int(seed))
         self.independent_sampler = independent_sampler or usual
@@ -101,6 +112,7 @@ class FederatedSampler(BaseSampler):
             seed=seed,
             name=name,
             clip=clip,
+            signed=signed,
         )
         self._courier: Courier | None = None
         if exchange is not None:
@@ -111,9 +123,12 @@ class FederatedSampler(BaseSampler):
         self._lock = threading.RLock()
         self._current: StudyAgent | None = None
         self._mailbox: Mailbox | None = None
+        self._keyring: Keyring | None = None
+        if self.exchange is not None:
+            self._keyring = getattr(self.exchange, "keyring", None) or Keyring.user()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_lock", "_current", "_mailbox")
+        left_out = ("_lock", "_current", "_mailbox", "_keyring")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -164,7 +179,10 @@ class FederatedSampler(BaseSampler):
         if known is None or federation is None or self._courier is None:
             return False
         self.flush()
-        return self._courier.ledger.withdraw(self._courier.exchange, federation, known.name)
+        keys = KeyPair.find(parse_key(known.key)) if known.key and is_installed() else None
+        return self._courier.ledger.withdraw(
+            self._courier.exchange, federation, known.name, keys=keys, study=known.study
+        )
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until all messages are sent, or sending has failed; a program does so when it ends.
@@ -175,6 +193,25 @@ class FederatedSampler(BaseSampler):
         if self._courier is not None:
             self._courier.flush(seconds)
         self._pass_on_complaints()
+
+    @property
+    def silence(self) -> str:
+        """Why the last trial was followed by no message; empty if a message was made."""
+        if self.exchange is None:
+            return "there is no exchange"
+        with self._lock:
+            return "no trial was run" if self._mailbox is None else self._mailbox.silence
+
+    def announcement(self, study: optuna.Study) -> str:
+        """Say how the study's messages will be signed; empty if they cannot be published.
+
+        Args:
+            study: The study, which may be new.
+        """
+        known, signed = record.identity(study), self._recipe.signed
+        if self._keyring is None:
+            return ""
+        return announcement(signed, "" if known is None else known.key, self._keyring)
 
     # What Optuna calls
 
@@ -267,7 +304,7 @@ class FederatedSampler(BaseSampler):
     def _agent_of(self, study: optuna.Study) -> StudyAgent:
         """Return the agent of a study; only that of the last study is remembered."""
         if self._current is None or not private.is_same_study(self._current.study, study):
-            self._current = StudyAgent(study, self._recipe)
+            self._current = StudyAgent(study, self._recipe, self._keyring)
             if self._courier is not None:
                 self._mailbox = Mailbox(self._courier, self._current, self.every, self._lock)
         self._current.study = study  # the same study, but each object has its own cache
@@ -275,7 +312,7 @@ class FederatedSampler(BaseSampler):
 
     def _pass_on_complaints(self) -> None:
         for sentence in [] if self._courier is None else self._courier.complaints():
-            warnings.warn(sentence, ExchangeWarning, stacklevel=3)
+            caller.warn(sentence, ExchangeWarning)
 
 
 class _SeededSampler(TPESampler):

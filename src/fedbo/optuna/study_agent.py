@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import optuna
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
@@ -16,13 +17,17 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation, FederationMismatch
+from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Kind, Message
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
-from fedbo.optuna.mirror import Mirror, StudyChanged, locate
-from fedbo.optuna.notices import Notices
+from fedbo.optuna.mirror import Mirror, StudyChanged, Unlocated, locate
+from fedbo.optuna.notices import Notices, differences, quoted
+from fedbo.optuna.signing import Signing, prepare
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
+
+SCORED = (TrialState.COMPLETE, TrialState.PRUNED)  # the states of trials that have scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,7 @@ class Recipe:
     seed: int | None
     name: str | None
     clip: bool
+    signed: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse wrong arguments here, not in the first trial."""
@@ -42,6 +48,11 @@ class Recipe:
             raise ValueError(
                 "clip=True is for a site whose range is inside that of its federation: it needs a "
                 "federation, and one without listed points"
+            )
+        if self.signed and not is_installed():
+            raise ValueError(
+                "signed is True, but the package cryptography is not installed: pip install "
+                "'fedbo[identity]'"
             )
         federation = self.federation or Federation({"x": Float(0, 1)}, kind=self._kind)
         Agent(federation, self.policy, name=self.name, seed=self.seed, settings=self.settings)
@@ -58,13 +69,15 @@ class Recipe:
         search_space: SearchSpace,
         identity: record.Identity,
         within: dict[str, Parameter],
+        keys: KeyPair | None = None,
+        keyring: Keyring | None = None,
     ) -> Mirror:
         """Make a new agent, whose queries stay in the narrower ranges ``within``.
 
         Without a federation, one is made from the search space.
         """
         words = Translation(search_space)
-        federation = self._federation(study, words)
+        federation = self.agreed(study, words)
         # A study has one secret for all its federations, and different noise in each of them.
         secret = identity.entropy.encode() + federation.fingerprint
         agent = Agent(
@@ -74,10 +87,13 @@ class Recipe:
             seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
             settings=self.settings,
             within=within,
+            keys=keys,
+            keyring=keyring,
         )
-        return Mirror(agent, words)
+        return Mirror(agent, words, identity.former)
 
-    def _federation(self, study: optuna.Study, words: Translation) -> Federation:
+    def agreed(self, study: optuna.Study, words: Translation) -> Federation:
+        """Return the federation that was given, or else the one of this search space."""
         direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
         if self.federation is None:
             return Federation(Space(words.parameters, direction=direction), kind=self._kind)
@@ -121,18 +137,24 @@ class Recipe:
 class StudyAgent:
     """The agent of one study, and what is known about that study. One thread at a time uses it."""
 
-    def __init__(self, study: optuna.Study, recipe: Recipe) -> None:
+    def __init__(self, study: optuna.Study, recipe: Recipe, keyring: Keyring | None = None) -> None:
+        """Args: ``keyring`` is that of the exchange, or None if there is no exchange."""
         self.study = study
         self.notices = Notices()
+        self.signing = Signing()
+        self.was_unsigned = False  # whether the study got its key after its first message
         self.mirror: Mirror | None = None  # until the first query, or the first look
         self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
         self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
+        self.mismatch = ""  # how the objective differs from a federation that learns nothing
         self._recipe = recipe
         self._intersection = IntersectionSearchSpace()
         self._shared: SearchSpace = {}  # the parameters that all complete trials share
         self._tuned: SearchSpace = {}  # those of them that fedbo can tune
         self._identity: record.Identity | None = None
-        self._made_from: tuple[SearchSpace, record.Identity, dict[str, Parameter]] | None = None
+        self._keyring = keyring
+        self._made_from: tuple[SearchSpace, record.Identity, dict[str, Parameter], str] | None
+        self._made_from = None
         self._suggested: set[str] = set()  # the parameters of trials that ended in this process
 
     @property
@@ -165,10 +187,7 @@ class StudyAgent:
         """
         trials = private.get_trials(self.study, cached=cached)
         if self._identity is None:
-            self._identity = record.introduce(self.study, self._recipe.new_identity())
-            name = self._recipe.name
-            if name is not None and name != self._identity.name:
-                self.notices.warn("name is kept", known=self._identity.name, given=name)
+            self._identity = self._introduce(search_space)
         return self._followed(search_space, self._identity, trials, asking)
 
     def look(self) -> Mirror | None:
@@ -183,6 +202,8 @@ class StudyAgent:
         trials = private.get_trials(self.study)
         known = self._identity or record.identity(self.study)
         if known is not None:
+            if self._identity is None and self._recipe.name is not None:
+                known = msgspec.structs.replace(known, name=self._recipe.name)
             return self._followed(search_space, known, trials)
         within = self._narrower(trials)
         mirror = self._recipe.mirror(self.study, search_space, self._recipe.new_identity(), within)
@@ -202,7 +223,7 @@ class StudyAgent:
         asking: int | None = None,
     ) -> Mirror:
         """Tell the agent of these trials. It is built anew if it is not made from the same."""
-        made_from = search_space, identity, self._narrower(trials)
+        made_from = search_space, identity, self._narrower(trials), self.signing.key
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:
@@ -210,27 +231,70 @@ class StudyAgent:
             except StudyChanged:
                 mirror = None
         if mirror is None:
-            mirror = self._recipe.mirror(self.study, *made_from)
+            keys = None if self.signing.hindrance else self.signing.keys
+            mirror = self._recipe.mirror(self.study, *made_from[:3], keys, self._keyring)
             mirror.follow(trials, asking)
             self.mirror, self._made_from = mirror, made_from
         if mirror.useless is not None:
             self._warn_if_useless(mirror.useless)
         return mirror
 
+    def _introduce(self, search_space: SearchSpace) -> record.Identity:
+        """Store an identity in the study unless it has one, and rename it if a name is given."""
+        new = self._recipe.new_identity()
+        if self._keyring is not None and record.identity(self.study) is None:
+            new = msgspec.structs.replace(new, key=self._prepare(new, search_space).key)
+        known = record.introduce(self.study, new)
+        name = self._recipe.name
+        if name is not None and name != known.name:
+            self.notices.warn("renamed", known=known.name, given=name)
+            known = record.rename(self.study, name)
+        return self._sign(known, search_space)
+
+    def _sign(self, known: record.Identity, search_space: SearchSpace) -> record.Identity:
+        """Find the key that signs the study's messages; store it unless the study has one."""
+        if self._keyring is None:
+            return known
+        self.signing = self._prepare(known, search_space)
+        if self.signing.remark:
+            self.notices.warn("about signatures", remark=self.signing.remark)
+        if self.signing.hindrance:
+            self.notices.warn("nothing published", reason=self.signing.hindrance)
+        if self.signing.keys is not None and self.signing.key != known.key:
+            self.was_unsigned = not known.key
+            known = record.set_key(self.study, self.signing.key)
+        return known
+
+    def _prepare(self, known: record.Identity, search_space: SearchSpace) -> Signing:
+        assert self._keyring is not None
+        federation = self._recipe.agreed(self.study, Translation(search_space))
+        return prepare(self._recipe.signed, known.key, known.name, federation, self._keyring)
+
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
         self.queries.pop(trial.number, None)
         self._suggested.update(trial.params)
-        if state is TrialState.COMPLETE and self.mirror is not None:
+        if self.mirror is not None:
             self._suggested |= self.mirror.names
+        if state in SCORED:
             self._warn_if_useless(trial)
 
-    def message(self) -> Message | None:
-        """Return the message to publish; None before there is a score."""
+    def update(self) -> Mirror:
+        """Bring the agent up to date with the study, to make a message."""
         assert self._made_from is not None
-        self._identity = record.identity(self.study)  # another worker's may count instead
-        mirror = self.follow(self._made_from[0])
-        return mirror.agent.message() if mirror.scores else None
+        search_space = self._made_from[0]
+        known = record.identity(self.study)  # another worker may have changed it
+        if known is None or self._identity is None:
+            known = self._introduce(search_space)
+        elif known != self._identity or self.signing.hindrance:
+            known = self._sign(known, search_space)
+        self._identity = known
+        return self.follow(search_space)
+
+    @property
+    def identity(self) -> record.Identity | None:
+        """The identity of the agent, as it was known for the last query or message."""
+        return self._identity
 
     def preview(self) -> Message | None:
         """Return the message that would be published now, without changing the study."""
@@ -242,11 +306,30 @@ class StudyAgent:
         if self._recipe.federation is None:
             return  # its space is what trials share: it is normal that some have more
         space = self._recipe.federation.space
+        missing = [name for name in space.names if name not in trial.params]
+        if missing and self.mirror is None:
+            for other in private.get_trials(self.study):
+                self._suggested.update(other.params)
         try:
             locate(trial, space, Translation({}), self._suggested)
+        except Unlocated as problem:
+            self._warn_of_mismatch(trial, problem)
         except ValueError as problem:
             self.notices.warn("cannot learn", number=trial.number, reason=problem)
-            return
-        missing = [name for name in space.names if name not in trial.params]
-        if missing:
-            self.notices.warn("counts where asked", number=trial.number, name=missing[0])
+        else:
+            if missing and not self.notices.has_given("counts later"):
+                names = quoted(missing)
+                self.notices.warn("counts where asked", number=trial.number, names=names)
+
+    def _warn_of_mismatch(self, trial: FrozenTrial, problem: Unlocated) -> None:
+        """Warn that a trial lacks parameters of the federation that no trial has suggested."""
+        assert self._recipe.federation is not None
+        theirs = self._recipe.federation.space.names
+        others = [name for name in trial.params if name not in theirs]
+        self.mismatch = differences(problem.missing, others)
+        self.notices.warn(
+            "does not match" if problem.is_final else "counts later",
+            number=trial.number,
+            differences=self.mismatch,
+            names=quoted(problem.missing),
+        )

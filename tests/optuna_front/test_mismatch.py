@@ -1,0 +1,200 @@
+"""Objectives that do not suggest what the federation has, and where warnings point."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+
+from fedbo import Categorical, Federation, Float, Message, Space
+from fedbo.caller import warn
+from fedbo.exchange import ExchangeError, ExchangeWarning, MemoryExchange
+from fedbo.optuna import FederatedSampler
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+FEDERATION = Federation(
+    Space({"lr": Float(1e-4, 1, log=True), "depth": Float(1, 8)}, direction="minimize"), features=20
+)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def study_in(federation: Federation | None, exchange: Any = None) -> optuna.Study:
+    return optuna.create_study(sampler=FederatedSampler(federation, exchange, seed=0))
+
+
+def misspelt(trial: optuna.Trial) -> float:
+    return trial.suggest_float("LR", 1e-4, 1, log=True) + trial.suggest_float("Depth", 1, 8)
+
+
+def right(trial: optuna.Trial) -> float:
+    return trial.suggest_float("lr", 1e-4, 1, log=True) + trial.suggest_float("depth", 1, 8)
+
+
+def texts(caught: Any) -> list[str]:
+    return [str(warning.message) for warning in caught]
+
+
+def scores(study: optuna.Study) -> int:
+    message = study.sampler.preview(study)  # type: ignore[attr-defined]
+    return 0 if message is None else message.t_n
+
+
+# Names
+
+
+def test_an_objective_without_any_of_the_names_is_told_after_its_first_trial() -> None:
+    study = study_in(FEDERATION, MemoryExchange())
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(misspelt, n_trials=1)
+    [text] = texts(caught)
+    assert text == (
+        "in trial 0, the objective suggests 'Depth', the federation has 'depth'; the objective "
+        "suggests 'LR', the federation has 'lr'. So the federation learns nothing from this trial, or "
+        "from others like it, and no message is sent about them. Suggest all parameters of the "
+        "federation under its names, or create a federation with those that the objective suggests "
+        "(fedbo federation new). This warning is given once"
+    )
+    study.optimize(misspelt, n_trials=11)  # warnings are errors here
+    assert scores(study) == 0
+    assert study.sampler.silence == (  # type: ignore[attr-defined]
+        "the objective suggests 'Depth', the federation has 'depth'; the objective suggests 'LR', "
+        "the federation has 'lr'"
+    )
+
+
+def test_a_name_that_is_like_no_other_is_told_with_those_that_are_there() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        return trial.suggest_float("depth", 1, 8) + trial.suggest_float("momentum", 0, 1)
+
+    with pytest.warns(UserWarning, match="does not suggest 'lr', but 'momentum'") as caught:
+        study_in(FEDERATION).optimize(objective, n_trials=2)
+    assert len(caught) == 1
+
+
+def test_a_first_trial_that_fails_says_nothing_and_a_pruned_one_does() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        if trial.number == 0:
+            raise RuntimeError("before anything was suggested")
+        misspelt(trial)
+        raise optuna.TrialPruned
+
+    study = study_in(FEDERATION)
+    study.optimize(objective, n_trials=1, catch=(RuntimeError,))
+    with pytest.warns(UserWarning, match="in trial 1, the objective suggests 'Depth'") as caught:
+        study.optimize(objective, n_trials=3)
+    assert len(caught) == 1
+
+
+def test_an_enqueued_trial_that_has_all_names_is_none_of_these() -> None:
+    study = study_in(FEDERATION)
+    study.enqueue_trial({"lr": 0.1, "depth": 3.0})
+    study.optimize(right, n_trials=2)
+    assert scores(study) == 2
+    study.enqueue_trial({"LR": 0.1, "Depth": 3.0})
+    with pytest.warns(UserWarning, match="in trial 2, the objective suggests 'Depth'"):
+        study.optimize(misspelt, n_trials=1)
+    study.optimize(right, n_trials=1)
+    assert scores(study) == 3
+
+
+# Parameters that only some trials need
+
+CONDITIONAL = Federation(
+    Space(
+        {"arm": Categorical(["a", "b"]), "x": Float(0, 1), "y": Float(0, 1)}, direction="minimize"
+    ),
+    features=20,
+)
+
+
+def branch(trial: optuna.Trial) -> float:
+    y = trial.suggest_float("y", 0, 1)
+    if trial.suggest_categorical("arm", ["a", "b"]) == "a":
+        return 2.0
+    return y + trial.suggest_float("x", 0, 1)
+
+
+def test_a_trial_without_a_parameter_counts_once_another_one_suggests_it() -> None:
+    study = study_in(CONDITIONAL)
+    study.enqueue_trial({"arm": "a"})
+    study.enqueue_trial({"arm": "b"})
+    with pytest.warns(UserWarning, match="nothing from this trial until another one suggests 'x'"):
+        study.optimize(branch, n_trials=1)
+    assert scores(study) == 0
+    study.optimize(branch, n_trials=1)  # which does
+    assert scores(study) == 2
+    asked = study.trials[0].system_attrs["fedbo:query"]["params"]["x"]
+    told = [trial for trial in study.sampler.agent.trials if trial.score == 2.0]  # type: ignore
+    assert [trial.params["x"] for trial in told] == [asked]
+    study.optimize(branch, n_trials=6)  # and that is no other warning
+    assert scores(study) == 8
+
+
+def test_a_parameter_that_another_process_saw_counts_where_it_was_asked_for() -> None:
+    study = study_in(CONDITIONAL)
+    study.enqueue_trial({"arm": "b"})
+    study.optimize(branch, n_trials=1)
+    study.enqueue_trial({"arm": "a"})
+    running = study.ask()
+    value = branch(running)
+    study.sampler = FederatedSampler(CONDITIONAL)
+    with pytest.warns(UserWarning, match="did not suggest 'x', so its score counts at the value"):
+        study.tell(running.number, value)
+    assert scores(study) == 2
+
+
+def test_an_old_trial_that_fedbo_did_not_ask_for_never_counts() -> None:
+    study = study_in(FEDERATION)
+    ranges: dict[str, Any] = {"depth": FloatDistribution(1, 8), "rate": FloatDistribution(0, 1)}
+    old = {"depth": 2.0, "rate": 0.5}
+    study.add_trial(optuna.trial.create_trial(value=1.0, params=old, distributions=ranges))
+    with pytest.warns(UserWarning, match="in trial 0, the objective does not suggest 'lr'") as seen:
+        study.optimize(right, n_trials=3)
+    assert len(seen) == 1 and "or from others like it" in str(seen[0].message)
+    assert scores(study) == 3
+
+
+# Where warnings point
+
+
+class Warns(MemoryExchange):
+    """An exchange that warns, as one does that finds messages of another federation."""
+
+    def fetch(self, federation: Federation) -> list[Message]:
+        warn("3 messages of another federation are here", ExchangeWarning)
+        return super().fetch(federation)
+
+    def publish(self, message: Message) -> bool:
+        raise ExchangeError("the drive is full; free some space there")
+
+
+def test_warnings_of_the_courier_reach_the_program_that_runs_the_study() -> None:
+    study = study_in(None, Warns())
+    with pytest.warns(ExchangeWarning) as caught:
+        study.optimize(right, n_trials=4)
+        study.sampler.flush()  # type: ignore[attr-defined]
+    assert "3 messages of another federation are here" in texts(caught)
+    assert {warning.filename for warning in caught} == {__file__}
+    assert len(caught) == 2  # the other one is that nothing was published
+
+
+def test_a_mismatch_points_at_the_line_that_runs_the_study() -> None:
+    study = study_in(FEDERATION)
+    with pytest.warns(UserWarning) as caught:
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        study.optimize(misspelt, n_trials=1)
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]

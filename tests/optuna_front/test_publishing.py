@@ -1,0 +1,168 @@
+"""When a study publishes a message."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from fedbo import Federation, Float, Message, Space
+from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger, MemoryExchange
+from fedbo.optuna import FederatedSampler
+from fedbo.optuna.courier import due
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def scored(*values: float | None) -> list[FrozenTrial]:
+    """Complete trials with these values, and pruned ones for None."""
+    return [
+        create_trial(value=value, state=TrialState.PRUNED if value is None else TrialState.COMPLETE)
+        for value in values
+    ]
+
+
+def giving(*values: float) -> Callable[[optuna.Trial], float]:
+    """An objective with these values, by the number of the trial."""
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.suggest_float("x", 0, 1)
+        return values[trial.number]
+
+    return objective
+
+
+def run(study: optuna.Study, objective: Callable[[optuna.Trial], float], n: int = 1) -> None:
+    """Run trials, and wait for what is sent after each."""
+    for _ in range(n):
+        study.optimize(objective, n_trials=1)
+        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+
+
+def sequences(ledger: Ledger) -> list[int]:
+    return [entry.sequence for entry in ledger.read() if entry.action == "sent"]
+
+
+# The rule
+
+
+def test_a_message_is_due_for_a_new_best_and_for_twice_as_many_scores() -> None:
+    assert due(scored(5, 4, 9, 9, 9, 9, 9, 9, 9), None, "minimize") == [1, 2, 4, 8]
+    assert due(scored(5, 4, 9, 9, 9, 9, 9, 9, 9), None, "maximize") == [1, 2, 3, 6]
+    assert due(scored(5, 9, 9, 3, 3, 9, 2), None, "minimize") == [1, 2, 4, 7]
+    assert due(scored(None, None, 7, None, 8, None), None, "minimize") == [1, 2, 3, 6]
+    assert due([], None, "minimize") == []
+
+
+def test_few_messages_are_due_of_many_scores() -> None:
+    values = [random.Random(seed).random() for seed in range(1000)]
+    assert len(due(scored(*values), None, "maximize")) < 25
+
+
+def test_every_says_how_many_scores_are_between_two_messages() -> None:
+    assert due(scored(*range(7)), 3, "minimize") == [3, 6]
+    assert due(scored(*range(3)), 1, "minimize") == [1, 2, 3]
+
+
+# Studies
+
+
+def test_by_default_a_study_publishes_when_it_is_worth_it(tmp_path: Path) -> None:
+    ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, ledger=ledger))
+    run(study, giving(5, 6, 6, 6, 6, 4, 6, 6), 8)
+    assert sequences(ledger) == [1, 2, 4, 6]
+    assert "a message is sent when a trial is the best so far" in study.sampler.silence  # type: ignore[attr-defined]
+
+
+def test_workers_agree_on_what_is_worth_it(tmp_path: Path) -> None:
+    ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
+    storage = optuna.storages.InMemoryStorage()
+    optuna.create_study(study_name="s", storage=storage)
+    workers = [
+        optuna.load_study(
+            study_name="s",
+            storage=storage,
+            sampler=FederatedSampler(FEDERATION, exchange, ledger=ledger),
+        )
+        for _ in range(3)
+    ]
+    for i in range(9):
+        run(workers[i % 3], giving(5, 6, 6, 6, 6, 4, 6, 6, 3))
+    assert sequences(ledger) == [1, 2, 4, 6, 9]
+
+
+@pytest.mark.parametrize(("every", "expected"), [(None, [1, 2, 4, 6]), (3, [3, 6])])
+def test_what_was_withdrawn_is_replaced_after_the_next_trial(
+    tmp_path: Path, every: int | None, expected: list[int]
+) -> None:
+    ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
+    sampler = FederatedSampler(FEDERATION, exchange, every=every, ledger=ledger)
+    study = optuna.create_study(sampler=sampler)
+    objective = giving(5, 6, 6, 6, 6, 4, *[6] * 9)
+    run(study, objective, 6)
+    assert sequences(ledger) == expected
+    assert sampler.withdraw(study)
+    run(study, objective)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [7]
+    run(study, objective)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [7]
+
+
+def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_path: Path) -> None:
+    class Down(MemoryExchange):
+        is_down = False
+
+        def publish(self, message: Message) -> bool:
+            if self.is_down:
+                raise ExchangeError("the drive is not there; mount it")
+            return super().publish(message)
+
+    exchange = Down()
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
+    objective = giving(5, 6, 4, *[6] * 9)
+    run(study, objective, 2)
+    exchange.is_down = True
+    with pytest.warns(ExchangeWarning, match="the drive is not there"):
+        run(study, objective)  # the best so far
+        study.sampler.flush()  # type: ignore[attr-defined]
+    exchange.is_down = False
+    study.sampler = FederatedSampler(FEDERATION, exchange)  # the unsent message is gone
+    run(study, objective)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [4]
+
+
+def test_an_exchange_that_cannot_be_read_gets_no_more_messages_than_are_due() -> None:
+    class Unreadable(MemoryExchange):
+        def fetch(self, federation: Federation) -> Any:
+            raise ExchangeError("the folder cannot be listed; ask for permission to use it")
+
+    published: list[int] = []
+    exchange = Unreadable()
+    publish = exchange.publish
+
+    def note(message: Message) -> bool:
+        published.append(message.sequence)
+        return publish(message)
+
+    exchange.publish = note  # type: ignore[method-assign]
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
+    with pytest.warns(ExchangeWarning, match="cannot be listed"):
+        run(study, giving(5, 6, 6, 6, 6, 6), 6)
+    assert published == [1, 2, 4]
