@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +77,7 @@ def _ours(
     if not group:
         screen.say(console, "None of its messages is here.", "yellow", indent=2)
         return
-    reasons: dict[int, str] = {}
+    reasons: dict[int, str] = {}  # by the id of the holding
     fitting = []
     for holding in group:
         try:
@@ -90,8 +90,8 @@ def _ours(
     _, refused = keyring.review(agreed, [h.message for h in fitting if h.message is not None])
     for found, reason in refused:
         reasons |= {id(holding): reason for holding in fitting if holding.message is found}
-    _table(console, group, reasons)
-    for reason in reasons.values():
+    _table(console, group, reasons, states=True)
+    for reason in dict.fromkeys(reasons.values()):
         screen.say(console, f"• {reason}", "yellow", indent=2)
 
 
@@ -104,7 +104,7 @@ def _others(
 ) -> None:
     if agreed is None:
         screen.say(console, f"\nFederation {fingerprint}, epoch {epoch}", "bold")
-        _table(console, group, {})
+        _table(console, group)
         return
     part = agreed.fingerprint.difference(fingerprint)
     title, why = f"\nAnother federation: {fingerprint}, epoch {epoch}", ""
@@ -114,7 +114,7 @@ def _others(
     elif part is not None:
         why = PARTS[part][0].upper() + PARTS[part][1:]
     screen.say(console, title, "bold")
-    _table(console, group, {})
+    _table(console, group)
     screen.say(
         console,
         f"• {why}. If these sites should help one another, give them the same file; fedbo "
@@ -124,23 +124,30 @@ def _others(
     )
 
 
-def _table(console: Console, group: Sequence[Holding], reasons: dict[int, str]) -> None:
+def _table(
+    console: Console,
+    group: Sequence[Holding],
+    reasons: Mapping[int, str] = {},
+    *,
+    states: bool = False,
+) -> None:
+    """Print the messages of one federation; with ``states``, whether each is accepted here."""
     grid = screen.grid("peer")
     grid.add_column("trials", justify="right")
     grid.add_column("age", justify="right")
     grid.add_column("key", no_wrap=True)
-    grid.add_column("state", no_wrap=True)
+    grid.add_column("state" if states else "", no_wrap=True)
     for holding in sorted(group, key=lambda one: "" if one.message is None else one.message.sender):
         found = holding.message
         assert found is not None
         key = f"{found.signer[:_KEY]}…" if found.key else "not signed"
-        state = "refused" if id(holding) in reasons else "valid"
+        state = "refused" if id(holding) in reasons else "accepted"
         grid.add_row(
             Text(screen.printable(found.sender)),
             f"{found.t_n:,}",
             age(holding.when),
             Text(key, style="" if found.key else "dim"),
-            Text(state, style="yellow" if state != "valid" else ""),
+            Text(state if states else "", style="yellow" if state == "refused" else ""),
         )
     screen.show(console, grid)
 
