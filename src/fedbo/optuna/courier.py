@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
-from fedbo.exchange import Exchange, ExchangeWarning, Ledger
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
+from fedbo.exchange.choice import same_federation
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
@@ -74,6 +75,7 @@ class Courier:
         self._is_running = False
         self._outgoing: Make | None = None
         self._is_sending = False
+        self.signature = ("", "")  # the name of the study, and the key that signs its messages
         self._unsent: Letter | None = None  # failed, and is tried again with the next errand
         self._withdrawals: list[Withdrawal] = []
         self._wanted: Federation | None = None
@@ -210,33 +212,48 @@ class Courier:
 
     def _fetch(self, federation: Federation) -> None:
         found: tuple[Federation | None, list[Message]] | None = None
-        with self._errand("fetch"):
+        with self._errand("fetch") as texts:
             found = federation, list(self.exchange.fetch(federation))
+        if texts:
+            self._look_for_namesake(federation)
         with self._changed:
             self._is_fresh = found is not None
             self._fetched = found or self._fetched or (None, [])
             self._changed.notify_all()
 
+    def _look_for_namesake(self, federation: Federation) -> None:
+        """Complain if a message that was skipped is of another site with the study's name."""
+        name, signer = self.signature
+        if not signer:
+            return
+        with contextlib.suppress(ExchangeError):  # not every exchange can list what it holds
+            for message, *_, fault in self.exchange.holdings():
+                if message is None or fault is not None or not same_federation(federation, message):
+                    continue
+                if message.sender == name and message.signer not in ("", signer):
+                    with self._changed:
+                        self._complaints.has_namesake(name, message.signer)
+
     @contextlib.contextmanager
-    def _errand(self, errand: Errand) -> Iterator[None]:
+    def _errand(self, errand: Errand) -> Iterator[list[str]]:
         """Turn an error in the body into a complaint."""
         with self._changed:
             self._complaints.begin(errand)
         problem: Exception | None = None
         try:
-            with self._listening():
-                yield
+            with self._listening() as texts:
+                yield texts
         except Exception as error:
             problem = error
         with self._changed:
             self._complaints.end(errand, problem)
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
+    def _listening(self) -> Iterator[list[str]]:
         """Turn warnings in the body into complaints: this thread has no line of the user's."""
         with caller.collect() as texts:
             try:
-                yield
+                yield texts
             finally:
                 with self._changed:
                     self._complaints.pass_on(texts)
@@ -257,6 +274,7 @@ class Mailbox:
     def receive(self, mirror: Mirror, asking: int) -> None:
         """Give the agent the messages that have arrived; the first query waits for them."""
         federation, notices = mirror.agent.federation, self._agent.notices
+        self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
         if not self._has_waited:
             self._has_waited = True

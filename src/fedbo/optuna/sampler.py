@@ -172,6 +172,9 @@ class FederatedSampler(BaseSampler):
 
         Args:
             study: The study whose message is withdrawn.
+
+        Raises:
+            ExchangeError: If only others have messages under its name, or withdrawing failed.
         """
         known, federation = record.identity(study), self.federation
         if federation is None and self.agent is not None:

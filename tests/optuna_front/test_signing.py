@@ -1,0 +1,251 @@
+"""Messages of a study are signed, and what keeps them from being published is said once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from fedbo import Federation, Float, Space
+from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.identity import KeyPair, Keyring, verify
+from fedbo.optuna import FederatedSampler, record
+from fedbo.optuna.signing import announcement
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+SPACE = Space({"x": Float(0, 1)}, direction="minimize")
+FEDERATION = Federation(SPACE, features=20)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+@pytest.fixture
+def exchange(tmp_path: Path) -> FolderExchange:
+    return FolderExchange(tmp_path / "exchange")
+
+
+def run(study: optuna.Study, n: int = 1) -> None:
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=n)
+    study.sampler.flush()  # type: ignore[attr-defined]
+
+
+def study_at(exchange: Any, federation: Any = FEDERATION, **options: Any) -> optuna.Study:
+    options = {"name": "site", "every": 1} | options
+    return optuna.create_study(sampler=FederatedSampler(federation, exchange, **options))
+
+
+def identity(study: optuna.Study) -> record.Identity:
+    known = record.identity(study)
+    assert known is not None
+    return known
+
+
+def held(exchange: Any) -> list[tuple[str, str, int]]:
+    """The sender, the key and the sequence of all that is in the exchange, whoever accepts it."""
+    messages = [holding.message for holding in exchange.holdings()]
+    return [(one.sender, one.signer, one.sequence) for one in messages if one is not None]
+
+
+def texts(caught: Any) -> list[str]:
+    return [str(warning.message) for warning in caught]
+
+
+def missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("identity.keys", "optuna.signing", "optuna.study_agent", "optuna.sampler"):
+        monkeypatch.setattr(f"fedbo.{place}.is_installed", lambda: False)
+
+
+# Keys
+
+
+def test_messages_are_signed_with_the_users_key(exchange: FolderExchange) -> None:
+    study = study_at(exchange)
+    run(study, 2)
+    own = str(KeyPair.load())
+    [message] = exchange.fetch(FEDERATION)
+    verify(message)
+    assert (message.signer, identity(study).key) == (own, own)
+    agent = study.sampler.agent  # type: ignore[attr-defined]
+    assert agent.keyring is exchange.keyring
+    assert exchange.keyring.known(FEDERATION) == {"site": own}
+    assert announcement(None, "", exchange.keyring) == f"Messages are signed with key {own}."
+
+
+def test_on_purpose_they_are_not(exchange: FolderExchange) -> None:
+    study = study_at(exchange, signed=False)
+    run(study, 2)
+    assert held(exchange) == [("site", "", 2)]
+    assert identity(study).key == ""
+    assert announcement(False, "", exchange.keyring) == "Messages are not signed."
+
+
+def test_a_study_without_an_exchange_needs_no_key(tmp_path: Path) -> None:
+    study = study_at(None)
+    run(study, 2)
+    assert identity(study).key == "" and not (tmp_path / "state").exists()
+
+
+def test_a_study_from_before_gets_a_key_and_its_unsigned_message_is_withdrawn(
+    exchange: FolderExchange,
+) -> None:
+    study = study_at(exchange, signed=False)
+    run(study, 2)
+    study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
+    run(study)
+    own = str(KeyPair.load())
+    assert held(exchange) == [("site", own, 3)]
+    assert identity(study).key == own
+
+
+def test_a_signed_study_that_is_told_not_to_sign_says_what_peers_do(
+    exchange: FolderExchange,
+) -> None:
+    study = study_at(exchange)
+    run(study)
+    study.sampler = FederatedSampler(FEDERATION, exchange, every=1, signed=False)
+    with pytest.warns(ExchangeWarning, match="refuse messages that are not signed with it"):
+        run(study, 2)
+
+
+def test_copies_of_a_sampler_sign_too(exchange: FolderExchange) -> None:
+    study = study_at(exchange)
+    run(study)
+    for copied in (copy.deepcopy(study.sampler), pickle.loads(pickle.dumps(study.sampler))):
+        study.sampler = copied
+        run(study)
+        assert study.sampler.agent.keyring is study.sampler.exchange.keyring
+    assert held(exchange) == [("site", str(KeyPair.load()), 3)]
+
+
+# What keeps messages from being published
+
+
+def test_a_worker_without_the_private_key_publishes_nothing_until_it_is_imported(
+    exchange: FolderExchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_at(exchange)
+    run(study, 2)
+    first = KeyPair.load()
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "elsewhere"))
+    study.sampler = FederatedSampler(FEDERATION, FolderExchange(tmp_path / "exchange"), every=1)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study, 3)
+    [text] = texts(caught)
+    assert text.startswith(
+        f"no message of this study is published from here: peers know it by its key {first}, and "
+        "that private key is not on this machine."
+    )
+    assert "fedbo identity show" in text and "fedbo identity import FILE" in text
+    assert held(exchange) == [("site", str(first), 2)]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 5
+    assert "is not on this machine" in study.sampler.silence
+    assert first.path is not None
+    KeyPair.add(first.path)  # fedbo identity import
+    run(study)
+    assert held(exchange) == [("site", str(first), 6)]
+
+
+def test_without_the_package_messages_are_not_signed_and_that_is_said_once(
+    exchange: FolderExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing(monkeypatch)
+    study = study_at(exchange)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study, 3)
+    [text] = texts(caught)
+    assert "messages of this study are not signed, because the package cryptography" in text
+    assert "pip install 'fedbo[identity]'" in text
+    assert held(exchange) == [("site", "", 3)]
+    run(study_at(None))  # nothing is sent, so nothing is said
+    run(study_at(MemoryExchange(), signed=False))
+    with pytest.raises(ValueError, match="signed is True, but the package cryptography"):
+        study_at(exchange, signed=True)
+
+
+def test_a_signed_study_needs_the_package(
+    exchange: FolderExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_at(exchange)
+    run(study)
+    before = held(exchange)
+    missing(monkeypatch)
+    study.sampler = FederatedSampler(FEDERATION, MemoryExchange(), every=1)
+    with pytest.warns(ExchangeWarning, match="published from here.*is not installed: pip install"):
+        run(study, 2)
+    assert held(study.sampler.exchange) == [] and held(exchange) == before
+
+
+def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
+    own, other = str(KeyPair.load()), str(KeyPair.generate())
+    cases = {
+        "the federation lists its members, and 'site' is not among them ('clinic')": {
+            "clinic": own
+        },
+        f"the federation lists {other} as the key of 'site', but this study has {own}": {
+            "site": other
+        },
+    }
+    for expected, members in cases.items():
+        study = study_at(exchange, Federation(SPACE, features=20, members=members))
+        with pytest.warns(ExchangeWarning) as caught:
+            run(study, 2)
+        [text] = texts(caught)
+        assert expected in text
+        assert held(exchange) == []
+    listed = Federation(SPACE, features=20, members={"site": own})
+    unsigned = study_at(exchange, listed, signed=False)
+    with pytest.warns(ExchangeWarning, match="this study's messages are not signed"):
+        run(unsigned)
+    study = study_at(exchange, listed, name="site/liver")
+    run(study, 2)
+    assert held(exchange) == [("site/liver", own, 2)]
+
+
+def test_a_key_that_cannot_be_used_costs_no_trial(exchange: FolderExchange, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "identity.pem").write_text("not a key")
+    (tmp_path / "state" / "identity.pem").chmod(0o600)
+    study = study_at(exchange)
+    with pytest.warns(ExchangeWarning, match="its key cannot be used: .* is not a private key"):
+        run(study, 3)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
+    assert held(exchange) == []
+
+
+def test_a_list_of_known_keys_that_cannot_be_read_costs_no_trial(
+    exchange: FolderExchange, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "known_keys.json").write_text("{")
+    study = study_at(exchange)
+    with pytest.warns(ExchangeWarning, match="known keys .* cannot be used"):
+        run(study, 3)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
+    assert held(exchange) == []
+
+
+def test_a_revoked_key_is_replaced_and_peers_must_be_told(exchange: FolderExchange) -> None:
+    study = study_at(exchange)
+    run(study)
+    old = KeyPair.load()
+    new = KeyPair.retire()
+    Keyring.user().revoke(old.public)
+    study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
+    with pytest.warns(ExchangeWarning, match=f"fedbo identity trust 'site' {new}"):
+        run(study)
+    assert identity(study).key == str(new)
+    assert str(old) in exchange.keyring.revoked()
+    assert ("site", str(new), 2) in held(exchange)
