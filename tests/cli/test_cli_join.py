@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.cli import app as cli
 from fedbo.cli.join_screen import JoinScreen
 from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
+from fedbo.identity import KeyPair
 from fedbo.optuna import join as joining
 from fedbo.optuna import objective, record, studies
 from fedbo.policy import Origin
@@ -94,6 +96,9 @@ def takes_trial(trial, extra=1):
     return trial.suggest_float("x", 0, 1) + trial.suggest_float("own", 0, 1) + (
         trial.suggest_categorical("k", ["a", "b"]) == "b"
     )
+
+def misspelt(trial):
+    return trial.suggest_float("X", 0, 1) + (trial.suggest_categorical("k", ["a", "b"]) == "b")
 
 def narrower(trial):
     trial.suggest_categorical("k", ["a", "b"])
@@ -214,7 +219,7 @@ def sent() -> list[tuple[str, int]]:
 
 @pytest.mark.slow
 def test_two_sites_help_one_another_and_go_on_where_they_were() -> None:
-    code, out, err = end(start("score", "--trials", "4", "--name", "site-a"))
+    code, out, err = end(start("score", "--trials", "4", "--name", "site-a", "--every", "1"))
     assert (code, err) == (0, "")
     assert "Study 'federation' in sqlite:///site.db (new): minimize train_here:score." in out
     assert "'site-a'. Messages go through" in out
@@ -396,7 +401,8 @@ def test_a_log_that_cannot_be_written_keeps_messages_here_and_trials_going(
     assert code == 0
     assert "trials 2 complete messages 0 sent" in out
     assert err.startswith("Warning: ")
-    assert "message 1 of 'site-a' was not sent" in err
+    assert "no message of this study is published from here: its key cannot be used" in err
+    assert "No message was sent in this run: its key cannot be used" in out
     assert FolderExchange("shared").fetch(FEDERATION) == []
 
 
@@ -462,15 +468,11 @@ def test_a_study_knows_its_federation_by_scalars_and_epoch() -> None:
         joining.check(study, Federation(other, features=20))
 
 
-def test_another_direction_or_another_name_is_refused() -> None:
-    study = studies.create(STORAGE, "federation", "maximize")
+def test_another_direction_is_refused() -> None:
+    studies.create(STORAGE, "federation", "maximize")
     result = invoke("--objective", "train_here:score")
     assert result.exit_code == 1
     assert "has direction maximize, but the federation has minimize" in said(result)
-    study = studies.create(STORAGE, "mine", "minimize")
-    record.introduce(study, record.Identity(name="site-a", entropy="1"))
-    result = invoke("--objective", "train_here:score", "--study", "mine", "--name", "site-b")
-    assert "peers know study 'mine' as 'site-a', but --name is 'site-b'" in said(result)
 
 
 @pytest.mark.parametrize(
@@ -633,6 +635,87 @@ def test_a_message_can_be_taken_back() -> None:
     assert "nothing to withdraw" in said(invoke("--withdraw"))
     join("score", "--trials", "2")
     assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
+
+
+def test_a_misspelt_parameter_is_a_line_and_no_message_was_sent_is_another() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, out, err = join("misspelt", "--trials", "3")
+    assert code == 0
+    why = "the objective suggests 'X', the federation has 'x'"
+    assert err.startswith(f"Warning: in trial 0, {why}. So the federation learns nothing from")
+    assert err.count("Warning") == 1
+    assert "messages 0 sent" in out
+    assert f"No message was sent in this run: {why}." in out
+    assert sent() == []
+
+
+def test_it_says_why_no_message_was_sent() -> None:
+    assert "No message was sent in this run: no trial has a score." in join("sometimes")[1]
+    Path("working").touch()
+    out = join("sometimes", "--trials", "1", "--every", "2")[1]
+    assert "No message was sent in this run: a message is sent after every 2 scores" in out
+    out = join("sometimes", "--trials", "1")[1]
+    assert "No message was sent in this run: no trial was run." in out
+    out = join("sometimes", "--trials", "3", "--every", "2")[1]
+    assert "No message was sent" not in out
+
+
+def test_it_says_how_messages_are_signed() -> None:
+    out = join("score", "--trials", "1", "--name", "site-a")[1]
+    assert f"Messages are signed with key {KeyPair.load()}." in out
+    out = join("score", "--trials", "1", "--unsigned", storage="sqlite:///b.db")[1]
+    assert "Messages are not signed." in out
+    [site_b] = [one for one in FolderExchange("shared").fetch(FEDERATION) if not one.key]
+    assert site_b.sender.startswith("agent-")
+
+
+def test_a_study_can_be_renamed() -> None:
+    join("score", "--trials", "1", "--name", "site-a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, out, err = join("score", "--trials", "2", "--name", "site-b")
+    assert code == 0
+    assert err == "Warning: peers knew this study as 'site-a'; it is now 'site-b'"
+    assert "Peers know it as 'site-b'." in out
+    assert "fedbo ledger --agent site-b" in out
+    assert [message.sender for message in FolderExchange("shared").fetch(FEDERATION)] == ["site-b"]
+    assert "Peers know it as 'site-b'." in join("score", "--trials", "2")[1]
+
+
+@pytest.mark.parametrize("unsigned", [[], ["--unsigned"]])
+def test_the_message_of_another_study_is_not_withdrawn(unsigned: list[str]) -> None:
+    join("score", "--trials", "3", "--name", "site", *unsigned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        other = "sqlite:///b.db"
+        err = join("score", "--trials", "1", "--name", "site", *unsigned, storage=other)[2]
+    assert "Give this study another name with name=... in FederatedSampler, or with --name" in err
+    result = invoke("--withdraw", storage="sqlite:///b.db")
+    assert result.exit_code == 1
+    assert "nothing was withdrawn: the message of 'site'" in said(result)
+    assert "is not this study's" in said(result)
+    assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
+    assert "The message of 'site' was withdrawn from" in said(invoke("--withdraw"))
+    assert FolderExchange("shared").fetch(FEDERATION) == []
+
+
+def test_a_message_under_a_former_name_can_be_withdrawn() -> None:
+    join("score", "--trials", "1", "--name", "site-a")
+    result = invoke("--withdraw", "--name", "site-b")
+    assert "There is no message of 'site-b'" in said(result)
+    assert "The message of 'site-a' was withdrawn" in said(invoke("--withdraw", "--name", "site-a"))
+
+
+def test_a_withdrawal_needs_the_private_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join("score", "--trials", "1", "--name", "site-a")
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "elsewhere"))
+    result = invoke("--withdraw")
+    assert result.exit_code == 1
+    assert "that private key is not on this machine" in said(result)
+    assert "fedbo identity import FILE" in said(result)
 
 
 # The screen

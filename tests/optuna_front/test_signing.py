@@ -110,7 +110,7 @@ def test_a_study_from_before_gets_a_key_and_its_unsigned_message_is_withdrawn(
     assert identity(study).key == own
 
 
-def test_a_signed_study_that_is_told_not_to_sign_says_what_peers_do(
+def test_a_signed_study_that_is_told_not_to_sign_publishes_nothing(
     exchange: FolderExchange,
 ) -> None:
     study = study_at(exchange)
@@ -118,6 +118,7 @@ def test_a_signed_study_that_is_told_not_to_sign_says_what_peers_do(
     study.sampler = FederatedSampler(FEDERATION, exchange, every=1, signed=False)
     with pytest.warns(ExchangeWarning, match="refuse messages that are not signed with it"):
         run(study, 2)
+    assert held(exchange) == [("site", str(KeyPair.load()), 1)]
 
 
 def test_copies_of_a_sampler_sign_too(exchange: FolderExchange) -> None:
@@ -248,4 +249,4 @@ def test_a_revoked_key_is_replaced_and_peers_must_be_told(exchange: FolderExchan
         run(study)
     assert identity(study).key == str(new)
     assert str(old) in exchange.keyring.revoked()
-    assert ("site", str(new), 2) in held(exchange)
+    assert held(exchange) == [("site", str(new), 2)]

@@ -38,6 +38,9 @@ _LEAVING = 5.0  # seconds for everything that is left to be sent when the interp
 _FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
 _LOOKS, _PAUSE = 200, 0.01  # how often, and at which interval, to look for trials being stored
 
+#: Why there is no message: see `Mailbox.silence`.
+NO_TRIAL, NO_SCORE = "no trial was run", "no trial has a score"
+
 
 class Letter(NamedTuple):
     """A message to publish, and what the ledger calls the study that sends it."""
@@ -266,10 +269,10 @@ class Mailbox:
         self, courier: Courier, agent: StudyAgent, every: int | None, lock: threading.RLock
     ) -> None:
         self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
-        self.silence = "no trial has a score"  # why the last trial was followed by no message
+        self.silence = NO_TRIAL  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
-        self._withdrawn: set[tuple[str, bool]] = set()  # names, and whether with a signature
+        self._withdrawn: set[tuple[str, str]] = set()  # names and keys
 
     def receive(self, mirror: Mirror, asking: int) -> None:
         """Give the agent the messages that have arrived; the first query waits for them."""
@@ -293,6 +296,8 @@ class Mailbox:
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Publish a message if it is time for one, and look for messages of peers."""
+        if self.silence == NO_TRIAL:
+            self.silence = NO_SCORE
         if self._agent.mirror is None:
             self.silence = self._agent.mismatch or self.silence
             return
@@ -324,7 +329,7 @@ class Mailbox:
             if self._agent.signing.hindrance:
                 self.silence = self._agent.signing.hindrance
             elif not mirror.scores:
-                self.silence = self._agent.mismatch or "no trial has a score"
+                self.silence = self._agent.mismatch or NO_SCORE
             elif not self._is_due(mirror, trials, ended):
                 self.silence = _not_due(self._every)
             else:
@@ -333,16 +338,17 @@ class Mailbox:
             return None
 
     def _withdraw_former(self, federation: Federation) -> None:
-        """Withdraw what the study published under other names, or before it had a key."""
-        known, keys = self._agent.identity, self._agent.signing.keys
+        """Withdraw what the study published under other names, or with other keys or none."""
+        known = self._agent.identity
         if known is None:
             return
-        wanted = {(name, keys is not None) for name in known.former}
-        wanted |= {(known.name, False)} if self._agent.was_unsigned else set()
-        for name, is_signed in sorted(wanted - self._withdrawn):
-            self._withdrawn.add((name, is_signed))
-            signer = keys if is_signed else None
-            self._courier.withdraw(Withdrawal(federation, name, signer, known.study))
+        wanted = [(name, self._agent.signing.keys) for name in known.former]
+        wanted += [(known.name, keys) for keys in self._agent.replaced]
+        for name, keys in wanted:
+            signer = "" if keys is None else str(keys)
+            if (name, signer) not in self._withdrawn:
+                self._withdrawn.add((name, signer))
+                self._courier.withdraw(Withdrawal(federation, name, keys, known.study))
 
     def _under_our_name(self, mirror: Mirror, messages: Sequence[Message]) -> tuple[int, bool]:
         """Return the latest sequence of our message, and whether another's has our name."""

@@ -38,7 +38,7 @@ from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Message
 from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
-from fedbo.optuna.courier import Courier, Mailbox
+from fedbo.optuna.courier import NO_TRIAL, Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
 from fedbo.optuna.signing import announcement
 from fedbo.optuna.study_agent import Recipe, StudyAgent
@@ -203,7 +203,7 @@ class FederatedSampler(BaseSampler):
         if self.exchange is None:
             return "there is no exchange"
         with self._lock:
-            return "no trial was run" if self._mailbox is None else self._mailbox.silence
+            return NO_TRIAL if self._mailbox is None else self._mailbox.silence
 
     def announcement(self, study: optuna.Study) -> str:
         """Say how the study's messages will be signed; empty if they cannot be published.

@@ -71,11 +71,11 @@ def announcement(signed: bool | None, known: str, keyring: Keyring) -> str:
 
 def _find(signed: bool | None, known: str, name: str, keyring: Keyring) -> Signing:
     if signed is False:
-        remark = (
-            f"peers know this study by its key {known}, and refuse messages that are not signed "
-            "with it: leave out signed=False (or --unsigned)"
+        hindrance = (
+            f"peers know it by its key {known}, and refuse messages that are not signed with it: "
+            "leave out signed=False (or --unsigned)"
         )
-        return Signing(remark=remark if known else "")
+        return Signing(hindrance=hindrance if known else "")
     if not is_installed():
         why = "the package cryptography is not installed"
         if known:

@@ -19,6 +19,7 @@ from fedbo.agent.settings import Settings
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Kind, Message
+from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
 from fedbo.optuna.mirror import Mirror, StudyChanged, Unlocated, locate
@@ -142,7 +143,7 @@ class StudyAgent:
         self.study = study
         self.notices = Notices()
         self.signing = Signing()
-        self.was_unsigned = False  # whether the study got its key after its first message
+        self.replaced: list[KeyPair | None] = []  # the keys before these; None if there were none
         self.mirror: Mirror | None = None  # until the first query, or the first look
         self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
         self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
@@ -261,7 +262,7 @@ class StudyAgent:
         if self.signing.hindrance:
             self.notices.warn("nothing published", reason=self.signing.hindrance)
         if self.signing.keys is not None and self.signing.key != known.key:
-            self.was_unsigned = not known.key
+            self.replaced = [KeyPair.find(parse_key(known.key)) if known.key else None]
             known = record.set_key(self.study, self.signing.key)
         return known
 
