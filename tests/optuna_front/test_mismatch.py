@@ -63,8 +63,8 @@ def test_an_objective_without_any_of_the_names_is_told_after_its_first_trial() -
     [text] = texts(caught)
     assert text == (
         "in trial 0, the objective suggests 'Depth', the federation has 'depth'; the objective "
-        "suggests 'LR', the federation has 'lr'. So the federation learns nothing from this trial, or "
-        "from others like it, and no message is sent about them. Suggest all parameters of the "
+        "suggests 'LR', the federation has 'lr'. So the federation learns nothing from this trial, "
+        "or from others like it, and no message is sent about them. Suggest all parameters of the "
         "federation under its names, or create a federation with those that the objective suggests "
         "(fedbo federation new). This warning is given once"
     )
