@@ -43,6 +43,10 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
 _LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
 
 
+class NotOurs(ExchangeError):
+    """The messages that should be withdrawn are others'; the text says whose."""
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the ledger: what happened to a message.
 
@@ -189,8 +193,8 @@ class Ledger:
             Whether there was a message to withdraw.
 
         Raises:
-            ExchangeError: If only others have messages under this name, if the messages could not
-                be withdrawn, or if this could not be recorded.
+            NotOurs: If only others have messages under this name.
+            ExchangeError: If the messages could not be withdrawn, or this could not be recorded.
         """
         try:
             studies = self._known_studies()
@@ -362,7 +366,7 @@ def _check_no_others(
             whose += ", and this machine has no record of it"
             advice += "; if it is yours all the same, remove it there by hand"
         where = printable(shortened(place, 300))
-        raise ExchangeError(
+        raise NotOurs(
             f"nothing was withdrawn: the message of {sender!r} in {where} is not this study's. It "
             f"is {whose}: {advice}"
         )
