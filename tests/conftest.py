@@ -17,6 +17,12 @@ settings.load_profile("patient")
 NOBODY = 65534
 
 
+@pytest.fixture(autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's log and keys."""
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies wait for their exchange and their storage as long as it takes, in this process."""

@@ -215,7 +215,10 @@ def killed_before_storing(folder: Path, trials: int) -> None:
 
 
 @pytest.mark.slow
-def test_no_message_has_a_score_that_the_study_never_got(tmp_path: Path) -> None:
+def test_no_message_has_a_score_that_the_study_never_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))  # as of the worker that is started
     save_federation(tmp_path)
     killed = started(tmp_path, 3, "--killed-before-storing")
     _, errors = killed.communicate(timeout=PATIENCE)
@@ -253,7 +256,10 @@ def without_disk(folder: Path, trials: int) -> None:
 @pytest.mark.skipif(
     sys.platform == "win32", reason="needs a limit on file sizes, which Windows lacks"
 )
-def test_a_full_disk_leaves_the_study_as_it_was(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_study_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))  # as of the worker that is started
     save_federation(tmp_path)
     work(tmp_path, 3)
     full = started(tmp_path, 6, "--without-disk")
