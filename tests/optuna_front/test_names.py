@@ -210,8 +210,10 @@ def test_two_sites_with_one_name_and_two_keys_are_told_apart(
     [text] = [text for text in texts if "another site uses the name, too" in text]
     assert identity(studies[0]).key in text and "--name" in text
     studies[1].sampler = sampler(FolderExchange(tmp_path / "exchange"), "other")
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="it is now 'other'") as caught:
         run(studies[1])
+    assert len(caught) == 1
+    assert len(studies[1].sampler.agent.inbox) == 1  # type: ignore[attr-defined]  # the other site
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "three"))
     assert senders(FolderExchange(tmp_path / "exchange")) == ["other", "site"]
     assert {entry.study for entry in Ledger(tmp_path / "one" / "releases.jsonl").read()} == {

@@ -142,6 +142,20 @@ class Keyring:
             self._held.revoked = [other for other in revoked if other != text]
             self._write()
 
+    def forget(self, name: str, key: bytes, federation: Federation) -> None:
+        """Forget that this key belongs to this name, so that the next key seen for it is kept.
+
+        Args:
+            name: The name of a member. If it is known by another key, nothing happens.
+            key: The 32 bytes of a public key.
+            federation: The federation in which this counts.
+        """
+        with self._lock, self._changing():
+            names = self._held.known.get(_place(federation), {})
+            if names.get(member(name)) == key_text(key):
+                del names[member(name)]
+                self._write()
+
     def revoke(self, key: bytes) -> None:
         """From now on, refuse this key under every name, until it is trusted again.
 

@@ -6,6 +6,7 @@ a machine that has this private key publishes: peers would refuse any other sign
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from fedbo.federation import Federation
@@ -50,6 +51,20 @@ def prepare(
     except (OSError, ValueError) as error:
         return Signing(hindrance=f"its key cannot be used: {error}")
     return found
+
+
+def give_up(name: str, known: str, federation: Federation, keyring: Keyring) -> None:
+    """Let another site have a name that the study no longer uses.
+
+    Args:
+        name: The former name of the study.
+        known: The public key that the study has stored; empty if there is none.
+        federation: The federation in which it had this name.
+        keyring: The user's keys of peers.
+    """
+    if known:
+        with contextlib.suppress(OSError, ValueError):  # then a warning says whose key is expected
+            keyring.forget(name, parse_key(known), federation)
 
 
 def announcement(signed: bool | None, known: str, keyring: Keyring) -> str:

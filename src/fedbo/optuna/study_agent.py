@@ -18,13 +18,14 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity.keyring import member
 from fedbo.message import Kind, Message
 from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
 from fedbo.optuna.mirror import Mirror, StudyChanged, Unlocated, locate
 from fedbo.optuna.notices import Notices, differences, quoted
-from fedbo.optuna.signing import Signing, prepare
+from fedbo.optuna.signing import Signing, give_up, prepare
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
 
@@ -249,6 +250,9 @@ class StudyAgent:
         name = self._recipe.name
         if name is not None and name != known.name:
             self.notices.warn("renamed", known=known.name, given=name)
+            if self._keyring is not None and member(name) != member(known.name):
+                federation = self._recipe.agreed(self.study, Translation(search_space))
+                give_up(known.name, known.key, federation, self._keyring)
             known = record.rename(self.study, name)
         return self._sign(known, search_space)
 
