@@ -1,6 +1,6 @@
 """Mutate messages at random, and check that damage has one outcome: `MessageRefused`.
 
-Messages of all kinds are changed in one to three ways:
+Messages of all kinds, and signed withdrawals, are changed in one to three ways:
 
 flip        bits are flipped
 insert      random bytes are inserted
@@ -12,7 +12,7 @@ widen       numbers, texts and arrays are encoded in more bytes than they need
 field       a field is repeated, removed, moved, or replaced by an odd value
 nest        thousands of arrays inside each other
 
-Each is decoded and checked as `Agent.receive` does it. What must hold:
+Each is read and checked as an agent or an exchange does it. What must hold:
 
 - No exception is raised but `MessageRefused`.
 - The memory of the process stays flat.
@@ -38,10 +38,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from fedbo.identity import KeyPair, Keyring, is_installed
 
 import fedbo
-from fedbo.message import Kind, key_text
+from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.message import Kind, Withdrawal, read
 from fedbo_paper.contests import options, screen
 
 SPACE = {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}
@@ -204,21 +204,24 @@ def unsigned(kind: Kind) -> tuple[list[bytes], Accept]:
 
 
 def signed(kind: Kind) -> tuple[list[bytes], Accept]:
-    """Return signed messages of a kind, and what a federation with a list of members accepts."""
+    """Return signed messages and withdrawals, and what a federation with members accepts."""
     keys = {name.partition("/")[0]: KeyPair.generate() for name in NAMES}
-    members = {name: key_text(pair.public) for name, pair in keys.items()}
+    members = {name: str(pair) for name, pair in keys.items()}
     federation = fedbo.Federation(SPACE, features=FEATURES, kind=kind, members=members)
     keyring = Keyring()
-    sources = [
-        keys[message.sender.partition("/")[0]].sign(message).encode()
-        for message in messages(federation)
-    ]
+    sources = []
+    for message in messages(federation):
+        pair = keys[message.sender.partition("/")[0]]
+        named = {name: getattr(message, name) for name in ("fingerprint", "epoch", "sender")}
+        withdrawal = Withdrawal(**named, sequence=message.sequence + 1)
+        sources += [pair.sign(message).encode(), pair.sign(withdrawal).encode()]
 
     def accept(data: bytes) -> bytes:
-        message = fedbo.Message.decode(data)
-        federation.check(message)
-        keyring.check(federation, message)
-        return message.encode()
+        found = read(data)
+        if isinstance(found, fedbo.Message):
+            federation.check(found)
+        keyring.check(federation, [found])
+        return found.encode()
 
     return sources, accept
 

@@ -8,8 +8,11 @@ fixed       each is a draw from one belief, a bump at the target's worst configu
 adaptive    the attacker knows all trials of the target, and its whole table. Before each query
             every name sends a new message, which agrees with all scores so far and has its
             maximum at a bad configuration that was not tried yet
-members     the same, but the federation lists the honest peers as its members: all messages are
-            signed, go through an exchange, and what others have signed is refused there
+
+With a list of members, all messages are signed, and the keyring refuses what no member has signed.
+So each target is run once more, with 1,000 adaptive Sybils, in a federation that lists the honest
+peers: it must make the same trials as with honest peers only. Every other Sybil takes the name of
+an honest peer. This part needs the extra [identity].
 
 The regret is (best − best so far) / (best − worst). It is compared, at the same total number of
 evaluations, with that of an agent alone (Thompson sampling) and of PTS with honest peers only.
@@ -20,14 +23,18 @@ Intervals are 95 % bootstraps over targets, with all their seeds; differences ar
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 import fedbo
+from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.scores import Standardised
 from fedbo_paper.contests import contest, hostile, measures, options, screen
@@ -101,6 +108,7 @@ ATTACKS = {"fixed": fixed, "adaptive": adaptive}
 
 def run(
     ground: Listed,
+    agreed: fedbo.Federation,
     policy: fedbo.Policy,
     honest: Sequence[fedbo.Message],
     attack: Attack | None,
@@ -111,7 +119,7 @@ def run(
     """Run the target, which hears of the attacker before each query; return its scores."""
     first = ground.initial(target, seed)
     agent = fedbo.Agent(
-        contest.federation(ground, policy),
+        agreed,
         policy,
         name="target",
         seed=1000 * target + seed,
@@ -139,14 +147,44 @@ def play(
     honest = contest.messages(agreed, target, known, seeds[0])
     for seed in seeds:
         here = (target, seed, evaluations)
-        scores[ALONE, target, seed] = run(ground, fedbo.TS(), [], None, *here)
-        scores[HONEST, target, seed] = run(ground, fedbo.PTS(), honest, None, *here)
+        scores[ALONE, target, seed] = run(ground, agreed, fedbo.TS(), [], None, *here)
+        scores[HONEST, target, seed] = run(ground, agreed, fedbo.PTS(), honest, None, *here)
         for name, make in ATTACKS.items():
             for n in NUMBERS:
                 attack = make(agreed, ground, target, n, seed)
-                found = run(ground, fedbo.PTS(), honest, attack, *here)
+                found = run(ground, agreed, fedbo.PTS(), honest, attack, *here)
                 scores[f"{n:,} {name}", target, seed] = found
     return scores
+
+
+# A list of members
+
+
+def play_members(
+    ground: Listed, known: Sequence[contest.History], target: int, seed: int, evaluations: int
+) -> tuple[bool, Counter[str]]:
+    """Return whether the list keeps the Sybils out, and how many messages were refused."""
+    keys = {f"task-{n}": KeyPair.generate() for n in range(ground.tasks)}
+    kind = fedbo.PTS().kinds[0]
+    members = {name: str(pair) for name, pair in keys.items()}
+    agreed = fedbo.Federation(ground.space, kind=kind, members=members)
+    unsigned = contest.messages(agreed, target, known, seed)
+    honest = [keys[message.sender].sign(message) for message in unsigned]
+    send = adaptive(agreed, ground, target, NUMBERS[-1], seed)
+    attacker, keyring, counts = KeyPair.generate(), Keyring(), Counter[str]()
+
+    def attack(trials: Sequence[fedbo.Trial]) -> list[fedbo.Message]:
+        sent = []
+        for i, message in enumerate(send(trials)):
+            name = honest[i % len(honest)].sender if i % 2 else message.sender
+            sent.append(attacker.sign(msgspec.structs.replace(message, sender=name)))
+        accepted, refused = keyring.admit(agreed, [*honest, *sent])
+        counts.update(accepted=len(accepted), refused=len(refused))
+        return accepted
+
+    here = (target, seed, evaluations)
+    scores = [run(ground, agreed, fedbo.PTS(), honest, each, *here) for each in (None, attack)]
+    return scores[0] == scores[1], counts
 
 
 def figures(regret: Floats, alone: Floats, honest: Floats) -> dict[str, dict[str, Effect]]:
@@ -178,6 +216,21 @@ def show(found: dict[str, dict[str, dict[str, Effect]]]) -> None:
         )
 
 
+def with_members(
+    ground: Listed, known: Sequence[contest.History], tasks: Sequence[int], given: Namespace
+) -> dict[str, int] | None:
+    """Run each target with a list of members, and print whether Sybils made a difference."""
+    if not is_installed():
+        screen.say("Left out the list of members: install fedbo[identity].")
+        return None
+    calls = [partial(play_members, ground, known, target, 0, given.evaluations) for target in tasks]
+    found = screen.work("members", calls, given.jobs)
+    same, counts = sum(is_same for is_same, _ in found), sum((c for _, c in found), Counter())
+    text = f"with a list of members: {same} of {len(tasks)} targets make the same trials as without"
+    screen.out.print(f"\n{text} Sybils; {counts['refused']:,} messages were refused")
+    return {"same": same, "targets": len(tasks), **counts}
+
+
 def main() -> None:
     """Run the command."""
     parser = options.parser(__doc__)
@@ -207,7 +260,15 @@ def main() -> None:
         name: figures(regret, regrets[ALONE], regrets[HONEST]) for name, regret in regrets.items()
     }
     show(found)
-    screen.finish({"seeds": given.seeds, "targets": len(tasks), "peers": found}, given.json)
+    screen.finish(
+        {
+            "seeds": given.seeds,
+            "targets": len(tasks),
+            "peers": found,
+            "members": with_members(ground, known[0], tasks, given),
+        },
+        given.json,
+    )
 
 
 if __name__ == "__main__":
