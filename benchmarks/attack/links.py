@@ -50,7 +50,7 @@ from fedbo_paper.contests import options, screen
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0.0, 1.0)})
 SECRET = b"not for others: 5af2c1"
-LINKS, FETCHES = 100, 5
+LINKS = 100
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 
 
@@ -229,7 +229,7 @@ def attack_text(given: Namespace) -> dict[str, Any]:
         return meet(given, read, lambda: None)
 
 
-def attack_descriptors(given: Namespace, at_times: bool) -> dict[str, Any]:
+def attack_descriptors(given: Namespace, fetches: int, at_times: bool) -> dict[str, Any]:
     """Count the descriptors that stay open after fetches."""
 
     def read() -> dict[str, Any]:
@@ -237,9 +237,9 @@ def attack_descriptors(given: Namespace, at_times: bool) -> dict[str, Any]:
         exchange = FolderExchange(here.shared)
         time.sleep(0.5)  # until the attacker is busy
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(FETCHES):
+        for _ in range(fetches):
             exchange.fetch(FEDERATION)
-        return {"fetches": FETCHES, "left open": len(os.listdir("/proc/self/fd")) - before}
+        return {"fetches": fetches, "left open": len(os.listdir("/proc/self/fd")) - before}
 
     with place(given.victim) as here:
         for i in range(LINKS):
@@ -273,8 +273,8 @@ ATTACKS: dict[str, Callable[[Namespace], dict[str, Any]]] = {
     "file": lambda given: race(given, replace_file, lambda here: here.private_file),
     "folder": lambda given: race(given, replace_folder, lambda here: here.private_folder),
     "text": attack_text,
-    "descriptors, always links": lambda given: attack_descriptors(given, at_times=False),
-    "descriptors, links at times": lambda given: attack_descriptors(given, at_times=True),
+    "descriptors, always links": lambda given: attack_descriptors(given, 5, at_times=False),
+    "descriptors, links at times": lambda given: attack_descriptors(given, 100, at_times=True),
     "descriptors, own message": attack_own_message,
 }
 

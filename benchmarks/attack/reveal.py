@@ -21,6 +21,8 @@ worth it        a message after a new best score, or once the history has double
                 message, as by default
 last only       one message, after the last trial
 
+The noise is drawn anew in each run, so the last digits differ from run to run.
+
     python benchmarks/attack/reveal.py --json out.json
 """
 
@@ -33,12 +35,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from optuna.trial import create_trial
 
 import fedbo
 from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.scores import Standardised
+from fedbo.optuna.courier import due
 from fedbo_paper.contests import options, screen
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect
@@ -98,25 +102,18 @@ def log_density(posterior: Posterior, omega: Floats) -> float:
     return float(np.log(np.diag(posterior.L)).sum() - u @ u / (2 * posterior.sigma2))
 
 
-# Rules of publishing: after which trials (from 1) a message is sent
+# Rules of publishing
 
 
-def every(n: int, y: Floats) -> list[int]:
-    return [*range(n, len(y) + 1, n)]
-
-
-def worth_it(y: Floats) -> list[int]:
-    sent: list[int] = []
-    for t in range(1, len(y) + 1):
-        if not sent or y[t - 1] > y[: t - 1].max() or t >= 2 * sent[-1]:
-            sent.append(t)
-    return sent
+def sent_after(every: int | None, y: Floats) -> list[int]:
+    """Return after how many scores a study with this ``every`` publishes a message."""
+    return due([create_trial(value=value) for value in y.tolist()], every, "maximize")
 
 
 RULES: dict[str, Callable[[Floats], list[int]]] = {
-    "every trial": partial(every, 1),
-    "every fifth": partial(every, 5),
-    "worth it": worth_it,
+    "every trial": partial(sent_after, 1),
+    "every fifth": partial(sent_after, 5),
+    "worth it": partial(sent_after, None),
     "last only": lambda y: [len(y)],
 }
 
@@ -124,9 +121,9 @@ RULES: dict[str, Callable[[Floats], list[int]]] = {
 # Attacks
 
 
-def distance_to_best(run: Run, t: int) -> float:
-    """Return how far the maximum of the t-th message is from the best of t trials."""
-    top = argmax(FEDERATION.phi.function(run.omegas[t - 1]), FEDERATION.space)
+def distance_to_best(run: Run, sent: int, t: int) -> float:
+    """Return how far the maximum of the message after ``sent`` trials is from the best of t."""
+    top = argmax(FEDERATION.phi.function(run.omegas[sent - 1]), FEDERATION.space)
     return float(np.linalg.norm(top - run.X[run.y[:t].argmax()]))
 
 
@@ -162,11 +159,12 @@ def attack(seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     objective = smooth(rng)
     run = tune(objective)
-    found = {f"distance {t}": distance_to_best(run, t) for t in SIZES}
+    found = {f"distance {t}": distance_to_best(run, t, t) for t in SIZES}
     differs = dict(zip(WHICH, (int(rng.integers(T)), int(run.y.argmax())), strict=True))
     for rule, publishes in RULES.items():
         sent = publishes(run.y)
         found[f"{rule}: messages"] = len(sent)
+        found[f"{rule}: distance"] = distance_to_best(run, sent[-1], T)
         for k in MEANS:
             found[f"{rule}: mean of {k}"] = correlation(run, sent, k)
         for which, changed in differs.items():
@@ -196,7 +194,7 @@ def _share(values: Floats) -> Effect:
     n, p, z2 = len(values), float(values.mean()), Z**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     reach = Z * float(np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    return Effect(p, centre - reach, centre + reach, n)
+    return Effect(p, max(centre - reach, 0.0), min(centre + reach, 1.0), n)
 
 
 def _median(values: Floats) -> Effect:
@@ -221,9 +219,17 @@ def show(found: dict[str, Effect]) -> None:
         ],
     )
     screen.table(
+        f"after {T} trials: distance of the last message's maximum from the best trial, and "
         "correlation of the mean of the last k messages with the mean of the belief (medians)",
-        ["publishing", *(f"k = {k}" for k in MEANS)],
-        [[rule, *(f"{found[f'{rule}: mean of {k}'].value:.3f}" for k in MEANS)] for rule in RULES],
+        ["publishing", "distance", *(f"k = {k}" for k in MEANS)],
+        [
+            [
+                rule,
+                f"{found[f'{rule}: distance'].value:.3f}",
+                *(f"{found[f'{rule}: mean of {k}'].value:.3f}" for k in MEANS),
+            ]
+            for rule in RULES
+        ],
     )
 
 

@@ -231,7 +231,9 @@ class Agent:
     def message(self) -> Message:
         """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
 
-        It stays the same until the next score, so nobody can average several draws of one belief.
+        It stays the same until the next score. Messages of successive scores have fresh noise, and
+        whoever averages them comes close to the mean of the belief: hand out a message when it is
+        worth it, not after every score. ``docs/security.md`` says what messages reveal.
         """
         if self.signer and self._keys is None:
             raise KeyRefused(
