@@ -149,7 +149,8 @@ def _mode(path: Path) -> str:
 
 def replace_file(place: Place) -> None:
     """Replace the victim's message by a link, again and again."""
-    spare, names = place.shared / "spare", []
+    spare = place.shared / "spare"
+    names: list[str] = []
     while not names:
         with contextlib.suppress(OSError):
             names = [name for name in os.listdir(place.epoch) if name.startswith("victim")]
