@@ -18,7 +18,7 @@ from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "FTS",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbo import Agent, Federation, FileRefused, Float, Message, MessageRefused
+from fedbo.agent.agent import MOST_AGENTS
 from fedbo.identity import KeyPair, KeyRefused, Keyring
 
 ours = Federation({"x": Float(0, 1)}, features=5)
@@ -125,7 +126,7 @@ def test_a_keyring_can_be_shared(tmp_path: Path) -> None:
 def test_an_inbox_is_bounded_and_says_so_once() -> None:
     agent = told("a", most_peers=3)
     messages = [told(f"n{i}").message() for i in range(6)]
-    with pytest.warns(UserWarning, match="holds messages of 3 peers.*raise most_peers") as caught:
+    with pytest.warns(UserWarning, match=r"holds messages of 3 peers.*\(most_peers\)") as caught:
         assert agent.receive(messages) == 3
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -147,3 +148,12 @@ def test_listed_members_always_have_room() -> None:
 def test_most_peers_is_checked(given: object) -> None:
     with pytest.raises(ValueError, match="most_peers is"):
         Agent(ours, most_peers=given)  # type: ignore[arg-type]
+
+
+def test_one_member_cannot_be_a_crowd() -> None:
+    keys = KeyPair.generate()
+    federation = Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys)})
+    agent = Agent(federation, name="b")
+    messages = [told(f"a/{i}", keys).message() for i in range(MOST_AGENTS + 5)]
+    with pytest.warns(UserWarning, match=f"at most {MOST_AGENTS} of one member"):
+        assert agent.receive(messages) == MOST_AGENTS
