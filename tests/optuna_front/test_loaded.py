@@ -47,7 +47,7 @@ def test_a_loaded_study_has_its_agent_before_the_first_query(
     first = run(FederatedSampler(federation, "exchange", name="site-a", seed=0)).sampler
     assert isinstance(first, FederatedSampler) and first.agent is not None
     before = Path("site.db").read_bytes()
-    sampler = FederatedSampler(federation, "exchange")
+    sampler = FederatedSampler(federation, "exchange", every=1)
     study = load(sampler)
     assert sampler.agent is not None
     assert sampler.agent is sampler.agent

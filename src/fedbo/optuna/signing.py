@@ -45,7 +45,7 @@ def prepare(
     try:
         found = _find(signed, known, name, keyring)
         if not found.hindrance:
-            found = found._replace(hindrance=_unlisted(name, found.key, federation))
+            found = Signing(found.keys, _unlisted(name, found.key, federation), found.remark)
         if found.keys is not None and not found.hindrance:
             keyring.trust(name, found.keys.public, federation)
     except (OSError, ValueError) as error:

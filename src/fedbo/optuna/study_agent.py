@@ -204,8 +204,10 @@ class StudyAgent:
         trials = private.get_trials(self.study)
         known = self._identity or record.identity(self.study)
         if known is not None:
-            if self._identity is None and self._recipe.name is not None:
+            if self._identity is None and self._recipe.name not in (None, known.name):
                 known = msgspec.structs.replace(known, name=self._recipe.name)
+            elif self._identity is None and known.key and self._keyring is not None:
+                self.signing = self._prepare(known, search_space)
             return self._followed(search_space, known, trials)
         within = self._narrower(trials)
         mirror = self._recipe.mirror(self.study, search_space, self._recipe.new_identity(), within)
