@@ -482,29 +482,39 @@ def test_a_link_in_place_of_a_message_is_replaced_and_its_target_untouched(
 
 
 SWAPPER = """
-import os, sys, time
+import os, random, sys, time
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
-folder, private, what = sys.argv[1:]
+path, private, what, seconds = sys.argv[1:]
+end, tries, swaps = time.monotonic() + float(seconds), 0, 0
+
+def linger():
+    until = time.monotonic() + random.uniform(0, 1e-3)
+    while time.monotonic() < until:
+        pass
+
+def swap():
+    if what == "file":      # the message becomes a link to a private file
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+            os.symlink(private, os.path.join(path, name))
+        return
+    if os.path.lexists(path):
+        os.rename(path, f"{path}.{tries}")
+    if what == "new":       # a link is there when the folder is to be made
+        linger()
+    os.symlink(private, path)
+    linger()
+    os.unlink(path)
+    if what == "folder":    # the folder becomes a link to a private one, and comes back
+        os.rename(f"{path}.{tries}", path)
+        linger()
+
 print("ready", flush=True)
 sys.stdin.readline()
-end = time.monotonic() + 2.0
-swaps = 0
 while time.monotonic() < end:
+    tries += 1
     try:
-        if what == "folder":   # the sub-folder becomes a link to a private one, and back
-            os.rename(folder, folder + ".away")
-            os.symlink(private, folder)
-            os.unlink(folder)
-            os.rename(folder + ".away", folder)
-        elif what == "new":    # the sub-folder disappears, and a link is there when it is made
-            os.rename(folder, folder + ".away")
-            os.symlink(private, folder)
-            os.unlink(folder)
-            os.rmdir(folder + ".away")
-        else:                  # the message becomes a link to a private file
-            for name in os.listdir(folder):
-                os.unlink(os.path.join(folder, name))
-                os.symlink(private, os.path.join(folder, name))
+        swap()
         swaps += 1
     except OSError:
         pass
@@ -532,7 +542,7 @@ def test_another_user_who_may_write_to_the_folder_gains_nothing(what: str) -> No
             exchange.publish(message())
         attacked = home(shared) if what == "file" else target
         aim = secret if what == "file" else private
-        attacker = child(SWAPPER, attacked, aim, what)
+        attacker = child(SWAPPER, attacked, aim, what, 2.0)
         together([attacker])
         published, sequence = 0, 1
         while attacker.poll() is None:
