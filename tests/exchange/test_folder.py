@@ -68,6 +68,29 @@ class TestFolderThatWasThere(ExchangeContract):
         return FolderExchange(tmp_path / "link")
 
 
+class TestWithoutDescriptors(ExchangeContract):
+    """Where folders cannot be opened, as on Windows."""
+
+    @pytest.fixture
+    def exchange(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
+        monkeypatch.setattr("fedbo.exchange.tree._BY_DESCRIPTOR", False)
+        return FolderExchange(tmp_path / "exchange")
+
+    def test_links_that_are_there_are_refused(
+        self, exchange: FolderExchange, tmp_path: Path
+    ) -> None:
+        exchange.publish(message())
+        path = only_file(exchange.folder)
+        (exchange.folder / "x.fedbo").symlink_to(path)
+        home(exchange.folder).rename(tmp_path / "elsewhere")
+        home(exchange.folder).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
+            exchange.publish(message(sequence=2))
+        with pytest.warns(ExchangeWarning, match="links are not followed") as caught:
+            assert exchange.fetch(OURS) == []
+        assert len(caught) == 2
+
+
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that become known in a test are not this user's."""
@@ -797,6 +820,19 @@ def test_thousands_of_planted_folders_cost_next_to_nothing(folder: Path) -> None
     assert time.monotonic() - start < 2.5
 
 
+def test_a_peer_that_was_heard_is_not_displaced_by_planted_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FILES", 5)
+    exchange = FolderExchange(folder)
+    assert sequences(exchange) == {"site-a": 1}
+    for i in range(100):
+        (home(folder) / f"{i}.fedbo").write_bytes(b"x")
+    assert unwarned(exchange) == [message()]
+    FolderExchange(folder).publish(message(sequence=2))
+    assert unwarned(exchange) == [message(sequence=2)]
+
+
 def test_planted_files_are_looked_at_up_to_a_bound(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -819,7 +855,8 @@ def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.Mon
     (folder / "junk.fedbo").write_bytes(bytes(3000))
     monkeypatch.setattr("fedbo.exchange.folder._MOST_LISTED", 1000)
     faults = {os.path.basename(one.place): one.fault for one in FolderExchange(folder).holdings()}
-    assert "it was not read: there are more than 1,000 bytes" in str(faults["junk.fedbo"])
+    assert "it was not read: all files together have more than 1,000" in str(faults["junk.fedbo"])
+    assert [fault for fault in faults.values() if fault is None] == [None]  # the small one was
 
 
 def test_the_bounds_also_count_in_the_listing(

@@ -437,11 +437,10 @@ def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
             try:
                 status = folder.status(name)
                 when = status.st_mtime
+                if status.st_size > left:
+                    most = f"{_MOST_LISTED:,} bytes"
+                    raise FileRefused(f"it was not read: all files together have more than {most}")
                 left -= status.st_size
-                if left < 0:
-                    raise FileRefused(
-                        f"it was not read: there are more than {_MOST_LISTED:,} bytes"
-                    )
                 content = load(folder, name, LARGEST)
                 fault = signature_fault(content)
             except FileNotFoundError:
