@@ -479,14 +479,16 @@ def test_nothing_of_a_foreign_file_is_in_a_warning(folder: Path) -> None:
 def test_links_to_folders_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for i in range(100):
-        (folder / f"{i:03}").symlink_to(tmp_path / "elsewhere")
-    exchange = FolderExchange(folder)
+        (folder / f"{i:03}.fedbo").symlink_to(tmp_path / "elsewhere")
+    exchange, path = FolderExchange(folder), only_file(home(folder))
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
+    for sequence in range(2, 7):
+        path.unlink()
+        path.symlink_to(tmp_path / "elsewhere")
         unwarned(exchange)
-        exchange.publish(message())
         exchange.withdraw(OURS, "nobody")
         exchange.holdings()
+        assert exchange.publish(message(sequence=sequence)) is True
     assert len(os.listdir("/proc/self/fd")) == before
 
 
