@@ -806,7 +806,20 @@ def test_planted_folders_are_searched_up_to_a_bound_which_is_reported_once(
     assert len(caught) == 1 and str(folder) in str(caught[0].message)
     assert len(opened) <= 20 + 3
     assert sequences(exchange) == {"site-a": 1}  # of which nothing more is said
-    assert exchange.withdraw(OURS, "site-a") is True
+
+
+def test_planted_folders_do_not_keep_anybody_from_withdrawing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From no epoch; and whoever withdraws learns that there may be more."""
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FOLDERS", 5)
+    exchange = FolderExchange(folder)
+    exchange.publish(message(OTHERS["epoch and scalars"]))
+    for i in range(100):
+        (folder / f"{i}").mkdir()
+    with pytest.warns(ExchangeWarning, match="perhaps not all messages of 'site-a' were withdrawn"):
+        assert exchange.withdraw(OURS, "site-a") is True
+    assert visible(folder) == []
 
 
 @pytest.mark.slow
@@ -850,7 +863,8 @@ def test_planted_files_are_looked_at_up_to_a_bound(
     assert f"{folder} has more than 20 files, and the rest was not searched" in said
     assert f"{home(folder)} has more than 10 files, and the rest was not searched" in said
     exchange.fetch(OURS)
-    assert exchange.withdraw(OURS, "site-a") is True  # its name is known
+    with pytest.warns(ExchangeWarning, match="perhaps not all"):
+        assert exchange.withdraw(OURS, "site-a") is True  # its name is known
 
 
 def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -902,6 +916,8 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(forged))
     with pytest.warns(ExchangeWarning, match="wrong signature"):
         assert sequences(exchange) == {"site-a": 1}
+    [fault] = [one for one in exchange.holdings() if one.fault is not None]
+    assert fault.message is None and "wrong signature" in str(fault.fault)
     assert exchange.publish(keys.sign(message(sequence=2))) is True
     other = new_keys().sign(Withdrawal(**header, sequence=2**32 - 1))
     (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(other))
