@@ -68,6 +68,29 @@ class TestFolderThatWasThere(ExchangeContract):
         return FolderExchange(tmp_path / "link")
 
 
+class TestWithoutDescriptors(ExchangeContract):
+    """Where folders cannot be opened, as on Windows."""
+
+    @pytest.fixture
+    def exchange(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
+        monkeypatch.setattr("fedbo.exchange.tree._BY_DESCRIPTOR", False)
+        return FolderExchange(tmp_path / "exchange")
+
+    def test_links_that_are_there_are_refused(
+        self, exchange: FolderExchange, tmp_path: Path
+    ) -> None:
+        exchange.publish(message())
+        path = only_file(exchange.folder)
+        (exchange.folder / "x.fedbo").symlink_to(path)
+        home(exchange.folder).rename(tmp_path / "elsewhere")
+        home(exchange.folder).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
+            exchange.publish(message(sequence=2))
+        with pytest.warns(ExchangeWarning, match="links are not followed") as caught:
+            assert exchange.fetch(OURS) == []
+        assert len(caught) == 2
+
+
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that become known in a test are not this user's."""
@@ -456,14 +479,16 @@ def test_nothing_of_a_foreign_file_is_in_a_warning(folder: Path) -> None:
 def test_links_to_folders_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for i in range(100):
-        (folder / f"{i:03}").symlink_to(tmp_path / "elsewhere")
-    exchange = FolderExchange(folder)
+        (folder / f"{i:03}.fedbo").symlink_to(tmp_path / "elsewhere")
+    exchange, path = FolderExchange(folder), only_file(home(folder))
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
+    for sequence in range(2, 7):
+        path.unlink()
+        path.symlink_to(tmp_path / "elsewhere")
         unwarned(exchange)
-        exchange.publish(message())
         exchange.withdraw(OURS, "nobody")
         exchange.holdings()
+        assert exchange.publish(message(sequence=sequence)) is True
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -482,29 +507,39 @@ def test_a_link_in_place_of_a_message_is_replaced_and_its_target_untouched(
 
 
 SWAPPER = """
-import os, sys, time
+import os, random, sys, time
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
-folder, private, what = sys.argv[1:]
+path, private, what, seconds = sys.argv[1:]
+end, tries, swaps = time.monotonic() + float(seconds), 0, 0
+
+def linger():
+    until = time.monotonic() + random.uniform(0, 1e-3)
+    while time.monotonic() < until:
+        pass
+
+def swap():
+    if what == "file":      # the message becomes a link to a private file
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+            os.symlink(private, os.path.join(path, name))
+        return
+    if os.path.lexists(path):
+        os.rename(path, f"{path}.{tries}")
+    if what == "new":       # a link is there when the folder is to be made
+        linger()
+    os.symlink(private, path)
+    linger()
+    os.unlink(path)
+    if what == "folder":    # the folder becomes a link to a private one, and comes back
+        os.rename(f"{path}.{tries}", path)
+        linger()
+
 print("ready", flush=True)
 sys.stdin.readline()
-end = time.monotonic() + 2.0
-swaps = 0
 while time.monotonic() < end:
+    tries += 1
     try:
-        if what == "folder":   # the sub-folder becomes a link to a private one, and back
-            os.rename(folder, folder + ".away")
-            os.symlink(private, folder)
-            os.unlink(folder)
-            os.rename(folder + ".away", folder)
-        elif what == "new":    # the sub-folder disappears, and a link is there when it is made
-            os.rename(folder, folder + ".away")
-            os.symlink(private, folder)
-            os.unlink(folder)
-            os.rmdir(folder + ".away")
-        else:                  # the message becomes a link to a private file
-            for name in os.listdir(folder):
-                os.unlink(os.path.join(folder, name))
-                os.symlink(private, os.path.join(folder, name))
+        swap()
         swaps += 1
     except OSError:
         pass
@@ -532,7 +567,7 @@ def test_another_user_who_may_write_to_the_folder_gains_nothing(what: str) -> No
             exchange.publish(message())
         attacked = home(shared) if what == "file" else target
         aim = secret if what == "file" else private
-        attacker = child(SWAPPER, attacked, aim, what)
+        attacker = child(SWAPPER, attacked, aim, what, 2.0)
         together([attacker])
         published, sequence = 0, 1
         while attacker.poll() is None:
@@ -771,7 +806,20 @@ def test_planted_folders_are_searched_up_to_a_bound_which_is_reported_once(
     assert len(caught) == 1 and str(folder) in str(caught[0].message)
     assert len(opened) <= 20 + 3
     assert sequences(exchange) == {"site-a": 1}  # of which nothing more is said
-    assert exchange.withdraw(OURS, "site-a") is True
+
+
+def test_planted_folders_do_not_keep_anybody_from_withdrawing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From no epoch; and whoever withdraws learns that there may be more."""
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FOLDERS", 5)
+    exchange = FolderExchange(folder)
+    exchange.publish(message(OTHERS["epoch and scalars"]))
+    for i in range(100):
+        (folder / f"{i}").mkdir()
+    with pytest.warns(ExchangeWarning, match="perhaps not all messages of 'site-a' were withdrawn"):
+        assert exchange.withdraw(OURS, "site-a") is True
+    assert visible(folder) == []
 
 
 @pytest.mark.slow
@@ -785,6 +833,19 @@ def test_thousands_of_planted_folders_cost_next_to_nothing(folder: Path) -> None
     for _ in range(5):
         assert sequences(exchange) == {"site-a": 1}
     assert time.monotonic() - start < 2.5
+
+
+def test_a_peer_that_was_heard_is_not_displaced_by_planted_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.search.MOST_FILES", 5)
+    exchange = FolderExchange(folder)
+    assert sequences(exchange) == {"site-a": 1}
+    for i in range(100):
+        (home(folder) / f"{i}.fedbo").write_bytes(b"x")
+    assert unwarned(exchange) == [message()]
+    FolderExchange(folder).publish(message(sequence=2))
+    assert unwarned(exchange) == [message(sequence=2)]
 
 
 def test_planted_files_are_looked_at_up_to_a_bound(
@@ -802,14 +863,16 @@ def test_planted_files_are_looked_at_up_to_a_bound(
     assert f"{folder} has more than 20 files, and the rest was not searched" in said
     assert f"{home(folder)} has more than 10 files, and the rest was not searched" in said
     exchange.fetch(OURS)
-    assert exchange.withdraw(OURS, "site-a") is True  # its name is known
+    with pytest.warns(ExchangeWarning, match="perhaps not all"):
+        assert exchange.withdraw(OURS, "site-a") is True  # its name is known
 
 
 def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "junk.fedbo").write_bytes(bytes(3000))
     monkeypatch.setattr("fedbo.exchange.folder._MOST_LISTED", 1000)
     faults = {os.path.basename(one.place): one.fault for one in FolderExchange(folder).holdings()}
-    assert "it was not read: there are more than 1,000 bytes" in str(faults["junk.fedbo"])
+    assert "it was not read: all files together have more than 1,000" in str(faults["junk.fedbo"])
+    assert [fault for fault in faults.values() if fault is None] == [None]  # the small one was
 
 
 def test_the_bounds_also_count_in_the_listing(
@@ -853,6 +916,8 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(forged))
     with pytest.warns(ExchangeWarning, match="wrong signature"):
         assert sequences(exchange) == {"site-a": 1}
+    [fault] = [one for one in exchange.holdings() if one.fault is not None]
+    assert fault.message is None and "wrong signature" in str(fault.fault)
     assert exchange.publish(keys.sign(message(sequence=2))) is True
     other = new_keys().sign(Withdrawal(**header, sequence=2**32 - 1))
     (home(tmp_path) / withdrawal_name("site-a", keys.public)).write_bytes(seal(other))

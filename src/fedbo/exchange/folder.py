@@ -184,11 +184,12 @@ class FolderExchange(Exchange):
             if not self._is_there():
                 return False
             with self._opened() as root:
-                theirs = _withdrawable(root, federation, sender, keys, mine)
-                is_gone = False
-                for folder, name, message in theirs:
+                is_gone, search = False, Search(root, federation, epochs=True)
+                for folder, name, message in _withdrawable(search, federation, sender, keys, mine):
                     self._remove(root, folder, name, message, keys)
                     is_gone = True
+        for text in search.bounds:
+            warn(f"perhaps not all messages of {sender!r} were withdrawn: {text}", ExchangeWarning)
         return is_gone
 
     def holdings(self) -> list[Holding]:
@@ -359,7 +360,7 @@ def _outlaw(root: OpenFolder, withdrawal: Withdrawal) -> None:
 
 
 def _withdrawable(
-    root: OpenFolder,
+    search: Search,
     federation: Federation,
     sender: str,
     keys: KeyPair | None,
@@ -367,10 +368,9 @@ def _withdrawable(
 ) -> Iterator[tuple[OpenFolder, str, Message | None]]:
     """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
     own_name = file_name(sender, b"" if keys is None else keys.public)
-    own = os.path.join(root.path, *home_of(federation.fingerprint, federation.epoch))
     most = most_bytes(federation.kind, federation.features)
-    for folder, names in Search(root, federation, epochs=True):
-        is_home = folder.path == own
+    for folder, names in search:
+        is_home = folder.path == search.home
         for name in {*names, own_name} if is_home else names:
             try:
                 content = load(folder, name, most)
@@ -437,11 +437,10 @@ def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
             try:
                 status = folder.status(name)
                 when = status.st_mtime
+                if status.st_size > left:
+                    most = f"{_MOST_LISTED:,} bytes"
+                    raise FileRefused(f"it was not read: all files together have more than {most}")
                 left -= status.st_size
-                if left < 0:
-                    raise FileRefused(
-                        f"it was not read: there are more than {_MOST_LISTED:,} bytes"
-                    )
                 content = load(folder, name, LARGEST)
                 fault = signature_fault(content)
             except FileNotFoundError:
@@ -450,8 +449,9 @@ def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
                 fault = unreadable(error)
             except (FileRefused, MessageRefused) as error:
                 fault = str(error)
-            if isinstance(content, Withdrawal):
-                withdrawals += [content] if fault is None else []
+            if isinstance(content, Withdrawal) and fault is None:
+                withdrawals.append(content)
             else:
-                held.append(Holding(content, when, place, fault))
+                message = content if isinstance(content, Message) else None
+                held.append(Holding(message, when, place, fault))
     return held, withdrawals

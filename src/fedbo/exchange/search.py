@@ -43,6 +43,7 @@ class Search:
         known: Other federations whose messages need not be counted again.
 
     Attributes:
+        home: The path of the federation's own folder in this epoch; that of the root if None.
         faults: Why links and unreadable folders were skipped, by path.
         foreign: How many messages there seem to be of each other federation that is not known.
         bounds: Sentences about what was not searched because there is too much; a set in order.
@@ -64,6 +65,7 @@ class Search:
         if federation is not None:
             for name in home_of(federation.fingerprint, federation.epoch):
                 self._own.append(os.path.join(self._own[-1], name))
+        self.home = self._own[-1]
         self._entries_left = MOST_FILES if federation is None else MOST_ELSEWHERE
         self._folders_left = MOST_FOLDERS
 
@@ -82,8 +84,9 @@ class Search:
     def _contents(self, folder: OpenFolder, depth: int) -> Iterator[tuple[OpenFolder, list[str]]]:
         files, below = self._list(folder, self.faults)
         yield folder, files
+        below.sort(key=self._is_elsewhere)  # so that nobody can use up the budget for our epochs
         for name in below if depth < DEPTH else ():
-            if os.path.join(folder.path, name) == self._own[-1]:
+            if os.path.join(folder.path, name) == self.home:
                 continue  # it came first
             if (part := self._foreign_part(name)) is not None:
                 self._count(folder, name, part)
@@ -93,7 +96,7 @@ class Search:
 
     def _list(self, folder: OpenFolder, faults: dict[str, str]) -> tuple[list[str], list[str]]:
         """Return the names of the files that may hold messages, and of the folders in a folder."""
-        is_home = len(self._own) > 1 and folder.path == self._own[-1]
+        is_home = len(self._own) > 1 and folder.path == self.home
         most = MOST_FILES if is_home else self._entries_left
         files, below, n = [], [], 0
         try:
@@ -142,6 +145,11 @@ class Search:
         below = printable(shortened(folder.path.removeprefix(self._root.path)))
         where = self._root.path + below
         self.bounds[f"{where} has more than {what}, and the rest was not searched"] = None
+
+    def _is_elsewhere(self, name: str) -> bool:
+        """Return whether a folder is not named after this federation in any of its epochs."""
+        own = "" if self._federation is None else str(self._federation.fingerprint)
+        return not name.startswith(own.rpartition("-")[0])
 
     def _foreign_part(self, name: str) -> str | None:
         """Return in which part another federation differs whose folder has this name."""
