@@ -164,7 +164,7 @@ def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
             peer.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
         exchange.publish(peer.message())
     ledger = Ledger(folder / f"{D}-{seed}.jsonl")
-    return FederatedSampler(federation, exchange, seed=seed, ledger=ledger)
+    return FederatedSampler(federation, exchange, seed=seed, every=1, ledger=ledger)
 
 
 SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {

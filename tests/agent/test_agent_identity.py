@@ -157,3 +157,11 @@ def test_one_member_cannot_be_a_crowd() -> None:
     messages = [told(f"a/{i}", keys).message() for i in range(MOST_AGENTS + 5)]
     with pytest.warns(UserWarning, match=f"at most {MOST_AGENTS} of one member"):
         assert agent.receive(messages) == MOST_AGENTS
+
+
+def test_a_revoked_key_does_not_sign() -> None:
+    keys, keyring = KeyPair.generate(), Keyring()
+    keyring.revoke(keys.public)
+    with pytest.raises(KeyRefused, match="was revoked here"):
+        told("a", keys, keyring=keyring)
+    assert keyring.revoked() == [str(keys)]

@@ -94,7 +94,7 @@ def test_studies_of_one_space_hear_each_other(tmp_path: Path) -> None:
 def test_the_suite_really_has_peers(tmp_path: Path) -> None:
     strangers = Strangers()
     sampler = FederatedSampler(
-        exchange=strangers, seed=0, ledger=Ledger(tmp_path / "releases.jsonl")
+        exchange=strangers, seed=0, every=1, ledger=Ledger(tmp_path / "releases.jsonl")
     )
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=10)

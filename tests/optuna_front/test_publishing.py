@@ -12,7 +12,13 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo import Federation, Float, Message, Space
-from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger, MemoryExchange
+from fedbo.exchange import (
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    Ledger,
+    MemoryExchange,
+)
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.courier import due
 
@@ -108,9 +114,9 @@ def test_workers_agree_on_what_is_worth_it(tmp_path: Path) -> None:
     assert sequences(ledger) == [1, 2, 4, 6, 9]
 
 
-@pytest.mark.parametrize(("every", "expected"), [(None, [1, 2, 4, 6]), (3, [3, 6])])
-def test_what_was_withdrawn_is_replaced_after_the_next_trial(
-    tmp_path: Path, every: int | None, expected: list[int]
+@pytest.mark.parametrize(("every", "expected", "after"), [(None, [1, 2, 4, 6], 12), (3, [3, 6], 9)])
+def test_what_was_withdrawn_stays_withdrawn_until_another_message_is_due(
+    tmp_path: Path, every: int | None, expected: list[int], after: int
 ) -> None:
     ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
     sampler = FederatedSampler(FEDERATION, exchange, every=every, ledger=ledger)
@@ -119,10 +125,23 @@ def test_what_was_withdrawn_is_replaced_after_the_next_trial(
     run(study, objective, 6)
     assert sequences(ledger) == expected
     assert sampler.withdraw(study)
+    run(study, objective, after - 7)
+    assert exchange.fetch(FEDERATION) == []
     run(study, objective)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [7]
-    run(study, objective)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [7]
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [after]
+
+
+def test_whoever_deletes_messages_gets_no_fresh_noise(tmp_path: Path) -> None:
+    """A study that published anew whenever its message was gone sent one after each trial."""
+    exchange = FolderExchange(tmp_path / "exchange")
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
+    objective, seen = giving(5, 6, 4, *[6] * 20), set()
+    for _ in range(16):
+        run(study, objective)
+        for file in exchange.folder.rglob("*.fedbo"):
+            seen.add(file.read_bytes())
+            file.unlink()
+    assert len(seen) == len([1, 2, 3, 6, 12])
 
 
 def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_path: Path) -> None:
@@ -145,7 +164,7 @@ def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_pat
     exchange.is_down = False
     study.sampler = FederatedSampler(FEDERATION, exchange)  # the unsent message is gone
     run(study, objective)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [4]
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [3]
 
 
 def test_an_exchange_that_cannot_be_read_gets_no_more_messages_than_are_due() -> None:

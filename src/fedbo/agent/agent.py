@@ -116,6 +116,11 @@ class Agent:
         self.signer = "" if keys is None else str(keys)  # the public key, as text
         self._keys = keys
         if keys is not None:
+            if self.signer in self.keyring.revoked():
+                raise KeyRefused(
+                    f"{self.signer} was revoked here, and peers may refuse it too: give another "
+                    f"key pair, or undo it with fedbo identity trust {self.name!r} {self.signer}"
+                )
             self.keyring.trust(self.name, keys.public, federation)
         space = federation.space
         self._space = Part(space, within) if within else space

@@ -131,7 +131,7 @@ def withdraw(given: Given) -> None:
         text = (
             f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
             "it may keep it, and what they learnt from it. The withdrawal is recorded in "
-            f"{ledger.path}. If the study continues, it sends a new message after its next trial."
+            f"{ledger.path}. If the study continues, it sends messages again."
         )
     screen.say(Console(), text)
 

@@ -273,6 +273,7 @@ class Mailbox:
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
         self._withdrawn: set[tuple[str, str]] = set()  # names and keys
+        self._sent_again: set[int] = set()  # after how many scores these messages were made
 
     def receive(self, mirror: Mirror, asking: int) -> None:
         """Give the agent the messages that have arrived; the first query waits for them."""
@@ -330,11 +331,11 @@ class Mailbox:
                 self.silence = self._agent.signing.hindrance
             elif not mirror.scores:
                 self.silence = self._agent.mismatch or NO_SCORE
-            elif not self._is_due(mirror, trials, ended):
+            elif (message := self._due_message(mirror, trials, ended)) is None:
                 self.silence = _not_due(self._every)
             else:
                 self.silence = ""
-                return Letter(mirror.agent.message(), known.study)
+                return Letter(message, known.study)
             return None
 
     def _withdraw_former(self, federation: Federation) -> None:
@@ -358,21 +359,30 @@ class Mailbox:
         ours = [message.sequence for message in named if message.signer == mirror.agent.signer]
         return max(ours, default=0), any(message.signer not in own for message in named)
 
-    def _is_due(self, mirror: Mirror, trials: list[FrozenTrial], ended: set[int]) -> bool:
-        """Whether a trial that ended here asks for a message, or the exchange lacks the last one.
+    def _due_message(
+        self, mirror: Mirror, trials: list[FrozenTrial], ended: set[int]
+    ) -> Message | None:
+        """Return the last message that was due; None if there is no reason to publish it now.
 
-        It lacks one if the message was withdrawn, or a worker was killed before it was sent.
+        It is published after the trial that asks for it, and once more if the exchange lacks it,
+        because a worker was killed or somebody removed it. It depends only on the trials up to that
+        one: whoever removes it again and again does not get messages with fresh noise.
         """
         told = (trial for trial in trials if trial.number in mirror.told)
         scored = sorted((trial for trial in told if trial.state.is_finished()), key=end_of)
         counts = due(scored, self._every, mirror.agent.federation.space.direction)
-        if any(scored[n - 1].number in ended for n in counts):
-            return True
-        messages = self._courier.current(mirror.agent.federation)
-        if messages is None or not counts:
-            return False
-        published, others = self._under_our_name(mirror, messages)
-        return published < counts[-1] and not others
+        if not counts:
+            return None
+        n = counts[-1]
+        if not any(scored[count - 1].number in ended for count in counts):
+            messages = self._courier.current(mirror.agent.federation)
+            if messages is None or n in self._sent_again:
+                return None
+            published, others = self._under_our_name(mirror, messages)
+            if published >= n or others:
+                return None
+            self._sent_again.add(n)
+        return self._agent.mirror_of(scored[:n]).agent.message()
 
 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:

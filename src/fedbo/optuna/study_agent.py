@@ -298,6 +298,17 @@ class StudyAgent:
         self._identity = known
         return self.follow(search_space)
 
+    def mirror_of(self, trials: Sequence[FrozenTrial]) -> Mirror:
+        """Return the agent that was told these trials and no others, after `update`."""
+        assert self.mirror is not None
+        assert self._made_from is not None
+        if self.mirror.told == {trial.number for trial in trials}:
+            return self.mirror
+        keys = None if self.signing.hindrance else self.signing.keys
+        mirror = self._recipe.mirror(self.study, *self._made_from[:3], keys, self._keyring)
+        mirror.follow(trials)
+        return mirror
+
     @property
     def identity(self) -> record.Identity | None:
         """The identity of the agent, as it was known for the last query or message."""
