@@ -157,7 +157,7 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> No
     courier.send(ready(2))
     courier.fetch(FEDERATION)
     assert courier.flush(PATIENCE)
-    assert {m.sender for m in courier.messages(FEDERATION)} == {"peer"}
+    assert "peer" in {m.sender for m in courier.messages(FEDERATION)}
     courier.fetch(FEDERATION)
     all_done(courier)
     assert {m.sender for m in courier.messages(FEDERATION)} == {"peer", "site"}
