@@ -112,7 +112,7 @@ def test_a_space_in_a_huge_file_is_refused() -> None:
         file.truncate(2**30)
     result = invoke("new", "--from-space", "space.toml")
     assert result.exit_code == 1
-    assert "space.toml: the file has more than 16 MB" in said(result)
+    assert "space.toml: it has 1,073,741,824 bytes, expected at most" in said(result)
 
 
 def test_a_file_that_exists_stays_unless_forced() -> None:

@@ -14,6 +14,7 @@ from fedbo.identity import KeyPair, KeyRefused, keys, verify
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import Weights
+from fedbo.state import state_folder
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,15 @@ def test_processes_that_start_together_get_one_key(state: Path) -> None:
         for _ in range(4)
     ]
     assert len({process.communicate()[0] for process in running}) == 1
+
+
+def test_the_first_key_stays_also_without_locks() -> None:
+    made = [KeyPair.generate() for _ in range(5)]
+    path = state_folder() / "identity.pem"
+    for pair in made:
+        keys._store(path, pair, replace=False)
+    assert KeyPair.load().public == made[0].public
+    assert [one.name for one in path.parent.iterdir()] == ["identity.pem"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -113,13 +114,14 @@ class Agent:
         self.keyring = Keyring() if keyring is None else keyring
         self.ledger, self.most_peers = ledger, most_peers
         self._is_full = False  # and the warning about that was given
+        self._agents: Counter[str] | None = None  # in the inbox, by member; None: not counted yet
         self.signer = "" if keys is None else str(keys)  # the public key, as text
         self._keys = keys
         if keys is not None:
             if self.signer in self.keyring.revoked():
                 raise KeyRefused(
                     f"{self.signer} was revoked here, and peers may refuse it too: give another "
-                    f"key pair, or undo it with fedbo identity trust {self.name!r} {self.signer}"
+                    "key pair, or trust it again with Keyring.trust (fedbo identity trust)"
                 )
             self.keyring.trust(self.name, keys.public, federation)
         space = federation.space
@@ -145,6 +147,7 @@ class Agent:
         """Take part in this federation, without any message so far."""
         self.federation = federation
         self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
+        self._agents = None
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = self._keys
 
@@ -244,9 +247,9 @@ class Agent:
         """
         if self.signer and self._keys is None:
             raise KeyRefused(
-                f"agent {self.name!r} signs its messages with {self.signer}, and that private key "
-                "is not on this machine: import it (fedbo identity import FILE), or give it to "
-                "Agent.load(path, keys=...)"
+                f"agent {self.name!r} signs its messages with {self.signer}. That private key "
+                "is not on this machine, or was revoked here: import it (fedbo identity import "
+                "FILE), or give it to Agent.load(path, keys=...)"
             )
         with one_thread():
             message = self._outbox.write()
@@ -298,31 +301,38 @@ class Agent:
     def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch or message.sender == self.name:
             return False
-        if self._has_no_room_for(message.sender):
-            self._report_full(message.sender)
+        if why := self._why_no_room_for(message.sender):
+            self._report_full(message.sender, why)
             return False
+        is_new = message.sender not in self.inbox
         if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
+            if is_new and self._agents is not None:
+                self._agents[member(message.sender)] += 1
         return taken
 
-    def _has_no_room_for(self, sender: str) -> bool:
+    def _why_no_room_for(self, sender: str) -> str:
+        """Say which limit keeps a message of this sender out; empty if none does."""
         if sender in self.inbox:
-            return False
+            return ""
         if "/" in sender:  # one of several agents of a member, who could invent any number
-            others = sum(member(other) == member(sender) for other in self.inbox.senders)
-            if others >= MOST_AGENTS:
-                return True
-        is_listed = member(sender) in self.federation.members
-        return not is_listed and len(self.inbox) >= self.most_peers
+            if self._agents is None:
+                self._agents = Counter(member(other) for other in self.inbox.senders)
+            if self._agents[member(sender)] >= MOST_AGENTS:
+                return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
+        if len(self.inbox) < self.most_peers or member(sender) in self.federation.members:
+            return ""
+        return (
+            f"it holds those of {len(self.inbox):,} peers, and no more (most_peers). If peers may "
+            "be invented, list the members' keys in the federation file"
+        )
 
-    def _report_full(self, sender: str) -> None:
+    def _report_full(self, sender: str, why: str) -> None:
         if not self._is_full:
             self._is_full = True
             warn(
-                f"agent {self.name!r} holds messages of {len(self.inbox):,} peers, and does not "
-                f"take that of {sender!r}: it holds at most {self.most_peers:,} (most_peers), and "
-                f"at most {MOST_AGENTS} of one member. If peers may be invented, list the members' "
-                "keys in the federation file. This warning is given once"
+                f"agent {self.name!r} does not take the message of {sender!r}: {why}. This warning "
+                "is given once"
             )
 
     # Agreement
@@ -392,7 +402,8 @@ class Agent:
             message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=savefile.to_packable(self.inbox.state()),
             signer=self.signer,
-            known=self.keyring.known(self.federation) if self.keyring.path is None else {},
+            known=self.keyring.known(self.federation),
+            revoked=self.keyring.revoked(),
             most_peers=self.most_peers,
         )
         savefile.write(path, saved)
@@ -452,8 +463,8 @@ class Agent:
             most_peers=saved.most_peers,
         )
         agent.signer = saved.signer or agent.signer
-        for name, key in saved.known.items() if keyring is None else ():
-            agent.keyring.trust(name, parse_key(key), federation)
+        if keyring is None:
+            agent.keyring.restore(federation, saved.known, saved.revoked)
         try:
             agent._restore(saved)
         except OriginError as error:
@@ -471,8 +482,9 @@ class Agent:
             self._history.trials.append(trial.to_trial())
             self._history.points.append(np.array(x))
         self._history.order = saved.order
-        if saved.message is not None:
-            self._outbox.message = Message.decode(saved.message)
+        message = None if saved.message is None else Message.decode(saved.message)
+        if message is not None and message.signer == self.signer:
+            self._outbox.message = message
 
     # Insight
 
@@ -547,7 +559,8 @@ def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
     if not signer:
         return given
     if given is None:
-        return KeyPair.find(parse_key(signer)) if is_installed() else None
+        is_usable = is_installed() and signer not in Keyring.user().revoked()
+        return KeyPair.find(parse_key(signer)) if is_usable else None
     if str(given) != signer:
         raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {given}")
     return given

@@ -66,6 +66,7 @@ class Saved(msgspec.Struct, kw_only=True):
     within: dict[str, Float | Int | Categorical] = {}
     signer: str = ""
     known: dict[str, str] = {}  # keys of peers, by name
+    revoked: list[str] = []  # keys
     most_peers: int = 100_000
 
 

@@ -65,6 +65,7 @@ def new(
       C = { type = "float", low = 1e-4, high = 10.0, log = true }
       depth = { type = "int", low = 1, high = 8 }
       kernel = { type = "categorical", choices = ["rbf", "linear"] }
+      weight = { type = "categorical", choices = ["balanced", { none = true }] }  # None
     """
     if (from_study is None) == (from_space is None):
         raise checks.refused("give exactly one of the two", "--from-study / --from-space")
