@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import convert, to_builtins
 
-from fedbo.agent import savefile
+from fedbo.agent import savecheck, savefile
 from fedbo.agent.account import Account, Cost
 from fedbo.agent.initial_points import InitialPoints
 from fedbo.agent.outbox import Outbox, Recorder, write_together
@@ -41,7 +41,7 @@ from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
-from fedbo.policy.query import Origin, OriginError
+from fedbo.policy.query import Origin
 from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value
 
@@ -438,11 +438,11 @@ class Agent:
         """
         saved = savefile.read(path)
         policy = saved.policy if policy is None else policy
-        if settings is None:
-            try:
+        with savefile.refusing(path):
+            if settings is None:
                 settings = savefile.readable_settings(saved.settings)
-            except ValidationError as error:
-                raise FileRefused(f"{os.fspath(path)} has invalid settings: {error}") from None
+            federation = Federation.from_toml(saved.federation)
+            savecheck.check(saved, federation)
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(
@@ -450,41 +450,43 @@ class Agent:
                 f"fedbo's own: Agent.load(path, {missing}=...); for the paper's settings that is "
                 "fedbo_paper.preset.PAPER"
             )
-        federation = Federation.from_toml(saved.federation)
-        agent = cls(
-            federation,
-            policy,
-            name=saved.name,
-            settings=settings,
-            within=saved.within,
-            keys=_keys_of(saved.signer, keys, os.fspath(path)),
-            keyring=keyring,
-            ledger=ledger,
-            most_peers=saved.most_peers,
-        )
-        agent.signer = saved.signer or agent.signer
-        if keyring is None:
-            agent.keyring.restore(federation, saved.known, saved.revoked)
+        keys = _keys_of(saved.signer, keys, os.fspath(path))
         try:
+            agent = cls(
+                federation,
+                policy,
+                name=saved.name,
+                settings=settings,
+                within=saved.within,
+                keys=keys,
+                keyring=keyring,
+                ledger=ledger,
+                most_peers=saved.most_peers,
+            )
+        except KeyRefused:
+            raise
+        except ValueError as error:
+            raise FileRefused(f"{os.fspath(path)} holds no usable agent: {error}") from None
+        agent.signer = saved.signer or agent.signer
+        with savefile.refusing(path):
+            if keyring is None:
+                agent.keyring.restore(federation, saved.known, saved.revoked)
             agent._restore(saved)
-        except OriginError as error:
-            raise FileRefused(f"{os.fspath(path)} has a trial that is not valid: {error}") from None
         return agent
 
     def _restore(self, saved: savefile.Saved) -> None:
         self._given = None if saved.given is None else [np.array(x) for x in saved.given]
-        self._begin(savefile.from_packable(saved.entropy))
-        self._rng.bit_generator.state = savefile.from_packable(saved.rng)
-        self.inbox = type(self.inbox).restore(savefile.from_packable(saved.inbox))
+        self._begin(savecheck.from_packable(saved.entropy))
+        self._rng.bit_generator.state = savecheck.from_packable(saved.rng)
+        inbox = savecheck.inbox_state(saved.inbox, self.federation)
+        self.inbox = type(self.inbox).restore(inbox)
         self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
         self.account = saved.account
         for trial, x in zip(saved.trials, saved.points, strict=True):
             self._history.trials.append(trial.to_trial())
             self._history.points.append(np.array(x))
         self._history.order = saved.order
-        message = None if saved.message is None else Message.decode(saved.message)
-        if message is not None and message.signer == self.signer:
-            self._outbox.message = message
+        self._outbox.message = savecheck.own_message(saved, self.federation, self.signer)
 
     # Insight
 

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 import msgspec
 import numpy as np
 
 from fedbo import files
+from fedbo.agent import savecheck
 from fedbo.agent.account import Account
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import State, Trial
 from fedbo.files import FileRefused
+from fedbo.identity import KeyRefused
 from fedbo.model.surrogate import SurrogateState
+from fedbo.outside import shortened
 from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
 from fedbo.space import Categorical, Float, Int
 from fedbo.space.axis import Value
 
+#: The largest file that is read, in bytes.
+LARGEST = 2**31
 _TITLE = "fedbo agent 1"
+_LONGEST = 300  # characters of an error, which may repeat what is in a file
+#: How code fails that is given content which nobody would save.
+_FAILURES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 _Known = TS | FTS | PTS | RGPE | TAF
 
 #: Options of 0.1.0 that are now in `fedbo_paper.preset`, and their values in the default settings.
@@ -82,11 +99,32 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
 def read(path: str | os.PathLike[str]) -> Saved:
     """Return what `write` wrote; refuse anything else."""
     name = os.fspath(path)
-    payload = files.unseal(_TITLE, Path(path).read_bytes(), name)
+    try:
+        data = files.read(path, LARGEST)
+    except FileRefused as error:
+        raise FileRefused(f"{name} holds no usable agent: {error}") from None
+    payload = files.unseal(_TITLE, data, name)
     try:
         return msgspec.msgpack.decode(payload, type=Saved)
-    except msgspec.ValidationError as error:
-        raise FileRefused(f"{name} holds an agent of another version of fedbo: {error}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        why = shortened(str(error), _LONGEST)
+        raise FileRefused(f"{name} holds an agent of another version of fedbo: {why}") from None
+
+
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Refuse the file if what is done with its content fails.
+
+    Args:
+        path: The file.
+    """
+    try:
+        yield
+    except (FileRefused, KeyRefused):
+        raise
+    except _FAILURES as error:
+        why = shortened(str(error), _LONGEST) or type(error).__name__
+        raise FileRefused(f"{os.fspath(path)} holds no usable agent: {why}") from None
 
 
 def writable_policy(policy: Policy) -> _Known | None:
@@ -104,11 +142,15 @@ def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
         return None
     if saved.get("repeats") == "random" or saved.get("surrogate", {}).get("draw_features"):
         return None
+    savecheck.check_settings(saved)
     return msgspec.convert(saved, Settings)
 
 
 def to_packable(value: Any) -> Any:
-    """Return arrays and integers of any size in a form that MessagePack can hold."""
+    """Return arrays and integers of any size in a form that MessagePack can hold.
+
+    `fedbo.agent.savecheck.from_packable` undoes this.
+    """
     if isinstance(value, dict):
         return {key: to_packable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -116,14 +158,3 @@ def to_packable(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > 63:
         return {"int": hex(value)}
     return value
-
-
-def from_packable(value: Any) -> Any:
-    """Return what `to_packable` was given."""
-    if not isinstance(value, dict):
-        return value
-    if "array" in value:
-        return np.frombuffer(value["array"], dtype=value["dtype"]).reshape(value["shape"])
-    if "int" in value:
-        return int(value["int"], 16)
-    return {key: from_packable(item) for key, item in value.items()}

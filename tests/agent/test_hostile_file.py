@@ -1,0 +1,238 @@
+"""A hostile file of an agent is refused with `FileRefused`, and nothing else happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from contracts.parties import PLANE
+
+from fedbo import RGPE, Agent, Federation, FileRefused, files
+from fedbo.message import Message
+
+TITLE = "fedbo agent 1"
+ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
+FEDERATIONS = {
+    "weights": Federation(PLANE, features=6),
+    "belief": Federation(PLANE, features=6, kind="belief"),
+}
+
+
+def told(federation: Federation, name: str, n: int) -> Agent:
+    policy = RGPE() if federation.kind == "belief" else None
+    agent = Agent(federation, policy, name=name, seed=len(name))
+    for i in range(n):
+        agent.tell(agent.ask(), float(i % 3))
+    return agent
+
+
+def saved(federation: Federation, path: Path) -> dict[str, Any]:
+    """The content of the file of an agent with everything in it."""
+    agent = told(federation, "a", 4)
+    agent.receive(told(federation, "peer", 3).message())
+    agent.tell(agent.ask(), 5.0)
+    agent.ask()
+    agent.message()
+    agent.save(path)
+    content: dict[str, Any] = msgspec.msgpack.decode(
+        files.unseal(TITLE, path.read_bytes(), "the file")
+    )
+    return content
+
+
+def write(path: Path, content: object) -> None:
+    path.write_bytes(files.seal(TITLE, msgspec.msgpack.encode(content)))
+
+
+def at(content: Any, place: tuple[Any, ...], value: object) -> None:
+    for step in place[:-1]:
+        content = content[step]
+    content[place[-1]] = value
+
+
+def array(dtype: str, *numbers: float) -> bytes:
+    return np.array(numbers, dtype=dtype).tobytes()
+
+
+CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "federation": (("federation",), "x = [", "Invalid value"),
+    "quotes": (("federation",), 'x = "' + '\\"' * 10**6, "Unterminated string"),
+    "generator": (("rng",), {}, "PCG64"),
+    "state of the generator": (("rng", "state", "state"), {"int": "0x" + "f" * 99}, "usable"),
+    "entropy": (("entropy",), "abc", "entropy is not a whole number"),
+    "negative entropy": (("entropy",), -1, "entropy is not a whole number"),
+    "large entropy": (("entropy",), {"int": "0x" + "f" * 10**6}, "more than 4,096 bits"),
+    "much entropy": (("entropy",), [1] * 10**6, "entropy is not a whole number"),
+    "no inbox": (("inbox",), None, "the inbox is not of M = 6"),
+    "an empty inbox": (("inbox",), {}, "the inbox is not of M = 6"),
+    "a huge inbox": (("inbox", "M"), 10**9, "the inbox is not of M = 6"),
+    "objects": (("inbox", "omega", "dtype"), "|O", "an array has another type"),
+    "shape": (("inbox", "omega", "shape"), [1, -5], "an array has another shape"),
+    "NaN": (("inbox", "omega", "array"), array("<f4", *[np.nan] * 6), "not possible"),
+    "chance": (("inbox", "weight", "array"), array("<f8", -1.0), "not possible"),
+    "sequence": (("inbox", "sequence", "array"), array("<i8", -1), "not possible"),
+    "used": (("inbox", "used", "array"), b"\x02", "not possible"),
+    "no text": (("inbox", "names"), b"\xff\xff\xff\xff", "utf-8"),
+    "control characters": (("inbox", "names"), b"\x1b[2J", "can be printed"),
+    "sizes of names": (("inbox", "names"), b"peers", "sizes"),
+    "order": (("order",), [99], "order"),
+    "negative order": (("order",), [-1, 0, 1, 2, 3], "order"),
+    "twice": (("order",), [0, 0, 1, 2, 3], "order"),
+    "dimensions": (("points", 0), [0.5], "2 dimensions"),
+    "no point": (("points", 0), [0.5, float("nan")], "inside the cube"),
+    "points": (("points",), [[0.5, 0.5]], "6 trials, but 1 points"),
+    "given": (("given",), [[0.5, 2.0]], "given are not all inside the cube"),
+    "score": (("trials", 0, "score"), float("nan"), "trial 0 is complete with score nan"),
+    "no score": (("trials", 0, "score"), None, "trial 0 is complete with score None"),
+    "number": (("trials", 0, "number"), 7, "trial 0 has number 7"),
+    "params": (("trials", 0, "params"), {}, "trial 0: parameters do not fit"),
+    "trust": (("trials", 4, "weights"), {ESCAPE: 0.5}, "trial 4: sender is"),
+    "signer": (("signer",), "x", "the key is 'x'"),
+    "known": (("known",), {"a": "b"}, "the key is 'b'"),
+    "revoked": (("revoked",), ["ed25519:" + "A" * 43] * 1001, "1,001 revoked keys"),
+    "message": (("message",), b"x", "not a message"),
+    "name": (("name",), ESCAPE, "usable"),
+    "peers": (("most_peers",), 0, "most_peers is 0"),
+    "initial points": (("settings", "n_initial"), 10**15, "n_initial is more than 10,000"),
+    "no settings": (("settings", "surrogate"), 1, "usable"),
+    "starts": (("settings", "surrogate", "fit", "starts"), 10**9, "starts is more than 1,000"),
+    "scales": (("surrogate", "hyper", "length_scales"), [0.1], "not of 2 dimensions"),
+    "scale": (("surrogate", "hyper", "length_scales"), [0.1, 0.0], "hyper-parameters"),
+    "count": (("surrogate", "built"), -1, "counts"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
+    place, value, words = CHANGES[what]
+    content = saved(FEDERATIONS["weights"], path := tmp_path / "agent")
+    at(content, place, value)
+    write(path, content)
+    began = time.process_time()
+    with pytest.raises(FileRefused, match=words) as caught:
+        Agent.load(path)
+    assert time.process_time() - began < 2.0
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 600 + len(str(path))
+
+
+@pytest.mark.parametrize("name", ["R", "nu", "incumbents"])
+def test_beliefs_are_checked_too(name: str, tmp_path: Path) -> None:
+    content = saved(FEDERATIONS["belief"], path := tmp_path / "agent")
+    column = content["inbox"][name]
+    numbers = np.frombuffer(column["array"], column["dtype"])
+    column["array"] = np.full_like(numbers, np.inf).tobytes()
+    write(path, content)
+    with pytest.raises(FileRefused, match=f"{name} in the inbox"):
+        Agent.load(path)
+
+
+def test_a_rank_without_numbers_takes_no_memory_later(tmp_path: Path) -> None:
+    federation = FEDERATIONS["belief"]
+    told(federation, "a", 4).save(path := tmp_path / "agent")
+    content = msgspec.msgpack.decode(files.unseal(TITLE, path.read_bytes(), "the file"))
+    assert content["inbox"]["R"]["shape"] == [0, 0, 6]
+    content["inbox"]["R"]["shape"] = [0, 10**9, 6]
+    write(path, content)
+    with pytest.raises(FileRefused, match="rank 1000000000"):
+        Agent.load(path)
+
+
+def test_a_message_of_another_agent_is_not_handed_out(tmp_path: Path) -> None:
+    federation = FEDERATIONS["weights"]
+    content = saved(federation, path := tmp_path / "agent")
+    right = Agent.load(path).message()
+    assert content["message"] == right.encode()
+    for wrong in (
+        told(federation, "b", 5).message(),
+        told(Federation(PLANE, features=6, seed=1), "a", 5).message(),
+        msgspec.structs.replace(right, sequence=77),
+        msgspec.structs.replace(right, epoch=1),
+        msgspec.structs.replace(right, key=bytes(32), signature=bytes(64)),
+        Message.of_weights([1e30] * 6, **_header(right)),
+    ):
+        content["message"] = wrong.encode()
+        write(path, content)
+        assert Agent.load(path).message() == right
+
+
+def _header(message: Message) -> Any:
+    names = ("fingerprint", "epoch", "sender", "sequence", "t_n")
+    return {name: getattr(message, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        files.seal(TITLE, b"\x85\xa3"),
+        files.seal(TITLE, b""),
+        files.seal(TITLE, b"\x91" * 10**6),
+        files.seal(TITLE, b"\x80" + b"x"),
+        b"",
+    ],
+)
+def test_bytes_that_are_no_agent_are_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "agent").write_bytes(data)
+    with pytest.raises(FileRefused, match=str(tmp_path / "agent")):
+        Agent.load(tmp_path / "agent")
+
+
+def test_what_is_no_file_or_too_large_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**40)
+    for name, why in (("pipe", "not a regular file"), ("large", "expected at most")):
+        with pytest.raises(FileRefused, match=f"{name} holds no usable agent: it .*{why}"):
+            Agent.load(tmp_path / name)
+
+
+JUNK: list[Any] = [
+    None, True, -1, 0, 1.5, 2**63, float("nan"), float("inf"), -1e308, "", ESCAPE, b"", b"\xff" * 9,
+    [], [[]], [None], [1e308] * 2, {}, {"array": b"", "dtype": "<f4", "shape": [0]},
+    {"int": "0x-1"}, {"int": "x"}, {"a": {"b": {}}},
+]  # fmt: skip
+
+
+def places(content: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    steps = content.items() if isinstance(content, dict) else enumerate(content)
+    for step, below in steps:
+        yield (*above, step)
+        if isinstance(below, dict | list):
+            yield from places(below, (*above, step))
+
+
+def uses(agent: Agent) -> list[Callable[[], object]]:
+    return [agent.ask, agent.message, lambda: str(agent.explain(1)), lambda: repr(agent)]
+
+
+@pytest.mark.parametrize("kind", FEDERATIONS)
+def test_whatever_is_changed_the_file_is_refused_or_its_agent_works(
+    kind: str, tmp_path: Path
+) -> None:
+    content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
+    whole = msgspec.msgpack.encode(content)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for place in places(content):
+        for i in rng.permutation(len(JUNK))[:4]:
+            changed = msgspec.msgpack.decode(whole)
+            at(changed, place, JUNK[i])
+            write(path, changed)
+            try:
+                agent = Agent.load(path)
+            except FileRefused:
+                refused += 1
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                for use in uses(agent):
+                    with contextlib.suppress(ValueError):
+                        assert "\x1b" not in str(use()), (place, JUNK[i])
+    assert refused > 100
