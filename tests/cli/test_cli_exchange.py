@@ -93,6 +93,17 @@ def test_damaged_files_are_listed(place: FolderExchange) -> None:
     assert "broken\\x1b" in "".join(text.split())
 
 
+def test_names_of_files_cannot_make_up_lines(place: FolderExchange) -> None:
+    name = "x\n\nAll peers are accepted.\n.fedbo"
+    (place.folder / name).write_text("hello")
+    with open(os.fsencode(place.folder) + b"/\xff\x1b[2J.fedbo", "w") as file:
+        file.write("hello")
+    text = status(place)
+    assert not any(line.startswith("All peers") for line in text.splitlines())
+    assert r"x\n\nAll peers are accepted.\n.fedbo" in " ".join(text.split())
+    assert r"\udcff\x1b[2J.fedbo" in "".join(text.split()) and "\x1b" not in text
+
+
 def test_a_place_that_does_not_exist_is_an_error(place: FolderExchange) -> None:
     for address in ("/nowhere/at/all", f"{place.address}-misspelt"):
         result = CliRunner().invoke(app, ["exchange", "status", address])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import optuna
 import pytest
 from typer.testing import CliRunner, Result
 
-from fedbo import FTS, RGPE, TS, Agent, Federation, Float, Space
+from fedbo import FTS, RGPE, TS, Agent, Federation, Float, Space, files
 from fedbo.cli import app as cli
 from fedbo.exchange import MemoryExchange
 from fedbo.optuna import FederatedSampler, join, stored, studies
@@ -106,6 +107,47 @@ def test_a_stored_study_is_explained_and_only_read(tmp_path: Path) -> None:
     assert queries["trial"].tolist() == [trial.number for trial in trials]
     assert queries["score"][[0, 13]].tolist() == [trials[0].value, trials[13].value]
     assert queries["state"][[1, 4]].tolist() == ["failed", "failed"]
+
+
+def test_names_of_peers_in_a_study_do_not_reach_the_screen_as_they_are() -> None:
+    study, evil = helped(), {"\x1b[2Jevil\nline": 1.0}
+
+    def hostile(trial: optuna.Trial) -> float:
+        objective(trial)
+        storage = study._storage
+        query = storage.get_trial(trial._trial_id).system_attrs["fedbo:query"]
+        query |= {"source": "peer", "credit": evil, "peer": next(iter(evil))}
+        storage.set_trial_system_attr(trial._trial_id, "fedbo:query", query)
+        return -9.0
+
+    study.optimize(hostile, n_trials=1)
+    result = explain("--federation", "federation.toml", "--draws", "1")
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output and r"peer: \x1b[2Jevil\nline)" in said(result)
+    agent = stored.stored_agent(studies.existing(STORAGE, "a"), FEDERATION)
+    assert "\x1b" not in str(agent.explain(1))
+
+
+@pytest.mark.parametrize("what", ["pipe", "junk", "folder"])
+def test_a_file_that_is_no_agent_is_refused(what: str) -> None:
+    if what == "pipe":
+        os.mkfifo("agent")
+    elif what == "folder":
+        os.mkdir("agent")
+    else:
+        Path("agent").write_bytes(files.seal("fedbo agent 1", b"\x85\xa3"))
+    result = invoke("agent")
+    assert result.exit_code == 1 and isinstance(result.exception, SystemExit)
+    assert "agent holds" in said(result)
+
+
+def test_scores_at_the_limits_of_numbers_are_explained() -> None:
+    agent = Agent(FEDERATION, seed=0)
+    for i, extreme in enumerate((1e308, -1e308, *[0.0] * 8)):
+        agent.tell({"x": i / 10, "y": 0.5}, extreme)
+    agent.save("agent")
+    result = invoke("agent", "--draws", "1")
+    assert result.exit_code == 0, result.output
 
 
 def test_a_study_without_a_federation_is_explained() -> None:

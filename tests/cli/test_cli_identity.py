@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_show_creates_a_key_once_and_never_prints_the_private_one(state: Path) -
     secret = (state / "identity.pem").read_text().splitlines()[1]
     assert secret not in first
     assert run("show") == first
+
+
+def test_nothing_in_the_list_of_known_keys_reaches_the_screen_as_it_is(state: Path) -> None:
+    run("show")
+    known = {"\x1b[2J": {"site\x1b[2J": str(OTHER)}}
+    (state / "known_keys.json").write_text(json.dumps({"version": 1, "known": known}))
+    text = run("show")
+    assert "\x1b" not in text and text.count(r"\x1b[2J") == 2
 
 
 def test_trust_replaces_a_key_and_says_so() -> None:

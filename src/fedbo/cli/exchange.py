@@ -101,7 +101,7 @@ def _ours(
         reasons |= {id(holding): reason for holding in fitting if holding.message is found}
     _table(console, group, reasons, states=True)
     for reason in dict.fromkeys(reasons.values()):
-        screen.say(console, f"• {reason}", "yellow", indent=2)
+        screen.say(console, f"• {screen.printable(reason)}", "yellow", indent=2)
 
 
 def _others(
@@ -167,7 +167,8 @@ def _faults(console: Console, faults: Sequence[Holding]) -> None:
     if faults:
         screen.say(console, "\nSkipped", "bold")
         for holding in faults[:_FAULTS]:
-            screen.say(console, f"• {holding.place}: {holding.fault}", "yellow", indent=2)
+            text = screen.printable(f"{holding.place}: {holding.fault}")
+            screen.say(console, f"• {text}", "yellow", indent=2)
         if len(faults) > _FAULTS:
             screen.say(console, f"… and {len(faults) - _FAULTS:,} more", indent=2)
 

@@ -55,7 +55,7 @@ def show() -> None:
         for place, names in known.items():
             for name, key in sorted(names.items()):
                 where = (place[:8] or "all") + (", this user" if key in mine else "")
-                grid.add_row(*map(Text, (screen.printable(name), key, where)))
+                grid.add_row(*(Text(screen.printable(text)) for text in (name, key, where)))
         screen.show(console, grid)
     if revoked := keyring.revoked():
         screen.say(console, "\nRevoked keys", "bold")

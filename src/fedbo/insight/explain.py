@@ -18,6 +18,7 @@ from fedbo.agent.streams import Stream
 from fedbo.insight.replay import LONGEST, replay
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.threads import one_thread
+from fedbo.outside import printable
 from fedbo.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -84,12 +85,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def decimals(self) -> int:
         """How many decimals of a score to show: enough for three digits of the range of scores."""
         scores = self.queries.where(state="complete")["score"]
-        spread = float(np.ptp(scores)) or abs(float(scores[0])) or 1.0
+        with np.errstate(over="ignore"):
+            spread = float(np.ptp(scores)) or abs(float(scores[0])) or 1.0
+        if math.isinf(spread):
+            return 0
         return max(0, min(12, 3 - math.floor(math.log10(spread))))
 
     def heading(self) -> str:
         best = self.queries.where(trial=self.best_trial)
-        by = ": ".join(filter(None, (best["source"][0], best["peers"][0])))
+        by = printable(": ".join(filter(None, (best["source"][0], best["peers"][0]))))
         trials = f"{self.queries.height} trials" if self.queries.height > 1 else "1 trial"
         best_score = f"the best score is {number(self.best, self.decimals)}"
         return f"Agent {self.agent}: {trials}, {best_score} (trial {self.best_trial}, {by})."
@@ -236,7 +240,7 @@ def _peers(complete: Sequence[Trial], queries: Table, sign: int) -> Table:
     shares = [_credit(trial) for trial in complete]
     gained, scores = queries["gained"], sign * queries["score"]
     rows: list[list[Cell]] = []
-    for name in sorted({name for share in shares for name in share}):
+    for name in sorted({name for share in shares for name in share if share[name] > 0}):
         share = np.array([share.get(name, 0.0) for share in shares])
         best = sign * float(scores[share > 0].max())
         rows.append([name, int((share > 0).sum()), float(share.sum()), float(share @ gained), best])
@@ -249,7 +253,7 @@ def texts(table: Table, decimals: int) -> list[list[str]]:
 
     def text(name: str, cell: Cell) -> str:
         if not isinstance(cell, float):
-            return str(cell)
+            return printable(str(cell))
         return f"{cell:.3g}" if name == "share" else number(cell, decimals)
 
     return [[text(name, cell) for cell in table[name].tolist()] for name in table.columns]
