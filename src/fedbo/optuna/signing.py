@@ -40,14 +40,15 @@ def prepare(
         known: The public key that the study has stored; empty if there is none.
         name: The name of the study among peers.
         federation: Its members, if any are listed, are the only ones whose messages count.
-        keyring: The user's keys of peers. It learns that the name belongs to this key.
+        keyring: The user's keys of peers. It learns that the name belongs to this user.
     """
     try:
         found = _find(signed, known, name, keyring)
         if not found.hindrance:
             found = Signing(found.keys, _unlisted(name, found.key, federation), found.remark)
         if found.keys is not None and not found.hindrance:
-            keyring.trust(name, found.keys.public, federation)
+            fault = keyring.claim(name, found.keys.public, federation)
+            found = found._replace(hindrance=fault or "")
     except (OSError, ValueError) as error:
         return Signing(hindrance=f"its key cannot be used: {error}")
     return found
