@@ -306,7 +306,7 @@ def test_show_counts_what_a_belief_hands_out() -> None:
 
 
 def test_show_names_the_members() -> None:
-    members = {f"site-{i:02}": bytes([i] * 32) for i in range(22)}
+    members = {f"site-{i:02}": bytes([i + 1] * 32) for i in range(22)}
     Federation(SPACE, members=members).save("f.toml")
     text = said(invoke("show", "f.toml"))
     assert "Only messages signed by its 22 members are accepted: site-00, site-01, " in text

@@ -48,7 +48,7 @@ def prepare(
             found = Signing(found.keys, _unlisted(name, found.key, federation), found.remark)
         if found.keys is not None and not found.hindrance:
             fault = keyring.claim(name, found.keys.public, federation)
-            found = found._replace(hindrance=fault or "")
+            found = Signing(found.keys, fault or "", found.remark)
     except (OSError, ValueError) as error:
         return Signing(hindrance=f"its key cannot be used: {error}")
     return found
