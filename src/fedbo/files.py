@@ -115,7 +115,7 @@ def sweep(
     *,
     dir_fd: int | None = None,
 ) -> None:
-    """Remove what writers left in a folder that were killed at least an hour ago.
+    """Remove unfinished files of writers that were killed at least an hour ago.
 
     Args:
         path: A file that was just written there. Its time tells how old the others are.

@@ -284,8 +284,8 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: If a message is damaged, does not fit the federation, or is not from
-                whom it says. Then none of them is taken.
+            MessageRefused: If a message is damaged, does not fit the federation, or does not come
+                from the sender that it names. Then none of them is taken.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]

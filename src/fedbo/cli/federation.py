@@ -16,7 +16,8 @@ from fedbo.federation import Federation
 from fedbo.federation import file as toml
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
-_HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
+#: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
+_HEADER = 163
 _KINDS = {
     "weights": "one random draw from its model",
     "belief": "the mean and covariance of its model",
