@@ -13,7 +13,10 @@ import os
 import re
 import secrets
 import stat
+from itertools import islice
 
+#: Entries of a folder that one `sweep` looks at: others may have put any number there.
+MOST_SWEPT = 10_000
 _DIGEST = 32
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 #: With O_NONBLOCK, a pipe does not make the reader wait.
@@ -117,6 +120,8 @@ def sweep(
 ) -> None:
     """Remove unfinished files of writers that were killed at least an hour ago.
 
+    Of a folder with more than `MOST_SWEPT` entries, only so many are looked at.
+
     Args:
         path: A file that was just written there. Its time tells how old the others are.
         unfinished: The names to remove; by default those that `write` gives to unfinished ``path``.
@@ -128,7 +133,7 @@ def sweep(
     with contextlib.suppress(OSError):
         oldest = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mtime_ns - _ABANDONED
         with os.scandir((folder or ".") if dir_fd is None else dir_fd) as entries:
-            for entry in entries:
+            for entry in islice(entries, MOST_SWEPT):
                 if unfinished.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(OSError):  # this user may not remove it
                         if entry.stat(follow_symlinks=False).st_mtime_ns < oldest:

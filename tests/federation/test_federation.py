@@ -173,7 +173,7 @@ def test_what_was_saved_is_loaded(ours: Federation, tmp_path: Path) -> None:
         min_size=2,
         unique=True,
     ),
-    noise=st.floats(1e-300, 1e300),
+    noise=st.floats(1e-10, 1e6),
 )
 def test_any_name_and_number_is_saved_exactly(
     names: list[str], low: float, choices: list[Any], noise: float, tmp_path_factory: Any
@@ -293,6 +293,14 @@ TOO_MUCH: dict[str, tuple[str, str]] = {
     "few lists": (f"seed = {'[' * 40}{']' * 40}\n" + SHORT, "nested more than 32 levels deep"),
     "key": (f"{'a.' * 10**5}a = 1\n" + SHORT, "a key has more than 32 parts between dots"),
     "header": (f"[{'a . ' * 10**5}a]\n" + SHORT, "a key has more than 32 parts between dots"),
+    "hidden": (
+        'x = {a = """t"""", ' + "a." * 10**5 + 'a = "y"}',
+        "a key has more than 32 parts between dots",
+    ),
+    "quotes": ('x = "' + '\\"' * 10**6, "Unterminated string"),
+    "long quotes": ('x = """' + '\\"' * 10**6, "Unterminated string"),
+    "triple quotes": ('x = """' + '\\"""' * 10**5, "Unterminated string"),
+    "apostrophes": ("x = '''" + "''a" * 10**5, "Expected \"'''\""),
     "quoted": ("x = {" + '"a".' * 10**5 + "a = 1}", "a key has more than 32 parts between dots"),
 }
 
@@ -491,6 +499,10 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
         ({"length_scale": (0.1, 0.2)}, "expected one number or 8, one for each dimension"),
         ({"length_scale": (0.1,) * 7 + (math.inf,)}, "length_scale is inf"),
+        ({"length_scale": 5e-324}, "length_scale is 5e-324, expected a number from 1e-06 to 1e"),
+        ({"length_scale": (0.1,) * 7 + (1e300,)}, "length_scale is 1e.300, expected a number"),
+        ({"noise_variance": 1e-300}, "noise_variance is 1e-300, expected a number from 1e-10"),
+        ({"noise_variance": 1e300}, "noise_variance is 1e.300, expected a number from 1e-10"),
         ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a finite number above 0"),
         ({"epoch": 2**16}, "epoch is 65536, expected an int from 0 to 65535"),
         ({"space": {}}, "parameters is empty"),

@@ -72,8 +72,11 @@ class Saved(msgspec.Struct, kw_only=True):
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write the file completely or not at all, and remove what killed writers left of it."""
-    files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)))
+    """Write the file completely or not at all, and remove what killed writers left of it.
+
+    Only its user can read it: it has all trials, and the source of the noise in messages.
+    """
+    files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)), 0o600)
     files.sweep(path)
 
 

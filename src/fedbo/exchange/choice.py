@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from fedbo.exchange.base import ExchangeError, failed
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
+from fedbo.identity.keyring import member
 from fedbo.message import Message, MessageRefused, Withdrawal
 from fedbo.message.fingerprint import PARTS
 
@@ -76,13 +78,36 @@ def chosen(
         if (other := latest.get(key)) is not None:  # of equally late ones, all keep the same
             message = max(message, other, key=lambda one: (one.sequence, one.encode()))
         latest[key] = message
+    with _looking_up(keyring):
+        return keyring.admit(federation, [latest[key] for key in sorted(latest)])
+
+
+def unlisted_fault(
+    federation: Federation, keyring: Keyring, content: Message | Withdrawal
+) -> str | None:
+    """Say why the federation's list of members rules this out; None if it does not.
+
+    Args:
+        federation: The federation that it is for.
+        keyring: Which keys belong to whom.
+        content: A message or withdrawal without a signature or with a valid one.
+    """
+    listed = federation.members
+    if not listed or (content.key and listed.get(member(content.sender)) == content.key):
+        return None
+    with _looking_up(keyring):
+        _, refused = keyring.review(federation, [content])
+    return refused[0][1] if refused else None
+
+
+@contextlib.contextmanager
+def _looking_up(keyring: Keyring) -> Iterator[None]:
     try:
-        accepted, refused = keyring.admit(federation, [latest[key] for key in sorted(latest)])
+        yield
     except FileRefused as error:
         raise ExchangeError(str(error)) from None
     except OSError as error:
         raise failed(f"keys cannot be looked up in {keyring}", error) from error
-    return accepted, refused
 
 
 def is_withdrawable(

@@ -18,9 +18,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
@@ -33,6 +33,7 @@ from fedbo.exchange.choice import (
     replaces,
     same_federation,
     signature_fault,
+    unlisted_fault,
     withdrawal_of,
 )
 from fedbo.exchange.file import (
@@ -44,6 +45,7 @@ from fedbo.exchange.file import (
     seal,
     withdrawal_name,
 )
+from fedbo.exchange.found import File, Found, Holder
 from fedbo.exchange.search import LINK, Search, home_of, unreadable
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
@@ -59,32 +61,6 @@ _MOST_LISTED = 4 * LARGEST  # bytes that one call of `holdings` reads
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
 # younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
-
-
-class _File(NamedTuple):
-    """What is in a file, if it is for the federation and epoch, and what is wrong with it."""
-
-    version: tuple[int, ...]  # times of the content and of the status, size and inode
-    seen: int  # when this version was first seen, in ns of a clock that nobody can set
-    is_settled: bool
-    content: Message | Withdrawal | None = None
-    fault: str | None = None
-    foreign: bytes | None = None  # the fingerprint of another federation
-
-
-@dataclass
-class _Found:
-    """What a fetch found."""
-
-    files: dict[str, dict[str, _File]] = field(default_factory=dict)  # by folder and name
-    faults: dict[str, tuple[object, str]] = field(default_factory=dict)  # and versions, by path
-    notices: list[str] = field(default_factory=list)
-    foreign: set[bytes] = field(default_factory=set)  # other federations that were reported
-
-    def __iter__(self) -> Iterator[tuple[str, _File]]:
-        for folder, found in self.files.items():
-            for name, file in found.items():
-                yield os.path.join(folder, name), file
 
 
 class FolderExchange(Exchange):
@@ -125,7 +101,7 @@ class FolderExchange(Exchange):
         self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
-        self._found: dict[tuple[bytes, int], _Found] = {}  # by federation and epoch
+        self._found: dict[tuple[bytes, int], Found] = {}  # by federation and epoch
         self._is_there()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,7 +141,9 @@ class FolderExchange(Exchange):
             if not self._is_there():
                 return []
             place = (bytes(federation.fingerprint), federation.epoch)
-            before = self._found.get(place, _Found())
+            before = self._found.get(place, Found())
+            if before.members != federation.members:  # then others may be heard
+                before = replace(before, files={}, members=federation.members, held={})
             found = self._look(federation, before)
             messages = self._choose(federation, found)
             self._found[place] = found
@@ -238,9 +216,25 @@ class FolderExchange(Exchange):
         except OSError as error:
             raise failed(f"the folder {self.address} cannot be read", error) from error
 
-    def _look(self, federation: Federation, before: _Found) -> _Found:
+    def _look(self, federation: Federation, before: Found) -> Found:
         """Read the files that are new or have changed; return all that concern this federation."""
-        found = _Found(foreign=before.foreign)
+        found, holder = self._search(federation, before)
+        if wanted := holder.wanted():
+            for folder, name in wanted:
+                found.files[folder].pop(name)
+            known = replace(before, files=found.files, held=found.held)
+            found, holder = self._search(federation, known)
+        if holder.is_full:
+            found.notices.append(
+                f"{self.address} has messages of more than {holder.most:,} bytes for this "
+                "federation, and the rest was ignored; agree on fewer features or on messages of "
+                "weights, or list the members' keys in the federation file"
+            )
+        return found
+
+    def _search(self, federation: Federation, before: Found) -> tuple[Found, Holder]:
+        found, holder = Found(foreign=before.foreign, members=federation.members), Holder(before)
+        look = _Look(federation, self.keyring)
         with self._opened() as root:
             search = Search(root, federation, known=before.foreign)
             for folder, names in search:
@@ -248,39 +242,40 @@ class FolderExchange(Exchange):
                 there = found.files.setdefault(folder.path, {})
                 # Some file systems do not list a file that is being replaced at this moment.
                 for name in dict.fromkeys([*names, *known]):
-                    file = _looked_at(folder, name, known.get(name), federation)
+                    file = look(folder, name, known.get(name))
                     if file is not None:
-                        there[name] = file
+                        holder.put(there, folder.path, name, file)
+        found.held = holder.held
         found.faults = {path: (None, fault) for path, fault in search.faults.items()}
         foreign = search.foreign
-        for path, file in found:
-            if file.fault is not None:
-                found.faults[path] = file.version, file.fault
-            elif file.foreign is not None and file.foreign not in before.foreign:
+        for file in found:
+            if file.foreign is not None and file.foreign not in before.foreign:
                 foreign[file.foreign] += 1
+        if any(file.fault is not None for file in found):
+            for path, file in found.with_paths():
+                if file.fault is not None:
+                    found.faults[path] = file.version, file.fault
         found.notices = [*search.bounds]
         if foreign := +foreign:
             found.notices.append(foreign_notice(self.address, federation, foreign))
             found.foreign = before.foreign | foreign.keys()
-        return found
+        return found, holder
 
-    def _choose(self, federation: Federation, found: _Found) -> list[Message]:
+    def _choose(self, federation: Federation, found: Found) -> list[Message]:
         """Return the messages that are handed out; add those that the keyring refuses as faults."""
-        contents = [(path, file) for path, file in found if file.content is not None]
-        outlawed = Outlawed(
-            file.content for _, file in contents if isinstance(file.content, Withdrawal)
-        )
-        messages = [file.content for _, file in contents if isinstance(file.content, Message)]
+        contents = [file.content for file in found if file.content is not None]
+        outlawed = Outlawed(one for one in contents if isinstance(one, Withdrawal))
+        messages = [one for one in contents if isinstance(one, Message)]
         accepted, refused = chosen(
             federation, self.keyring, [one for one in messages if one not in outlawed]
         )
         reasons = {id(message): why for message, why in refused}
-        for path, file in contents if reasons else ():
+        for path, file in found.with_paths() if reasons else ():
             if (why := reasons.get(id(file.content))) is not None:
                 found.faults[path] = file.version, why
         return accepted
 
-    def _skipped(self, before: _Found, found: _Found) -> list[str]:
+    def _skipped(self, before: Found, found: Found) -> list[str]:
         """Return what to say about files and folders that were not skipped before."""
         news = [
             f"{self._shown(path)} was skipped: {printable(fault)}"
@@ -391,43 +386,72 @@ def _withdrawable(
                 yield folder, name, content
 
 
-def _looked_at(
-    folder: OpenFolder, name: str, known: _File | None, federation: Federation
-) -> _File | None:
-    """Return what is in the file for this federation; None if there is no file."""
-    try:
-        status = folder.status(name)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return _File((), 0, False, fault=unreadable(error))
-    version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-    now = seen = time.monotonic_ns()
-    if known is not None and known.version == version:
-        if known.is_settled:
-            return known
-        seen = known.seen
-    # Whoever sets the time of a file to the future does not make us read it again and again.
-    is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
-    file = _File(version, seen, is_settled)
-    try:
-        if not stat.S_ISREG(status.st_mode):
-            raise FileRefused(LINK if stat.S_ISLNK(status.st_mode) else "it is not a regular file")
-        content = load(folder, name, most_bytes(federation.kind, federation.features))
-        if not same_federation(federation, content):
-            is_message = isinstance(content, Message)
+class _Look:
+    """Looks into files for one federation.
+
+    Args:
+        federation: The federation.
+        keyring: Which keys belong to whom.
+    """
+
+    def __init__(self, federation: Federation, keyring: Keyring) -> None:
+        self._federation, self._keyring = federation, keyring
+        self._most = most_bytes(federation.kind, federation.features)
+        self._unlisted: dict[tuple[object, ...], str | None] = {}  # by origin and sequence
+
+    def __call__(self, folder: OpenFolder, name: str, known: File | None) -> File | None:
+        """Return what is in a file for this federation; None if there is no file."""
+        try:
+            status = folder.status(name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return File((), 0, False, fault=unreadable(error))
+        version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+        now = seen = time.monotonic_ns()
+        if known is not None and known.version == version:
+            if known.is_settled:
+                return known
+            seen = known.seen
+        # Whoever sets the time of a file to the future does not make us read it again and again.
+        is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
+        file = File(version, seen, is_settled)
+        try:
+            if not stat.S_ISREG(status.st_mode):
+                is_link = stat.S_ISLNK(status.st_mode)
+                raise FileRefused(LINK if is_link else "it is not a regular file")
+            return self._read(folder, name, file)
+        except FileNotFoundError:
+            return None
+        except ExchangeError:  # not because of this file
+            raise
+        except OSError as error:
+            return file._replace(is_settled=False, fault=unreadable(error))
+        except (FileRefused, MessageRefused) as error:
+            return file._replace(fault=str(error))
+
+    def _read(self, folder: OpenFolder, name: str, file: File) -> File:
+        content = load(folder, name, self._most)
+        is_message = isinstance(content, Message)
+        if not same_federation(self._federation, content):
             return file._replace(foreign=content.fingerprint if is_message else None)
         if isinstance(content, Message):
-            federation.check(content)
+            self._federation.check(content)
         if (fault := signature_fault(content)) is not None:
             raise MessageRefused(fault)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return file._replace(is_settled=False, fault=unreadable(error))
-    except (FileRefused, MessageRefused) as error:
-        return file._replace(fault=str(error))
-    return file._replace(content=content if content.epoch == federation.epoch else None)
+        if content.epoch != self._federation.epoch:
+            return file
+        if (fault := self._unlisted_fault(content)) is not None:
+            return file._replace(fault=fault if is_message else None)
+        return file.holding(content)
+
+    def _unlisted_fault(self, content: Message | Withdrawal) -> str | None:
+        if not self._federation.members:
+            return None
+        which = (content.type, *origin(content), content.sequence)
+        if which not in self._unlisted:
+            self._unlisted[which] = unlisted_fault(self._federation, self._keyring, content)
+        return self._unlisted[which]
 
 
 def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:

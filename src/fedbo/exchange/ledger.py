@@ -34,7 +34,7 @@ from fedbo.identity import KeyPair
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Kind, Message
 from fedbo.outside import printable, shortened
-from fedbo.state import StateMissing, state_folder
+from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "releases.jsonl"  # as version 0.1 called it
 NAMED = 5  # damaged lines that are named; the rest are counted
@@ -279,7 +279,7 @@ class Ledger:
     def _append(self, entry: Entry) -> bool:
         """Write the entry unless its message is out already; return whether it was written."""
         with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             with _opened(self.path, _APPEND) as file, alone(file.fileno()) as locked:
                 cut_short = self._catch_up(file)
                 digest = _digest_of(entry.content)

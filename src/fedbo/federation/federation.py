@@ -33,6 +33,9 @@ LENGTH_SCALE = 0.3
 
 _SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "epoch")
 _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
+#: Beyond these, features are constant or noise, or numbers overflow.
+_SCALE_LIMITS = (1e-6, 1e6)
+_NOISE_LIMITS = (1e-10, 1e6)
 _WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
 _KEYS = ("format", *_SETTINGS, "members", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
@@ -59,8 +62,8 @@ class Federation:
         kernel: The kernel that the features approximate, "se" or "matern52".
         seed: The seed of the features.
         length_scale: The length scale of the features on the unit cube: one number, or one for each
-            dimension of the space as it is given. The default is 0.3 √D.
-        noise_variance: The variance of the noise in messages, in standardised scores.
+            dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
+        noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
         kind: What agents send: "weights", one draw, which is enough for PTS and FTS; "belief" for
             RGPE; "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
@@ -107,7 +110,7 @@ class Federation:
         if length_scale is None:
             length_scale = round(LENGTH_SCALE * math.sqrt(self.space.dimensions), 6)
         self.length_scale = _length_scale(length_scale, self.space.permutation(given))
-        self.noise_variance = _positive("noise_variance", noise_variance)
+        self.noise_variance = _positive("noise_variance", noise_variance, *_NOISE_LIMITS)
         self.kind: Kind = kind
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
         self.members = _members(members)
@@ -369,10 +372,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
-def _positive(what: str, value: object) -> float:
+def _positive(what: str, value: object, low: float, high: float) -> float:
     given = number(value, float)
     if not given > 0:
         raise ValueError(f"{what} is {value!r}, expected a finite number above 0")
+    if not low <= given <= high:
+        raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
     return given
 
 
@@ -383,8 +388,8 @@ def _differ(here: float, there: float, factor: float) -> bool:
 def _length_scale(value: object, order: Sequence[int]) -> float | tuple[float, ...]:
     """Check one length scale, or one for each dimension, and return them in this order."""
     if not isinstance(value, list | tuple | np.ndarray):
-        return _positive("length_scale", value)
-    scales = tuple(_positive("length_scale", scale) for scale in value)
+        return _positive("length_scale", value, *_SCALE_LIMITS)
+    scales = tuple(_positive("length_scale", scale, *_SCALE_LIMITS) for scale in value)
     if len(scales) != len(order):
         expected = f"one number or {len(order)}, one for each dimension of the cube"
         raise ValueError(f"length_scale is {value!r}, expected {expected}")

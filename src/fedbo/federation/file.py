@@ -31,10 +31,13 @@ _DEEPEST = 32  # levels of tables and lists; a federation needs six
 _TOO_DEEP = f"tables or lists are nested more than {_DEEPEST} levels deep"
 # The time to read a dotted key grows with the square of its parts; a federation needs four.
 _MOST_PARTS = 32
-_PART = r"""(?>[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
-_SKIPPED = r'''"""(?:[^\\]|\\.)*?"""|\'{3}.*?\'{3}|#[^\n]*'''  # long strings and comments
+# These patterns take time in proportion to the text: a string without an end extends to the end of
+# the text, so that nothing is looked at twice, and a closing delimiter may follow two more quotes.
+_PART = r"""(?>[\w-]+|"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?)"""
+_LONG_STRINGS = r'''"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}|\'{3}(?:[^']++|'(?!''))*+'{0,5}'''
+_NEXT = rf"[ \t]*+\.[ \t]*+{_PART}"
 _TOKEN = re.compile(
-    rf"{_SKIPPED}|(?P<long>{_PART}(?>[ \t]*\.[ \t]*{_PART}){{{_MOST_PARTS}}})|{_PART}", re.S
+    rf"#[^\n]*|{_LONG_STRINGS}|{_PART}(?>{_NEXT}){{0,{_MOST_PARTS - 1}}}(?P<excess>{_NEXT})?", re.S
 )
 
 
@@ -63,7 +66,7 @@ def loads(text: str) -> dict[str, Any]:
     >>> loads("a.b = 1")
     {'a': {'b': 1}}
     """
-    if any(token["long"] for token in _TOKEN.finditer(text)):
+    if any(token["excess"] for token in _TOKEN.finditer(text)):
         raise ValueError(f"a key has more than {_MOST_PARTS} parts between dots")
     try:
         tables = tomllib.loads(text)

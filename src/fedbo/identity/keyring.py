@@ -25,13 +25,13 @@ import msgspec
 
 from fedbo import files
 from fedbo.federation import Federation
-from fedbo.identity.keys import S, own_keys, verify
+from fedbo.identity.keys import UNFINISHED, S, own_keys, verify
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, MessageRefused
 from fedbo.message.fingerprint import PART_BYTES
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.signed import Signed
-from fedbo.state import StateMissing, state_folder
+from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
 MOST = 100_000  # names in one federation
@@ -354,7 +354,7 @@ class Keyring:
         if self.path is None:
             yield
             return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         with alone(self.path.parent):
             self._read()
             yield
@@ -386,6 +386,7 @@ class Keyring:
     def _write(self) -> None:
         if self.path is not None:
             files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
+            files.sweep(self.path, UNFINISHED)
             self._version = None
 
 

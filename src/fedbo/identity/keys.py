@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +21,7 @@ from fedbo import files
 from fedbo.locks import alone
 from fedbo.message.key import KEY_BYTES, is_weak, key_text
 from fedbo.message.signed import MessageRefused, Signed
-from fedbo.state import state_folder
+from fedbo.state import make_folder, state_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,6 +30,10 @@ S = TypeVar("S", bound=Signed)
 
 NAME = "identity.pem"
 IMPORTED = "keys"
+#: What a writer that was killed leaves in the state folder.
+UNFINISHED = re.compile(
+    r"\.{1,2}(known_keys\.json|identity\.pem|[0-9a-f]{64}\.pem)(\.[0-9a-f]{8}){1,2}"
+)
 _LARGEST = 10_000  # bytes of a key file
 _REMEMBERED = 100_000  # valid signatures that are not checked again
 
@@ -249,9 +254,10 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
     )
 
     pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     if replace:
         files.write(path, pem, 0o600)
+        files.sweep(path, UNFINISHED)
         return
     # A link is only made if the name is free, also on drives without locks.
     complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -267,3 +273,4 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
                 files.write(path, pem, 0o600)
     finally:
         complete.unlink()
+    files.sweep(path, UNFINISHED)

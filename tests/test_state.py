@@ -1,0 +1,105 @@
+"""The folder of the user's own files: nobody else can open it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from contracts.exchange import message, new_keys
+
+from fedbo.exchange import Ledger, MemoryExchange
+from fedbo.identity import KeyPair, Keyring
+from fedbo.state import make_folder, state_folder
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
+
+
+def ledger() -> None:
+    Ledger().publish(MemoryExchange(), message())
+
+
+def keyring() -> None:
+    Keyring.user().trust("site-a", bytes(32))
+
+
+def keys() -> None:
+    new_keys()  # or the test is skipped
+    KeyPair.load()
+
+
+WRITERS: list[Callable[[], None]] = [ledger, keyring, keys]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(autouse=True)
+def lax() -> Iterator[None]:
+    """Everybody may do everything with what is created."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_the_folder_and_its_parents_are_the_users_own(
+    write: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    monkeypatch.setenv("FEDBO_STATE", str(home / ".local" / "state" / "fedbo"))
+    write()
+    folder = state_folder()
+    assert [mode(folder), mode(folder.parent), mode(folder.parents[1])] == [0o700] * 3
+    assert mode(home) == 0o755
+    assert {mode(path) for path in folder.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_folder_that_others_can_write_to_is_reported_once(
+    write: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my state").mkdir(mode=0o777)
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "my state"))
+    with pytest.warns(UserWarning, match="others can write to .*: run chmod 700 '/.*/my state'"):
+        write()
+    keyring()
+    assert mode(tmp_path / "my state") == 0o777
+
+
+def test_a_ledger_elsewhere_may_lie_in_a_shared_folder(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir(mode=0o777)
+    Ledger(tmp_path / "shared" / "ledger").publish(MemoryExchange(), message())
+
+
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match="file"):
+            make_folder(folder)
+
+
+def test_what_killed_writers_left_is_removed() -> None:
+    folder = state_folder()
+    (folder / "keys").mkdir(parents=True)
+    left = [
+        ".known_keys.json.0123abcd",
+        ".identity.pem.0123abcd",
+        "..identity.pem.0123abcd.01234567",
+    ]
+    stays = [".releases.jsonl.0123abcd", ".identity.pem.orig", ".known_keys.json.0123abce"]
+    for name in left + stays:
+        (folder / name).touch()
+        then = time.time() - (0 if name.endswith("e") else 7200)
+        os.utime(folder / name, (then, then))
+    keyring()
+    assert sorted(os.listdir(folder)) == sorted([*stays, "keys", "known_keys.json"])
+    (folder / left[1]).touch()
+    os.utime(folder / left[1], (then := time.time() - 7200, then))
+    keys()
+    assert sorted(os.listdir(folder)) == sorted([*stays, "keys", "known_keys.json", "identity.pem"])
