@@ -73,6 +73,7 @@ def read(
     most: int,
     *,
     start: bytes = b"",
+    empty: bool = False,
     links: bool = True,
     dir_fd: int | None = None,
 ) -> bytes:
@@ -82,6 +83,7 @@ def read(
         path: The file.
         most: The most bytes that it may have.
         start: How the file should begin. If it begins otherwise, only as many bytes are returned.
+        empty: Whether the file may be empty; by default that is refused.
         links: Whether to follow a link (default).
         dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
 
@@ -95,7 +97,7 @@ def read(
             raise FileRefused("it is not a regular file")
         if (size := status.st_size) > most:
             raise FileRefused(f"it has {size:,} bytes, expected at most {most:,}")
-        if not size:
+        if not size and not empty:
             raise FileRefused("it is empty; perhaps it was not copied completely")
         data = os.read(fd, min(size, _FIRST))
         if not data.startswith(start):
@@ -113,7 +115,7 @@ def sweep(
     *,
     dir_fd: int | None = None,
 ) -> None:
-    """Remove what writers left in a folder that were killed at least an hour ago.
+    """Remove unfinished files of writers that were killed at least an hour ago.
 
     Args:
         path: A file that was just written there. Its time tells how old the others are.

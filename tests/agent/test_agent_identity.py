@@ -6,10 +6,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fedbo import Agent, Federation, FileRefused, Float, Message, MessageRefused
 from fedbo.agent.agent import MOST_AGENTS
-from fedbo.identity import KeyPair, KeyRefused, Keyring
+from fedbo.identity import KeyPair, KeyRefused, Keyring, keyring
+from fedbo.message.inbox import Inbox
 
 ours = Federation({"x": Float(0, 1)}, features=5)
 
@@ -49,7 +51,7 @@ def test_a_forged_message_does_not_silence_a_peer() -> None:
     assert peer.receive(mine.message()) == 1
     plain, other = told("a", scores=3), told("a", KeyPair.generate(), scores=3)
     for forger in (plain, other):
-        with pytest.raises(MessageRefused, match=r"knows 'a' by (its key )?ed25519"):
+        with pytest.raises(MessageRefused, match=r"'a' is known here by (the key )?ed25519"):
             peer.receive(forger.message())
     mine.tell({"x": 0.9}, 2.0)
     assert peer.receive(mine.message()) == 1
@@ -116,6 +118,35 @@ def test_a_saved_agent_remembers_the_keys_of_its_peers(tmp_path: Path) -> None:
         again.receive(told("a", scores=2).message())
 
 
+def test_a_saved_agent_remembers_what_its_keyring_knew(tmp_path: Path) -> None:
+    trusted, revoked = KeyPair.generate(), KeyPair.generate()
+    peer = told("b", keyring=Keyring(tmp_path / "known.json"))
+    peer.receive(told("a", trusted).message())
+    peer.keyring.revoke(revoked.public)
+    peer.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    with pytest.raises(MessageRefused, match="known here by"):
+        again.receive(told("a", KeyPair.generate(), scores=2).message())
+    with pytest.raises(MessageRefused, match="was revoked here"):
+        again.receive(told("c", revoked).message())
+
+
+def test_an_agent_that_gets_its_key_later_signs_what_it_has(tmp_path: Path) -> None:
+    agent = told("a")
+    agent.message()
+    agent.save(tmp_path / "agent")
+    keys = KeyPair.generate()
+    assert Agent.load(tmp_path / "agent", keys=keys).message().key == keys.public
+
+
+def test_a_key_that_was_revoked_here_is_not_used_by_a_saved_agent(tmp_path: Path) -> None:
+    keys = KeyPair.load()
+    told("a", keys).save(tmp_path / "agent")
+    Keyring.user().revoke(keys.public)
+    with pytest.raises(KeyRefused, match="or was revoked"):
+        Agent.load(tmp_path / "agent").message()
+
+
 def test_a_keyring_can_be_shared(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "known.json")
     told("b", keyring=keyring).receive(told("a", KeyPair.generate()).message())
@@ -126,7 +157,7 @@ def test_a_keyring_can_be_shared(tmp_path: Path) -> None:
 def test_an_inbox_is_bounded_and_says_so_once() -> None:
     agent = told("a", most_peers=3)
     messages = [told(f"n{i}").message() for i in range(6)]
-    with pytest.warns(UserWarning, match=r"holds messages of 3 peers.*\(most_peers\)") as caught:
+    with pytest.warns(UserWarning, match=r"holds those of 3 peers.*\(most_peers\)") as caught:
         assert agent.receive(messages) == 3
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -155,7 +186,7 @@ def test_one_member_cannot_be_a_crowd() -> None:
     federation = Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys)})
     agent = Agent(federation, name="b")
     messages = [told(f"a/{i}", keys).message() for i in range(MOST_AGENTS + 5)]
-    with pytest.warns(UserWarning, match=f"at most {MOST_AGENTS} of one member"):
+    with pytest.warns(UserWarning, match=f"holds those of {MOST_AGENTS} agents of 'a'"):
         assert agent.receive(messages) == MOST_AGENTS
 
 
@@ -165,3 +196,81 @@ def test_a_revoked_key_does_not_sign() -> None:
     with pytest.raises(KeyRefused, match="was revoked here"):
         told("a", keys, keyring=keyring)
     assert keyring.revoked() == [str(keys)]
+
+
+def test_many_members_with_several_agents_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each message used to scan the whole inbox."""
+    scans = []
+    senders = Inbox.senders.fget
+    assert senders is not None
+    monkeypatch.setattr(Inbox, "senders", property(lambda box: scans.append(1) or senders(box)))
+    body, agent = told("a").message(), told("b")
+    assert agent.receive([replace(body, sender=f"m{i}/x") for i in range(500)]) == 500
+    assert agent.receive([replace(body, sender=f"m7/{i}") for i in range(3)]) == 3
+    assert len(scans) <= 2
+
+
+def test_only_the_keys_of_senders_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message used to look at the whole list of members."""
+    keys, looks = KeyPair.generate(), []
+    members = {f"m{i}": str(keys) for i in range(500)}
+    agent = Agent(Federation({"x": Float(0, 1)}, features=5, members=members), name="b")
+    key_text = keyring.key_text
+    monkeypatch.setattr(keyring, "key_text", lambda key: looks.append(key) or key_text(key))
+    body = told("a").message()
+    for i in range(10):
+        agent.receive(keys.sign(replace(body, sender=f"m{i}")))
+    assert len(looks) <= 50
+
+
+def forged(sender: str, keys: KeyPair | None = None) -> Message:
+    message = replace(told(sender).message(), sequence=2**32 - 1)
+    return message if keys is None else keys.sign(message)
+
+
+def test_an_unsigned_message_that_came_first_does_not_stay() -> None:
+    """Its sequence number used to keep out all signed messages that came later."""
+    agent, real = told("b"), told("a", KeyPair.generate())
+    assert agent.receive(forged("a")) == 1
+    assert agent.receive(real.message()) == 1
+    assert agent.inbox.sequence.tolist() == [1]
+    with pytest.raises(MessageRefused, match="is not signed"):
+        agent.receive(forged("a"))
+
+
+def test_messages_of_a_key_that_is_no_longer_trusted_are_forgotten(tmp_path: Path) -> None:
+    evil, good = KeyPair.generate(), KeyPair.generate()
+    agent = told("b", scores=3)
+    agent.receive([forged("a", evil), told("c", KeyPair.generate()).message()])
+    agent.save(tmp_path / "agent")
+    for one in (agent, Agent.load(tmp_path / "agent")):
+        one.keyring.revoke(evil.public)
+        one.keyring.trust("a", good.public)
+        one.ask()
+        assert one.inbox.senders == ["c"]
+        assert one.receive(told("a", good).message()) == 1
+
+
+def test_messages_of_former_members_are_forgotten() -> None:
+    keys = {name: KeyPair.generate() for name in "ac"}
+    agent = told("b")
+    agent.receive([told(name, pair).message() for name, pair in keys.items()])
+    agent.receive(told("d").message())
+    agent.move(Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys["a"])}))
+    agent.ask()
+    assert agent.inbox.senders == ["a"]
+
+
+def test_a_message_under_the_own_name_stops_nothing() -> None:
+    agent = told("b", KeyPair.generate())
+    assert agent.receive([forged("b"), told("a").message()]) == 1
+    assert agent.inbox.senders == ["a"]
+
+
+def test_an_agent_does_not_take_the_name_of_another() -> None:
+    keyring = Keyring()
+    keyring.check(ours, [told("a", KeyPair.generate()).message()])
+    with pytest.raises(KeyRefused, match="that of another site"):
+        told("a", KeyPair.generate(), keyring=keyring)

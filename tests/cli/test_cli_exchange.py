@@ -80,7 +80,8 @@ def test_refused_keys_are_said_and_nothing_is_remembered(
     publish(place, "site-a")  # the same name under another key
     text = status(place, "--federation", str(tmp_path / "ours.toml"))
     assert line(text, "site-a")[-1] == "refused"
-    assert "claimed by several keys" in text
+    assert "several sites use the name" in " ".join(text.split())
+    assert "'site-a' is used with 2 keys" in status(place)
     assert Keyring.user().known(ours) == {}
 
 
@@ -93,6 +94,8 @@ def test_damaged_files_are_listed(place: FolderExchange) -> None:
 
 
 def test_a_place_that_does_not_exist_is_an_error(place: FolderExchange) -> None:
-    result = CliRunner().invoke(app, ["exchange", "status", "/nowhere/at/all"])
-    assert result.exit_code == 2
-    assert "does not exist" in " ".join(result.output.replace("│", " ").split())
+    for address in ("/nowhere/at/all", f"{place.address}-misspelt"):
+        result = CliRunner().invoke(app, ["exchange", "status", address])
+        assert result.exit_code == 2
+        said = " ".join(result.output.replace("│", " ").split())
+        assert "does not exist" in said or "there is no folder" in said

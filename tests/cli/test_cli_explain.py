@@ -172,14 +172,22 @@ def test_a_study_that_cannot_be_explained_is_refused() -> None:
         (explain(study="b"), "there is no study 'b' in sqlite:///site.db; its studies are 'a', "),
         (explain(study="new"), "study 'new' has no score yet: run a trial first"),
         (explain(study="other"), "study 'other' has no trial that fedbo asked for"),
-        (explain(), "takes part in the federation"),
-        (explain(), "give its file with --federation"),
         (explain("--federation", "other.toml"), "Give the file that the study was run with"),
         (explain("--federation", "other.toml"), str(FEDERATION.fingerprint)),
+    ]
+    Path("federation.toml").rename("elsewhere.toml")
+    cases += [
+        (explain(), "takes part in the federation"),
+        (explain(), "give its file with --federation"),
     ]
     for result, problem in cases:
         assert result.exit_code == 1
         assert problem in said(result)
+
+
+def test_the_usual_federation_file_is_found() -> None:
+    helped()
+    assert explain().exit_code == explain("--federation", "federation.toml").exit_code == 0
 
 
 def test_a_file_or_a_study_is_given_and_not_both() -> None:

@@ -37,10 +37,19 @@ def test_show_creates_a_key_once_and_never_prints_the_private_one(state: Path) -
 
 
 def test_trust_replaces_a_key_and_says_so() -> None:
-    assert "in every federation" in run("trust", "site-b", str(KeyPair.load()))
-    assert f"no longer with {KeyPair.load()}" in run("trust", "site-b", str(OTHER))
+    first = KeyPair.generate()
+    assert "in every federation" in run("trust", "site-b", str(first))
+    assert f"no longer with {first}" in run("trust", "site-b", str(OTHER))
     assert Keyring.user().known() == {"site-b": str(OTHER)}
     assert "site-b" in run("show")
+
+
+def test_a_name_of_this_user_is_not_given_to_another_key() -> None:
+    """Followed to the letter, the advice for another site's new key gave away the own name."""
+    Keyring.user().trust("mine", KeyPair.load().public)
+    assert "is a name of this user" in run("trust", "mine", str(OTHER), code=1)
+    assert Keyring.user().known() == {"mine": str(KeyPair.load())}
+    assert "this user" in run("show")
 
 
 def test_trust_in_one_federation(tmp_path: Path) -> None:
@@ -65,7 +74,10 @@ def test_revoke_by_name_and_by_key() -> None:
 
 def test_revoking_the_own_key_makes_a_new_one() -> None:
     old = KeyPair.load()
-    text = run("revoke", str(old))
+    Keyring.user().trust("mine", old.public)
+    assert "add --own" in run("revoke", "mine", code=1)
+    assert KeyPair.load().public == old.public
+    text = run("revoke", str(old), "--own")
     new = KeyPair.load()
     assert new.public != old.public
     assert f"The new one is {new}" in text
@@ -76,6 +88,7 @@ def test_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "elsewhere"))
     assert "can publish from this machine now" in run("import", str(source.path))
     assert KeyPair.find(source.public) is not None
+    assert f"other keys {source}" in run("show")
     (tmp_path / "no.pem").write_text("hello")
     assert "is not a private key" in run("import", str(tmp_path / "no.pem"), code=1)
     assert "cannot be read" in run("import", str(tmp_path / "missing.pem"), code=2)

@@ -431,7 +431,7 @@ def test_a_federation_that_changed_leaves_the_study_as_it_is() -> None:
         result = invoke(*args)
         assert result.exit_code == 1
         assert "study 'federation' began in federation" in said(result)
-        assert "the parameters, their ranges, the direction" in said(result)
+        assert "the parameters, their ranges or choices" in said(result)
     assert Path("site.db").read_bytes() == before
 
 
@@ -464,7 +464,7 @@ def test_a_study_knows_its_federation_by_scalars_and_epoch() -> None:
     with pytest.raises(joining.JoinRefused, match=gone_on):
         joining.check(study, FEDERATION)
     other = Space({"x": Float(0, 2), "k": Categorical(["a", "b"])}, direction="minimize")
-    with pytest.raises(joining.JoinRefused, match="the parameters, their ranges, the direction"):
+    with pytest.raises(joining.JoinRefused, match="the parameters, their ranges or choices"):
         joining.check(study, Federation(other, features=20))
 
 

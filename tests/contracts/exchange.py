@@ -453,7 +453,7 @@ class ExchangeContract:
         assert sequences(exchange) == {"site-a": 1}
         other = new_keys()
         exchange.publish(other.sign(message(sequence=5)))
-        with pytest.warns(ExchangeWarning, match="fedbo identity trust") as caught:
+        with pytest.warns(ExchangeWarning, match="is known here by") as caught:
             assert sequences(exchange) == {"site-a": 1}
         assert len(caught) == 1
         assert str(keys) in str(caught[0].message) and str(other) in str(caught[0].message)
@@ -463,7 +463,7 @@ class ExchangeContract:
         for pair in (keys, new_keys()):
             exchange.publish(pair.sign(message()))
         exchange.publish(message(sender="good"))
-        with pytest.warns(ExchangeWarning, match="claimed by several keys") as caught:
+        with pytest.warns(ExchangeWarning, match="several sites use the name") as caught:
             assert sequences(exchange) == {"good": 1}
         assert len(caught) == 2
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,9 +46,11 @@ def test_the_first_key_of_a_name_is_kept(ring: Keyring) -> None:
     assert ring.admit(ours, [message()]) == ([message()], [])
     assert ring.known(ours) == ring.known() == {"a": str(A)}
     text = refusal(ring, message(keys=B))
-    assert str(A) in text
-    assert f"fedbo identity trust 'a' {B}" in text
-    assert f"knows 'a' by its key {A}" in refusal(ring, message(keys=None))
+    assert f"'a' is known here by {A}" in text
+    is_file = ring.path is not None
+    advice = f"fedbo identity trust a {B}" if is_file else f"keyring.trust('a', parse_key('{B}'))"
+    assert advice in text
+    assert f"'a' is known here by the key {A}" in refusal(ring, message(keys=None))
     assert ring.admit(ours, [message(sequence=2)])[1] == []
 
 
@@ -80,6 +84,34 @@ def test_two_keys_at_once_are_both_refused_until_one_is_trusted(ring: Keyring) -
     accepted, refused = ring.admit(ours, both)
     assert accepted == [both[1]]
     assert len(refused) == 1
+
+
+def test_a_name_with_thousands_of_keys_costs_little(ring: Keyring) -> None:
+    """Each refusal used to quote all keys: 2,000 keys made 224 MB of text."""
+    many = [message(keys=KeyPair.generate()) for _ in range(500)]
+    accepted, refused = ring.admit(ours, many)
+    assert not accepted
+    assert "497 more keys" in refused[0][1]
+    assert sum(len(text) for _, text in refused) < 500 * 1000
+
+
+def test_advice_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    ring, name = Keyring(tmp_path / "known.json"), "a'$(reboot)"
+    ring.admit(ours, [message(name)])
+    text = refusal(ring, message(name, B))
+    command = text[text.index("fedbo identity trust") :]
+    assert shlex.split(command) == ["fedbo", "identity", "trust", name, str(B)]
+
+
+def test_another_site_with_this_users_name_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    ring, own = Keyring.user(), KeyPair.load()
+    ring.trust("a", own.public, ours)
+    text = refusal(ring, message())
+    assert "'a' is a name of this user" in text
+    assert "identity trust" not in text
 
 
 def test_trust_replaces_a_key(ring: Keyring) -> None:
@@ -128,11 +160,70 @@ def test_a_wrong_signature_does_not_claim_a_name(ring: Keyring) -> None:
 
 
 def test_check_refuses_all_or_remembers_all(ring: Keyring) -> None:
-    with pytest.raises(MessageRefused, match="claimed by several keys"):
+    with pytest.raises(MessageRefused, match="several sites use the name"):
         ring.check(ours, [message("b"), message(), message(keys=B)])
     assert ring.known() == {}
     ring.check(ours, [message("b"), message()])
     assert sorted(ring.known()) == ["a", "b"]
+
+
+def test_the_key_that_another_process_remembered_first_counts(tmp_path: Path) -> None:
+    ring, other = (Keyring(tmp_path / "known.json") for _ in range(2))
+    judge = ring._judge
+
+    def slow(*given: Any) -> Any:
+        judged = judge(*given)
+        other.admit(ours, [message(keys=B)])
+        return judged
+
+    ring._judge = slow  # type: ignore[method-assign]
+    accepted, refused = ring.admit(ours, [message()])
+    assert not accepted
+    assert str(B) in refused[0][1]
+
+
+def test_a_claim_does_not_take_the_name_of_another_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    ring, own = Keyring.user(), KeyPair.load()
+    assert ring.claim("mine", own.public, ours) is None
+    assert ring.claim("mine", own.public, ours) is None
+    ring.admit(ours, [message("a")])
+    fault = ring.claim("a/second", own.public, ours)
+    assert fault is not None and "that of another site" in fault
+    assert ring.known(ours) == {"mine": str(own), "a": str(A)}
+    ring.revoke(own.public)
+    fault = ring.claim("mine", own.public, ours)
+    assert fault is not None and "was revoked here" in fault
+    assert ring.revoked() == [str(own)]
+    new = KeyPair.retire()
+    assert ring.claim("mine", new.public, ours) is None
+
+
+def test_changes_tell_when_trust_was_lost(ring: Keyring) -> None:
+    ring.admit(ours, [message()])
+    before = ring.changes()
+    ring.admit(ours, [message("b")])
+    assert ring.changes() == before  # a new name takes nothing away
+    assert ring.is_trusted(ours, "a", A.public)
+    ring.trust("a", B.public)
+    assert ring.changes() > before
+    assert not ring.is_trusted(ours, "a", A.public)
+    assert not ring.is_trusted(ours, "a", b"")
+    assert ring.is_trusted(ours, "unknown", b"")
+    assert not ring.is_trusted(listed(a=A), "c", b"")
+    ring.revoke(B.public)
+    assert not ring.is_trusted(ours, "x", B.public)
+
+
+def test_changes_of_another_process_are_seen(tmp_path: Path) -> None:
+    here, there = (Keyring(tmp_path / "known.json") for _ in range(2))
+    here.admit(ours, [message()])
+    before = here.changes()
+    there.revoke(A.public)
+    assert here.changes() > before
+    assert not here.is_trusted(ours, "a", A.public)
 
 
 def test_a_review_remembers_nothing(ring: Keyring) -> None:

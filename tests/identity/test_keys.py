@@ -14,6 +14,7 @@ from fedbo.identity import KeyPair, KeyRefused, keys, verify
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import Weights
+from fedbo.state import state_folder
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,15 @@ def test_processes_that_start_together_get_one_key(state: Path) -> None:
         for _ in range(4)
     ]
     assert len({process.communicate()[0] for process in running}) == 1
+
+
+def test_the_first_key_stays_also_without_locks() -> None:
+    made = [KeyPair.generate() for _ in range(5)]
+    path = state_folder() / "identity.pem"
+    for pair in made:
+        keys._store(path, pair, replace=False)
+    assert KeyPair.load().public == made[0].public
+    assert [one.name for one in path.parent.iterdir()] == ["identity.pem"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -102,6 +112,22 @@ def test_a_signature_covers_the_numbers_and_belongs_to_its_key() -> None:
             verify(changed)
     with pytest.raises(MessageRefused, match="is not signed"):
         verify(message())
+
+
+def test_a_weak_key_signs_nothing() -> None:
+    """With the neutral element as key, one fixed signature is valid for many messages."""
+    weak = b"\x01" + bytes(31)
+    for sequence in range(20):
+        forged = replace(message(sequence=sequence), key=weak, signature=weak + bytes(32))
+        with pytest.raises(MessageRefused, match="wrong signature"):
+            verify(forged)
+
+
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path, state: Path) -> None:
+    state.mkdir()
+    (state / "identity.pem").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(KeyRefused, match="leads nowhere"):
+        KeyPair.load()
 
 
 def test_a_withdrawal_cannot_be_made_from_a_message() -> None:

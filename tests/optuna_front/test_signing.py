@@ -15,6 +15,7 @@ from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.optuna import FederatedSampler, record
+from fedbo.optuna.signing import foresee, prepare
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -307,3 +308,16 @@ def test_an_unsigned_study_is_told_once_that_its_name_has_a_key(exchange: Folder
     own = str(KeyPair.load())
     assert f"are not signed, but 'site' has signed with the key {own} before" in text
     assert "leave out signed=False (or --unsigned), or give the study another name" in text
+
+
+def test_what_is_foreseen_is_what_happens(exchange: FolderExchange, tmp_path: Path) -> None:
+    keyring, other = exchange.keyring, KeyPair.generate()
+    assert foresee(None, "", "site", FEDERATION, keyring) == ""
+    assert not (tmp_path / "state").exists()  # nothing was written
+    listed = Federation(SPACE, features=20, members={"site": str(other)})
+    assert "this user has no key yet" in foresee(None, "", "site", listed, keyring)
+    own = str(KeyPair.load())
+    assert f"but this study has {own}" in foresee(None, own, "site", listed, keyring)
+    keyring.trust("site", other.public, FEDERATION)
+    reason = foresee(None, own, "site", FEDERATION, keyring)
+    assert reason == prepare(None, own, "site", FEDERATION, keyring).hindrance != ""

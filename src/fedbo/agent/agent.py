@@ -7,9 +7,11 @@ shared features → a draw ω → the peer's `Agent.receive`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -113,15 +115,15 @@ class Agent:
         self.keyring = Keyring() if keyring is None else keyring
         self.ledger, self.most_peers = ledger, most_peers
         self._is_full = False  # and the warning about that was given
+        self._agents: Counter[str] | None = None  # in the inbox, by member; None: not counted yet
         self.signer = "" if keys is None else str(keys)  # the public key, as text
         self._keys = keys
         if keys is not None:
-            if self.signer in self.keyring.revoked():
-                raise KeyRefused(
-                    f"{self.signer} was revoked here, and peers may refuse it too: give another "
-                    f"key pair, or undo it with fedbo identity trust {self.name!r} {self.signer}"
-                )
-            self.keyring.trust(self.name, keys.public, federation)
+            fault = self.keyring.claim(self.name, keys.public, federation)
+            if fault is not None:
+                raise KeyRefused(f"agent {self.name!r} cannot sign its messages: {fault}")
+        self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
+        self._changes = -1  # of the keyring, when it was last looked at
         space = federation.space
         self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
@@ -145,6 +147,8 @@ class Agent:
         """Take part in this federation, without any message so far."""
         self.federation = federation
         self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
+        self._agents = None
+        self._held = {}
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = self._keys
 
@@ -244,9 +248,9 @@ class Agent:
         """
         if self.signer and self._keys is None:
             raise KeyRefused(
-                f"agent {self.name!r} signs its messages with {self.signer}, and that private key "
-                "is not on this machine: import it (fedbo identity import FILE), or give it to "
-                "Agent.load(path, keys=...)"
+                f"agent {self.name!r} signs its messages with {self.signer}. That private key "
+                "is not on this machine, or was revoked here: import it (fedbo identity import "
+                "FILE), or give it to Agent.load(path, keys=...)"
             )
         with one_thread():
             message = self._outbox.write()
@@ -280,8 +284,8 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: If a message is damaged, does not fit the federation, or is not from
-                whom it says. Then none of them is taken.
+            MessageRefused: If a message is damaged, does not fit the federation, or does not come
+                from the sender that it names. Then none of them is taken.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
@@ -290,39 +294,72 @@ class Agent:
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self.federation.check(message)
-        self.keyring.check(self.federation, decoded)
-        chances = [_chance(self.policy, message.sender) for message in decoded]
+        theirs = [message for message in decoded if message.sender != self.name]
+        self.keyring.check(self.federation, theirs)
+        self._forget_untrusted()
+        chances = [_chance(self.policy, message.sender) for message in theirs]
         with one_thread():
-            return sum(map(self._take, decoded, chances))
+            return sum(map(self._take, theirs, chances))
 
     def _take(self, message: Message, chance: float) -> bool:
-        if message.epoch != self.federation.epoch or message.sender == self.name:
+        if message.epoch != self.federation.epoch:
             return False
-        if self._has_no_room_for(message.sender):
-            self._report_full(message.sender)
+        if why := self._why_no_room_for(message.sender):
+            self._report_full(message.sender, why)
             return False
+        if message.key != self._held.get(message.sender, b""):
+            self._forget([message.sender])  # under another key, whatever its sequence is
+        is_new = message.sender not in self.inbox
         if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
+            if message.key:
+                self._held[message.sender] = message.key
+            if is_new and self._agents is not None:
+                self._agents[member(message.sender)] += 1
         return taken
 
-    def _has_no_room_for(self, sender: str) -> bool:
-        if sender in self.inbox:
-            return False
-        if "/" in sender:  # one of several agents of a member, who could invent any number
-            others = sum(member(other) == member(sender) for other in self.inbox.senders)
-            if others >= MOST_AGENTS:
-                return True
-        is_listed = member(sender) in self.federation.members
-        return not is_listed and len(self.inbox) >= self.most_peers
+    def _forget(self, senders: Sequence[str]) -> None:
+        if self.inbox.remove(senders):
+            self._agents = None
+        for sender in senders:
+            self._held.pop(sender, None)
 
-    def _report_full(self, sender: str) -> None:
+    def _forget_untrusted(self) -> None:
+        """Forget messages whose keys were revoked, replaced or taken off the list of members."""
+        if (changes := self.keyring.changes()) != self._changes:
+            self._changes = changes
+            self._forget(
+                [
+                    sender
+                    for sender in self.inbox.senders
+                    if not self.keyring.is_trusted(
+                        self.federation, sender, self._held.get(sender, b"")
+                    )
+                ]
+            )
+
+    def _why_no_room_for(self, sender: str) -> str:
+        """Say which limit keeps a message of this sender out; empty if none does."""
+        if sender in self.inbox:
+            return ""
+        if "/" in sender:  # one of several agents of a member, who could invent any number
+            if self._agents is None:
+                self._agents = Counter(member(other) for other in self.inbox.senders)
+            if self._agents[member(sender)] >= MOST_AGENTS:
+                return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
+        if len(self.inbox) < self.most_peers or member(sender) in self.federation.members:
+            return ""
+        return (
+            f"it holds those of {len(self.inbox):,} peers, and no more (most_peers). If peers may "
+            "be invented, list the members' keys in the federation file"
+        )
+
+    def _report_full(self, sender: str, why: str) -> None:
         if not self._is_full:
             self._is_full = True
             warn(
-                f"agent {self.name!r} holds messages of {len(self.inbox):,} peers, and does not "
-                f"take that of {sender!r}: it holds at most {self.most_peers:,} (most_peers), and "
-                f"at most {MOST_AGENTS} of one member. If peers may be invented, list the members' "
-                "keys in the federation file. This warning is given once"
+                f"agent {self.name!r} does not take the message of {sender!r}: {why}. This warning "
+                "is given once"
             )
 
     # Agreement
@@ -366,6 +403,7 @@ class Agent:
             self._join(federation)
             self.account.last_sent = -1
         self.federation = federation  # whose members may be others than before
+        self._changes = -1
 
     # Files
 
@@ -392,7 +430,9 @@ class Agent:
             message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=savefile.to_packable(self.inbox.state()),
             signer=self.signer,
-            known=self.keyring.known(self.federation) if self.keyring.path is None else {},
+            held=self._held,
+            known=self.keyring.known(self.federation),
+            revoked=self.keyring.revoked(),
             most_peers=self.most_peers,
         )
         savefile.write(path, saved)
@@ -452,8 +492,8 @@ class Agent:
             most_peers=saved.most_peers,
         )
         agent.signer = saved.signer or agent.signer
-        for name, key in saved.known.items() if keyring is None else ():
-            agent.keyring.trust(name, parse_key(key), federation)
+        if keyring is None:
+            agent.keyring.restore(federation, saved.known, saved.revoked)
         try:
             agent._restore(saved)
         except OriginError as error:
@@ -465,14 +505,16 @@ class Agent:
         self._begin(savefile.from_packable(saved.entropy))
         self._rng.bit_generator.state = savefile.from_packable(saved.rng)
         self.inbox = type(self.inbox).restore(savefile.from_packable(saved.inbox))
+        self._held, self._changes = dict(saved.held), -1
         self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
         self.account = saved.account
         for trial, x in zip(saved.trials, saved.points, strict=True):
             self._history.trials.append(trial.to_trial())
             self._history.points.append(np.array(x))
         self._history.order = saved.order
-        if saved.message is not None:
-            self._outbox.message = Message.decode(saved.message)
+        message = None if saved.message is None else Message.decode(saved.message)
+        if message is not None and message.signer == self.signer:
+            self._outbox.message = message
 
     # Insight
 
@@ -505,6 +547,8 @@ class Agent:
 
     def _ask(self, key: int | None) -> Trial:
         rng = self._rng if key is None else self.stream(Stream.QUERY, key)
+        with contextlib.suppress(OSError, FileRefused):  # a query does not fail for a keyring
+            self._forget_untrusted()
         with one_thread():
             if self.starting:
                 return self._new_trial(self._initial.next(key), Origin("initial"))
@@ -547,7 +591,8 @@ def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
     if not signer:
         return given
     if given is None:
-        return KeyPair.find(parse_key(signer)) if is_installed() else None
+        is_usable = is_installed() and signer not in Keyring.user().revoked()
+        return KeyPair.find(parse_key(signer)) if is_usable else None
     if str(given) != signer:
         raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {given}")
     return given

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import Exchange, ExchangeError, Holding, exchange_at
+from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Holding, exchange_at
 from fedbo.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, MessageRefused
@@ -42,6 +42,8 @@ def status(
     agreed = None if federation is None else checks.federation("--federation", federation)
     try:
         place = exchange_at(exchange)
+        if isinstance(place, FolderExchange) and not place.folder.exists():
+            raise ExchangeError(f"there is no folder {place.address}; check the address")
         holdings = place.holdings()
     except ExchangeError as error:
         raise checks.refused(str(error), "EXCHANGE") from None
@@ -53,12 +55,19 @@ def status(
             key = holding.message.fingerprint, holding.message.epoch
             groups.setdefault(key, []).append(holding)
     if not groups:
-        screen.say(console, "There is no message here yet.")
+        nothing = "There is no message here yet." if not holdings else "No message here is valid."
+        screen.say(console, nothing)
     if agreed is not None:
         ours = bytes(agreed.fingerprint), agreed.epoch
         _ours(console, place, agreed, federation, groups.pop(ours, []))
     for (fingerprint, epoch), group in sorted(groups.items()):
         _others(console, Fingerprint(fingerprint), epoch, group, agreed)
+    if agreed is not None and groups:
+        screen.say(
+            console,
+            "\nSites help one another only with the same federation file; fedbo federation show "
+            "prints what a file says.",
+        )
     _faults(console, [holding for holding in holdings if holding.fault is not None])
 
 
@@ -105,6 +114,14 @@ def _others(
     if agreed is None:
         screen.say(console, f"\nFederation {fingerprint}, epoch {epoch}", "bold")
         _table(console, group)
+        signers: dict[str, set[str]] = {}
+        for holding in group:
+            assert holding.message is not None
+            signers.setdefault(holding.message.sender, set()).add(holding.message.signer)
+        for sender, keys in signers.items():
+            if len(keys) > 1:
+                text = f"• {sender!r} is used with {len(keys)} keys: each peer hears at most one."
+                screen.say(console, text, "yellow", indent=2)
         return
     part = agreed.fingerprint.difference(fingerprint)
     title, why = f"\nAnother federation: {fingerprint}, epoch {epoch}", ""
@@ -115,13 +132,7 @@ def _others(
         why = PARTS[part][0].upper() + PARTS[part][1:]
     screen.say(console, title, "bold")
     _table(console, group)
-    screen.say(
-        console,
-        f"• {why}. If these sites should help one another, give them the same file; fedbo "
-        "federation show prints what a file says.",
-        "yellow",
-        indent=2,
-    )
+    screen.say(console, f"• {why}.", "yellow", indent=2)
 
 
 def _table(

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.cli import checks, screen
@@ -20,6 +21,7 @@ from fedbo.insight.explain import Explanation, texts
 from fedbo.table import Table
 
 _ROWS = 12  # shown of a long table
+_USUAL = Path("federation.toml")
 
 
 def explain(
@@ -32,7 +34,11 @@ def explain(
     ] = None,
     study: Annotated[str | None, typer.Option(help="The name of the study.")] = None,
     federation: Annotated[
-        Path | None, typer.Option(help="The federation file that the study was run with, if any.")
+        Path | None,
+        typer.Option(
+            help="The federation file that the study was run with, if any; federation.toml if the "
+            "study had one."
+        ),
     ] = None,
     settings: Annotated[
         str | None,
@@ -123,8 +129,11 @@ def _stored(storage: str, name: str, federation: Path | None, settings: Settings
 
     logging.set_verbosity(logging.ERROR)
     agreed = None if federation is None else checks.federation("--federation", federation)
-    with checks.warnings_as_lines():
-        return stored.stored_agent(studies.existing(storage, name), agreed, settings)
+    found = studies.existing(storage, name)
+    if federation is None and stored.had_federation(found) and _USUAL.exists():
+        agreed = checks.federation("--federation", _USUAL)
+    with caller.collect():  # what there is to say about the study was said when it ran
+        return stored.stored_agent(found, agreed, settings)
 
 
 def _settings(address: str) -> Settings:

@@ -16,7 +16,8 @@ from fedbo.federation import Federation
 from fedbo.federation import file as toml
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
-_HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
+#: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
+_HEADER = 163
 _KINDS = {
     "weights": "one random draw from its model",
     "belief": "the mean and covariance of its model",
@@ -65,6 +66,7 @@ def new(
       C = { type = "float", low = 1e-4, high = 10.0, log = true }
       depth = { type = "int", low = 1, high = 8 }
       kernel = { type = "categorical", choices = ["rbf", "linear"] }
+      weight = { type = "categorical", choices = ["balanced", { none = true }] }  # None
     """
     if (from_study is None) == (from_space is None):
         raise checks.refused("give exactly one of the two", "--from-study / --from-space")

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyPair, KeyRefused, Keyring
+from fedbo.identity import KeyPair, KeyRefused, Keyring, own_keys
 from fedbo.identity.keyring import member
 from fedbo.message.key import parse_key
 from fedbo.state import StateMissing
@@ -31,21 +31,16 @@ def show() -> None:
     A user without a key gets one. The private key never leaves its file.
     """
     own, keyring = _own(), _keyring()
-    console = Console()
-    screen.show(
-        console,
-        screen.pairs(
-            {
-                "key": str(own),
-                "private key": f"{own.path}, which only this user can read",
-            }
-        ),
-        below=1,
-    )
+    console, mine = Console(), own_keys()
+    rows = {"key": str(own), "private key": f"{own.path}, which only this user can read"}
+    if others := sorted(mine - {str(own)}):
+        rows["other keys"] = f"{', '.join(others)}: imported, or replaced by a new one"
+    screen.show(console, screen.pairs(rows), below=1)
     screen.say(
         console,
-        "Messages of this user's studies are signed with this key. To list this site in a "
-        "federation file, send the key to whoever keeps that file, for its section [members]:",
+        "New studies of this user sign their messages with this key; a study keeps the key that it "
+        "began with. To list this site in a federation file, send the key to whoever keeps that "
+        "file, for its section [members]:",
     )
     console.print(Text(f'\n  [members]\n  NAME = "{own}"\n'), soft_wrap=True)
     known = keyring.by_federation()
@@ -59,7 +54,7 @@ def show() -> None:
         grid = screen.grid("name", "key", "federation")
         for place, names in known.items():
             for name, key in sorted(names.items()):
-                where = place[:8] or "all"
+                where = (place[:8] or "all") + (", this user" if key in mine else "")
                 grid.add_row(*map(Text, (screen.printable(name), key, where)))
         screen.show(console, grid)
     if revoked := keyring.revoked():
@@ -76,10 +71,16 @@ def trust(
 ) -> None:
     """Accept messages with this key under this name, in place of any other key.
 
-    Ask the peer for its key first, on another way than the exchange: by telephone, for example.
+    Ask the peer for its key first, through another channel than the exchange, such as the
+    telephone.
     """
     public, agreed = _parsed(key), _federation(federation)
     before = _keyring().known(agreed).get(member(name))
+    if before is not None and before != key and before in own_keys():
+        checks.end(
+            f"{member(name)!r} is a name of this user, with the key {before}, and another site "
+            "uses it too. One of the two should take another name: fedbo join --name NEW."
+        )
     try:
         _keyring().trust(name, public, agreed)
     except (OSError, FileRefused) as error:
@@ -101,8 +102,11 @@ def trust(
 @app.command()
 def revoke(
     key_or_name: Annotated[str, typer.Argument(help="A public key, or the name of a peer.")],
+    own: Annotated[
+        bool, typer.Option("--own", help="Revoke this user's own key, and create a new one.")
+    ] = False,
 ) -> None:
-    """Refuse a key from now on, under every name. Revoking the own key makes a new one."""
+    """Refuse a key from now on, under every name."""
     keyring, keys = _keyring(), {key_or_name}
     if not key_or_name.startswith("ed25519:"):
         name, places = member(key_or_name), keyring.by_federation().values()
@@ -110,12 +114,17 @@ def revoke(
         if not keys:
             known = ", ".join(sorted(keyring.known())) or "none"
             checks.end(f"No key of {key_or_name!r} is known here; known names: {known}.")
-    own = str(_own())
+    mine = keys & own_keys()
+    if mine and not own:
+        checks.end(
+            f"{', '.join(sorted(mine))} is this user's own key. To revoke it and to create a new "
+            "one, add --own. Peers then refuse this user until they trust the new key."
+        )
     for key in sorted(keys):
         try:
             keyring.revoke(_parsed(key))
             typer.echo(f"{key} is revoked: nothing that it signed is accepted here any more.")
-            if key == own:
+            if key in mine and key == str(_own()):
                 _replace_own()
         except (OSError, FileRefused) as error:
             checks.end(str(error))

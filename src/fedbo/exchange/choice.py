@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 
 from fedbo.exchange.base import ExchangeError, failed
@@ -53,7 +54,7 @@ def replaces(message: Message, other: Message | None) -> bool:
     """Return whether a message takes the place of another one of the same origin."""
     if other is None or other.sequence < message.sequence:
         return True
-    return signature_fault(other) is not None  # a forged one is in nobody's way
+    return signature_fault(other) is not None  # a forged message blocks nobody
 
 
 def chosen(
@@ -127,6 +128,7 @@ def foreign_notice(address: str, federation: Federation, counts: Mapping[bytes, 
     others = "another federation" if len(counts) == 1 else f"{len(counts):,} other federations"
     return (
         f"{messages} of {others} {'is' if n == 1 else 'are'} here, in {address}, and ignored: "
-        f"{'; or '.join(PARTS[part] for part in PARTS if part in parts)}. If they should be heard, "
-        "give all agents the same federation.toml"
+        f"{'; or '.join(PARTS[part] for part in PARTS if part in parts)}. Sites hear one another "
+        "if they have the same federation file, or, without a file, the same parameters and "
+        f"ranges; fedbo exchange status {shlex.quote(address)} lists all"
     )

@@ -13,6 +13,7 @@ followed nor read, and a file that is larger than a message of the federation is
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -376,9 +377,13 @@ def _withdrawable(
                 content = load(folder, name, most)
             except FileNotFoundError:
                 continue
-            except (OSError, FileRefused, MessageRefused):
-                if is_home and name == own_name:
+            except (FileRefused, MessageRefused):
+                if is_home and name == own_name and mine is None:  # else it may be another's
                     yield folder, name, None
+                continue
+            except OSError as error:
+                if is_home and name == own_name and error.errno == errno.ELOOP:
+                    yield folder, name, None  # a link
                 continue
             if isinstance(content, Message) and is_withdrawable(
                 content, federation, sender, keys, mine

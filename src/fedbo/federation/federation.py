@@ -270,6 +270,11 @@ class Federation:
             for key in given:
                 if key not in _KEYS:
                     raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_KEYS)}")
+            if given.get("members") == {}:
+                raise ValueError(
+                    "[members] is empty: list the members' keys, or remove the section if messages "
+                    "of anybody may be accepted"
+                )
             return cls(file.read_space(given.pop("space", {})), **given, format=written)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error

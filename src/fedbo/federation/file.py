@@ -12,11 +12,11 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fedbo import files
 from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
 
 #: The largest file that is read, in bytes.
@@ -46,18 +46,12 @@ def dumps(settings: Mapping[str, Any], space: Space) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file in UTF-8; a ValueError if it is larger than `LARGEST_FILE`.
+    """Return the text of a regular file in UTF-8; a ValueError if it is larger than `LARGEST_FILE`.
 
     Args:
         path: The file.
     """
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(LARGEST_FILE + 1) if size <= LARGEST_FILE else b""
-    if max(size, len(data)) > LARGEST_FILE:
-        most = LARGEST_FILE // 2**20
-        raise ValueError(f"the file has more than {most} MB, which no federation needs")
-    return data.decode()
+    return files.read(path, LARGEST_FILE, empty=True).decode()
 
 
 def loads(text: str) -> dict[str, Any]:

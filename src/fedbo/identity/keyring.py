@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from fedbo import files
 from fedbo.federation import Federation
-from fedbo.identity.keys import S, verify
+from fedbo.identity.keys import S, own_keys, verify
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, MessageRefused
 from fedbo.message.fingerprint import PART_BYTES
@@ -33,7 +35,9 @@ from fedbo.state import StateMissing, state_folder
 
 NAME = "known_keys.json"
 MOST = 100_000  # names in one federation
+MOST_OVERALL = 200_000  # so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
+_NAMED = 3  # keys that claim one name
 _EVERYWHERE = ""  # stands for all federations
 
 
@@ -62,6 +66,7 @@ class Keyring:
         self._lock = Lock()
         self._held = _Known()
         self._version: tuple[int, int, int] | None = None  # of the file that was read
+        self._changes = 0
 
     @classmethod
     def user(cls) -> Keyring:
@@ -91,9 +96,11 @@ class Keyring:
         Returns:
             Those that are accepted, in their order, and the others, each with the reason.
         """
+        everything = list(given)
         with self._lock:
-            accepted, refused, new = self._judge(federation, list(given))
-            self._remember(federation, new)
+            accepted, refused, new = self._judge(federation, everything)
+            if not self._remember(federation, new):  # another process was first
+                accepted, refused, _ = self._judge(federation, everything)
         return accepted, refused
 
     def review(
@@ -116,11 +123,65 @@ class Keyring:
             federation: The federation that all of them fit.
             given: Messages and withdrawals.
         """
+        everything = list(given)
         with self._lock:
-            _, refused, new = self._judge(federation, list(given))
+            _, refused, new = self._judge(federation, everything)
+            if not refused and not self._remember(federation, new):
+                _, refused, _ = self._judge(federation, everything)
             if refused:
                 raise MessageRefused(refused[0][1])
-            self._remember(federation, new)
+
+    def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
+        """Tell whether a message that was accepted before would still be.
+
+        Args:
+            federation: The federation.
+            sender: The sender of the message.
+            key: The key that it is signed with; empty if it is not signed.
+        """
+        with self._lock:
+            name, text = member(sender), key_text(key) if key else ""
+            if text in self._held.revoked:
+                return False
+            if federation.members:
+                return bool(key) and federation.members.get(name) == key
+            here, everywhere = (
+                self._held.known.get(place, {}) for place in (_place(federation), _EVERYWHERE)
+            )
+            return here.get(name, everywhere.get(name, text)) == text
+
+    def changes(self) -> int:
+        """Return a number that grows whenever a key is no longer trusted as it was."""
+        with self._lock:
+            self._read()
+            return self._changes
+
+    def claim(self, name: str, key: bytes, federation: Federation) -> str | None:
+        """Remember that a name belongs to this user, unless it belongs to another site.
+
+        Args:
+            name: The name of an agent of this user.
+            key: The 32 bytes of the public key that it signs with.
+            federation: The federation in which this counts.
+
+        Returns:
+            Why the name or the key cannot be used; None if it can.
+        """
+        text, place = key_text(key), _place(federation)
+        with self._lock, self._changing():
+            if text in self._held.revoked:
+                return f"its key {text} was revoked here"
+            known = self._names(federation).get(member(name))
+            if known == text or federation.members:
+                return None
+            if known is not None and known not in own_keys():
+                return (
+                    f"the name {member(name)!r} is known here as that of another site, with the "
+                    f"key {known}: choose another name (fedbo join --name NEW, or name=...)"
+                )
+            self._held.known.setdefault(place, {})[member(name)] = text
+            self._write()
+        return None
 
     def trust(self, name: str, key: bytes, federation: Federation | None = None) -> None:
         """From now on, accept this key under this name, in place of any other.
@@ -140,6 +201,7 @@ class Keyring:
                     names.pop(member(name), None)
             known.setdefault(place, {})[member(name)] = text
             self._held.revoked = [other for other in revoked if other != text]
+            self._changes += 1
             self._write()
 
     def forget(self, name: str, key: bytes, federation: Federation) -> None:
@@ -169,7 +231,23 @@ class Keyring:
                     del names[name]
             if text not in self._held.revoked:
                 self._held.revoked.append(text)
+            self._changes += 1
             self._write()
+
+    def restore(
+        self, federation: Federation, known: Mapping[str, str], revoked: Iterable[str]
+    ) -> None:
+        """Take over what another keyring knew about a federation.
+
+        Args:
+            federation: The federation.
+            known: What `known` returned there.
+            revoked: What `revoked` returned there.
+        """
+        for key in revoked:
+            self.revoke(parse_key(key))
+        for name, key in known.items():
+            self.trust(name, parse_key(key), federation)
 
     def known(self, federation: Federation | None = None) -> dict[str, str]:
         """Return the keys that are known, as text, by the names of members.
@@ -205,8 +283,9 @@ class Keyring:
     ) -> tuple[list[S], list[tuple[S, str]], dict[str, str]]:
         """Return the accepted ones, the others with their reasons, and the keys that are new."""
         self._read()
-        names, listed = self._names(federation), federation.members
-        if not (names or listed or any(one.key for one in given)):
+        listed, here = federation.members, self._held.known.get(_place(federation), {})
+        everywhere = self._held.known.get(_EVERYWHERE, {})
+        if not (listed or here or everywhere or any(one.key for one in given)):
             return list(given), [], {}
         valid: list[S] = []
         refused: list[tuple[S, str]] = []
@@ -218,30 +297,39 @@ class Keyring:
                 valid.append(one)
             except MessageRefused as error:
                 refused.append((one, str(error)))
-        accepted: list[S] = []
-        known = {name: key_text(key) for name, key in listed.items()} or names
-        new: dict[str, str] = {}
-        claims: dict[str, set[str]] = {}  # all keys that claim a name nobody knows yet
-        for one in valid:
-            if one.key and not listed and member(one.sender) not in known:
-                claims.setdefault(member(one.sender), set()).add(one.signer)
+        claims: dict[str, _Claim] = {}  # by the names of members
         for one in valid:
             name = member(one.sender)
-            fault = _fault(one, known.get(name), claims.get(name, set()), bool(listed))
-            if fault is None and name in claims and len(names) + len(new) >= MOST:
-                fault = f"this keyring knows {MOST:,} names already, and takes no new ones"
+            if name not in claims:
+                known = here.get(name, everywhere.get(name))
+                if listed:
+                    known = key_text(listed[name]) if name in listed else None
+                claims[name] = _Claim(name, known, bool(listed), is_file=self.path is not None)
+            claims[name].add(one.signer)
+        accepted: list[S] = []
+        new: dict[str, str] = {}
+        for one in valid:
+            claim = claims[member(one.sender)]
+            fault, is_new = claim.fault(one), bool(one.key) and claim.is_unknown
+            if fault is None and is_new and self._is_full(here, new):
+                fault = "this keyring knows too many names already, and takes no new ones"
             if fault is None:
                 accepted.append(one)
-                new |= {name: one.signer} if name in claims else {}
+                new |= {claim.name: one.signer} if is_new else {}
             else:
                 refused.append((one, f"{one.type} {one.sequence} of {one.sender!r}: {fault}"))
         return accepted, refused, new
+
+    def _is_full(self, here: Mapping[str, str], new: Mapping[str, str]) -> bool:
+        overall = sum(map(len, self._held.known.values()))
+        return len(here) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
 
     def _check_not_revoked(self, one: Signed) -> None:
         if one.signer in self._held.revoked:
             raise MessageRefused(
                 f"{one.type} {one.sequence} of {one.sender!r} is signed with {one.signer}, which "
-                f"was revoked here; if that was a mistake: {_advice(one)}"
+                "was revoked here. If that was a mistake: "
+                f"{_advice(one.sender, one.signer, is_file=self.path is not None)}"
             )
 
     def _names(self, federation: Federation) -> dict[str, str]:
@@ -250,13 +338,16 @@ class Keyring:
 
     # The file
 
-    def _remember(self, federation: Federation, new: dict[str, str]) -> None:
-        if new:
-            with self._changing():
-                names = self._held.known.setdefault(_place(federation), {})
-                for name, key in new.items():
-                    names.setdefault(name, key)  # another process may have been first
-                self._write()
+    def _remember(self, federation: Federation, new: Mapping[str, str]) -> bool:
+        """Remember new keys; return False if another process has remembered others meanwhile."""
+        if not new:
+            return True
+        with self._changing():
+            names = self._held.known.setdefault(_place(federation), {})
+            for name, key in new.items():
+                names.setdefault(name, key)
+            self._write()
+            return all(names[name] == key for name, key in new.items())
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -274,6 +365,7 @@ class Keyring:
             return
         try:
             status = self.path.stat()
+            version: tuple[int, int, int] | None
             version = status.st_mtime_ns, status.st_size, status.st_ino
             if version == self._version:
                 return
@@ -281,19 +373,29 @@ class Keyring:
             for key in [*held.revoked, *(key for ns in held.known.values() for key in ns.values())]:
                 parse_key(key)
         except FileNotFoundError:
-            self._held, self._version = _Known(), None
-            return
+            held, version = _Known(), None
         except (ValueError, RecursionError) as error:
             raise files.FileRefused(
                 f"the list of known keys {self.path} cannot be used: {error}; restore a copy, or "
                 "remove it and check the keys of your peers again"
             ) from None
+        if not _extends(held, self._held):
+            self._changes += 1
         self._held, self._version = held, version
 
     def _write(self) -> None:
         if self.path is not None:
             files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
             self._version = None
+
+
+def _extends(new: _Known, old: _Known) -> bool:
+    """Tell whether everything that was known is still so, and nothing more is revoked."""
+    return new.revoked == old.revoked and all(
+        new.known.get(place, {}).get(name) == key
+        for place, names in old.known.items()
+        for name, key in names.items()
+    )
 
 
 def member(sender: str) -> str:
@@ -312,31 +414,83 @@ def _place(federation: Federation | None) -> str:
     return str(Fingerprint(federation.fingerprint[:-PART_BYTES] + bytes(PART_BYTES)))
 
 
-def _fault(one: Signed, known: str | None, claims: set[str], is_listed: bool) -> str | None:
-    """Say why a message cannot be from the member that it names; None if it can be."""
-    name = member(one.sender)
-    if known is None and is_listed:
-        return f"the federation's list of members has no {name!r}"
-    if known is None and len(claims) > 1:
-        keys = " and ".join(sorted(claims))
+class _Claim:
+    """The keys that claim one name, and which of them has it."""
+
+    def __init__(self, name: str, known: str | None, is_listed: bool, *, is_file: bool) -> None:
+        self.name, self._known, self._is_listed, self._is_file = name, known, is_listed, is_file
+        self._keys: set[str] = set()
+
+    def add(self, key: str) -> None:
+        if key:
+            self._keys.add(key)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows the key of this name yet, and anyone may have it."""
+        return self._known is None and not self._is_listed
+
+    def fault(self, one: Signed) -> str | None:
+        """Say why a message cannot be from the member that it names; None if it can be."""
+        if self._known is None and self._is_listed:
+            return f"the federation's list of members has no {self.name!r}"
+        if self.is_unknown and len(self._keys) > 1:
+            return self._contested
+        if self.is_unknown and (one.key or not self._keys):
+            return None
+        if not one.key:
+            return self._unsigned
+        return None if one.signer == self._known else self._changed(one.signer)
+
+    @cached_property
+    def _contested(self) -> str:
+        keys = sorted(self._keys)
+        shown = " and ".join(keys[:_NAMED])
+        more = f" and {len(keys) - _NAMED:,} more keys" if len(keys) > _NAMED else ""
         return (
-            f"{name!r} is claimed by several keys, {keys}: ask that site which one is right, then "
-            f"run fedbo identity trust {name!r} KEY"
+            f"several sites use the name {self.name!r}, with the keys {shown}{more}. Ask one of "
+            "them to take another name (fedbo join --name NEW). If it is one site with a new key: "
+            f"{_advice(self.name, 'KEY', is_file=self._is_file)}"
         )
-    if known is None and (one.key or not claims):
-        return None
-    expected = known or next(iter(claims))
-    where = "the federation's list" if is_listed else "this site"
-    if not one.key:
+
+    @cached_property
+    def _unsigned(self) -> str:
+        if self._known is None:
+            return (
+                f"it is not signed, but there is a signed message of {self.name!r} too, and that "
+                "one counts"
+            )
+        where = "listed with" if self._is_listed else "known here by"
         return (
-            f"it is not signed, but {where} knows {name!r} by its key {expected}: someone else may "
-            "have written it"
+            f"it is not signed, but {self.name!r} is {where} the key {self._known}: someone else "
+            "may have written it"
         )
-    if one.signer == expected:
-        return None
-    fault = f"it is signed with {one.signer}, but {where} knows {name!r} by {expected}"
-    return fault if is_listed else f"{fault}; if this site has a new key: {_advice(one)}"
+
+    def _changed(self, key: str) -> str:
+        if self._is_listed:
+            return (
+                f"it is signed with {key}, but the federation lists {self._known} as the key of "
+                f"{self.name!r}"
+            )
+        if self._known in self._own:
+            return (
+                f"it is signed with {key}, but {self.name!r} is a name of this user, with the key "
+                f"{self._known}: another site uses this name too. One of the two sites should take "
+                "another name (fedbo join --name NEW, or FederatedSampler(name=...))"
+            )
+        return (
+            f"it is signed with {key}, but {self.name!r} is known here by {self._known}. If "
+            f"{self.name!r} has a new key (ask through another channel than the exchange): "
+            f"{_advice(self.name, key, is_file=self._is_file)}"
+        )
+
+    @cached_property
+    def _own(self) -> set[str]:
+        return own_keys() if self._is_file else set()
 
 
-def _advice(one: Signed) -> str:
-    return f"fedbo identity trust {member(one.sender)!r} {one.signer}"
+def _advice(name: str, key: str, *, is_file: bool) -> str:
+    """Say how to trust a key; the text may be pasted into a shell."""
+    if is_file:
+        return f"fedbo identity trust {shlex.quote(member(name))} {key}"
+    return f"keyring.trust({member(name)!r}, parse_key({key!r}))"

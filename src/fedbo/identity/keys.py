@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from importlib.util import find_spec
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,7 @@ import msgspec
 
 from fedbo import files
 from fedbo.locks import alone
-from fedbo.message.key import KEY_BYTES, key_text
+from fedbo.message.key import KEY_BYTES, is_weak, key_text
 from fedbo.message.signed import MessageRefused, Signed
 from fedbo.state import state_folder
 
@@ -40,8 +40,12 @@ class KeyRefused(ValueError):
 
 
 def is_installed() -> bool:
-    """Whether the package that signs and checks signatures is installed."""
-    return find_spec("cryptography") is not None
+    """Whether the package that signs and checks signatures is installed, and works."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519 as ed25519
+    except Exception:  # a damaged installation fails in its own ways
+        return False
+    return True
 
 
 class KeyPair:
@@ -178,6 +182,18 @@ class KeyPair:
         return cls(key, path)
 
 
+def own_keys() -> set[str]:
+    """Return the public keys, as text, whose private keys this user has."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError, ValueError):
+        folder = state_folder()
+        with contextlib.suppress(OSError, ValueError):
+            found.add(str(KeyPair._read(folder / NAME)))
+        for path in (folder / IMPORTED).glob("*.pem"):
+            found.add(key_text(bytes.fromhex(path.stem)))
+    return found
+
+
 def verify(signed: Signed) -> None:
     """Check the signature of a message or a withdrawal.
 
@@ -202,6 +218,8 @@ def verify(signed: Signed) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
+        if is_weak(signed.key):
+            raise ValueError
         key = Ed25519PublicKey.from_public_bytes(signed.key)
         key.verify(signed.signature, signed.signed_bytes)
     except (InvalidSignature, ValueError):
@@ -232,6 +250,20 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
 
     pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with alone(path.parent):
-        if replace or not path.exists():
-            files.write(path, pem, 0o600)
+    if replace:
+        files.write(path, pem, 0o600)
+        return
+    # A link is only made if the name is free, also on drives without locks.
+    complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    files.write(complete, pem, 0o600)
+    try:
+        os.link(complete, path)
+    except FileExistsError:
+        if not path.exists():
+            raise KeyRefused(f"{path} is a link that leads nowhere: remove it") from None
+    except OSError:  # there are no hard links here
+        with alone(path.parent):
+            if not path.exists():
+                files.write(path, pem, 0o600)
+    finally:
+        complete.unlink()

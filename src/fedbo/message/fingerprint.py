@@ -8,8 +8,7 @@ import json
 PART_BYTES = 4
 #: The parts in their order, and what it means if one of them differs.
 PARTS = {
-    "space": "the parameters, their ranges, the direction or the listed points differ, or (in a "
-    "file without format = 2) only the order of the parameters",
+    "space": "the parameters, their ranges or choices, or the direction differ",
     "features": "the kernel, the number of features or their seed differs",
     "kind": "the federation hands out another kind of message",
     "scalars": "the length scales or the noise variance differ, though the epoch is the same",

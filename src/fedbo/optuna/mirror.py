@@ -104,7 +104,7 @@ class Mirror:
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
         self._scores = _Scores(agent.federation.space.sign)
-        self._heard: dict[str, int] = {}  # the sequence number of each sender's last message
+        self._heard: dict[tuple[str, bytes], int] = {}  # last sequence, by sender and key
 
     @property
     def scores(self) -> int:
@@ -121,8 +121,8 @@ class Mirror:
 
     def hear(self, messages: Iterable[Message]) -> list[str]:
         """Give the agent the messages that are new, and return why some were refused."""
-        new = [m for m in messages if m.sequence > self._heard.get(m.sender, -1)]
-        self._heard |= {message.sender: message.sequence for message in new}
+        new = [m for m in messages if m.sequence > self._heard.get((m.sender, m.key), -1)]
+        self._heard |= {(message.sender, message.key): message.sequence for message in new}
         refusals = []
         for message in new:
             if message.sender != self.agent.name:

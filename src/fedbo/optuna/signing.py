@@ -13,6 +13,7 @@ from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.identity.keyring import member
 from fedbo.identity.keys import NAME as KEY_FILE
+from fedbo.identity.keys import own_keys
 from fedbo.message.key import key_text, parse_key
 from fedbo.optuna.record import is_drawn
 from fedbo.state import state_folder
@@ -47,7 +48,7 @@ def prepare(
         known: The public key that the study has stored; empty if there is none.
         name: The name of the study among peers.
         federation: Its members, if any are listed, are the only ones whose messages count.
-        keyring: The user's keys of peers. It learns that the name belongs to this key.
+        keyring: The user's keys of peers. It learns that the name belongs to this user.
     """
     try:
         found = _find(signed, known, name, keyring)
@@ -56,7 +57,8 @@ def prepare(
         if unlisted := _unlisted(signed, name, found.key, federation):
             return Signing(found.keys, hindrance=unlisted)
         if found.keys is not None:
-            keyring.trust(name, found.keys.public, federation)
+            fault = keyring.claim(name, found.keys.public, federation)
+            found = Signing(found.keys, fault or "", found.remark)
         elif expected := _expected(name, federation, keyring):
             found = Signing(remark=_known_by_key(signed, name, expected))
     except (OSError, ValueError) as error:
@@ -81,7 +83,15 @@ def foresee(
         if is_new and not (state_folder() / KEY_FILE).exists():
             return _NO_KEY if federation.members else ""
         found = _find(signed, known, name, keyring)
-        return found.hindrance or _unlisted(signed, name, found.key, federation)
+        if reason := found.hindrance or _unlisted(signed, name, found.key, federation):
+            return reason
+        expected = "" if federation.members else _expected(name, federation, keyring)
+        if found.key and expected and expected not in {found.key, *own_keys()}:
+            return (
+                f"the name {member(name)!r} is known here as that of another site, with the key "
+                f"{expected}: choose another name (fedbo join --name NEW, or name=...)"
+            )
+        return ""
     except (OSError, ValueError) as error:
         return f"its key cannot be used: {error}"
 

@@ -19,6 +19,12 @@ class StudyRefused(ValueError):
     """A study has no agent that can be explained."""
 
 
+def had_federation(study: optuna.Study) -> bool:
+    """Tell whether the study was run with a federation file."""
+    known = record.identity(study)
+    return known is not None and bool(known.federation)
+
+
 def stored_agent(
     study: optuna.Study, federation: Federation | None = None, settings: Settings | None = None
 ) -> Agent:
