@@ -24,9 +24,8 @@ from fedbo.cli.ledger import show_message
 from fedbo.exchange import Entry, Exchange, ExchangeError, FolderExchange, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Fingerprint, Message
-from fedbo.message.key import parse_key
 from fedbo.optuna import join, objective, record, signing, studies
 from fedbo.optuna.courier import has_namesake
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
@@ -97,12 +96,14 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
         return
     has_asked = record.identity(study) is not None
     about = {} if has_asked or given.name else {"agent": "a random name, chosen at the first trial"}
-    title = f"The message that would be sent to {screen.printable(to)} now"
+    if has_asked and (known := record.identity(study)) is not None and known.key:
+        about["signature"] = f"113 bytes more, with the key {known.key}"
+    title = f"The message that would be sent to {screen.printable(to)} if one were due now"
     if hindrance := _hindrance(given, study, signed):
         title = f"This message would not be sent to {screen.printable(to)}: {hindrance}."
     screen.say(console, title, "yellow" if hindrance else "bold")
     show_message(console, message, about)
-    remark = "The next finished trial changes it."
+    remark = "A message is due after a new best score, or when there are twice as many scores."
     if _was_sent(message, to):
         remark = "This very message was sent before: see fedbo ledger."
     elif not has_asked and seed is None:
@@ -156,7 +157,8 @@ def withdraw(given: Given) -> None:
             "study that has, or the name with --name"
         )
     ledger, place = Ledger(), given.exchange
-    keys, identity = _own_keys(known), None if known is None else known.study
+    keys = signing.keys_of(None if known is None else known.key)
+    identity = None if known is None else known.study
     which = "the federation of its parameters" if is_own else "this federation"
     text = (
         f"There is no message of {sender!r} for {which} in {place.address}, so there is nothing to "
@@ -227,22 +229,6 @@ def _say_remaining(left: Sequence[Entry], address: str, *, is_free: bool) -> Non
     if is_free:
         advice += " Without --federation, the messages of a study that has no file are withdrawn."
     screen.say(console, advice)
-
-
-def _own_keys(known: record.Identity | None) -> KeyPair | None:
-    """Return the keys that sign this study's messages, or this user's if there is no study."""
-    if not is_installed() or (known is not None and not known.key):
-        return None
-    if known is None:
-        return KeyPair.load()
-    keys = KeyPair.find(parse_key(known.key))
-    if keys is None:
-        raise ValueError(
-            f"messages of this study are signed with {known.key}, and that private key is not on "
-            "this machine: withdraw them where the study began, or copy the file that fedbo "
-            "identity show names there, and run fedbo identity import FILE here"
-        )
-    return keys
 
 
 class JoinScreen:

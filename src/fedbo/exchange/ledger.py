@@ -243,6 +243,22 @@ class Ledger:
         except OSError as error:
             raise failed(f"the ledger {self.path} cannot be read", error) from error
 
+    def was_withdrawn(self, exchange: Exchange, message: Message) -> bool:
+        """Tell whether this message was sent to the exchange, and withdrawn since.
+
+        Args:
+            exchange: Where it was published.
+            message: The message, with its signature.
+
+        Raises:
+            ExchangeError: If the ledger cannot be read.
+        """
+        self.studies_of(message)  # reads what is new
+        digest, reach = _digest(message), _reach(_entry("sent", message, exchange.address))
+        with self._lock:
+            was_out = reach in self._left.get(digest, set())
+            return was_out and digest not in self._out.get(reach, {})
+
     def outstanding(
         self, address: str, agent: str | None = None, study: str | None = None
     ) -> list[Entry]:

@@ -439,9 +439,9 @@ class Mailbox:
     ) -> Message | None:
         """Return the last message that was due; None if there is no reason to publish it now.
 
-        It is published after the trial that asks for it, and once more if the exchange lacks it,
-        because a worker was killed or somebody removed it. It depends only on the trials up to that
-        one: whoever removes it again and again does not get messages with fresh noise.
+        It is published after the trial that asks for it, and once more if the exchange lacks it
+        though it was not withdrawn: a worker was killed, or somebody removed it. It depends only on
+        the trials up to that one: whoever removes it again and again gets no fresh noise.
         """
         told = (trial for trial in trials if trial.number in mirror.told)
         scored = sorted((trial for trial in told if trial.state.is_finished()), key=end_of)
@@ -449,15 +449,23 @@ class Mailbox:
         if not counts:
             return None
         n = counts[-1]
-        if not any(scored[count - 1].number in ended for count in counts):
-            messages = self._courier.current(mirror.agent.federation)
-            if messages is None or n in self._sent_again:
-                return None
-            published, others = self._under_our_name(mirror, messages)
-            if published >= n or others:
-                return None
+        is_new = any(scored[count - 1].number in ended for count in counts)
+        if not is_new and not self._is_missing(mirror, n):
+            return None
+        message = self._agent.mirror_of(scored[:n]).agent.message()
+        if not is_new:
             self._sent_again.add(n)
-        return self._agent.mirror_of(scored[:n]).agent.message()
+            if self._courier.ledger.was_withdrawn(self._courier.exchange, message):
+                return None
+        return message
+
+    def _is_missing(self, mirror: Mirror, n: int) -> bool:
+        """Whether the exchange lacks the message after n scores, and it was not sent again yet."""
+        messages = self._courier.current(mirror.agent.federation)
+        if messages is None or n in self._sent_again:
+            return False
+        published, others = self._under_our_name(mirror, messages)
+        return published < n and not others
 
 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:

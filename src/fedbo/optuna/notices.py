@@ -93,7 +93,8 @@ def namesake(name: str) -> str:
     """Say why a study does not publish under the name of another one, and what to do."""
     return (
         f"another study of this user publishes under the name {name!r}: give this one another name "
-        "(name=..., or fedbo join --name NEW)"
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
     )
 
 

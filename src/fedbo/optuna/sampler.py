@@ -34,12 +34,12 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity import Keyring
 from fedbo.message import Message
-from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.courier import NO_TRIAL, Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
+from fedbo.optuna.signing import keys_of
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy
 
@@ -174,6 +174,7 @@ class FederatedSampler(BaseSampler):
 
         Raises:
             ExchangeError: If only others have messages under its name, or withdrawing failed.
+            KeyRefused: If the study's private key is not on this machine.
         """
         known, federation = record.identity(study), self.federation
         if federation is None and self.agent is not None:
@@ -181,9 +182,12 @@ class FederatedSampler(BaseSampler):
         if known is None or federation is None or self._courier is None:
             return False
         self.flush()
-        keys = KeyPair.find(parse_key(known.key)) if known.key and is_installed() else None
         return self._courier.ledger.withdraw(
-            self._courier.exchange, federation, known.name, keys=keys, study=known.study
+            self._courier.exchange,
+            federation,
+            known.name,
+            keys=keys_of(known.key),
+            study=known.study,
         )
 
     def flush(self, seconds: float = 5.0) -> None:

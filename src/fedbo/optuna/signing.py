@@ -10,7 +10,7 @@ import contextlib
 from typing import NamedTuple
 
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.identity.keyring import member
 from fedbo.identity.keys import NAME as KEY_FILE
 from fedbo.identity.keys import own_keys
@@ -137,6 +137,28 @@ def announcement(signing: Signing) -> str:
     if signing.keys is None:
         return "Messages are not signed."
     return f"Messages are signed with key {signing.key}."
+
+
+def keys_of(key: str | None) -> KeyPair | None:
+    """Return the keys that signed the messages of a study, in order to withdraw them.
+
+    Args:
+        key: The public key that the study has stored; empty if it signs nothing, and None if there
+            is no study, so that the keys of the user count.
+
+    Raises:
+        KeyRefused: If the private key is not on this machine.
+    """
+    if key == "" or not is_installed():
+        return None
+    keys = KeyPair.load() if key is None else KeyPair.find(parse_key(key))
+    if keys is None:
+        raise KeyRefused(
+            f"messages of this study are signed with {key}, and that private key is not on this "
+            "machine: withdraw them where the study began, or copy the file that fedbo identity "
+            "show names there, and run fedbo identity import FILE here"
+        )
+    return keys
 
 
 def _find(signed: bool | None, known: str, name: str, keyring: Keyring) -> Signing:

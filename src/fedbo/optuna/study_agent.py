@@ -381,6 +381,7 @@ class StudyAgent:
             return self.mirror
         keys = None if self.signing.hindrance else self.signing.keys
         mirror = self._recipe.mirror(self.study, *self._made_from[:3], keys, self._keyring)
+        mirror.names = set(self.mirror.names)  # as other trials suggested them
         mirror.follow(trials)
         return mirror
 
