@@ -572,7 +572,7 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     text = said(invoke("--preview"))
     assert "agent site-a" in text
     assert "trials 2 size" in text
-    assert "Nothing was sent. The next finished trial changes it." in text
+    assert "Nothing was sent. A message is due after a new best score" in text
     assert (sent(), states()) == ([], {"complete": 2})
     join("score", "--trials", "3", "--every", "3")
     text = said(invoke("--preview"))
@@ -593,7 +593,7 @@ def test_preview_knows_what_was_not_delivered_and_what_cannot_be_read() -> None:
     log.write_text(f"{damaged}\n{last}\n{undelivered}\n")
     result = invoke("--preview")
     assert result.exit_code == 0, result.output
-    assert "Nothing was sent. The next finished trial changes it." in said(result)
+    assert "Nothing was sent. A message is due after a new best score" in said(result)
     log.write_text(f"{last}\n{undelivered}\n{last}\n{damaged}\n")
     assert "This very message was sent before" in said(invoke("--preview"))
 
@@ -841,7 +841,8 @@ def test_a_second_study_with_a_name_is_told_before_it_runs_and_in_its_preview() 
             ]
     reason = (
         "another study of this user publishes under the name 'twin': give this one another name "
-        "(name=..., or fedbo join --name NEW)"
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
     )
     assert reason in err and err.count("Warning") == 1
     assert "Messages are signed" not in out

@@ -252,7 +252,8 @@ def test_the_second_study_with_a_name_publishes_nothing_and_says_so_in_each_run(
     second = optuna.create_study()
     reason = (
         "another study of this user publishes under the name 'twin': give this one another name "
-        "(name=..., or fedbo join --name NEW)"
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
     )
     for _ in range(2):
         second.sampler = sampler(exchange, "twin", signed=signed)

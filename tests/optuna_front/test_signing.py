@@ -64,7 +64,7 @@ def texts(caught: Any) -> list[str]:
 
 
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("identity.keys", "optuna.signing", "optuna.study_agent", "optuna.sampler"):
+    for place in ("identity.keys", "optuna.signing", "optuna.study_agent"):
         monkeypatch.setattr(f"fedbo.{place}.is_installed", lambda: False)
 
 

@@ -455,8 +455,9 @@ class Mailbox:
         message = self._agent.mirror_of(scored[:n]).agent.message()
         if not is_new:
             self._sent_again.add(n)
-            if self._courier.ledger.was_withdrawn(self._courier.exchange, message):
-                return None
+            with contextlib.suppress(ExchangeError):  # nothing can be sent either, which is said
+                if self._courier.ledger.was_withdrawn(self._courier.exchange, message):
+                    return None
         return message
 
     def _is_missing(self, mirror: Mirror, n: int) -> bool:
