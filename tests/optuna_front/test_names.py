@@ -205,7 +205,7 @@ def test_two_sites_with_one_name_and_two_keys_are_told_apart(
     with pytest.warns(ExchangeWarning) as caught:
         run(studies[1], 2)
     texts = [str(warning.message) for warning in caught]
-    [text] = [text for text in texts if "another site uses the name, too" in text]
+    [text] = [text for text in texts if "another site uses this name too" in text]
     assert identity(studies[0]).key in text and "--name" in text
     studies[1].sampler = sampler(FolderExchange(tmp_path / "exchange"), "other")
     with pytest.warns(UserWarning, match="it is now 'other'") as caught:

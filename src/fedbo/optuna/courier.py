@@ -222,8 +222,6 @@ class Courier:
         with self._errand("fetch") as texts:
             found = federation, list(self.exchange.fetch(federation))
             texts[:] = [text for text in texts if not self._is_own_refusal(text)]
-        if texts:
-            self._look_for_namesake(federation)
         with self._changed:
             self._is_fresh = found is not None
             self._fetched = found or self._fetched or (None, [])
@@ -236,19 +234,6 @@ class Courier:
         """
         name, signer = self.signature
         return not signer and f" of {name!r}: it is not signed" in text
-
-    def _look_for_namesake(self, federation: Federation) -> None:
-        """Complain if a message that was skipped is of another site with the study's name."""
-        name, signer = self.signature
-        if not signer:
-            return
-        with contextlib.suppress(ExchangeError):  # not every exchange can list what it holds
-            for message, *_, fault in self.exchange.holdings():
-                if message is None or fault is not None or not same_federation(federation, message):
-                    continue
-                if message.sender == name and message.signer not in ("", signer):
-                    with self._changed:
-                        self._complaints.has_namesake(name, message.signer)
 
     @contextlib.contextmanager
     def _errand(self, errand: Errand) -> Iterator[list[str]]:

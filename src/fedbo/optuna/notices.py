@@ -232,15 +232,6 @@ class Complaints:
                 f"of this study's. {_RENAME}. {_ONCE}",
             )
 
-    def has_namesake(self, name: str, key: str) -> None:
-        """Note that another site has published under the name of the study."""
-        self._add(
-            "namesake",
-            f"{self._address} has a message of {name!r} that is signed with {key}, which is not "
-            "the key of this study: another site uses the name, too, and each peer hears only one "
-            f"of the two. {_RENAME}. {_ONCE}",
-        )
-
     def _add(self, kind: str, sentence: str) -> None:
         if kind not in self._given:
             self._given.add(kind)

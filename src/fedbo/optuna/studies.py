@@ -40,17 +40,17 @@ def shown(storage: str) -> str:
     >>> shown("postgresql//me:se@cret@server:port/trials")
     'postgresql//me:***@server:port/trials'
     """
-    scheme, slashes, rest = storage.partition("://")
-    scheme, rest = (scheme, rest) if slashes else ("", storage)
-    if scheme in _WITHOUT_PASSWORD:
-        return storage
-    before, at, server = rest.rpartition("@")
-    user, colon, _ = before.partition(":")
-    if at and colon:
-        rest = f"{user}:***@{server}"
-    elif slashes and not at:  # what looks like a port may be a password without its server
-        rest = re.sub(r":(?!\d*(/|$))[^/]*", ":***", rest, count=1)
-    return scheme + slashes + re.sub(r"(?i)(passw\w*|pwd)=[^&]*", r"\1=***", rest)
+    address, question, _ = storage.partition("?")  # drivers take passwords there, by many names
+    scheme, slashes, rest = address.partition("://")
+    scheme, rest = (scheme, rest) if slashes else ("", address)
+    if scheme not in _WITHOUT_PASSWORD:
+        before, at, server = rest.rpartition("@")
+        user, colon, _ = re.sub("%3a", ":", before, flags=re.IGNORECASE).partition(":")
+        if at and colon:
+            rest = f"{user}:***@{server}"
+        elif slashes and not at:  # what looks like a port may be a password without its server
+            rest = re.sub(r":(?!\d*(/|$))[^/]*", ":***", rest, count=1)
+    return scheme + slashes + rest + ("?***" if question else "")
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
