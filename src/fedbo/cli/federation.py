@@ -171,9 +171,9 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
         f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
         "trials it has, a counter, the fingerprint and a signature. A site sends no trial: neither "
-        "parameters nor scores, neither data nor code. Peers do learn roughly where this site's scores are "
-        "good, because that is what helps them.\nEach site may have further parameters, and its "
-        "own kind of score.",
+        "parameters nor scores, neither data nor code. Peers do learn roughly where this site's "
+        "scores are good, because that is what helps them.\nEach site may have further "
+        "parameters, and its own kind of score.",
     )
 
 
