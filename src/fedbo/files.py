@@ -118,7 +118,7 @@ def sweep(
     *,
     dir_fd: int | None = None,
 ) -> None:
-    """Remove what writers left in a folder that were killed at least an hour ago.
+    """Remove unfinished files of writers that were killed at least an hour ago.
 
     Of a folder with more than `MOST_SWEPT` entries, only so many are looked at.
 

@@ -923,6 +923,6 @@ class TestMembers:
         assert len(agent.trials) == 2 and agent.message() == message
 
     def test_a_file_keeps_them(self, tmp_path: Path) -> None:
-        ours = Federation(SPACE, members={"a": bytes(32)})
+        ours = Federation(SPACE, members={"a": bytes([7]) * 32})
         Agent(ours, name="a", seed=0).save(tmp_path / "agent")
         assert Agent.load(tmp_path / "agent").federation.members == ours.members

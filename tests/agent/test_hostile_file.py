@@ -98,6 +98,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "signer": (("signer",), "x", "the key is 'x'"),
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
     "revoked": (("revoked",), ["ed25519:" + "A" * 43] * 1001, "1,001 revoked keys"),
+    "keys": (("held",), {"peer": b"x"}, "the key of a peer has 1 bytes"),
     "message": (("message",), b"x", "not a message"),
     "name": (("name",), ESCAPE, "usable"),
     "peers": (("most_peers",), 0, "most_peers is 0"),

@@ -286,7 +286,7 @@ def test_show_explains_a_federation() -> None:
         "kernel categorical 'linear', 'rbf' unordered 1",
         "features 100, kernel se, seed 7",
         "length scale 0.1, 0.2, 0.3 on the unit cube",
-        "weights: 100 numbers, about 450 bytes each",
+        "weights: 100 numbers, about 563 bytes each",
         "epoch 2",
         str(ours.fingerprint),
         "A site sends no trial",
@@ -300,13 +300,13 @@ def test_show_counts_what_a_belief_hands_out() -> None:
     space = Space({"x": Float(0, 1)}, points=points)
     Federation(space, features=100, kind="belief+incumbent").save("f.toml")
     text = said(invoke("show", "f.toml"))
-    assert "belief+incumbent: 5,151 numbers, about 20.7 kB each" in text
+    assert "belief+incumbent: 5,151 numbers, about 20.8 kB each" in text
     assert "Only the 3 points that the file lists may be tried" in text
     assert "its best standardised score" in text
 
 
 def test_show_names_the_members() -> None:
-    members = {f"site-{i:02}": bytes([i] * 32) for i in range(22)}
+    members = {f"site-{i:02}": bytes([i + 1] * 32) for i in range(22)}
     Federation(SPACE, members=members).save("f.toml")
     text = said(invoke("show", "f.toml"))
     assert "Only messages signed by its 22 members are accepted: site-00, site-01, " in text

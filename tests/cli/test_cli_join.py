@@ -26,8 +26,8 @@ from fedbo.cli import app as cli
 from fedbo.cli.join_screen import JoinScreen
 from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
 from fedbo.identity import KeyPair
+from fedbo.optuna import FederatedSampler, objective, record, studies
 from fedbo.optuna import join as joining
-from fedbo.optuna import objective, record, studies
 from fedbo.policy import Origin
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -572,7 +572,7 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     text = said(invoke("--preview"))
     assert "agent site-a" in text
     assert "trials 2 size" in text
-    assert "Nothing was sent. The next finished trial changes it." in text
+    assert "Nothing was sent. A message is due after a new best score" in text
     assert (sent(), states()) == ([], {"complete": 2})
     join("score", "--trials", "3", "--every", "3")
     text = said(invoke("--preview"))
@@ -593,7 +593,7 @@ def test_preview_knows_what_was_not_delivered_and_what_cannot_be_read() -> None:
     log.write_text(f"{damaged}\n{last}\n{undelivered}\n")
     result = invoke("--preview")
     assert result.exit_code == 0, result.output
-    assert "Nothing was sent. The next finished trial changes it." in said(result)
+    assert "Nothing was sent. A message is due after a new best score" in said(result)
     log.write_text(f"{last}\n{undelivered}\n{last}\n{damaged}\n")
     assert "This very message was sent before" in said(invoke("--preview"))
 
@@ -642,8 +642,12 @@ def test_a_misspelt_parameter_is_a_line_and_no_message_was_sent_is_another() -> 
         warnings.simplefilter("always")
         code, out, err = join("misspelt", "--trials", "3")
     assert code == 0
-    why = "the objective suggests 'X', the federation has 'x'"
-    assert err.startswith(f"Warning: in trial 0, {why}. So the federation learns nothing from")
+    why = "the objective suggests 'X', but the federation has 'x' (misspelt?)"
+    assert err == (
+        f"Warning: {why}: no message is sent, and no peer helps, until the objective suggests 'x'. "
+        "Rename it in the objective, or create a federation with 'X' (fedbo federation new). This "
+        "warning is given once"
+    )
     assert err.count("Warning") == 1
     assert "messages 0 sent" in out
     assert f"No message was sent in this run: {why}." in out
@@ -676,8 +680,9 @@ def test_a_study_can_be_renamed() -> None:
         warnings.simplefilter("always")
         code, out, err = join("score", "--trials", "2", "--name", "site-b")
     assert code == 0
-    assert err == "Warning: peers knew this study as 'site-a'; it is now 'site-b'"
-    assert "Peers know it as 'site-b'." in out
+    assert err == ""
+    until = "(until now 'site-a'; its message under that name is withdrawn)"
+    assert f"Peers know it as 'site-b' {until}." in out
     assert "fedbo ledger --agent site-b" in out
     assert [message.sender for message in FolderExchange("shared").fetch(FEDERATION)] == ["site-b"]
     assert "Peers know it as 'site-b'." in join("score", "--trials", "2")[1]
@@ -690,7 +695,7 @@ def test_the_message_of_another_study_is_not_withdrawn(unsigned: list[str]) -> N
         warnings.simplefilter("always")
         other = "sqlite:///b.db"
         err = join("score", "--trials", "1", "--name", "site", *unsigned, storage=other)[2]
-    assert "Give this study another name with name=... in FederatedSampler, or with --name" in err
+    assert "another study of this user publishes under the name 'site'" in err
     result = invoke("--withdraw", storage="sqlite:///b.db")
     assert result.exit_code == 1
     assert "nothing was withdrawn: the message of 'site'" in said(result)
@@ -809,3 +814,126 @@ def test_a_program_that_ignores_ctrl_c_still_does() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# What is said of messages
+
+
+def test_the_reason_for_no_message_is_that_the_exchange_has_a_later_one() -> None:
+    agent = fedbo.Agent(FEDERATION, name="site", seed=0)
+    for i in range(9):
+        agent.tell({"x": i / 10, "k": "a"}, float(i))
+    FolderExchange("shared").publish(agent.message())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        out = join("score", "--trials", "3", "--name", "site", "--unsigned")[1]
+    why = f"{Path('shared').absolute()} already has a later message under the name 'site'"
+    assert f"No message was sent in this run: {why}" in out
+
+
+def test_a_second_study_with_a_name_is_told_before_it_runs_and_in_its_preview() -> None:
+    join("score", "--trials", "2", "--name", "twin")
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            out, err = join("score", "--trials", "3", "--name", "twin", storage="sqlite:///b.db")[
+                1:
+            ]
+    reason = (
+        "another study of this user publishes under the name 'twin': give this one another name "
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
+    )
+    assert reason in err and err.count("Warning") == 1
+    assert "Messages are signed" not in out
+    assert "No message is published from here, as a warning says." in out
+    text = said(invoke("--preview", storage="sqlite:///b.db"))
+    assert f"This message would not be sent to {Path('shared').absolute()}: {reason}." in text
+    assert "would be sent" not in text
+    assert "The message that would be sent to" in said(invoke("--preview"))
+
+
+def test_a_study_that_is_not_listed_is_told_so_in_its_preview() -> None:
+    members = {"clinic": str(KeyPair.generate())}
+    listed = Federation(FEDERATION.space, features=20, members=members)
+    listed.save("federation.toml")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        out, err = join("score", "--trials", "2")[1:]
+    assert "Messages are signed" not in out
+    assert "give it with name=... (or --name)" in err
+    assert "agent-" not in err
+    text = said(invoke("--preview"))
+    assert "This message would not be sent" in text and "('clinic')" in text
+    assert "The message that would be sent" not in text
+
+
+def test_the_name_of_a_new_study_is_drawn_first() -> None:
+    out = join("score", "--trials", "1")[1]
+    known = record.identity(studies.existing(STORAGE, "federation"))
+    assert known is not None
+    assert f"Peers know it as '{known.name}'." in out
+
+
+def test_a_study_that_has_enough_trials_can_be_renamed() -> None:
+    join("score", "--trials", "1", "--name", "site-a")
+    out = join("score", "--trials", "1", "--name", "site-b")[1]
+    assert "Peers know it as 'site-b' (until now 'site-a'" in out
+    assert FolderExchange("shared").fetch(FEDERATION) == []
+    known = record.identity(studies.existing(STORAGE, "federation"))
+    assert known is not None and known.name == "site-b"
+
+
+def test_the_last_line_counts_the_last_message() -> None:
+    out = join("score", "--trials", "3", "--every", "1")[1]
+    assert "(3 of 3; messages: 3 sent" in out
+
+
+# What is left to withdraw
+
+
+def test_a_message_for_another_federation_is_not_forgotten() -> None:
+    join("score", "--trials", "1", "--name", "site-a")
+    other = Space({"x": Float(0, 2), "k": Categorical(["a", "b"])}, direction="minimize")
+    Federation(other, features=20).save("other.toml")
+    result = invoke(
+        "--withdraw", "--name", "site-a", "--federation", "other.toml", "--study", "none"
+    )
+    assert result.exit_code == 1
+    text = said(result)
+    assert "There is no message of 'site-a' for this federation" in text
+    assert f"of 'site-a', for federation {FEDERATION.fingerprint}, sent 20" in text
+    assert "--federation FILE" in text
+    for file in Path("shared").rglob("*.fedbo"):  # then nothing of it remains
+        file.unlink()
+    result = invoke(
+        "--withdraw", "--name", "site-a", "--federation", "other.toml", "--study", "none"
+    )
+    assert result.exit_code == 0, result.output
+
+
+def test_a_study_without_a_federation_file_is_withdrawn_without_one() -> None:
+    Path("federation.toml").unlink()
+    study = studies.create(STORAGE, "mine", "minimize")
+    study.sampler = FederatedSampler(exchange="shared", name="site-a", every=1)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    study.sampler.flush()
+    place = FolderExchange("shared")
+    assert len(place.holdings()) == 1
+    FEDERATION.save("federation.toml")
+    result = invoke("--withdraw", "--study", "mine", "--federation", "federation.toml")
+    assert result.exit_code == 1
+    assert "These messages of this site are still in" in said(result)
+    Path("federation.toml").unlink()
+    result = invoke("--withdraw", "--study", "mine")
+    assert result.exit_code == 0, result.output
+    assert "The message of 'site-a' was withdrawn from" in said(result)
+    assert [one for one in place.holdings() if one.message is not None] == []
+    assert "nothing to withdraw" in said(invoke("--withdraw", "--study", "mine"))
+
+
+def test_without_a_study_a_withdrawal_needs_the_federation_file() -> None:
+    Path("federation.toml").unlink()
+    result = invoke("--withdraw", "--name", "site-a")
+    assert result.exit_code == 2
+    assert "federation.toml cannot be read" in said(result)

@@ -268,7 +268,7 @@ def test_a_message_of_another_study_is_not_withdrawn(
     sent = keys.sign(message()) if keys else message()
     ledger.publish(exchange, sent, study="one")
     assert ledger.read()[0].study == "one"
-    with pytest.raises(ExchangeError, match=r"is not this study's.*of the study 'one'"):
+    with pytest.raises(ExchangeError, match=r"is not this study's.*of another study of this user"):
         ledger.withdraw(exchange, OURS, "site-a", keys, study="two")
     assert exchange.fetch(OURS) == [sent]
     assert ledger.withdraw(exchange, OURS, "site-a", keys, study="one") is True
@@ -639,3 +639,24 @@ def test_whoever_publishes_learns_who_is_heard(ledger: Ledger, exchange: MemoryE
 def test_it_can_be_taken_along(ledger: Ledger, exchange: MemoryExchange) -> None:
     ledger.publish(exchange, message())
     assert told(pickle.loads(pickle.dumps(ledger))) == told(ledger)
+
+
+def test_it_knows_which_studies_sent_a_message(ledger: Ledger, exchange: MemoryExchange) -> None:
+    assert ledger.studies_of(message()) == set()
+    ledger.publish(exchange, message(), study="one")
+    ledger.publish(exchange, message(sequence=2))
+    assert ledger.studies_of(message()) == {"one"}
+    assert ledger.studies_of(message(sequence=2)) == set()
+    assert Ledger(ledger.path).studies_of(message()) == {"one"}
+
+
+def test_it_knows_what_was_not_withdrawn(ledger: Ledger, exchange: MemoryExchange) -> None:
+    ledger.publish(exchange, message(), study="one")
+    ledger.publish(exchange, message(sequence=2), study="one")
+    ledger.publish(exchange, message(), study="two")  # which is not delivered
+    [entry] = ledger.outstanding("memory")
+    assert (entry.sequence, entry.study) == (2, "one")
+    assert ledger.outstanding("memory", study="two") == []
+    assert ledger.outstanding("elsewhere") == ledger.outstanding("memory", "nobody") == []
+    ledger.withdraw(exchange, OURS, entry.agent, study="one")
+    assert ledger.outstanding("memory") == []

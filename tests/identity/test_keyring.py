@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,65 @@ def test_check_refuses_all_or_remembers_all(ring: Keyring) -> None:
     assert ring.known() == {}
     ring.check(ours, [message("b"), message()])
     assert sorted(ring.known()) == ["a", "b"]
+
+
+def test_the_key_that_another_process_remembered_first_counts(tmp_path: Path) -> None:
+    ring, other = (Keyring(tmp_path / "known.json") for _ in range(2))
+    judge = ring._judge
+
+    def slow(*given: Any) -> Any:
+        judged = judge(*given)
+        other.admit(ours, [message(keys=B)])
+        return judged
+
+    ring._judge = slow  # type: ignore[method-assign]
+    accepted, refused = ring.admit(ours, [message()])
+    assert not accepted
+    assert str(B) in refused[0][1]
+
+
+def test_a_claim_does_not_take_the_name_of_another_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+    ring, own = Keyring.user(), KeyPair.load()
+    assert ring.claim("mine", own.public, ours) is None
+    assert ring.claim("mine", own.public, ours) is None
+    ring.admit(ours, [message("a")])
+    fault = ring.claim("a/second", own.public, ours)
+    assert fault is not None and "that of another site" in fault
+    assert ring.known(ours) == {"mine": str(own), "a": str(A)}
+    ring.revoke(own.public)
+    fault = ring.claim("mine", own.public, ours)
+    assert fault is not None and "was revoked here" in fault
+    assert ring.revoked() == [str(own)]
+    new = KeyPair.retire()
+    assert ring.claim("mine", new.public, ours) is None
+
+
+def test_changes_tell_when_trust_was_lost(ring: Keyring) -> None:
+    ring.admit(ours, [message()])
+    before = ring.changes()
+    ring.admit(ours, [message("b")])
+    assert ring.changes() == before  # a new name takes nothing away
+    assert ring.is_trusted(ours, "a", A.public)
+    ring.trust("a", B.public)
+    assert ring.changes() > before
+    assert not ring.is_trusted(ours, "a", A.public)
+    assert not ring.is_trusted(ours, "a", b"")
+    assert ring.is_trusted(ours, "unknown", b"")
+    assert not ring.is_trusted(listed(a=A), "c", b"")
+    ring.revoke(B.public)
+    assert not ring.is_trusted(ours, "x", B.public)
+
+
+def test_changes_of_another_process_are_seen(tmp_path: Path) -> None:
+    here, there = (Keyring(tmp_path / "known.json") for _ in range(2))
+    here.admit(ours, [message()])
+    before = here.changes()
+    there.revoke(A.public)
+    assert here.changes() > before
+    assert not here.is_trusted(ours, "a", A.public)
 
 
 def test_a_review_remembers_nothing(ring: Keyring) -> None:

@@ -114,6 +114,22 @@ def test_a_signature_covers_the_numbers_and_belongs_to_its_key() -> None:
         verify(message())
 
 
+def test_a_weak_key_signs_nothing() -> None:
+    """With the neutral element as key, one fixed signature is valid for many messages."""
+    weak = b"\x01" + bytes(31)
+    for sequence in range(20):
+        forged = replace(message(sequence=sequence), key=weak, signature=weak + bytes(32))
+        with pytest.raises(MessageRefused, match="wrong signature"):
+            verify(forged)
+
+
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path, state: Path) -> None:
+    state.mkdir()
+    (state / "identity.pem").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(KeyRefused, match="leads nowhere"):
+        KeyPair.load()
+
+
 def test_a_withdrawal_cannot_be_made_from_a_message() -> None:
     keys = KeyPair.generate()
     header = {"fingerprint": bytes(16), "epoch": 0, "sender": "a", "sequence": 1}

@@ -351,6 +351,21 @@ def test_drawing_is_fast_with_many_peers() -> None:
     assert min(times) < 5e-4
 
 
+def test_removed_senders_are_forgotten_and_the_others_stay() -> None:
+    inbox = Inbox(2)
+    inbox.extend("abcd", [[1, 1], [2, 2], [3, 3], [4, 4]], t_n=[1, 2, 3, 4], sequence=9)
+    inbox.use(3)
+    assert inbox.remove(["b", "nobody", "a"]) == 2
+    assert inbox.senders == ["c", "d"]
+    assert inbox.omega.tolist() == [[3, 3], [4, 4]]
+    assert (inbox.t_n.tolist(), inbox.used.tolist(), inbox.left) == ([3, 4], [False, True], 1)
+    assert inbox.extend(["a", "d"], [[7, 7], [8, 8]], t_n=5, sequence=[1, 10]) == 2
+    assert inbox.senders == ["c", "d", "a"]
+    assert inbox.omega.tolist() == [[3, 3], [8, 8], [7, 7]]
+    assert inbox.remove(inbox.senders) == 3
+    assert len(inbox) == 0 and inbox.draw(np.random.default_rng(0)) is None
+
+
 _MILLION = """
 import pathlib, re
 import numpy as np

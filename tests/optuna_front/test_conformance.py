@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -47,7 +48,7 @@ class Strangers(Exchange):
         self.asked += 1
         return [_message(federation, i) for i in range(5)]
 
-    def withdraw(self, federation: Federation, sender: str) -> bool:
+    def withdraw(self, *_: Any, **__: Any) -> bool:
         return False
 
 
@@ -69,6 +70,7 @@ class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySampler
         return FederatedSampler
 
 
+@pytest.mark.filterwarnings("ignore:parameter .* was .*, but trial")  # the study is told so
 class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:

@@ -15,6 +15,7 @@ from fedbo import Categorical, Federation, Float, Message, Space
 from fedbo.caller import warn
 from fedbo.exchange import ExchangeError, ExchangeWarning, MemoryExchange
 from fedbo.optuna import FederatedSampler
+from fedbo.optuna.stored import stored_agent
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -62,17 +63,16 @@ def test_an_objective_without_any_of_the_names_is_told_after_its_first_trial() -
         study.optimize(misspelt, n_trials=1)
     [text] = texts(caught)
     assert text == (
-        "in trial 0, the objective suggests 'Depth', the federation has 'depth'; the objective "
-        "suggests 'LR', the federation has 'lr'. So the federation learns nothing from this trial, "
-        "or from others like it, and no message is sent about them. Suggest all parameters of the "
-        "federation under its names, or create a federation with those that the objective suggests "
+        "the objective suggests 'Depth' and 'LR', but the federation has 'depth' and 'lr' "
+        "(misspelt?): no message is sent, and no peer helps, until the objective suggests 'depth' "
+        "and 'lr'. Rename them in the objective, or create a federation with 'Depth' and 'LR' "
         "(fedbo federation new). This warning is given once"
     )
     study.optimize(misspelt, n_trials=11)  # warnings are errors here
     assert scores(study) == 0
     assert study.sampler.silence == (  # type: ignore[attr-defined]
-        "the objective suggests 'Depth', the federation has 'depth'; the objective suggests 'LR', "
-        "the federation has 'lr'"
+        "the objective suggests 'Depth' and 'LR', but the federation has 'depth' and 'lr' "
+        "(misspelt?)"
     )
 
 
@@ -94,7 +94,7 @@ def test_a_first_trial_that_fails_says_nothing_and_a_pruned_one_does() -> None:
 
     study = study_in(FEDERATION)
     study.optimize(objective, n_trials=1, catch=(RuntimeError,))
-    with pytest.warns(UserWarning, match="in trial 1, the objective suggests 'Depth'") as caught:
+    with pytest.warns(UserWarning, match="the objective suggests 'Depth' and 'LR', but") as caught:
         study.optimize(objective, n_trials=3)
     assert len(caught) == 1
 
@@ -132,7 +132,7 @@ def test_a_trial_without_a_parameter_counts_once_another_one_suggests_it() -> No
     study = study_in(CONDITIONAL)
     study.enqueue_trial({"arm": "a"})
     study.enqueue_trial({"arm": "b"})
-    with pytest.warns(UserWarning, match="nothing from this trial until another one suggests 'x'"):
+    with pytest.warns(UserWarning, match="about this trial until another one suggests 'x'"):
         study.optimize(branch, n_trials=1)
     assert scores(study) == 0
     study.optimize(branch, n_trials=1)  # which does
@@ -198,3 +198,38 @@ def test_a_mismatch_points_at_the_line_that_runs_the_study() -> None:
         line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
         study.optimize(misspelt, n_trials=1)
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
+
+
+def test_a_name_that_becomes_misspelt_is_told_where_its_trials_count() -> None:
+    study = study_in(FEDERATION)
+    study.optimize(right, n_trials=2)
+
+    def wrong(trial: optuna.Trial) -> float:
+        return trial.suggest_float("LR", 1e-4, 1, log=True) + trial.suggest_float("depth", 1, 8)
+
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(wrong, n_trials=2)
+    [text] = texts(caught)
+    assert text.startswith(
+        "in trial 2, the objective suggests 'LR', but the federation has 'lr' (misspelt?): its "
+        "score counts at the value that was asked for 'lr', and not at that of 'LR'"
+    )
+
+
+def test_a_misspelt_trial_among_others_says_what_is_lost() -> None:
+    study = study_in(FEDERATION)
+    study.optimize(right, n_trials=2)
+    study.enqueue_trial({"LR": 0.1, "Depth": 3.0})
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(misspelt, n_trials=1)
+    [text] = texts(caught)
+    assert "the federation learns nothing from this trial" in text
+    assert "no message is sent" not in text
+
+
+def test_what_was_said_in_a_run_is_not_said_by_an_explanation() -> None:
+    study = study_in(FEDERATION)
+    with pytest.warns(UserWarning, match="misspelt"):
+        study.optimize(misspelt, n_trials=1)
+        study.optimize(right, n_trials=3)
+    assert stored_agent(study, FEDERATION).trials  # warnings are errors here

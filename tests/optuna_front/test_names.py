@@ -145,7 +145,7 @@ def test_a_message_that_could_not_be_withdrawn_is_withdrawn_by_the_next_process(
     study.sampler, exchange.is_down = sampler(exchange, "b"), True
     with pytest.warns(UserWarning) as caught:
         run(study)
-    assert any("under its former name was not withdrawn" in str(w.message) for w in caught)
+    assert any("A former message of this study was not withdrawn" in str(w.message) for w in caught)
     assert senders(exchange) == ["a"]
     assert study.sampler.agent is not None
     assert len(study.sampler.agent.inbox) == 0  # its own message is not a peer's
@@ -178,10 +178,8 @@ def test_a_study_withdraws_only_its_own_message(tmp_path: Path, signed: bool | N
     first = optuna.create_study(sampler=sampler(exchange, "site", signed=signed))
     run(first, 4)
     second = optuna.create_study(sampler=sampler(exchange, "site", signed=signed))
-    with pytest.warns(ExchangeWarning, match="'site' that this study did not make") as caught:
+    with pytest.warns(ExchangeWarning, match="another study of this user publishes under"):
         run(second)
-    advice = "Give this study another name with name=... in FederatedSampler, or with --name in "
-    assert advice in str(caught[0].message)
     with pytest.raises(ExchangeError, match="is not this study's"):
         second.sampler.withdraw(second)  # type: ignore[attr-defined]
     assert senders(exchange) == ["site"]
@@ -207,7 +205,7 @@ def test_two_sites_with_one_name_and_two_keys_are_told_apart(
     with pytest.warns(ExchangeWarning) as caught:
         run(studies[1], 2)
     texts = [str(warning.message) for warning in caught]
-    [text] = [text for text in texts if "another site uses the name, too" in text]
+    [text] = [text for text in texts if "another site uses this name too" in text]
     assert identity(studies[0]).key in text and "--name" in text
     studies[1].sampler = sampler(FolderExchange(tmp_path / "exchange"), "other")
     with pytest.warns(UserWarning, match="it is now 'other'") as caught:
@@ -219,3 +217,72 @@ def test_two_sites_with_one_name_and_two_keys_are_told_apart(
     assert {entry.study for entry in Ledger(tmp_path / "one" / "releases.jsonl").read()} == {
         identity(studies[0]).study
     }
+
+
+def inbox(study: optuna.Study) -> list[str]:
+    return study.sampler.agent.inbox.senders  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("signed", [None, False])
+def test_a_renamed_study_hears_the_one_that_keeps_the_name(
+    tmp_path: Path, signed: bool | None
+) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    first, second = (optuna.create_study() for _ in range(2))
+    second.sampler = sampler(exchange, "twin", signed=signed)
+    run(second)
+    assert second.sampler.withdraw(second)
+    first.sampler = sampler(exchange, "twin", signed=signed)
+    run(first, 2)
+    second.sampler = sampler(exchange, "other", signed=signed)
+    with pytest.warns(UserWarning, match="it is now 'other'"):
+        run(second, 2)
+    assert inbox(second) == ["twin"]
+    assert senders(exchange) == ["other", "twin"]
+
+
+@pytest.mark.parametrize("signed", [None, False])
+def test_the_second_study_with_a_name_publishes_nothing_and_says_so_in_each_run(
+    tmp_path: Path, signed: bool | None
+) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    first = optuna.create_study(sampler=sampler(exchange, "twin", signed=signed))
+    run(first, 2)
+    [before] = exchange.fetch(FEDERATION)
+    second = optuna.create_study()
+    reason = (
+        "another study of this user publishes under the name 'twin': give this one another name "
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
+    )
+    for _ in range(2):
+        second.sampler = sampler(exchange, "twin", signed=signed)
+        with pytest.warns(ExchangeWarning) as caught:
+            run(second, 4)
+        [text] = [str(warning.message) for warning in caught]
+        assert reason in text
+        assert second.sampler.silence == reason
+    assert exchange.fetch(FEDERATION) == [before]
+    run(first)  # without a warning
+    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
+
+
+def test_a_message_of_another_worker_that_the_ledger_does_not_know_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    study = optuna.create_study(sampler=sampler(exchange, "site"))
+    run(study, 2)
+    there = sampler(exchange, ledger=Ledger(tmp_path / "elsewhere.jsonl"))
+    study.sampler = there
+    run(study)
+    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
+
+
+def test_the_exchange_of_a_name_that_is_taken_is_shown_by_its_address(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    run(optuna.create_study(sampler=sampler(exchange, "site", signed=False)), 3)
+    other = sampler(exchange, "site", signed=False, ledger=Ledger(tmp_path / "elsewhere.jsonl"))
+    with pytest.warns(ExchangeWarning, match="'site' that this study did not make") as caught:
+        run(optuna.create_study(sampler=other))
+    assert str(caught[0].message).startswith(f"{tmp_path / 'exchange'} has a message of 'site'")

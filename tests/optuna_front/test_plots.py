@@ -387,7 +387,8 @@ def test_a_library_that_is_not_installed_is_named(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, f"fedbo.optuna.plots.draw_{backend}", raising=False)
-    for name in [name for name in sys.modules if name.split(".")[0] == backend]:
+    loaded = [name for name in sys.modules if name.split(".")[0] == backend]
+    for name in [backend, *loaded]:
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     with pytest.raises(ImportError, match=f"pip install {backend}"):
         plots.plot_history(study_of(1.0), backend=backend)

@@ -19,6 +19,7 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
+from fedbo.identity import KeyRefused
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.courier import due
 
@@ -127,6 +128,7 @@ def test_what_was_withdrawn_stays_withdrawn_until_another_message_is_due(
     assert sampler.withdraw(study)
     run(study, objective, after - 7)
     assert exchange.fetch(FEDERATION) == []
+    assert sequences(ledger) == expected
     run(study, objective)
     assert [message.sequence for message in exchange.fetch(FEDERATION)] == [after]
 
@@ -142,6 +144,36 @@ def test_whoever_deletes_messages_gets_no_fresh_noise(tmp_path: Path) -> None:
             seen.add(file.read_bytes())
             file.unlink()
     assert len(seen) == len([1, 2, 3, 6, 12])
+
+
+def test_a_message_counts_trials_that_lack_a_parameter_which_a_later_one_has() -> None:
+    """The message was made without the name of the parameter, and so without these trials."""
+    federation = Federation({"a": Float(0, 1), "b": Float(0, 1)}, features=20)
+    exchange = MemoryExchange()
+    sampler = FederatedSampler(federation, exchange)
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.suggest_float("a", 0, 1)
+        if trial.number >= 3:
+            trial.suggest_float("b", 0, 1)
+        return -trial.number
+
+    with pytest.warns(UserWarning, match="does not suggest 'b'"):
+        run(study, objective, 5)
+    [message] = exchange.fetch(federation)
+    assert (message.sequence, message.t_n) == (4, 4)
+
+
+def test_withdrawing_without_the_private_key_says_where_it_is(tmp_path: Path) -> None:
+    exchange = MemoryExchange()
+    sampler = FederatedSampler(FEDERATION, exchange)
+    study = optuna.create_study(sampler=sampler)
+    run(study, giving(5, 6, 4), 3)
+    (tmp_path / "state" / "identity.pem").rename(tmp_path / "elsewhere.pem")
+    with pytest.raises(KeyRefused, match=r"not on this machine: .* fedbo identity import FILE"):
+        sampler.withdraw(study)
+    assert len(exchange.fetch(FEDERATION)) == 1
 
 
 def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_path: Path) -> None:

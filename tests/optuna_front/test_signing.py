@@ -15,7 +15,7 @@ from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.optuna import FederatedSampler, record
-from fedbo.optuna.signing import announcement
+from fedbo.optuna.signing import foresee, prepare
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -64,7 +64,7 @@ def texts(caught: Any) -> list[str]:
 
 
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("identity.keys", "optuna.signing", "optuna.study_agent", "optuna.sampler"):
+    for place in ("identity.keys", "optuna.signing", "optuna.study_agent"):
         monkeypatch.setattr(f"fedbo.{place}.is_installed", lambda: False)
 
 
@@ -81,7 +81,7 @@ def test_messages_are_signed_with_the_users_key(exchange: FolderExchange) -> Non
     agent = study.sampler.agent  # type: ignore[attr-defined]
     assert agent.keyring is exchange.keyring
     assert exchange.keyring.known(FEDERATION) == {"site": own}
-    assert announcement(None, "", exchange.keyring) == f"Messages are signed with key {own}."
+    assert study.sampler.introduce(study) == f"Messages are signed with key {own}."  # type: ignore[attr-defined]
 
 
 def test_on_purpose_they_are_not(exchange: FolderExchange) -> None:
@@ -89,7 +89,7 @@ def test_on_purpose_they_are_not(exchange: FolderExchange) -> None:
     run(study, 2)
     assert held(exchange) == [("site", "", 2)]
     assert identity(study).key == ""
-    assert announcement(False, "", exchange.keyring) == "Messages are not signed."
+    assert study.sampler.introduce(study) == "Messages are not signed."  # type: ignore[attr-defined]
 
 
 def test_a_study_without_an_exchange_needs_no_key(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_worker_without_the_private_key_publishes_nothing_until_it_is_imported
         run(study, 3)
     [text] = texts(caught)
     assert text.startswith(
-        f"no message of this study is published from here: peers know it by its key {first}, and "
-        "that private key is not on this machine."
+        "no message of this study is published from here: peers know this study by its key "
+        f"{first}, and that private key is not on this machine."
     )
     assert "fedbo identity show" in text and "fedbo identity import FILE" in text
     assert held(exchange) == [("site", str(first), 2)]
@@ -250,3 +250,74 @@ def test_a_revoked_key_is_replaced_and_peers_must_be_told(exchange: FolderExchan
     assert identity(study).key == str(new)
     assert str(old) in exchange.keyring.revoked()
     assert held(exchange) == [("site", str(new), 2)]
+
+
+def test_a_study_with_a_random_name_is_told_to_choose_a_listed_one(
+    exchange: FolderExchange,
+) -> None:
+    other, own = str(KeyPair.generate()), str(KeyPair.load())
+    cases = {
+        "'clinic' has the key of this study, so give that name with name=... (or --name)": own,
+        "If this site has one of these names, give it with name=... (or --name)": other,
+    }
+    for expected, key in cases.items():
+        listed = Federation(SPACE, features=20, members={"clinic": key})
+        study = study_at(exchange, listed, name=None)
+        with pytest.warns(ExchangeWarning) as caught:
+            run(study)
+        [text] = texts(caught)
+        assert expected in text
+        assert "agent-" not in text
+
+
+def test_without_the_package_the_advice_is_to_install_it(
+    exchange: FolderExchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {"site": str(KeyPair.load())}
+    study = study_at(exchange)
+    run(study)
+    missing(monkeypatch)
+    listed = Federation(SPACE, features=20, members=members)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study_at(MemoryExchange(), listed))
+    [text] = texts(caught)
+    assert "install the package cryptography (pip install 'fedbo[identity]')" in text
+    assert "leave out" not in text
+    assert "It receives no messages" in text
+    study.sampler = FederatedSampler(FEDERATION, MemoryExchange(), every=1, signed=False)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study)
+    [text] = texts(caught)
+    assert "install the package cryptography (pip install 'fedbo[identity]') and leave out" in text
+    study.sampler = FederatedSampler(FEDERATION, MemoryExchange(), every=1)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study)
+    [text] = texts(caught)
+    assert "still receives messages" not in text
+    assert "It receives only messages that are not signed" in text
+
+
+def test_an_unsigned_study_is_told_once_that_its_name_has_a_key(exchange: FolderExchange) -> None:
+    first = study_at(exchange)
+    run(first)
+    assert first.sampler.withdraw(first)  # type: ignore[attr-defined]
+    second = study_at(exchange, signed=False)
+    with pytest.warns(ExchangeWarning) as caught:
+        run(second, 4)
+    [text] = texts(caught)
+    own = str(KeyPair.load())
+    assert f"are not signed, but 'site' has signed with the key {own} before" in text
+    assert "leave out signed=False (or --unsigned), or give the study another name" in text
+
+
+def test_what_is_foreseen_is_what_happens(exchange: FolderExchange, tmp_path: Path) -> None:
+    keyring, other = exchange.keyring, KeyPair.generate()
+    assert foresee(None, "", "site", FEDERATION, keyring) == ""
+    assert not (tmp_path / "state").exists()  # nothing was written
+    listed = Federation(SPACE, features=20, members={"site": str(other)})
+    assert "this user has no key yet" in foresee(None, "", "site", listed, keyring)
+    own = str(KeyPair.load())
+    assert f"but this study has {own}" in foresee(None, own, "site", listed, keyring)
+    keyring.trust("site", other.public, FEDERATION)
+    reason = foresee(None, own, "site", FEDERATION, keyring)
+    assert reason == prepare(None, own, "site", FEDERATION, keyring).hindrance != ""

@@ -7,6 +7,7 @@ shared features → a draw ω → the peer's `Agent.receive`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -118,12 +119,11 @@ class Agent:
         self.signer = "" if keys is None else str(keys)  # the public key, as text
         self._keys = keys
         if keys is not None:
-            if self.signer in self.keyring.revoked():
-                raise KeyRefused(
-                    f"{self.signer} was revoked here, and peers may refuse it too: give another "
-                    "key pair, or trust it again with Keyring.trust (fedbo identity trust)"
-                )
-            self.keyring.trust(self.name, keys.public, federation)
+            fault = self.keyring.claim(self.name, keys.public, federation)
+            if fault is not None:
+                raise KeyRefused(f"agent {self.name!r} cannot sign its messages: {fault}")
+        self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
+        self._changes = -1  # of the keyring, when it was last looked at
         space = federation.space
         self._space = Part(space, within) if within else space
         self._given = None if initial is None else [space.encode(params) for params in initial]
@@ -148,6 +148,7 @@ class Agent:
         self.federation = federation
         self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
         self._agents = None
+        self._held = {}
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = self._keys
 
@@ -283,8 +284,8 @@ class Agent:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: If a message is damaged, does not fit the federation, or is not from
-                whom it says. Then none of them is taken.
+            MessageRefused: If a message is damaged, does not fit the federation, or does not come
+                from the sender that it names. Then none of them is taken.
         """
         if isinstance(messages, Message | bytes | bytearray):
             messages = [messages]
@@ -293,23 +294,49 @@ class Agent:
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self.federation.check(message)
-        self.keyring.check(self.federation, decoded)
-        chances = [_chance(self.policy, message.sender) for message in decoded]
+        theirs = [message for message in decoded if message.sender != self.name]
+        self.keyring.check(self.federation, theirs)
+        self._forget_untrusted()
+        chances = [_chance(self.policy, message.sender) for message in theirs]
         with one_thread():
-            return sum(map(self._take, decoded, chances))
+            return sum(map(self._take, theirs, chances))
 
     def _take(self, message: Message, chance: float) -> bool:
-        if message.epoch != self.federation.epoch or message.sender == self.name:
+        if message.epoch != self.federation.epoch:
             return False
         if why := self._why_no_room_for(message.sender):
             self._report_full(message.sender, why)
             return False
+        if message.key != self._held.get(message.sender, b""):
+            self._forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
         if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
+            if message.key:
+                self._held[message.sender] = message.key
             if is_new and self._agents is not None:
                 self._agents[member(message.sender)] += 1
         return taken
+
+    def _forget(self, senders: Sequence[str]) -> None:
+        if self.inbox.remove(senders):
+            self._agents = None
+        for sender in senders:
+            self._held.pop(sender, None)
+
+    def _forget_untrusted(self) -> None:
+        """Forget messages whose keys were revoked, replaced or taken off the list of members."""
+        if (changes := self.keyring.changes()) != self._changes:
+            self._changes = changes
+            self._forget(
+                [
+                    sender
+                    for sender in self.inbox.senders
+                    if not self.keyring.is_trusted(
+                        self.federation, sender, self._held.get(sender, b"")
+                    )
+                ]
+            )
 
     def _why_no_room_for(self, sender: str) -> str:
         """Say which limit keeps a message of this sender out; empty if none does."""
@@ -376,6 +403,7 @@ class Agent:
             self._join(federation)
             self.account.last_sent = -1
         self.federation = federation  # whose members may be others than before
+        self._changes = -1
 
     # Files
 
@@ -402,6 +430,7 @@ class Agent:
             message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=savefile.to_packable(self.inbox.state()),
             signer=self.signer,
+            held=self._held,
             known=self.keyring.known(self.federation),
             revoked=self.keyring.revoked(),
             most_peers=self.most_peers,
@@ -480,6 +509,7 @@ class Agent:
         self._rng.bit_generator.state = savecheck.from_packable(saved.rng)
         inbox = savecheck.inbox_state(saved.inbox, self.federation)
         self.inbox = type(self.inbox).restore(inbox)
+        self._held, self._changes = dict(saved.held), -1
         self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
         self.account = saved.account
         for trial, x in zip(saved.trials, saved.points, strict=True):
@@ -519,6 +549,8 @@ class Agent:
 
     def _ask(self, key: int | None) -> Trial:
         rng = self._rng if key is None else self.stream(Stream.QUERY, key)
+        with contextlib.suppress(OSError, FileRefused):  # a query does not fail for a keyring
+            self._forget_untrusted()
         with one_thread():
             if self.starting:
                 return self._new_trial(self._initial.next(key), Origin("initial"))

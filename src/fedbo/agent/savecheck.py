@@ -17,7 +17,7 @@ from fedbo.federation import Federation
 from fedbo.identity import verify
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.message.key import parse_key
+from fedbo.message.key import KEY_BYTES, parse_key
 from fedbo.message.signed import COUNTER_LIMITS, check_origin
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
@@ -60,6 +60,8 @@ def check(saved: Saved, federation: Federation) -> None:
         parse_key(key)
     _require(len(saved.known) <= _MOST_KNOWN, f"there are {len(saved.known):,} known keys")
     _require(len(saved.revoked) <= _MOST_REVOKED, f"there are {len(saved.revoked):,} revoked keys")
+    for key in saved.held.values():
+        _require(len(key) == KEY_BYTES, f"the key of a peer has {len(key)} bytes")
     _check_trials(saved, federation.space)
     if saved.given is not None:
         _check_points("given", saved.given, federation.space)

@@ -82,6 +82,7 @@ class Saved(msgspec.Struct, kw_only=True):
     inbox: Any
     within: dict[str, Float | Int | Categorical] = {}
     signer: str = ""
+    held: dict[str, bytes] = {}  # keys of the signed messages in the inbox, by sender
     known: dict[str, str] = {}  # keys of peers, by name
     revoked: list[str] = []  # keys
     most_peers: int = 100_000

@@ -16,7 +16,8 @@ from fedbo.federation import Federation
 from fedbo.federation import file as toml
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
-_HEADER = 50  # bytes of a message besides its numbers, if its sender has a name of usual length
+#: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
+_HEADER = 163
 _KINDS = {
     "weights": "one random draw from its model",
     "belief": "the mean and covariance of its model",
@@ -169,10 +170,10 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         console,
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
         f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
-        "trials it has, a counter and the fingerprint. A site sends no trial: neither parameters "
-        "nor scores, neither data nor code. Peers do learn roughly where this site's scores are "
-        "good, because that is what helps them.\nEach site may have further parameters, and its "
-        "own kind of score.",
+        "trials it has, a counter, the fingerprint and a signature. A site sends no trial: neither "
+        "parameters nor scores, neither data nor code. Peers do learn roughly where this site's "
+        "scores are good, because that is what helps them.\nEach site may have further "
+        "parameters, and its own kind of score.",
     )
 
 

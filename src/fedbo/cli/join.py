@@ -18,7 +18,9 @@ def join(
     storage: Annotated[
         str, typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db.")
     ],
-    federation: Annotated[Path, typer.Option(help="Federation file.")] = Path("federation.toml"),
+    federation: Annotated[
+        Path | None, typer.Option(help="Federation file.", show_default="federation.toml")
+    ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
@@ -89,21 +91,24 @@ def join(
     from fedbo.optuna.join import StorageFailed
 
     logging.set_verbosity(logging.ERROR)  # this command prints its own reports
-    agreed = checks.federation("--federation", federation)
+    file = Path("federation.toml") if federation is None else federation
+    # A message of a study that was run without a file is withdrawn without one.
+    needs_file = not withdraw or federation is not None
+    agreed = checks.federation("--federation", file) if needs_file else None
     try:
         place = exchange_at(exchange)
     except ExchangeError as error:
         raise checks.refused(str(error), "EXCHANGE") from None
-    given = join_screen.Given(place, agreed, storage, study or federation.stem or "fedbo", name)
+    given = join_screen.Given(place, file, agreed, storage, study or file.stem or "fedbo", name)
+    signed = False if unsigned else None
     try:
         with checks.warnings_as_lines():
             if preview:
-                join_screen.preview(given, seed)
+                join_screen.preview(given, seed, signed)
             elif withdraw:
                 join_screen.withdraw(given)
             else:
                 assert objective is not None
-                signed = False if unsigned else None
                 options = {"seed": seed, "every": every, "clip": clip, "signed": signed}
                 join_screen.run(given, objective, trials, **options)
     except (ValueError, ExchangeError, StorageFailed) as error:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
@@ -18,13 +21,15 @@ from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
-from fedbo.exchange import Exchange, FolderExchange, Ledger
+from fedbo.exchange import Entry, Exchange, ExchangeError, FolderExchange, Ledger
+from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, is_installed
-from fedbo.message import Message
-from fedbo.message.key import parse_key
-from fedbo.optuna import join, objective, record, studies
+from fedbo.identity import KeyPair, Keyring
+from fedbo.message import Fingerprint, Message
+from fedbo.optuna import join, objective, record, signing, studies
+from fedbo.optuna.courier import has_namesake
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
+from fedbo.optuna.notices import namesake
 from fedbo.policy import Origin
 
 _SOURCES = {
@@ -44,10 +49,15 @@ class Given(NamedTuple):
     """The exchange, the federation and the study that were given, and the name of the site."""
 
     exchange: Exchange
-    federation: Federation
+    file: Path
+    agreed: Federation | None  # what is in the file; None if it was not given and not read
     storage: str
     study: str
     name: str | None
+
+    @property
+    def federation(self) -> Federation:
+        return self.agreed or checks.federation("--federation", self.file)
 
     def find(self) -> optuna.Study | None:
         """Find the study; None if it does not exist. Raise if it does not fit."""
@@ -74,11 +84,11 @@ def run(given: Given, address: str, trials: int, **options: Any) -> None:
         raise typer.Exit(checks.INTERRUPTED if ending == "stopped" else 1)
 
 
-def preview(given: Given, seed: int | None) -> None:
+def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     """Print the next message, and send nothing."""
-    study, message = given.find(), None
+    study, message, federation = given.find(), None, given.federation
     if study is not None:
-        message = join.sampler(given.federation, None, name=given.name, seed=seed).preview(study)
+        message = join.sampler(federation, None, name=given.name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
         missing = given if study is None else f"score in {given}"
@@ -86,9 +96,14 @@ def preview(given: Given, seed: int | None) -> None:
         return
     has_asked = record.identity(study) is not None
     about = {} if has_asked or given.name else {"agent": "a random name, chosen at the first trial"}
-    screen.say(console, f"The message that would be sent to {screen.printable(to)} now", "bold")
+    if has_asked and (known := record.identity(study)) is not None and known.key:
+        about["signature"] = f"113 bytes more, with the key {known.key}"
+    title = f"The message that would be sent to {screen.printable(to)} if one were due now"
+    if hindrance := _hindrance(given, study, signed):
+        title = f"This message would not be sent to {screen.printable(to)}: {hindrance}."
+    screen.say(console, title, "yellow" if hindrance else "bold")
     show_message(console, message, about)
-    remark = "The next finished trial changes it."
+    remark = "A message is due after a new best score, or when there are twice as many scores."
     if _was_sent(message, to):
         remark = "This very message was sent before: see fedbo ledger."
     elif not has_asked and seed is None:
@@ -97,6 +112,20 @@ def preview(given: Given, seed: int | None) -> None:
             "the first one, so the numbers will differ."
         )
     screen.say(console, f"\nNothing was sent. {remark}")
+
+
+def _hindrance(given: Given, study: optuna.Study, signed: bool | None) -> str:
+    """Say why a message of the study would not be sent; empty if it would be."""
+    known, place = record.identity(study), given.exchange
+    name = given.name or ("" if known is None else known.name)
+    key = "" if known is None else known.key
+    keyring = place.keyring or Keyring.user()
+    if reason := signing.foresee(signed, key, name, given.federation, keyring):
+        return reason
+    if known is None:
+        return ""
+    is_taken = has_namesake(place, Ledger(), given.federation, name, key, known.study)
+    return namesake(name) if is_taken else ""
 
 
 def _was_sent(message: Message, to: str) -> bool:
@@ -113,8 +142,14 @@ def _was_sent(message: Message, to: str) -> bool:
 
 def withdraw(given: Given) -> None:
     """Withdraw the messages of this site, and print what that means."""
-    study = given.find()
+    study = studies.find(given.storage, given.study)
     known = None if study is None else record.identity(study)
+    is_own = known is not None and not known.federation and given.agreed is None
+    if study is not None and is_own:
+        federations = join.own_federations(study)
+    else:
+        given.find()  # raises if it does not fit
+        federations = [given.federation]
     sender = given.name if given.name is not None or known is None else known.name
     if sender is None:
         raise ValueError(
@@ -122,34 +157,78 @@ def withdraw(given: Given) -> None:
             "study that has, or the name with --name"
         )
     ledger, place = Ledger(), given.exchange
+    keys = signing.keys_of(None if known is None else known.key)
+    identity = None if known is None else known.study
+    which = "the federation of its parameters" if is_own else "this federation"
     text = (
-        f"There is no message of {sender!r} for this federation in {place.address}, so there is "
-        "nothing to withdraw."
+        f"There is no message of {sender!r} for {which} in {place.address}, so there is nothing to "
+        "withdraw."
     )
-    keys, identity = _own_keys(known), None if known is None else known.study
-    if ledger.withdraw(place, given.federation, sender, keys=keys, study=identity):
+    if _withdraw_all(ledger, place, federations, sender, keys, identity):
         text = (
             f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
             "it may keep it, and what they learnt from it. The withdrawal is recorded in "
             f"{ledger.path}. If the study continues, it sends messages again."
         )
     screen.say(Console(), text)
+    by_name = sender if given.name is not None or identity is None else None
+    if left := _remaining(ledger, place, by_name, None if by_name else identity):
+        _say_remaining(left, place.address, is_free=known is not None and not known.federation)
+        raise typer.Exit(1)
 
 
-def _own_keys(known: record.Identity | None) -> KeyPair | None:
-    """Return the keys that sign this study's messages, or this user's if there is no study."""
-    if not is_installed() or (known is not None and not known.key):
-        return None
-    if known is None:
-        return KeyPair.load()
-    keys = KeyPair.find(parse_key(known.key))
-    if keys is None:
-        raise ValueError(
-            f"messages of this study are signed with {known.key}, and that private key is not on "
-            "this machine: withdraw them where the study began, or copy the file that fedbo "
-            "identity show names there, and run fedbo identity import FILE here"
-        )
-    return keys
+def _withdraw_all(
+    ledger: Ledger,
+    place: Exchange,
+    federations: Sequence[Federation],
+    sender: str,
+    keys: KeyPair | None,
+    study: str | None,
+) -> bool:
+    """Withdraw the sender's messages for these federations; return whether there were any."""
+    is_gone, others = False, None
+    for federation in federations:
+        try:
+            is_gone |= ledger.withdraw(place, federation, sender, keys=keys, study=study)
+        except NotOurs as error:
+            others = error
+    if others is not None and not is_gone:
+        raise others
+    return is_gone
+
+
+def _remaining(
+    ledger: Ledger, place: Exchange, agent: str | None, study: str | None
+) -> list[Entry]:
+    """Return what this agent or study has sent to the exchange, and what is still there."""
+    entries = ledger.outstanding(place.address, agent, study)
+    if not entries:
+        return []
+    try:
+        held = [one.message for one in place.holdings() if one.fault is None]
+    except ExchangeError:  # it cannot list what it holds
+        return entries
+    there = {
+        (one.sender, str(Fingerprint(one.fingerprint)))
+        for one in held
+        if one is not None and (study is None or ledger.studies_of(one) <= {study})
+    }
+    return [entry for entry in entries if (entry.agent, entry.federation) in there]
+
+
+def _say_remaining(left: Sequence[Entry], address: str, *, is_free: bool) -> None:
+    """Say which messages are still there, and how to withdraw them."""
+    console = Console()
+    screen.say(console, f"\nThese messages of this site are still in {address}:", "yellow")
+    for entry in left:
+        when = entry.when[:16].replace("T", " ")
+        text = f"of {entry.agent!r}, for federation {entry.federation}, sent {when} UTC"
+        screen.say(console, text, indent=2)
+    advice = "To withdraw one, run this command again with --federation FILE, the file of its"
+    advice += " federation, and with --name if the study has another name now."
+    if is_free:
+        advice += " Without --federation, the messages of a study that has no file are withdrawn."
+    screen.say(console, advice)
 
 
 class JoinScreen:
@@ -188,6 +267,8 @@ class JoinScreen:
             self._last_failure = step.why
         line = _line(step)
         if not self._console.is_terminal:
+            if self._finished >= self._trials or self._interrupt.asked:
+                self._site.sampler.flush()  # so that the last line counts the last message
             so_far = f"{self._finished} of {self._trials}"
             line.append(f"  ({so_far}; messages: {_traffic(self._site)})")
         self._console.print(line, soft_wrap=True)
@@ -209,15 +290,20 @@ class JoinScreen:
         site = self._site
         begun = len(site.study.get_trials(deepcopy=False))
         state = f"{self._finished} of {self._trials} trials finished" if begun else "new"
-        name = site.sampler.name or site.name
-        who = "a random name" if name is None else repr(name)
-        signed = site.sampler.announcement(site.study)
+        known = record.identity(site.study)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "peers knew this study as")  # said below
+            signed = site.sampler.introduce(site.study)
+        renamed = ""
+        if known is not None and known.name != site.name:
+            renamed = f" (until now {known.name!r}; its message under that name is withdrawn)"
         is_new = isinstance(place, FolderExchange) and not place.folder.exists()
         made = ", a folder that the first message creates" if is_new else ""
         screen.say(
             self._console,
             f"Study {site.study.study_name!r} in {screen.printable(storage)} ({state}): "
-            f"{site.study.direction.name.lower()} {site.objective.name}. Peers know it as {who}. "
+            f"{site.study.direction.name.lower()} {site.objective.name}. "
+            f"Peers know it as {site.name!r}{renamed}. "
             f"Messages go through {screen.printable(place.address)}{made}. {signed}".rstrip()
             + "\n",
         )

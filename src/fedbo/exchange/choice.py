@@ -56,7 +56,7 @@ def replaces(message: Message, other: Message | None) -> bool:
     """Return whether a message takes the place of another one of the same origin."""
     if other is None or other.sequence < message.sequence:
         return True
-    return signature_fault(other) is not None  # a forged one is in nobody's way
+    return signature_fault(other) is not None  # a forged message blocks nobody
 
 
 def chosen(

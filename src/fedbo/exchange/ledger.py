@@ -229,6 +229,68 @@ class Ledger:
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
         return True
 
+    def studies_of(self, message: Message) -> set[str]:
+        """Return the ids of the studies that sent this message; empty if none is recorded.
+
+        Args:
+            message: The message, with its signature.
+
+        Raises:
+            ExchangeError: If the ledger cannot be read.
+        """
+        try:
+            return self._known_studies().get(_digest(message), set()) - {""}
+        except OSError as error:
+            raise failed(f"the ledger {self.path} cannot be read", error) from error
+
+    def was_withdrawn(self, exchange: Exchange, message: Message) -> bool:
+        """Tell whether this message was sent to the exchange, and withdrawn since.
+
+        Args:
+            exchange: Where it was published.
+            message: The message, with its signature.
+
+        Raises:
+            ExchangeError: If the ledger cannot be read.
+        """
+        self.studies_of(message)  # reads what is new
+        digest, reach = _digest(message), _reach(_entry("sent", message, exchange.address))
+        with self._lock:
+            was_out = reach in self._left.get(digest, set())
+            return was_out and digest not in self._out.get(reach, {})
+
+    def outstanding(
+        self, address: str, agent: str | None = None, study: str | None = None
+    ) -> list[Entry]:
+        """Return the last message for each federation that was sent and not withdrawn.
+
+        Args:
+            address: The address of the exchange.
+            agent: Only those of this agent; of all agents if None (default).
+            study: Only those of the study with this id; of all studies if None (default).
+
+        Raises:
+            ExchangeError: If the ledger cannot be read.
+        """
+        out: dict[tuple[str, str, str], dict[str, Entry]] = {}
+        for entry in self.read(agent):
+            if entry.to != address:
+                continue
+            sent = out.setdefault(_reach(entry), {})
+            if entry.action == "sent":
+                sent[entry.content] = entry
+            elif entry.action == "undelivered":
+                sent.pop(entry.content, None)
+            else:
+                for one in [one for one in sent.values() if _same_study(one.study, entry.study)]:
+                    del sent[one.content]
+        last = {}
+        for reach, sent in out.items():
+            for entry in sent.values():
+                if study in (None, entry.study):
+                    last[reach] = entry
+        return [*last.values()]
+
     def read(self, agent: str | None = None) -> list[Entry]:
         """Read the entries, oldest first; a damaged line is skipped with a warning.
 
@@ -266,7 +328,7 @@ class Ledger:
             what = f"message {entry.sequence} of {entry.agent!r} was not {done} because it"
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
 
-    def _known_studies(self) -> dict[bytes, set[str]]:
+    def _known_studies(self) -> Mapping[bytes, set[str]]:
         """Return which studies sent each message that is recorded, by its digest."""
         with self._lock:
             try:
@@ -274,7 +336,7 @@ class Ledger:
                     self._catch_up(file)
             except FileNotFoundError:
                 return {}
-            return dict(self._studies)
+            return self._studies
 
     def _append(self, entry: Entry) -> bool:
         """Write the entry unless its message is out already; return whether it was written."""
@@ -357,11 +419,11 @@ def _check_no_others(
             continue
         if not same_federation(federation, message):
             continue
-        sent_by = ", ".join(sorted(map(repr, studies.get(_digest(message), set()) - {""})))
+        is_known = bool(studies.get(_digest(message), set()) - {""})
         whose = f"signed with {message.signer}" if message.key else "not signed"
         advice = "whoever sent it can withdraw it; if two agents have one name, rename one of them"
-        if sent_by:
-            whose += f", and of the study {sent_by}"
+        if is_known:
+            whose += ", and of another study of this user"
         elif not message.key:
             whose += ", and this machine has no record of it"
             advice += "; if it is yours all the same, remove it there by hand"

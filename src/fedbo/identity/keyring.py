@@ -35,6 +35,7 @@ from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
 MOST = 100_000  # names in one federation
+MOST_OVERALL = 200_000  # so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
 _NAMED = 3  # keys that claim one name
 _EVERYWHERE = ""  # stands for all federations
@@ -65,6 +66,7 @@ class Keyring:
         self._lock = Lock()
         self._held = _Known()
         self._version: tuple[int, int, int] | None = None  # of the file that was read
+        self._changes = 0
 
     @classmethod
     def user(cls) -> Keyring:
@@ -94,9 +96,11 @@ class Keyring:
         Returns:
             Those that are accepted, in their order, and the others, each with the reason.
         """
+        everything = list(given)
         with self._lock:
-            accepted, refused, new = self._judge(federation, list(given))
-            self._remember(federation, new)
+            accepted, refused, new = self._judge(federation, everything)
+            if not self._remember(federation, new):  # another process was first
+                accepted, refused, _ = self._judge(federation, everything)
         return accepted, refused
 
     def review(
@@ -119,11 +123,65 @@ class Keyring:
             federation: The federation that all of them fit.
             given: Messages and withdrawals.
         """
+        everything = list(given)
         with self._lock:
-            _, refused, new = self._judge(federation, list(given))
+            _, refused, new = self._judge(federation, everything)
+            if not refused and not self._remember(federation, new):
+                _, refused, _ = self._judge(federation, everything)
             if refused:
                 raise MessageRefused(refused[0][1])
-            self._remember(federation, new)
+
+    def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
+        """Tell whether a message that was accepted before would still be.
+
+        Args:
+            federation: The federation.
+            sender: The sender of the message.
+            key: The key that it is signed with; empty if it is not signed.
+        """
+        with self._lock:
+            name, text = member(sender), key_text(key) if key else ""
+            if text in self._held.revoked:
+                return False
+            if federation.members:
+                return bool(key) and federation.members.get(name) == key
+            here, everywhere = (
+                self._held.known.get(place, {}) for place in (_place(federation), _EVERYWHERE)
+            )
+            return here.get(name, everywhere.get(name, text)) == text
+
+    def changes(self) -> int:
+        """Return a number that grows whenever a key is no longer trusted as it was."""
+        with self._lock:
+            self._read()
+            return self._changes
+
+    def claim(self, name: str, key: bytes, federation: Federation) -> str | None:
+        """Remember that a name belongs to this user, unless it belongs to another site.
+
+        Args:
+            name: The name of an agent of this user.
+            key: The 32 bytes of the public key that it signs with.
+            federation: The federation in which this counts.
+
+        Returns:
+            Why the name or the key cannot be used; None if it can.
+        """
+        text, place = key_text(key), _place(federation)
+        with self._lock, self._changing():
+            if text in self._held.revoked:
+                return f"its key {text} was revoked here"
+            known = self._names(federation).get(member(name))
+            if known == text or federation.members:
+                return None
+            if known is not None and known not in own_keys():
+                return (
+                    f"the name {member(name)!r} is known here as that of another site, with the "
+                    f"key {known}: choose another name (fedbo join --name NEW, or name=...)"
+                )
+            self._held.known.setdefault(place, {})[member(name)] = text
+            self._write()
+        return None
 
     def trust(self, name: str, key: bytes, federation: Federation | None = None) -> None:
         """From now on, accept this key under this name, in place of any other.
@@ -143,6 +201,7 @@ class Keyring:
                     names.pop(member(name), None)
             known.setdefault(place, {})[member(name)] = text
             self._held.revoked = [other for other in revoked if other != text]
+            self._changes += 1
             self._write()
 
     def forget(self, name: str, key: bytes, federation: Federation) -> None:
@@ -172,6 +231,7 @@ class Keyring:
                     del names[name]
             if text not in self._held.revoked:
                 self._held.revoked.append(text)
+            self._changes += 1
             self._write()
 
     def restore(
@@ -251,14 +311,18 @@ class Keyring:
         for one in valid:
             claim = claims[member(one.sender)]
             fault, is_new = claim.fault(one), bool(one.key) and claim.is_unknown
-            if fault is None and is_new and len(here) + len(new) >= MOST:
-                fault = f"this keyring knows {MOST:,} names already, and takes no new ones"
+            if fault is None and is_new and self._is_full(here, new):
+                fault = "this keyring knows too many names already, and takes no new ones"
             if fault is None:
                 accepted.append(one)
                 new |= {claim.name: one.signer} if is_new else {}
             else:
                 refused.append((one, f"{one.type} {one.sequence} of {one.sender!r}: {fault}"))
         return accepted, refused, new
+
+    def _is_full(self, here: Mapping[str, str], new: Mapping[str, str]) -> bool:
+        overall = sum(map(len, self._held.known.values()))
+        return len(here) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
 
     def _check_not_revoked(self, one: Signed) -> None:
         if one.signer in self._held.revoked:
@@ -274,13 +338,16 @@ class Keyring:
 
     # The file
 
-    def _remember(self, federation: Federation, new: dict[str, str]) -> None:
-        if new:
-            with self._changing():
-                names = self._held.known.setdefault(_place(federation), {})
-                for name, key in new.items():
-                    names.setdefault(name, key)  # another process may have been first
-                self._write()
+    def _remember(self, federation: Federation, new: Mapping[str, str]) -> bool:
+        """Remember new keys; return False if another process has remembered others meanwhile."""
+        if not new:
+            return True
+        with self._changing():
+            names = self._held.known.setdefault(_place(federation), {})
+            for name, key in new.items():
+                names.setdefault(name, key)
+            self._write()
+            return all(names[name] == key for name, key in new.items())
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -298,6 +365,7 @@ class Keyring:
             return
         try:
             status = self.path.stat()
+            version: tuple[int, int, int] | None
             version = status.st_mtime_ns, status.st_size, status.st_ino
             if version == self._version:
                 return
@@ -305,13 +373,14 @@ class Keyring:
             for key in [*held.revoked, *(key for ns in held.known.values() for key in ns.values())]:
                 parse_key(key)
         except FileNotFoundError:
-            self._held, self._version = _Known(), None
-            return
+            held, version = _Known(), None
         except (ValueError, RecursionError) as error:
             raise files.FileRefused(
                 f"the list of known keys {self.path} cannot be used: {error}; restore a copy, or "
                 "remove it and check the keys of your peers again"
             ) from None
+        if not _extends(held, self._held):
+            self._changes += 1
         self._held, self._version = held, version
 
     def _write(self) -> None:
@@ -319,6 +388,15 @@ class Keyring:
             files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
             files.sweep(self.path, UNFINISHED)
             self._version = None
+
+
+def _extends(new: _Known, old: _Known) -> bool:
+    """Tell whether everything that was known is still so, and nothing more is revoked."""
+    return new.revoked == old.revoked and all(
+        new.known.get(place, {}).get(name) == key
+        for place, names in old.known.items()
+        for name, key in names.items()
+    )
 
 
 def member(sender: str) -> str:

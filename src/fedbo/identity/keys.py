@@ -19,7 +19,7 @@ import msgspec
 
 from fedbo import files
 from fedbo.locks import alone
-from fedbo.message.key import KEY_BYTES, key_text
+from fedbo.message.key import KEY_BYTES, is_weak, key_text
 from fedbo.message.signed import MessageRefused, Signed
 from fedbo.state import make_folder, state_folder
 
@@ -223,6 +223,8 @@ def verify(signed: Signed) -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
+        if is_weak(signed.key):
+            raise ValueError
         key = Ed25519PublicKey.from_public_bytes(signed.key)
         key.verify(signed.signature, signed.signed_bytes)
     except (InvalidSignature, ValueError):
@@ -263,7 +265,8 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
     try:
         os.link(complete, path)
     except FileExistsError:
-        pass
+        if not path.exists():
+            raise KeyRefused(f"{path} is a link that leads nowhere: remove it") from None
     except OSError:  # there are no hard links here
         with alone(path.parent):
             if not path.exists():

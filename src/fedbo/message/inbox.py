@@ -15,7 +15,7 @@ them against the federation first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -174,6 +174,23 @@ class Inbox:
             # If every message is taken, they are in order: array[positions] would be a copy.
             self._columns[name][rows] = array if len(rows) == n else array[positions]
         return len(rows)
+
+    def remove(self, senders: Iterable[str]) -> int:
+        """Forget the messages of these senders; return how many there were.
+
+        The rows of the other peers keep their order.
+
+        Args:
+            senders: Names of peers; those without a message are ignored.
+        """
+        gone = {self._rows[sender] for sender in senders if sender in self._rows}
+        if gone:
+            kept = np.array([row for row in range(len(self)) if row not in gone], dtype=np.intp)
+            for column in self._columns.values():
+                column[: len(kept)] = column[kept]
+            self._senders = [self._senders[row] for row in kept]
+            self._rows = {sender: row for row, sender in enumerate(self._senders)}
+        return len(gone)
 
     def draw(self, rng: np.random.Generator) -> int | None:
         """Draw a row from P_N, or None if no peer is left. It can be drawn again until `use`.

@@ -9,6 +9,26 @@ from fedbo.outside import shortened
 
 KEY_BYTES = 32
 _START = "ed25519:"
+#: Points of small order (without the bit of the sign): anyone can sign for such a key.
+_WEAK = frozenset(
+    map(
+        bytes.fromhex,
+        [
+            "00" * 32,
+            "01" + "00" * 31,
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+            "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+            "ec" + "ff" * 30 + "7f",
+            "ed" + "ff" * 30 + "7f",
+            "ee" + "ff" * 30 + "7f",
+        ],
+    )
+)
+
+
+def is_weak(key: bytes) -> bool:
+    """Tell whether anyone can make signatures for this key, without a private key."""
+    return key[:31] + bytes([key[31] & 0x7F]) in _WEAK
 
 
 def key_text(key: bytes) -> str:
@@ -46,4 +66,6 @@ def parse_key(text: str) -> bytes:
             f"the key is {shortened(repr(text))}, expected {_START!r} and 43 characters, as fedbo "
             "identity show prints it"
         )
+    if is_weak(key):
+        raise ValueError(f"the key {text} is not safe: anyone can sign with it")
     return key

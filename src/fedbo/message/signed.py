@@ -20,7 +20,7 @@ from fedbo.outside import shortened
 SIGNATURE_BYTES = 64
 #: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
-#: These take 3, 5 and 5 bytes, so that a message of 100 weights always stays under 512 bytes.
+#: These take 3, 5 and 5 bytes: 100 weights always stay under 512 bytes, or 640 with a signature.
 COUNTER_LIMITS = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
 
 
@@ -73,7 +73,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
                 force_setattr(self, name, value)
         sizes = len(self.key), len(self.signature)
         if sizes not in ((0, 0), (KEY_BYTES, SIGNATURE_BYTES)):
-            expected = f"expected {KEY_BYTES} and {SIGNATURE_BYTES}, or none of both"
+            expected = f"expected {KEY_BYTES} and {SIGNATURE_BYTES}, or neither"
             raise MessageRefused(
                 f"key and signature have {sizes[0]} and {sizes[1]} bytes, {expected}"
             )

@@ -11,7 +11,7 @@ from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 class Withdrawal(Signed, frozen=True, kw_only=True):
     """Withdraws the messages of a sender, up to a sequence number, in one epoch.
 
-    It counts for messages with the same key only. An exchange keeps it in place of the message, so
+    It applies only to messages with the same key. An exchange keeps it in place of the message, so
     that nobody can put back a copy. It always travels with a signature.
 
     >>> given = {"fingerprint": bytes(16), "epoch": 0, "sender": "site-a", "sequence": 7}

@@ -30,7 +30,8 @@ from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
-from fedbo.optuna.notices import Complaints, Errand
+from fedbo.optuna.notices import Complaints, Errand, namesake
+from fedbo.optuna.signing import Signing, announcement
 from fedbo.optuna.study_agent import SCORED, StudyAgent
 from fedbo.space import Direction
 
@@ -60,6 +61,9 @@ class Withdrawal(NamedTuple):
     sender: str
     keys: KeyPair | None
     study: str
+
+    def covers(self, message: Message) -> bool:
+        return message.sender == self.sender and same_federation(self.federation, message)
 
 
 class Courier:
@@ -108,7 +112,7 @@ class Courier:
     def withdraw(self, withdrawal: Withdrawal) -> None:
         """Withdraw a message of the study soon, if it is there and is the study's own."""
         with self._changed:
-            if self._unsent is not None and self._unsent.message.sender == withdrawal.sender:
+            if self._unsent is not None and withdrawal.covers(self._unsent.message):
                 self._unsent = None
             self._withdrawals.append(withdrawal)
             self._wake()
@@ -217,25 +221,19 @@ class Courier:
         found: tuple[Federation | None, list[Message]] | None = None
         with self._errand("fetch") as texts:
             found = federation, list(self.exchange.fetch(federation))
-        if texts:
-            self._look_for_namesake(federation)
+            texts[:] = [text for text in texts if not self._is_own_refusal(text)]
         with self._changed:
             self._is_fresh = found is not None
             self._fetched = found or self._fetched or (None, [])
             self._changed.notify_all()
 
-    def _look_for_namesake(self, federation: Federation) -> None:
-        """Complain if a message that was skipped is of another site with the study's name."""
+    def _is_own_refusal(self, text: str) -> bool:
+        """Whether a warning is about the study's own message, which should have been signed.
+
+        The study has said so itself, in `fedbo.optuna.signing.prepare`.
+        """
         name, signer = self.signature
-        if not signer:
-            return
-        with contextlib.suppress(ExchangeError):  # not every exchange can list what it holds
-            for message, *_, fault in self.exchange.holdings():
-                if message is None or fault is not None or not same_federation(federation, message):
-                    continue
-                if message.sender == name and message.signer not in ("", signer):
-                    with self._changed:
-                        self._complaints.has_namesake(name, message.signer)
+        return not signer and f" of {name!r}: it is not signed" in text
 
     @contextlib.contextmanager
     def _errand(self, errand: Errand) -> Iterator[list[str]]:
@@ -272,8 +270,29 @@ class Mailbox:
         self.silence = NO_TRIAL  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
-        self._withdrawn: set[tuple[str, str]] = set()  # names and keys
+        self._withdrawn: set[tuple[bytes, str, str]] = set()  # federations, names and keys
         self._sent_again: set[int] = set()  # after how many scores these messages were made
+
+    def introduce(self) -> str:
+        """Withdraw what was published under a former name, and say how messages are signed.
+
+        Called before the first query of a study that has an identity and a federation file.
+        """
+        known, signing, courier = self._agent.identity, self._agent.signing, self._courier
+        federation = self._agent.federation
+        assert known is not None and federation is not None
+        self._withdraw_former(federation)
+        if not signing.hindrance and has_namesake(
+            courier.exchange, courier.ledger, federation, known.name, signing.key, known.study
+        ):
+            reason = namesake(known.name)
+            self._agent.warn_of_silence("namesake", reason)
+            signing = Signing(hindrance=reason)
+        return announcement(signing)
+
+    def leave(self) -> None:
+        """Withdraw what the study published in federations that it has left."""
+        self._withdraw_former(None)
 
     def receive(self, mirror: Mirror, asking: int) -> None:
         """Give the agent the messages that have arrived; the first query waits for them."""
@@ -285,15 +304,17 @@ class Mailbox:
             self._courier.fetch(federation)
             self._courier.wait_for_first(_FIRST_NEWS)
         messages = self._courier.messages(federation)
-        for reason in mirror.hear(messages):
+        for reason in mirror.hear([one for one in messages if not self._is_former(one)]):
             notices.warn("message ignored", reason=reason)
         name = mirror.agent.name
+        if self._has_rival(mirror, messages):
+            return
         published, others = self._under_our_name(mirror, messages)
         if published > mirror.scores:  # perhaps by another worker, after a trial that just ended
             with contextlib.suppress(StudyChanged):
                 mirror.follow(private.get_trials(self._agent.study), asking)
         if published > mirror.scores or others:
-            notices.warn("name is taken", name=name, exchange=self._courier.exchange)
+            notices.warn("name is taken", name=name, exchange=self._courier.exchange.address)
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Publish a message if it is time for one, and look for messages of peers."""
@@ -323,6 +344,8 @@ class Mailbox:
             time.sleep(_PAUSE)
         with self._lock:
             self._ended -= {number for number in ended if trials[number].state.is_finished()}
+            if self._agent.mirror is None:  # the study has left its federation
+                return None
             mirror = self._agent.update()
             self._withdraw_former(mirror.agent.federation)
             known = self._agent.identity
@@ -331,6 +354,8 @@ class Mailbox:
                 self.silence = self._agent.signing.hindrance
             elif not mirror.scores:
                 self.silence = self._agent.mismatch or NO_SCORE
+            elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation)):
+                self.silence = namesake(mirror.agent.name)
             elif (message := self._due_message(mirror, trials, ended)) is None:
                 self.silence = _not_due(self._every)
             else:
@@ -338,18 +363,53 @@ class Mailbox:
                 return Letter(message, known.study)
             return None
 
-    def _withdraw_former(self, federation: Federation) -> None:
-        """Withdraw what the study published under other names, or with other keys or none."""
-        known = self._agent.identity
+    def _withdraw_former(self, federation: Federation | None) -> None:
+        """Withdraw what the study published before, and peers should no longer hear.
+
+        That is what it published in this federation under other names, with other keys or without
+        one, and what it published in federations that it has left.
+        """
+        known, keys = self._agent.identity, self._agent.signing.keys
         if known is None:
             return
-        wanted = [(name, self._agent.signing.keys) for name in known.former]
-        wanted += [(known.name, keys) for keys in self._agent.replaced]
-        for name, keys in wanted:
-            signer = "" if keys is None else str(keys)
-            if (name, signer) not in self._withdrawn:
-                self._withdrawn.add((name, signer))
-                self._courier.withdraw(Withdrawal(federation, name, keys, known.study))
+        wanted = [Withdrawal(left, known.name, keys, known.study) for left in self._agent.left]
+        if federation is not None:
+            wanted += [Withdrawal(federation, name, keys, known.study) for name in known.former]
+            wanted += [
+                Withdrawal(federation, known.name, replaced, known.study)
+                for replaced in self._agent.replaced
+            ]
+        for one in wanted:
+            signer = "" if one.keys is None else str(one.keys)
+            what = bytes(one.federation.fingerprint), one.sender, signer
+            if what not in self._withdrawn:
+                self._withdrawn.add(what)
+                self._courier.withdraw(one)
+
+    def _is_former(self, message: Message) -> bool:
+        """Whether the study itself sent this message, under a name that it had before."""
+        known = self._agent.identity
+        return (
+            known is not None
+            and message.sender in known.former
+            and known.study in self._studies_of(message)
+        )
+
+    def _has_rival(self, mirror: Mirror, messages: Sequence[Message]) -> bool:
+        """Whether another study of this user publishes under this name; if so, warn."""
+        known, agent = self._agent.identity, mirror.agent
+        for message in messages:
+            if (message.sender, message.signer) == (agent.name, agent.signer):
+                sent_by = self._studies_of(message)
+                if known is not None and sent_by and known.study not in sent_by:
+                    self._agent.warn_of_silence("namesake", namesake(agent.name))
+                    return True
+        return False
+
+    def _studies_of(self, message: Message) -> set[str]:
+        with contextlib.suppress(ExchangeError):  # a message cannot be sent either, which is said
+            return self._courier.ledger.studies_of(message)
+        return set()
 
     def _under_our_name(self, mirror: Mirror, messages: Sequence[Message]) -> tuple[int, bool]:
         """Return the latest sequence of our message, and whether another's has our name."""
@@ -364,9 +424,9 @@ class Mailbox:
     ) -> Message | None:
         """Return the last message that was due; None if there is no reason to publish it now.
 
-        It is published after the trial that asks for it, and once more if the exchange lacks it,
-        because a worker was killed or somebody removed it. It depends only on the trials up to that
-        one: whoever removes it again and again does not get messages with fresh noise.
+        It is published after the trial that asks for it, and once more if the exchange lacks it
+        though it was not withdrawn: a worker was killed, or somebody removed it. It depends only on
+        the trials up to that one: whoever removes it again and again gets no fresh noise.
         """
         told = (trial for trial in trials if trial.number in mirror.told)
         scored = sorted((trial for trial in told if trial.state.is_finished()), key=end_of)
@@ -374,15 +434,24 @@ class Mailbox:
         if not counts:
             return None
         n = counts[-1]
-        if not any(scored[count - 1].number in ended for count in counts):
-            messages = self._courier.current(mirror.agent.federation)
-            if messages is None or n in self._sent_again:
-                return None
-            published, others = self._under_our_name(mirror, messages)
-            if published >= n or others:
-                return None
+        is_new = any(scored[count - 1].number in ended for count in counts)
+        if not is_new and not self._is_missing(mirror, n):
+            return None
+        message = self._agent.mirror_of(scored[:n]).agent.message()
+        if not is_new:
             self._sent_again.add(n)
-        return self._agent.mirror_of(scored[:n]).agent.message()
+            with contextlib.suppress(ExchangeError):  # nothing can be sent either, which is said
+                if self._courier.ledger.was_withdrawn(self._courier.exchange, message):
+                    return None
+        return message
+
+    def _is_missing(self, mirror: Mirror, n: int) -> bool:
+        """Whether the exchange lacks the message after n scores, and it was not sent again yet."""
+        messages = self._courier.current(mirror.agent.federation)
+        if messages is None or n in self._sent_again:
+            return False
+        published, others = self._under_our_name(mirror, messages)
+        return published < n and not others
 
 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:
@@ -414,6 +483,39 @@ def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) 
             counts.append(n)
         best = max(best, value)
     return counts
+
+
+def has_namesake(
+    exchange: Exchange, ledger: Ledger, federation: Federation, name: str, signer: str, study: str
+) -> bool:
+    """Return whether another study of this user has a message under this name and key.
+
+    The exchange is only asked if the ledger knows of such a study. If it does not answer, this
+    is not known, and the answer is no.
+
+    Args:
+        exchange: Where the messages are.
+        ledger: What was sent by which study.
+        federation: The federation of the study.
+        name: The name of the study.
+        signer: The key that signs its messages, as text; empty if they are not signed.
+        study: The id of the study.
+    """
+    try:
+        entries = [entry for entry in ledger.read(name) if entry.to == exchange.address]
+        if not any(entry.study not in ("", study) for entry in entries):
+            return False
+        held = [one.message for one in exchange.holdings() if one.fault is None]
+        sent_by = [
+            ledger.studies_of(message)
+            for message in held
+            if message is not None
+            and (message.sender, message.signer) == (name, signer)
+            and same_federation(federation, message)
+        ]
+    except ExchangeError:  # it cannot be reached, or cannot list what it holds
+        return False
+    return any(studies and study not in studies for studies in sent_by)
 
 
 def _not_due(every: int | None) -> str:

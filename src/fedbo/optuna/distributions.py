@@ -48,6 +48,21 @@ def parameter_of(name: str, distribution: BaseDistribution) -> Parameter:
     )
 
 
+def describe(distribution: BaseDistribution) -> str:
+    """Describe the values of a distribution.
+
+    >>> describe(FloatDistribution(1e-3, 1, log=True))
+    'float 0.001 to 1.0 on a log scale'
+    """
+    if isinstance(distribution, CategoricalDistribution):
+        return f"{list(distribution.choices)}"
+    kind = "float" if isinstance(distribution, FloatDistribution) else "int"
+    low, high, log, step = (getattr(distribution, f) for f in ("low", "high", "log", "step"))
+    scale = " on a log scale" if log else ""
+    steps = f" in steps of {step}" if step not in (None, 1) else ""
+    return f"{kind} {low} to {high}{scale}{steps}"
+
+
 def distribution_of(parameter: Parameter) -> BaseDistribution:
     """Convert a parameter of a federation to a distribution of Optuna."""
     if isinstance(parameter, Categorical):

@@ -24,8 +24,10 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message
 from fedbo.message.fingerprint import PARTS, Fingerprint
 from fedbo.optuna import record, studies
+from fedbo.optuna.distributions import Translation
 from fedbo.optuna.objective import Objective, last_line
 from fedbo.optuna.sampler import FederatedSampler
+from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
 
 FAILURES = 3  # failed trials in a row after which the command stops
@@ -95,10 +97,18 @@ class CountedLedger(Ledger):
     """A ledger that counts the messages that an exchange has taken."""
 
     sent = 0
+    problem = ""  # why the exchange did not take the last one
 
     def publish(self, exchange: Exchange, message: Message, study: str = "") -> bool:
+        self.problem = "the exchange did not take it, as a warning says"
         is_out = super().publish(exchange, message, study)
         self.sent += is_out
+        self.problem = ""
+        if not is_out:
+            self.problem = (
+                f"{exchange.address} already has a later message under the name "
+                f"{message.sender!r}, or one that was withdrawn"
+            )
         return is_out
 
 
@@ -122,8 +132,7 @@ class Site:
         """Why no message was sent in this run; empty if one was."""
         if self.ledger.sent:
             return ""
-        refused = "the exchange did not take it, as a warning above says"
-        return self.sampler.silence or refused
+        return self.ledger.problem or self.sampler.silence
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=states)
@@ -241,6 +250,23 @@ class Site:
 def sampler(federation: Federation, exchange: Exchange | None, **options: Any) -> FederatedSampler:
     """Return a sampler with the policy that can use this federation's kind of message."""
     return FederatedSampler(federation, exchange, policy=POLICIES[federation.kind](), **options)
+
+
+def own_federations(study: optuna.Study) -> list[Federation]:
+    """Return the federations that a study without a federation file takes part in, or did.
+
+    They are those of all spaces that it had, for all kinds of messages: a study does not store its
+    policy.
+    """
+    found: list[Federation] = []
+    for policy in POLICIES.values():
+        recipe = Recipe(
+            federation=None, policy=policy(), settings=None, seed=None, name=None, clip=False
+        )
+        spaces = [StudyAgent(study, recipe).common_space(cached=False), *record.spaces(study)]
+        federations = [recipe.agreed(study, Translation(space)) for space in spaces if space]
+        found += {federation.fingerprint: federation for federation in federations}.values()
+    return found
 
 
 def check(study: optuna.Study, federation: Federation) -> None:

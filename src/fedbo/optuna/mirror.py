@@ -94,9 +94,8 @@ class _Scores:
 class Mirror:
     """An agent, the translation of its values to the study's, and which trials it was told."""
 
-    def __init__(self, agent: Agent, words: Translation, former: Collection[str] = ()) -> None:
+    def __init__(self, agent: Agent, words: Translation) -> None:
         self.agent, self.words = agent, words
-        self._former = former  # names that the study had before
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
         self.told: set[int] = set()  # the numbers of the trials whose scores the agent was told
@@ -105,7 +104,7 @@ class Mirror:
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
         self._scores = _Scores(agent.federation.space.sign)
-        self._heard: dict[str, int] = {}  # the sequence number of each sender's last message
+        self._heard: dict[tuple[str, bytes], int] = {}  # last sequence, by sender and key
 
     @property
     def scores(self) -> int:
@@ -122,24 +121,16 @@ class Mirror:
 
     def hear(self, messages: Iterable[Message]) -> list[str]:
         """Give the agent the messages that are new, and return why some were refused."""
-        new = [m for m in messages if m.sequence > self._heard.get(m.sender, -1)]
-        self._heard |= {message.sender: message.sequence for message in new}
+        new = [m for m in messages if m.sequence > self._heard.get((m.sender, m.key), -1)]
+        self._heard |= {(message.sender, message.key): message.sequence for message in new}
         refusals = []
         for message in new:
-            if message.sender != self.agent.name and not self._is_own(message):
+            if message.sender != self.agent.name:
                 try:
                     self.agent.receive(message)
                 except (ValueError, OSError) as error:
                     refusals.append(str(error))
         return refusals
-
-    def _is_own(self, message: Message) -> bool:
-        """Whether the study sent this message before it was renamed."""
-        return (
-            message.sender in self._former
-            and bool(message.key)
-            and message.signer == self.agent.signer
-        )
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
         """Tell the agent which trials have finished, and which are running except the one asking.

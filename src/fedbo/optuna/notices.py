@@ -16,11 +16,15 @@ _RENAME = (
     "Give this study another name with name=... in FederatedSampler, or with --name in fedbo join: "
     "its trials stay, and its message under the old name is withdrawn"
 )
+_NOTHING = (
+    "no message of this study is published from here: {reason}. {still}. This warning is given once"
+)
 _NOTICES = {
-    "renamed": "peers knew this study as {known!r}; it is now {given!r}",
+    "renamed": "peers knew this study as {known!r}; it is now {given!r}{more}",
     "about signatures": "{remark}. This warning is given once",
-    "nothing published": "no message of this study is published from here: {reason}. The study "
-    "goes on, and still receives messages. This warning is given once",
+    "nothing published": _NOTHING,
+    "namesake": _NOTHING,
+    "left federation": "{reason}",
     "cannot tune": "{reason}; it is sampled independently",
     "cannot learn": "trial {number} has a value, but the federation cannot learn from it: "
     "{reason}. Other trials like this one are ignored without another warning",
@@ -28,11 +32,19 @@ _NOTICES = {
     "this trial, or from others like it, and no message is sent about them. Suggest all parameters "
     "of the federation under its names, or create a federation with those that the objective "
     "suggests (fedbo federation new). This warning is given once",
-    "counts later": "in trial {number}, {differences}. So the federation learns nothing from "
-    "this trial until another one suggests {names}; then its score counts at the value that was "
-    "asked for. This is right for a parameter that only some trials need. Otherwise, suggest all "
-    "parameters of the federation under its names, or create a federation with those that the "
-    "objective suggests (fedbo federation new). This warning is given once",
+    "misspelt": "{differences}: no message is sent, and no peer helps, until the objective "
+    "suggests {names}. Rename {it} in the objective, or create a federation with {near} "
+    "(fedbo federation new). This warning is given once",
+    "misspelt in some trials": "in trial {number}, {differences}: the federation learns nothing "
+    "from this trial, or from others like it. Rename {it} in the objective. This warning is given "
+    "once",
+    "misspelt later": "in trial {number}, {differences}: its score counts at the value that was "
+    "asked for {names}, and not at that of {near}. Rename {it} in the objective. This warning is "
+    "given once",
+    "counts later": "in trial {number}, {differences}. No message is sent about this trial until "
+    "another one suggests {names}: then its score counts at the value that was asked for. That is "
+    "right if only some trials need {names}. Otherwise, suggest {names} in the objective, or "
+    "create a federation without {names} (fedbo federation new). This warning is given once",
     "counts where asked": "trial {number} did not suggest {names}, so its score counts at the "
     "value that was asked for. This is right for a parameter that only some trials need",
     "message ignored": "a message was ignored: {reason}",
@@ -40,7 +52,14 @@ _NOTICES = {
     "study uses that name, or did, and peers may receive its message instead of this study's. "
     + _RENAME,
 }
-_ABOUT_EXCHANGES = ("about signatures", "message ignored", "name is taken", "nothing published")
+_ABOUT_EXCHANGES = (
+    "about signatures",
+    "left federation",
+    "message ignored",
+    "name is taken",
+    "namesake",
+    "nothing published",
+)
 
 _LISTED = 8  # names that a warning lists
 _PATIENCE = 30.0  # seconds without an answer
@@ -50,7 +69,7 @@ _TITLES = {
     "make": "This study's message was not made",
     "publish": "This study's message was not published",
     "fetch": "Messages of peers were not fetched",
-    "withdraw": "This study's message under its former name was not withdrawn",
+    "withdraw": "A former message of this study was not withdrawn",
 }
 
 
@@ -70,6 +89,15 @@ class Notices:
         return notice in self._given
 
 
+def namesake(name: str) -> str:
+    """Say why a study does not publish under the name of another one, and what to do."""
+    return (
+        f"another study of this user publishes under the name {name!r}: give this one another name "
+        "(name=..., or fedbo join --name NEW). If that study no longer exists, withdraw its "
+        "message (fedbo join --withdraw)"
+    )
+
+
 def differences(missing: Sequence[str], suggested: Iterable[str]) -> str:
     """Say which parameters of a federation an objective lacks, each with the closest name it has.
 
@@ -78,22 +106,40 @@ def differences(missing: Sequence[str], suggested: Iterable[str]) -> str:
         suggested: The others that it suggested, and that the federation does not have.
 
     >>> print(differences(["lr", "depth"], ["LR", "decay"]))
-    the objective suggests 'LR', the federation has 'lr'; it does not suggest 'depth', but 'decay'
+    the objective suggests 'LR', but the federation has 'lr' (misspelt?); it does not suggest
+    'depth', but 'decay'
     """
-    rest = list(suggested)
-    texts, absent = [], []
-    for name in missing:
-        near = _closest(name, rest)
-        if near is None:
-            absent.append(name)
-        else:
-            rest.remove(near)
-            texts.append(f"the objective suggests {near!r}, the federation has {name!r}")
+    rest, texts = list(suggested), []
+    near = misspellings(missing, rest)
+    if near:
+        here, there = quoted([*near.values()]), quoted([*near])
+        texts.append(f"the objective suggests {here}, but the federation has {there} (misspelt?)")
+    rest = [name for name in rest if name not in near.values()]
+    absent = [name for name in missing if name not in near]
     if absent:
         others = f", but {quoted(rest)}" if rest else ""
         subject = "it" if texts else "the objective"
         texts.append(f"{subject} does not suggest {quoted(absent)}{others}")
     return "; ".join(texts)
+
+
+def misspellings(missing: Sequence[str], suggested: Iterable[str]) -> dict[str, str]:
+    """Return parameters that an objective probably misspells, each with the name that it has.
+
+    Args:
+        missing: The parameters that the objective did not suggest.
+        suggested: The others that it suggested, and that the federation does not have.
+
+    >>> misspellings(["lr", "depth"], ["LR", "decay"])
+    {'lr': 'LR'}
+    """
+    rest, found = list(suggested), {}
+    for name in missing:
+        near = _closest(name, rest)
+        if near is not None:
+            rest.remove(near)
+            found[name] = near
+    return found
 
 
 def quoted(names: Sequence[str]) -> str:
@@ -163,10 +209,11 @@ class Complaints:
         if not isinstance(error, ExchangeError):
             where = "" if kind == "make" else f" at {self._address}"
             reason = f"{type(error).__name__}{where}: {error}"
+        again = "when the study is run again" if kind == "withdraw" else "after each trial"
         self._add(
             kind,
-            f"{_TITLES[kind]}: {reason}. The study goes on, and this is tried again after each "
-            f"trial. {_ONCE}",
+            f"{_TITLES[kind]}: {reason}. The study goes on, and this is tried again {again}. "
+            f"{_ONCE}",
         )
 
     def pass_on(self, texts: Iterable[str]) -> None:
@@ -184,15 +231,6 @@ class Complaints:
                 "another study seems to use this name, or did. Peers receive that message instead "
                 f"of this study's. {_RENAME}. {_ONCE}",
             )
-
-    def has_namesake(self, name: str, key: str) -> None:
-        """Note that another site has published under the name of the study."""
-        self._add(
-            "namesake",
-            f"{self._address} has a message of {name!r} that is signed with {key}, which is not "
-            "the key of this study: another site uses the name, too, and each peer hears only one "
-            f"of the two. {_RENAME}. {_ONCE}",
-        )
 
     def _add(self, kind: str, sentence: str) -> None:
         if kind not in self._given:

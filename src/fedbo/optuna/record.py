@@ -10,12 +10,19 @@ another one has just changed: the key, the name, and every name that the study e
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
 from optuna.trial import FrozenTrial
 
 from fedbo.optuna import private
@@ -27,6 +34,7 @@ AGENT = "fedbo:agent:"  # an attribute of the study, followed by a token
 KEY = "fedbo:key"  # an attribute of the study that got a key later, or another one
 NAME = "fedbo:name"  # an attribute of the study that was renamed: its name now
 NAMES = "fedbo:names:"  # attributes of that study, each followed by a name that it was given
+SPACE = "fedbo:space:"  # attributes of a study without a federation file, followed by a digest
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +70,20 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     def study(self) -> str:
         """What the ledger calls the study: the same on all machines, and told to no peer."""
         return hashlib.sha256(f"study {self.entropy}".encode()).hexdigest()[:16]
+
+
+def draw_name() -> str:
+    """Draw a name for a study that was given none."""
+    return f"agent-{secrets.token_hex(4)}"
+
+
+def is_drawn(name: str) -> bool:
+    """Return whether `draw_name` could have drawn this name.
+
+    >>> is_drawn("agent-cd047e26"), is_drawn("agent-smith")
+    (True, False)
+    """
+    return re.fullmatch("agent-[0-9a-f]{8}", name) is not None
 
 
 def read_asked(trial: FrozenTrial) -> Asked | None:
@@ -128,6 +150,25 @@ def introduce(study: optuna.Study, newcomer: Identity) -> Identity:
         federation, epoch = newcomer.federation, newcomer.epoch
         _write(study, key, msgspec.structs.replace(stored, federation=federation, epoch=epoch))
     return _known(study)
+
+
+def spaces(study: optuna.Study) -> list[dict[str, BaseDistribution]]:
+    """Return the spaces that the study had without a federation file, in any order."""
+    found = []
+    for key, stored in private.study_attributes(study).items():
+        if key.startswith(SPACE):
+            found.append({name: json_to_distribution(text) for name, text in stored.items()})
+    return found
+
+
+def add_space(study: optuna.Study, space: Mapping[str, BaseDistribution]) -> None:
+    """Store a space that the study has without a federation file."""
+    try:
+        stored = {name: distribution_to_json(given) for name, given in space.items()}
+    except (TypeError, ValueError):  # choices that only a storage in memory can hold
+        return
+    digest = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()[:16]
+    private.set_study_attribute(study, SPACE + digest, stored)
 
 
 def rename(study: optuna.Study, name: str) -> Identity:

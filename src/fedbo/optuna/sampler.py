@@ -34,13 +34,12 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity import Keyring
 from fedbo.message import Message
-from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.courier import NO_TRIAL, Courier, Mailbox
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
-from fedbo.optuna.signing import announcement
+from fedbo.optuna.signing import keys_of
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy
 
@@ -175,6 +174,7 @@ class FederatedSampler(BaseSampler):
 
         Raises:
             ExchangeError: If only others have messages under its name, or withdrawing failed.
+            KeyRefused: If the study's private key is not on this machine.
         """
         known, federation = record.identity(study), self.federation
         if federation is None and self.agent is not None:
@@ -182,9 +182,12 @@ class FederatedSampler(BaseSampler):
         if known is None or federation is None or self._courier is None:
             return False
         self.flush()
-        keys = KeyPair.find(parse_key(known.key)) if known.key and is_installed() else None
         return self._courier.ledger.withdraw(
-            self._courier.exchange, federation, known.name, keys=keys, study=known.study
+            self._courier.exchange,
+            federation,
+            known.name,
+            keys=keys_of(known.key),
+            study=known.study,
         )
 
     def flush(self, seconds: float = 5.0) -> None:
@@ -205,16 +208,22 @@ class FederatedSampler(BaseSampler):
         with self._lock:
             return NO_TRIAL if self._mailbox is None else self._mailbox.silence
 
-    def announcement(self, study: optuna.Study) -> str:
-        """Say how the study's messages will be signed; empty if they cannot be published.
+    def introduce(self, study: optuna.Study) -> str:
+        """Give the study its name and its key now, and not in its first trial.
 
         Args:
-            study: The study, which may be new.
+            study: The study, which may be new. It must have a federation file.
+
+        Returns:
+            How its messages are signed, or that none is published; empty without an exchange.
         """
-        known, signed = record.identity(study), self._recipe.signed
-        if self._keyring is None:
-            return ""
-        return announcement(signed, "" if known is None else known.key, self._keyring)
+        _check_one_objective(study)
+        with self._lock:
+            agent = self._agent_of(study)
+            agent.introduce()
+            if self._mailbox is None or agent.identity is None:
+                return ""
+            return self._mailbox.introduce()
 
     # What Optuna calls
 
@@ -228,7 +237,12 @@ class FederatedSampler(BaseSampler):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> SearchSpace:
         if self.federation is None:
             with self._lock:
-                return self._agent_of(study).common_space()
+                agent = self._agent_of(study)
+                search_space = agent.common_space()
+                agent.note_space(search_space)
+                if not search_space and self._mailbox is not None:
+                    self._mailbox.leave()
+                return search_space
         theirs = self.independent_sampler.infer_relative_search_space(study, trial)
         return {name: given for name, given in theirs.items() if not self._is_ours(name)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import optuna
 from optuna.trial import TrialState
 
+from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
@@ -57,7 +58,8 @@ def stored_agent(
         name=None,
         clip=federation is not None and federation.space.points is None,
     )
-    mirror = StudyAgent(study, recipe).look()
+    with caller.collect():  # a study gives its warnings when it runs
+        mirror = StudyAgent(study, recipe).look()
     if mirror is None:
         raise StudyRefused(f"{mine} has no parameter that fedbo can tune and all trials share")
     if not mirror.scores:

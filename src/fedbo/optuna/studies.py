@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage
@@ -19,7 +18,7 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from fedbo.optuna.distributions import parameter_of
+from fedbo.optuna.distributions import describe, parameter_of
 from fedbo.space import Direction, Parameter, Space
 
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
@@ -41,17 +40,17 @@ def shown(storage: str) -> str:
     >>> shown("postgresql//me:se@cret@server:port/trials")
     'postgresql//me:***@server:port/trials'
     """
-    scheme, slashes, rest = storage.partition("://")
-    scheme, rest = (scheme, rest) if slashes else ("", storage)
-    if scheme in _WITHOUT_PASSWORD:
-        return storage
-    before, at, server = rest.rpartition("@")
-    user, colon, _ = before.partition(":")
-    if at and colon:
-        rest = f"{user}:***@{server}"
-    elif slashes and not at:  # what looks like a port may be a password without its server
-        rest = re.sub(r":(?!\d*(/|$))[^/]*", ":***", rest, count=1)
-    return scheme + slashes + re.sub(r"(?i)(passw\w*|pwd)=[^&]*", r"\1=***", rest)
+    address, question, _ = storage.partition("?")  # drivers take passwords there, by many names
+    scheme, slashes, rest = address.partition("://")
+    scheme, rest = (scheme, rest) if slashes else ("", address)
+    if scheme not in _WITHOUT_PASSWORD:
+        before, at, server = rest.rpartition("@")
+        user, colon, _ = re.sub("%3a", ":", before, flags=re.IGNORECASE).partition(":")
+        if at and colon:
+            rest = f"{user}:***@{server}"
+        elif slashes and not at:  # what looks like a port may be a password without its server
+            rest = re.sub(r":(?!\d*(/|$))[^/]*", ":***", rest, count=1)
+    return scheme + slashes + rest + ("?***" if question else "")
 
 
 def existing(storage: str, name: str, sampler: BaseSampler | None = None) -> optuna.Study:
@@ -197,21 +196,11 @@ def _shared_parameter(name: str, trials: Sequence[FrozenTrial]) -> Parameter:
     given = [trial.distributions[name] for trial in trials if name in trial.distributions]
     first, other = given[0], next((another for another in given if another != given[0]), None)
     if other is not None:
-        ranges = f"{_brief(first)} in one trial and {_brief(other)} in another"
+        ranges = f"{describe(first)} in one trial and {describe(other)} in another"
         raise ValueError(f"parameter {name!r} has no fixed range: {ranges}")
     if len(given) < len(trials):
         some = f"{len(given)} of {len(trials)}"
         raise ValueError(f"parameter {name!r} is in {some} finished trials only")
     if first.single():
-        raise ValueError(f"parameter {name!r} has one value only, {_brief(first)}")
+        raise ValueError(f"parameter {name!r} has one value only, {describe(first)}")
     return parameter_of(name, first)
-
-
-def _brief(distribution: BaseDistribution) -> str:
-    if isinstance(distribution, CategoricalDistribution):
-        return f"{list(distribution.choices)}"
-    kind = "float" if isinstance(distribution, FloatDistribution) else "int"
-    low, high, log, step = (getattr(distribution, f) for f in ("low", "high", "log", "step"))
-    scale = " on a log scale" if log else ""
-    steps = f" in steps of {step}" if step not in (None, 1) else ""
-    return f"{kind} {low} to {high}{scale}{steps}"

@@ -22,10 +22,16 @@ from fedbo.identity.keyring import member
 from fedbo.message import Kind, Message
 from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
-from fedbo.optuna.distributions import SearchSpace, Translation, difference, parameter_of
+from fedbo.optuna.distributions import (
+    SearchSpace,
+    Translation,
+    describe,
+    difference,
+    parameter_of,
+)
 from fedbo.optuna.mirror import Mirror, StudyChanged, Unlocated, locate
-from fedbo.optuna.notices import Notices, differences, quoted
-from fedbo.optuna.signing import Signing, give_up, prepare
+from fedbo.optuna.notices import Notices, differences, misspellings, quoted
+from fedbo.optuna.signing import Signing, give_up, prepare, reception
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
 
@@ -92,7 +98,7 @@ class Recipe:
             keys=keys,
             keyring=keyring,
         )
-        return Mirror(agent, words, identity.former)
+        return Mirror(agent, words)
 
     def agreed(self, study: optuna.Study, words: Translation) -> Federation:
         """Return the federation that was given, or else the one of this search space."""
@@ -115,7 +121,7 @@ class Recipe:
             text = f"{int(self.seed)} {self.name or ''}"
             entropy = hashlib.sha256(text.encode()).hexdigest()[:32]
         return record.Identity(
-            name=f"agent-{secrets.token_hex(4)}" if self.name is None else self.name,
+            name=record.draw_name() if self.name is None else self.name,
             entropy=entropy,
             federation="" if self.federation is None else str(self.federation.fingerprint),
             epoch=0 if self.federation is None else self.federation.epoch,
@@ -149,7 +155,9 @@ class StudyAgent:
         self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
         self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
         self.mismatch = ""  # how the objective differs from a federation that learns nothing
+        self.left: list[Federation] = []  # federations that the study took part in before
         self._recipe = recipe
+        self._noted: SearchSpace | None = None  # the space that the study is known to have
         self._intersection = IntersectionSearchSpace()
         self._shared: SearchSpace = {}  # the parameters that all complete trials share
         self._tuned: SearchSpace = {}  # those of them that fedbo can tune
@@ -179,6 +187,61 @@ class StudyAgent:
             self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
         return dict(self._tuned)
 
+    def note_space(self, search_space: SearchSpace) -> None:
+        """Store the space that all trials share, and warn if it was larger before.
+
+        A study without a federation file takes part in the federation of this space. So it leaves
+        one federation for another when a trial has another range, or lacks a parameter.
+        """
+        if self._keyring is None or search_space == self._noted:
+            return
+        spaces = record.spaces(self.study)
+        former = min(spaces, key=len, default={})
+        if search_space not in spaces and (search_space or spaces):
+            record.add_space(self.study, search_space)
+        self._noted = search_space
+        # A smaller space is one that another worker has already gone on to.
+        larger = [one for one in spaces if len(one) > len(search_space)]
+        self.left = [self._own_federation(one) for one in larger]
+        lost = [name for name in former if name not in search_space]
+        if lost:
+            self._identity = self._identity or self._introduce(former)
+            reason = self._why_left(lost, former, search_space)
+            self.notices.warn("left federation", reason=reason)
+        if not search_space:
+            self.mirror = None  # until then, the agent of the former federation would go on
+
+    def _own_federation(self, search_space: SearchSpace) -> Federation:
+        return self._recipe.agreed(self.study, Translation(search_space))
+
+    def _why_left(self, lost: list[str], former: SearchSpace, search_space: SearchSpace) -> str:
+        """Say why the study leaves its federation, and what to do."""
+        complete = [
+            trial for trial in private.get_trials(self.study) if trial.state is TrialState.COMPLETE
+        ]
+        changes = []
+        for name in lost:
+            change = f"parameter {name!r} was {describe(former[name])}"
+            for trial in complete:
+                here = trial.distributions.get(name)
+                if here != former[name]:
+                    now = "does not suggest it" if here is None else f"has {describe(here)}"
+                    change += f", but trial {trial.number} {now}"
+                    break
+            changes.append(change)
+        left = str(self._own_federation(former).fingerprint)[:8]
+        now = "takes part in no federation, and neither sends nor receives messages"
+        if search_space:
+            joined = str(self._own_federation(search_space).fingerprint)[:8]
+            now = f"takes part in another federation, {joined} instead of {left}, with other peers"
+        return (
+            f"{'; '.join(changes)}. Without a federation file, a study shares the parameters that "
+            f"are the same in all its trials. So it now {now}. Its message in the former "
+            f"federation, {left}, is withdrawn. To take part in that one again, restore the "
+            "former ranges and start another study: this one keeps the trial that differs. This "
+            "warning is given once"
+        )
+
     def follow(
         self, search_space: SearchSpace, asking: int | None = None, *, cached: bool = False
     ) -> Mirror:
@@ -191,6 +254,11 @@ class StudyAgent:
         if self._identity is None:
             self._identity = self._introduce(search_space)
         return self._followed(search_space, self._identity, trials, asking)
+
+    def introduce(self) -> None:
+        """Give the study its name and its key before the first query, if it has a federation."""
+        if self._identity is None and self._recipe.federation is not None:
+            self._identity = self._introduce({})
 
     def look(self) -> Mirror | None:
         """Return the agent with all that the study knows, without changing the study.
@@ -251,7 +319,10 @@ class StudyAgent:
         known = record.introduce(self.study, new)
         name = self._recipe.name
         if name is not None and name != known.name:
-            self.notices.warn("renamed", known=known.name, given=name)
+            more = ""
+            if self._keyring is not None:
+                more = ", and its message under the old name is withdrawn"
+            self.notices.warn("renamed", known=known.name, given=name, more=more)
             if self._keyring is not None and member(name) != member(known.name):
                 federation = self._recipe.agreed(self.study, Translation(search_space))
                 give_up(known.name, known.key, federation, self._keyring)
@@ -266,7 +337,7 @@ class StudyAgent:
         if self.signing.remark:
             self.notices.warn("about signatures", remark=self.signing.remark)
         if self.signing.hindrance:
-            self.notices.warn("nothing published", reason=self.signing.hindrance)
+            self.warn_of_silence("nothing published", self.signing.hindrance)
         if self.signing.keys is not None and self.signing.key != known.key:
             self.replaced = [KeyPair.find(parse_key(known.key)) if known.key else None]
             known = record.set_key(self.study, self.signing.key)
@@ -276,6 +347,10 @@ class StudyAgent:
         assert self._keyring is not None
         federation = self._recipe.agreed(self.study, Translation(search_space))
         return prepare(self._recipe.signed, known.key, known.name, federation, self._keyring)
+
+    def warn_of_silence(self, notice: str, reason: str) -> None:
+        """Warn that no message of the study is published, and why."""
+        self.notices.warn(notice, reason=reason, still=reception(self._recipe.federation))
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
@@ -306,8 +381,14 @@ class StudyAgent:
             return self.mirror
         keys = None if self.signing.hindrance else self.signing.keys
         mirror = self._recipe.mirror(self.study, *self._made_from[:3], keys, self._keyring)
+        mirror.names = set(self.mirror.names)  # as other trials suggested them
         mirror.follow(trials)
         return mirror
+
+    @property
+    def federation(self) -> Federation | None:
+        """The federation that was given; None if the study makes its own."""
+        return self._recipe.federation
 
     @property
     def identity(self) -> record.Identity | None:
@@ -336,18 +417,40 @@ class StudyAgent:
             self.notices.warn("cannot learn", number=trial.number, reason=problem)
         else:
             if missing and not self.notices.has_given("counts later"):
-                names = quoted(missing)
-                self.notices.warn("counts where asked", number=trial.number, names=names)
+                self._warn_of_missing(trial, missing)
 
     def _warn_of_mismatch(self, trial: FrozenTrial, problem: Unlocated) -> None:
         """Warn that a trial lacks parameters of the federation that no trial has suggested."""
-        assert self._recipe.federation is not None
-        theirs = self._recipe.federation.space.names
-        others = [name for name in trial.params if name not in theirs]
+        others = self._own_parameters(trial)
+        near = misspellings(problem.missing, others)
         self.mismatch = differences(problem.missing, others)
+        if near:
+            has_scores = self.mirror is not None and self.mirror.scores > 0
+            notice = "misspelt in some trials" if has_scores else "misspelt"
+        else:
+            notice = "does not match" if problem.is_final else "counts later"
+        self._warn_of_names(notice, trial, problem.missing)
+
+    def _warn_of_missing(self, trial: FrozenTrial, missing: Sequence[str]) -> None:
+        """Warn that a trial counts where it was asked for, which may not be where it ran."""
+        is_misspelt = bool(misspellings(missing, self._own_parameters(trial)))
+        notice = "misspelt later" if is_misspelt else "counts where asked"
+        self._warn_of_names(notice, trial, missing)
+
+    def _warn_of_names(self, notice: str, trial: FrozenTrial, missing: Sequence[str]) -> None:
+        others = self._own_parameters(trial)
+        near = [*misspellings(missing, others).values()]
         self.notices.warn(
-            "does not match" if problem.is_final else "counts later",
+            notice,
             number=trial.number,
-            differences=self.mismatch,
-            names=quoted(problem.missing),
+            differences=differences(missing, others),
+            names=quoted(missing),
+            near=quoted(near) if near else "",
+            it="it" if len(near) == 1 else "them",
         )
+
+    def _own_parameters(self, trial: FrozenTrial) -> list[str]:
+        """Return the parameters of a trial that the federation does not have."""
+        assert self._recipe.federation is not None
+        theirs = self._recipe.federation.space.parameters
+        return [name for name in trial.params if name not in theirs]
