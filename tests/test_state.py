@@ -23,7 +23,7 @@ def ledger() -> None:
 
 
 def keyring() -> None:
-    Keyring.user().trust("site-a", bytes(32))
+    Keyring.user().trust("site-a", b"\x11" * 32)
 
 
 def keys() -> None:

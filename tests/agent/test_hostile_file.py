@@ -17,6 +17,7 @@ from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
 from fedbo.message import Message
+from fedbo.message.key import key_text
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
@@ -97,8 +98,8 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "trust": (("trials", 4, "weights"), {ESCAPE: 0.5}, "trial 4: sender is"),
     "signer": (("signer",), "x", "the key is 'x'"),
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
-    "revoked": (("revoked",), ["ed25519:" + "A" * 43] * 1001, "1,001 revoked keys"),
-    "keys": (("held",), {"peer": b"x"}, "the key of a peer has 1 bytes"),
+    "revoked": (("revoked",), [key_text(b"\x11" * 32)] * 1001, "1,001 revoked keys"),
+    "keys": (("held",), {"peer": b"x"}, "the key of peer 'peer' has 1 bytes"),
     "message": (("message",), b"x", "not a message"),
     "name": (("name",), ESCAPE, "usable"),
     "peers": (("most_peers",), 0, "most_peers is 0"),

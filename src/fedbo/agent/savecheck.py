@@ -60,8 +60,8 @@ def check(saved: Saved, federation: Federation) -> None:
         parse_key(key)
     _require(len(saved.known) <= _MOST_KNOWN, f"there are {len(saved.known):,} known keys")
     _require(len(saved.revoked) <= _MOST_REVOKED, f"there are {len(saved.revoked):,} revoked keys")
-    for key in saved.held.values():
-        _require(len(key) == KEY_BYTES, f"the key of a peer has {len(key)} bytes")
+    for name, held in saved.held.items():
+        _require(len(held) == KEY_BYTES, f"the key of peer {name!r} has {len(held)} bytes")
     _check_trials(saved, federation.space)
     if saved.given is not None:
         _check_points("given", saved.given, federation.space)
