@@ -100,7 +100,7 @@ def test_names_of_files_cannot_make_up_lines(place: FolderExchange) -> None:
         file.write("hello")
     text = status(place)
     assert not any(line.startswith("All peers") for line in text.splitlines())
-    assert r"x\n\nAll peers are accepted.\n.fedbo" in " ".join(text.split())
+    assert r"x\n\nAllpeersareaccepted.\n.fedbo" in "".join(text.split())
     assert r"\udcff\x1b[2J.fedbo" in "".join(text.split()) and "\x1b" not in text
 
 

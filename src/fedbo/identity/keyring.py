@@ -56,9 +56,9 @@ class Keyring:
         path: The file to remember them in; None (default) remembers them in memory only.
 
     >>> keyring = Keyring()
-    >>> keyring.trust("site-a", bytes(32))
+    >>> keyring.trust("site-a", bytes(range(32)))
     >>> keyring.known()
-    {'site-a': 'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'}
+    {'site-a': 'ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8'}
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -190,8 +190,12 @@ class Keyring:
             name: The name of a member.
             key: The 32 bytes of its public key.
             federation: The federation in which this counts; None (default) is every federation.
+
+        Raises:
+            ValueError: If it is not a key, or one with which anyone can sign.
         """
         text, place = key_text(key), _place(federation)
+        parse_key(text)
         with self._lock, self._changing():
             known, revoked = self._held.known, self._held.revoked
             if known.get(place, {}).get(member(name)) == text and text not in revoked:
