@@ -245,11 +245,22 @@ def test_a_revoked_key_is_replaced_and_peers_must_be_told(exchange: FolderExchan
     new = KeyPair.retire()
     Keyring.user().revoke(old.public)
     study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
-    with pytest.warns(ExchangeWarning, match=f"fedbo identity trust 'site' {new}"):
+    with pytest.warns(ExchangeWarning, match=f"fedbo identity trust site {new}"):
         run(study)
     assert identity(study).key == str(new)
     assert str(old) in exchange.keyring.revoked()
     assert held(exchange) == [("site", str(new), 2)]
+
+
+def test_a_revoked_key_that_was_not_replaced_is_never_used(exchange: FolderExchange) -> None:
+    """As if fedbo identity revoke had been killed half way."""
+    old = KeyPair.load()
+    Keyring.user().revoke(old.public)
+    study = study_at(exchange)
+    run(study)
+    assert identity(study).key == str(KeyPair.load()) != str(old)
+    assert Keyring.user().revoked() == [str(old)]
+    assert held(exchange) == [("site", str(KeyPair.load()), 1)]
 
 
 def test_a_study_with_a_random_name_is_told_to_choose_a_listed_one(

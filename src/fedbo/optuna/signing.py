@@ -7,6 +7,7 @@ a machine that has this private key publishes: peers would refuse any other sign
 from __future__ import annotations
 
 import contextlib
+import shlex
 from typing import NamedTuple
 
 from fedbo.federation import Federation
@@ -161,6 +162,12 @@ def keys_of(key: str | None) -> KeyPair | None:
     return keys
 
 
+def _own(keyring: Keyring) -> KeyPair:
+    """Return the user's keys; if they were revoked and not replaced yet, replace them."""
+    own = KeyPair.load()
+    return KeyPair.retire() if str(own) in keyring.revoked() else own
+
+
 def _find(signed: bool | None, known: str, name: str, keyring: Keyring) -> Signing:
     if signed is False:
         hindrance = (
@@ -181,13 +188,13 @@ def _find(signed: bool | None, known: str, name: str, keyring: Keyring) -> Signi
             "be signed, say so with signed=False (or --unsigned)"
         )
     if known in keyring.revoked():
-        own = KeyPair.load()
+        own = _own(keyring)
         return Signing(
             keys=own,
             remark=f"the key {known} of this study was revoked here, and it now signs with {own}: "
-            f"its peers accept that after fedbo identity trust {member(name)!r} {own}",
+            f"its peers accept that after fedbo identity trust {shlex.quote(member(name))} {own}",
         )
-    keys = KeyPair.find(parse_key(known)) if known else KeyPair.load()
+    keys = KeyPair.find(parse_key(known)) if known else _own(keyring)
     if keys is None:
         return Signing(
             hindrance=f"peers know this study by its key {known}, and that private key is not on "
