@@ -468,6 +468,20 @@ def test_a_study_knows_its_federation_by_scalars_and_epoch() -> None:
         joining.check(study, Federation(other, features=20))
 
 
+def test_a_study_that_has_choices_in_another_order_goes_on() -> None:
+    """A federation sorts its choices, and Optuna insists on the order of earlier trials."""
+    study = studies.create(STORAGE, "mine", "minimize", optuna.samplers.RandomSampler(seed=0))
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.suggest_categorical("k", ["b", "a"])
+        return trial.suggest_float("x", 0, 1)
+
+    study.optimize(objective, n_trials=2)
+    result = invoke("--objective", "train_here:score", "--study", "mine", "--trials", "5")
+    assert result.exit_code == 0, result.output
+    assert len(studies.existing(STORAGE, "mine").trials) == 5
+
+
 def test_another_direction_is_refused() -> None:
     studies.create(STORAGE, "federation", "maximize")
     result = invoke("--objective", "train_here:score")

@@ -71,12 +71,25 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
     return kind(**{field: getattr(parameter, field) for field in _FIELDS})
 
 
-def suggest(trial: BaseTrial, name: str, parameter: Parameter) -> Value:
-    """Suggest a federation's parameter in a trial."""
+def suggest(
+    trial: BaseTrial, name: str, parameter: Parameter, before: BaseDistribution | None = None
+) -> Any:
+    """Suggest a federation's parameter in a trial.
+
+    Args:
+        trial: The trial.
+        name: The name of the parameter.
+        parameter: The parameter of the federation.
+        before: How earlier trials of the study suggested it. Optuna insists on the same order of
+            choices.
+    """
     if isinstance(parameter, Categorical):
         choices: Any = tuple(parameter.choices)
-        choice: Value = trial.suggest_categorical(name, choices)
-        return choice
+        if isinstance(before, CategoricalDistribution) and not _differences(
+            before, distribution_of(parameter)
+        ):
+            choices = before.choices
+        return trial.suggest_categorical(name, choices)
     call = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
     return call(name, **{field: getattr(parameter, field) for field in _FIELDS})
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 
 from fedbo.optuna.distributions import suggest
 from fedbo.space import Space
@@ -39,12 +40,17 @@ class Objective:
         self.error: BaseException | None = None  # what the function raised in that trial
         self.value: float | None = None  # what it returned
         self._function, self._space = function, space
+        self._before: dict[str, BaseDistribution] | None = None
         self._takes_trial = _takes_trial(function, space.names, name)
 
     def __call__(self, trial: optuna.Trial) -> float:
         self.trial, self.error, self.value = trial, None, None
         params = {} if self._takes_trial else self._space.parameters
-        given = {name: suggest(trial, name, parameter) for name, parameter in params.items()}
+        before = self._distributions(trial.study) if params else {}
+        given = {
+            name: suggest(trial, name, parameter, before.get(name))
+            for name, parameter in params.items()
+        }
         self.begun(trial.number)
         try:
             result = self._function(trial) if self._takes_trial else self._function(**given)
@@ -57,6 +63,13 @@ class Objective:
             self.error = ended.with_traceback(error.__traceback__)
             raise self.error from error
         return self.value
+
+    def _distributions(self, study: optuna.Study) -> dict[str, BaseDistribution]:
+        """Return how the first trial of the study that had parameters suggested them."""
+        if self._before is None:
+            trials = study.get_trials(deepcopy=False)
+            self._before = next((dict(t.distributions) for t in trials if t.distributions), None)
+        return self._before or {}
 
 
 def load(address: str, space: Space) -> Objective:
