@@ -28,8 +28,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies wait for their exchange and their storage as long as it takes, in this process."""
     from fedbo.optuna import FederatedSampler
 
-    monkeypatch.setattr("fedbo.optuna.courier._FIRST_NEWS", 60.0)
-    monkeypatch.setattr("fedbo.optuna.courier._LOOKS", 6000)
+    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 60.0)
+    monkeypatch.setattr("fedbo.optuna.mailbox._LOOKS", 6000)
     monkeypatch.setattr(FederatedSampler.flush, "__defaults__", (60.0,))
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from optuna.trial import create_trial
 
 import fedbo
-from fedbo.optuna.courier import due
+from fedbo.optuna.mailbox import due
 from fedbo_paper.contests import contest, hostile, measures, options, screen
 from fedbo_paper.contests.contest import History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Listed, read_table

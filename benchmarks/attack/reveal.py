@@ -42,7 +42,7 @@ from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.scores import Standardised
-from fedbo.optuna.courier import due
+from fedbo.optuna.mailbox import due
 from fedbo_paper.contests import options, screen
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect

@@ -9,7 +9,7 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -31,15 +31,6 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
 PATIENCE = 60.0  # seconds, for what takes none on a machine that is not busy
-
-
-@pytest.fixture(autouse=True)
-def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 @pytest.fixture
@@ -423,7 +414,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
 
     usual = Courier.wait_for_first
     monkeypatch.setattr(Courier, "wait_for_first", wait_for_first)
-    monkeypatch.setattr("fedbo.optuna.courier._FIRST_NEWS", 0.5)
+    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.5)
     study = study_at(place, ledger, 8)
     assert waits == [0.5]  # the first query waited for news, once
     assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
@@ -438,7 +429,7 @@ def test_news_that_come_late_are_heard_later(
     place, gate = Place(), Gate()
     MemoryExchange.publish(place, message(5, "peer"))
     place.on_fetch = gate.hold
-    monkeypatch.setattr("fedbo.optuna.courier._FIRST_NEWS", 0.1)
+    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.1)
     study = study_at(place, ledger, 2)
     assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
     gate.open()

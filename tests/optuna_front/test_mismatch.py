@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -22,15 +20,6 @@ pytestmark = pytest.mark.usefixtures("patient")
 FEDERATION = Federation(
     Space({"lr": Float(1e-4, 1, log=True), "depth": Float(1, 8)}, direction="minimize"), features=20
 )
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def study_in(federation: Federation | None, exchange: Any = None) -> optuna.Study:

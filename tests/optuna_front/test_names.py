@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,6 @@ from fedbo.optuna import FederatedSampler, record
 pytestmark = pytest.mark.usefixtures("patient")
 
 FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def objective(trial: optuna.Trial) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,11 @@ from fedbo.exchange import (
 )
 from fedbo.identity import KeyRefused
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.courier import due
+from fedbo.optuna.mailbox import due
 
 pytestmark = pytest.mark.usefixtures("patient")
 
 FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def scored(*values: float | None) -> list[FrozenTrial]:

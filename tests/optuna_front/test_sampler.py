@@ -7,7 +7,7 @@ import math
 import pickle
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,6 @@ FEDERATION = Federation(
     Space({"x": Float(0, 1), "rate": Float(1e-3, 10, log=True)}, direction="minimize"), features=30
 )
 X, RATE = FloatDistribution(0, 1), FloatDistribution(1e-3, 10, log=True)
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def bowl(trial: optuna.Trial) -> float:

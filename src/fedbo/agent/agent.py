@@ -30,7 +30,7 @@ from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
-from fedbo.identity.keyring import member
+from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT

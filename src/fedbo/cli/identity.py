@@ -13,7 +13,7 @@ from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, own_keys
-from fedbo.identity.keyring import member
+from fedbo.identity.claim import member
 from fedbo.message.key import parse_key
 from fedbo.state import StateMissing
 

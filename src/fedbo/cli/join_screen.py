@@ -27,8 +27,8 @@ from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Fingerprint, Message
 from fedbo.optuna import join, objective, record, signing, studies
-from fedbo.optuna.courier import has_namesake
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
+from fedbo.optuna.mailbox import has_namesake
 from fedbo.optuna.notices import namesake
 from fedbo.policy import Origin
 

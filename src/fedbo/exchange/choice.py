@@ -10,7 +10,7 @@ from fedbo.exchange.base import ExchangeError, failed
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
-from fedbo.identity.keyring import member
+from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused, Withdrawal
 from fedbo.message.fingerprint import PARTS
 

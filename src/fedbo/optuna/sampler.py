@@ -37,8 +37,9 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring
 from fedbo.message import Message
 from fedbo.optuna import private, record
-from fedbo.optuna.courier import NO_TRIAL, Courier, Mailbox
+from fedbo.optuna.courier import Courier
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
+from fedbo.optuna.mailbox import NO_TRIAL, Mailbox
 from fedbo.optuna.signing import keys_of
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 from fedbo.policy import PTS, Policy

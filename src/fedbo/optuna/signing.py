@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
-from fedbo.identity.keyring import member
+from fedbo.identity.claim import member
 from fedbo.identity.keys import NAME as KEY_FILE
 from fedbo.identity.keys import own_keys
 from fedbo.message.key import key_text, parse_key

@@ -18,7 +18,7 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring, is_installed
-from fedbo.identity.keyring import member
+from fedbo.identity.claim import member
 from fedbo.message import Kind, Message
 from fedbo.message.key import parse_key
 from fedbo.optuna import private, record
