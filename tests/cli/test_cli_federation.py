@@ -305,6 +305,13 @@ def test_show_counts_what_a_belief_hands_out() -> None:
     assert "its best standardised score" in text
 
 
+def test_show_says_that_anyone_may_take_part_if_no_members_are_listed() -> None:
+    Federation(SPACE).save("f.toml")
+    assert "No members are listed, so anyone who can write to the exchange" in said(
+        invoke("show", "f.toml")
+    )
+
+
 def test_show_names_the_members() -> None:
     members = {f"site-{i:02}": bytes([i + 1] * 32) for i in range(22)}
     Federation(SPACE, members=members).save("f.toml")

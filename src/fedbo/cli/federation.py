@@ -158,14 +158,7 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         points = screen.count(len(space.listed), "point")
         screen.say(console, f"Only the {points} that the file lists may be tried.\n")
     screen.show(console, _agreed(federation), below=1)
-    if federation.members:
-        names = ", ".join(sorted(federation.members)[:_MEMBERS])
-        more = len(federation.members) - _MEMBERS
-        screen.say(
-            console,
-            f"Only messages signed by its {screen.count(len(federation.members), 'member')} are "
-            f"accepted: {names}{f', … {more} more' if more > 0 else ''}.\n",
-        )
+    screen.say(console, f"{_who(federation)}\n")
     screen.say(
         console,
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
@@ -174,6 +167,22 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
         "parameters nor scores, neither data nor code. Peers do learn roughly where this site's "
         "scores are good, because that is what helps them.\nEach site may have further "
         "parameters, and its own kind of score.",
+    )
+
+
+def _who(federation: Federation) -> str:
+    """Say whose messages are accepted."""
+    if not federation.members:
+        return (
+            "No members are listed, so anyone who can write to the exchange can take part, signed "
+            "or not, under any name that is not known yet. To admit members only, list their keys "
+            "in a section [members]; fedbo identity show prints a site's key."
+        )
+    names = ", ".join(sorted(federation.members)[:_MEMBERS])
+    more = len(federation.members) - _MEMBERS
+    return (
+        f"Only messages signed by its {screen.count(len(federation.members), 'member')} are "
+        f"accepted: {names}{f', … {more} more' if more > 0 else ''}."
     )
 
 
