@@ -9,6 +9,7 @@ checks them; this module only knows their form.
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import msgspec
@@ -84,9 +85,9 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         return key_text(self.key) if self.key else ""
 
     @property
+    @abstractmethod
     def content(self) -> bytes:
         """Everything but the signature, as bytes."""
-        raise NotImplementedError
 
     @property
     def signed_bytes(self) -> bytes:
