@@ -49,7 +49,7 @@ clean:  ## remove environments, caches and builds
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
-	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,optuna,identity,dev]'
+	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,optuna,hub,dev]'
 	@touch $@
 
 # torch first: see constraints-bench.txt

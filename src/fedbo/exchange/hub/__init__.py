@@ -1,0 +1,1 @@
+"""How messages travel through a hub, on the side of a member."""

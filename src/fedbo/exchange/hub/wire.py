@@ -1,0 +1,56 @@
+"""What a member and its hub say to each other about messages, as MessagePack arrays.
+
+Everything else that they say is JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: How many messages a hub hands out to one member at most.
+MOST_PEERS = 1024
+MEDIA_TYPE = "application/vnd.fedbo+msgpack"
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a member asks for.
+
+    Args:
+        epoch: Of the federation.
+        cursor: What the last answer gave; empty at first.
+        sender: The agent that asks: it gets messages that are like its own. May be empty.
+        held: The numbers of the messages that it holds, if the last answer was a selection.
+    """
+
+    epoch: int
+    cursor: str = ""
+    sender: str = ""
+    held: tuple[int, ...] = ()
+
+
+class Handed(msgspec.Struct, frozen=True, array_like=True):
+    """A message or a withdrawal, as its sender encoded it, and its number at the hub."""
+
+    number: int
+    content: bytes
+
+
+class News(msgspec.Struct, frozen=True, array_like=True):
+    """What has changed since the cursor of the question.
+
+    Args:
+        cursor: For the next question.
+        is_all: Whether this is everything: the member forgets what it held before.
+        is_selection: Whether there are more messages than are handed out, so that the next
+            question must say which ones are held.
+        handed: What is new. A later message of an agent has the same number as the earlier one.
+        gone: The numbers of messages to forget.
+        epoch: The current epoch of the federation, which may be later than the one asked for.
+    """
+
+    cursor: str
+    is_all: bool
+    is_selection: bool
+    handed: tuple[Handed, ...]
+    gone: tuple[int, ...]
+    epoch: int
