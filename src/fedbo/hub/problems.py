@@ -1,0 +1,61 @@
+"""Why a hub refuses something: problems as RFC 9457 describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MEDIA_TYPE = "application/problem+json"
+
+#: The status and the title of each problem.
+PROBLEMS: dict[str, tuple[int, str]] = {
+    "wrong-request": (422, "The request has a wrong form"),
+    "wrong-token": (401, "The token is not valid"),
+    "not-allowed": (403, "The token does not allow this"),
+    "not-invited": (403, "The invitation is not valid"),
+    "no-such-federation": (404, "There is no such federation"),
+    "not-found": (404, "There is no such thing"),
+    "wrong-method": (405, "The address does not take this method"),
+    "too-slow": (408, "The request took too long to arrive"),
+    "name-taken": (409, "The name is taken"),
+    "wrong-epoch": (409, "The federation has no such epoch"),
+    "too-many-agents": (409, "The member has too many agents"),
+    "too-large": (413, "The request is too large"),
+    "wrong-name": (422, "The name cannot be used"),
+    "wrong-federation": (422, "The federation file cannot be used"),
+    "wrong-message": (422, "The message cannot be used"),
+    "wrong-signature": (422, "The signature is wrong"),
+    "wrong-sender": (403, "The sender is not an agent of this member"),
+    "wrong-key": (403, "The message is not signed with the member's key"),
+    "too-many-requests": (429, "There were too many requests"),
+    "failed": (500, "The hub failed"),
+    "not-ready": (503, "The hub is not ready"),
+}
+
+
+class Refused(Exception):
+    """Something is refused, and nothing was changed.
+
+    Args:
+        slug: Which of the `PROBLEMS` it is.
+        detail: What was given, what was expected, and what to do; never a secret.
+        retry_after: Seconds after which to try again; None if that does not help.
+    """
+
+    def __init__(self, slug: str, detail: str, retry_after: int | None = None) -> None:
+        super().__init__(detail)
+        self.slug, self.detail, self.retry_after = slug, detail, retry_after
+        self.status, self.title = PROBLEMS[slug]
+
+    def document(self, request: str = "") -> dict[str, Any]:
+        """Return the problem as RFC 9457 writes it.
+
+        Args:
+            request: The id of the request, as the log has it.
+        """
+        return {
+            "type": f"/problems/{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            **({"instance": request} if request else {}),
+        }
