@@ -211,7 +211,7 @@ def _show(invited: Invited, address: str | None, chosen: Settings) -> None:
 
 def _print(console: Console, line: str) -> None:
     """Print a line to copy; it is not broken, whatever the width of the terminal."""
-    console.print(Text(screen.printable(f"\n  {line}\n")), soft_wrap=True)
+    console.print(Text(f"\n  {screen.printable(line)}\n"), soft_wrap=True)
 
 
 def _reached(chosen: Settings) -> str:
@@ -226,7 +226,7 @@ def _reached(chosen: Settings) -> str:
 def _federations(connection: Connection) -> Table:
     from fedbo.hub import admin
 
-    grid = screen.grid("federation")
+    grid = screen.grid("name")
     for title in ("epoch", "members", "messages"):
         grid.add_column(title, justify="right")
     grid.add_column("fingerprint", no_wrap=True)
@@ -240,7 +240,7 @@ def _members(connection: Connection, name: str) -> Table:
     from fedbo.hub import admin
     from fedbo.message.key import key_text
 
-    grid = screen.grid("member")
+    grid = screen.grid("name")
     for title in ("agents", "messages", "size", "trials", "last seen"):
         grid.add_column(title, justify="right", no_wrap=True)
     grid.add_column("key", no_wrap=True)
@@ -265,8 +265,9 @@ def _unlisted(connection: Connection, name: str, agreed: Federation) -> list[str
 
     if not agreed.members:
         return []
+    listed = agreed.members.items()
     enrolled = [one for one in admin.members(connection, name) if not one.is_revoked]
-    return [one.name for one in enrolled if agreed.members.get(one.name) != one.key]
+    return [one.name for one in enrolled if (one.name, one.key) not in listed]
 
 
 def _began(name: str, before: Federation | None, agreed: Federation | None) -> str:
