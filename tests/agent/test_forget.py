@@ -116,5 +116,5 @@ def test_forgetting_makes_room_for_other_agents_of_a_member() -> None:
 
 
 def test_one_name_is_not_a_list_of_names() -> None:
-    with pytest.raises(TypeError, match=r"expected names of peers, such as \['site-a'\]"):
+    with pytest.raises(TypeError, match=r"expected a list of names, \['site-a'\]"):
         target(Federation(SPACE, features=30), PTS).forget("site-a")

@@ -321,7 +321,7 @@ class Agent:
         (1, 1, 0)
         """
         if isinstance(senders, str):
-            raise TypeError(f"senders is {senders!r}, expected names of peers, such as [{senders!r}]")
+            raise TypeError(f"senders is {senders!r}, expected a list of names, [{senders!r}]")
         gone = list(senders)
         for sender in gone:
             self._held.pop(sender, None)

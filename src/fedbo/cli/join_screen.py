@@ -166,9 +166,10 @@ def withdraw(given: Given) -> None:
     )
     if _withdraw_all(ledger, place, federations, sender, keys, identity):
         text = (
-            f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
-            "it may keep it, and what they learnt from it. The withdrawal is recorded in "
-            f"{ledger.path}. If the study continues, it sends messages again."
+            f"The message of {sender!r} was withdrawn from {place.address}. Peers forget it when "
+            "they look there again; what they learnt from it stays in their trials. The "
+            f"withdrawal is recorded in {ledger.path}. If the study continues, it sends messages "
+            "again."
         )
     screen.say(Console(), text)
     by_name = sender if given.name is not None or identity is None else None

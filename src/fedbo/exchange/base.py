@@ -120,7 +120,8 @@ class Exchange(ABC):
             mine: Withdraw only messages for which this is true; all of them if None.
 
         Returns:
-            Whether there was such a message. Peers that already have it may keep it.
+            Whether there was such a message. Peers forget it when they fetch again; nobody can
+            make a hostile one do so.
         """
 
     def holdings(self) -> list[Holding]:

@@ -68,7 +68,7 @@ class Mailbox:
         self._withdraw_former(None)
 
     def receive(self, mirror: Mirror, asking: int) -> None:
-        """Give the agent the messages that have arrived; the first query waits for them."""
+        """Let the agent hold what the exchange hands out; the first query waits for that."""
         federation, notices = mirror.agent.federation, self._agent.notices
         self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
@@ -77,6 +77,8 @@ class Mailbox:
             self._courier.fetch(federation)
             self._courier.wait_for_first(_FIRST_NEWS)
         messages = self._courier.messages(federation)
+        if messages is None:
+            return
         for reason in mirror.hear([one for one in messages if not self._is_former(one)]):
             notices.warn("message ignored", reason=reason)
         name = mirror.agent.name
@@ -127,7 +129,7 @@ class Mailbox:
                 self.silence = self._agent.signing.hindrance
             elif not mirror.scores:
                 self.silence = self._agent.mismatch or NO_SCORE
-            elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation)):
+            elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation) or []):
                 self.silence = namesake(mirror.agent.name)
             elif (message := self._due_message(mirror, trials, ended)) is None:
                 self.silence = _not_due(self._every)

@@ -168,7 +168,8 @@ class FederatedSampler(BaseSampler):
     def withdraw(self, study: optuna.Study) -> bool:
         """Withdraw the study's message from the exchange; return whether there was one.
 
-        Peers that already have it may keep it. If the study goes on, it publishes another.
+        Peers forget it when they look at the exchange again. What they learnt from it stays in
+        their trials. If the study goes on, it publishes another.
 
         Args:
             study: The study whose message is withdrawn.
