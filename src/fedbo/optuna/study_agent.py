@@ -280,13 +280,13 @@ class StudyAgent:
         if self._identity is None:
             self.standing = self._find_standing(search_space)
         if known is not None:
-            name = self._wanted_name(known)
+            name = self._choose_name(known)
             if self._identity is None and name != known.name:
                 known = msgspec.structs.replace(known, name=name)
             elif self._identity is None and known.key and self._keyring is not None:
                 self.signing = self._prepare(known, search_space)
             return self._followed(search_space, known, trials)
-        new, within = self._recipe.new_identity(self.standing), self._narrower(trials)
+        new, within = self._new_identity(), self._narrower(trials)
         mirror = self._recipe.mirror(self.study, search_space, new, within)
         mirror.follow(trials)
         return mirror
@@ -323,25 +323,29 @@ class StudyAgent:
     def _introduce(self, search_space: SearchSpace) -> record.Identity:
         """Store an identity in the study unless it has one, and rename it if a name is given."""
         self.standing = self._find_standing(search_space)
-        new, is_new = self._recipe.new_identity(self.standing), record.identity(self.study) is None
-        if is_new:
-            self.standing = self.standing.fits(new.name)
+        is_new = record.identity(self.study) is None
+        new = self._new_identity() if is_new else self._recipe.new_identity(self.standing)
         if is_new and self._keyring is not None and not self.standing.hindrance:
             new = msgspec.structs.replace(new, key=self._prepare(new, search_space).key)
         known = record.introduce(self.study, new)
-        name = self._wanted_name(known)
-        self.standing = self.standing.fits(name)
-        if name != known.name and not self.standing.hindrance:
+        name = self._choose_name(known)
+        if name != known.name:
             if name != self.standing.name(known.name):
                 self._give_up(known, name, search_space)
             known = record.rename(self.study, name)
         return self._sign(known, search_space)
 
-    def _wanted_name(self, known: record.Identity) -> str:
-        """Return the name that the study should have at the exchange."""
-        if self.standing.hindrance:
-            return known.name
-        return self.standing.name(self._recipe.name or known.name)
+    def _new_identity(self) -> record.Identity:
+        """Return an identity for a new study, whose name fits the exchange if it can."""
+        new = self._recipe.new_identity(self.standing)
+        self.standing = self.standing.fits(new.name)
+        return self._recipe.new_identity(self.standing) if self.standing.hindrance else new
+
+    def _choose_name(self, known: record.Identity) -> str:
+        """Return the name that the study should have; the one that it has if it cannot take part."""
+        name = self.standing.name(self._recipe.name or known.name)
+        self.standing = self.standing.fits(name)
+        return known.name if self.standing.hindrance else name
 
     def _give_up(self, known: record.Identity, name: str, search_space: SearchSpace) -> None:
         """Say that the study gets another name, and let another site have the old one."""
