@@ -342,7 +342,7 @@ class StudyAgent:
         return self._recipe.new_identity(self.standing) if self.standing.hindrance else new
 
     def _choose_name(self, known: record.Identity) -> str:
-        """Return the name that the study should have; the one that it has if it cannot take part."""
+        """Return the name that the study should have; the one it has if it cannot take part."""
         name = self.standing.name(self._recipe.name or known.name)
         self.standing = self.standing.fits(name)
         return known.name if self.standing.hindrance else name
