@@ -225,8 +225,7 @@ def test_a_member_with_a_new_key_goes_on_with_it() -> None:
     second = KeyPair.retire()
     hub.key = str(second)
     hub.keyring.trust("clinic", second.public)
-    study.sampler = sampler(hub)
-    run(study)
+    run(study)  # in the same process
     assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
     assert identity(study).key == str(second)
 

@@ -412,7 +412,8 @@ class StudyAgent:
         assert self._made_from is not None
         search_space = self._made_from[0]
         known = record.identity(self.study)  # another worker may have changed it
-        if known is None or self._identity is None or self.standing.hindrance:
+        is_same = self._find_standing(search_space) == self.standing
+        if known is None or self._identity is None or not is_same:
             known = self._introduce(search_space)
         elif known != self._identity or self.signing.hindrance:
             known = self._sign(known, search_space)
