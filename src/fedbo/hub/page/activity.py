@@ -64,9 +64,7 @@ class Hours:
         return Activity(float(first * _HOUR), *series)
 
 
-def _counts(
-    connection: Connection, federation: str, since: int
-) -> dict[int, dict[Kind, int]]:
+def _counts(connection: Connection, federation: str, since: int) -> dict[int, dict[Kind, int]]:
     hour = (cast(audit.c.time, BigInteger) // _HOUR).label("hour")
     here = audit.c.federation == federation, audit.c.time >= float(since * _HOUR)
     query = select(hour, audit.c.action, func.count()).where(*here).group_by(hour, audit.c.action)

@@ -99,9 +99,7 @@ def _assets() -> dict[str, Asset]:
     """All files, by the path under which a browser finds them."""
     own = resources.files(__package__) / "static"
     found = {
-        f"/static/{path.name}": Asset(path)
-        for path in own.iterdir()
-        if path.name.endswith(_STATIC)
+        f"/static/{path.name}": Asset(path) for path in own.iterdir() if path.name.endswith(_STATIC)
     }
     swagger = resources.files("fastapi_offline") / "static"
     found |= {f"/static/{name}": Asset(swagger / name) for name in _SWAGGER}

@@ -6,6 +6,8 @@ import { moment, plural } from "./format.js";
 
 const dialog = () => $("dialog");
 
+let whenClosed = null;
+
 function open(title, ...contents) {
   dialog().replaceChildren(h("h2", { id: "dialog-title" }, title), ...contents);
   if (!dialog().open) dialog().showModal();
@@ -18,7 +20,12 @@ export function close() {
 
 export function start() {
   // the secrets that a dialog showed do not stay in the page
-  dialog().addEventListener("close", () => dialog().replaceChildren());
+  dialog().addEventListener("close", () => {
+    dialog().replaceChildren();
+    const then = whenClosed;
+    whenClosed = null;
+    then?.();
+  });
 }
 
 /** A form with a button that does something and one that does not; it stays open if that fails. */
@@ -173,13 +180,16 @@ export function leave(federation, name, left) {
   });
 }
 
-export function rotate(federation, changed) {
+/** A new token ends the session: nothing more is asked once there is one. */
+export function rotate(federation, stop, ended) {
   form("A new token?", [
-    h("p", {}, "The old token stops working at once. Your agents need the new one before they can publish or fetch again."),
+    h("p", {}, "The old token stops working at once, and you are logged out. Your agents need the new token before they can publish or fetch again."),
   ], {
     label: () => "Make a new token",
     act: async () => {
       const made = await api.rotate(federation);
+      stop();
+      whenClosed = ended;
       open(
         "The new token",
         h("p", {}, "It is shown only now. Put it in the place of the old one, in the file hubs.json on each machine that uses it."),
@@ -187,7 +197,6 @@ export function rotate(federation, changed) {
         done(),
       );
       $("dialog").querySelector("button").focus();
-      changed();
     },
   });
 }

@@ -41,11 +41,11 @@ async function begin() {
   try {
     me = await api.session();
   } catch (problem) {
-    if (problem.status === 401) return logInView();
     fail(problem);
     timer = setTimeout(begin, EVERY);
     return;
   }
+  if (me.role === null) return logInView();
   succeed();
   show($("account"), true);
   text($("who"), me.role === "operator" ? `Operator ${me.name}` : me.name);
@@ -56,10 +56,16 @@ async function begin() {
   refresh();
 }
 
-function logInView(notice = "") {
+/** Ask the hub nothing more. */
+function stop() {
   clearTimeout(timer);
   asking += 1;
-  me = shown = null;
+  me = null;
+}
+
+function logInView(notice = "") {
+  stop();
+  shown = null;
   api.forget();
   dialogs.close();
   show($("account"), false);
@@ -211,7 +217,8 @@ function start() {
   $("log-in-form").addEventListener("submit", logIn);
   $("log-out").addEventListener("click", logOut);
   $("invite").addEventListener("click", () => dialogs.invite(federation(), refresh));
-  $("rotate").addEventListener("click", () => dialogs.rotate(federation(), refresh));
+  $("rotate").addEventListener("click", () =>
+    dialogs.rotate(federation(), stop, () => logInView("The old token has ended. Log in with the new one.")));
   $("leave").addEventListener("click", () =>
     dialogs.leave(federation(), me.name, () => logInView("You have left the federation.")));
   addEventListener("hashchange", () => {

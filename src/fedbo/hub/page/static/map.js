@@ -9,6 +9,7 @@ const CLOSE = 0.6; // a likeness from which two agents are joined by a line
 
 let agents = [];
 let places = new Map(); // where each agent was drawn last, in the units of the hub
+let history = ""; // of the hub's database: versions of another one do not compare
 let version = null;
 let chosen = null; // the agent whose peers are shown
 let reachable = null; // the one point that the tab key reaches; arrows go on from there
@@ -44,9 +45,10 @@ export function clear() {
 
 export function update(map, me) {
   own = me;
-  if (version !== null && map.version < version) return; // another worker of the hub lags behind
-  if (map.version !== version) {
-    version = map.version;
+  const isSame = map.history === history;
+  if (isSame && version !== null && map.version < version) return; // another worker lags behind
+  if (!isSame || map.version !== version) {
+    ({ history, version } = map);
     agents = aligned(map.agents);
     places = new Map(agents.map((agent) => [agent.sender, agent]));
     if (!places.has(reachable)) reachable = agents.length ? agents[0].sender : null;
