@@ -90,7 +90,8 @@ def draw(
             row.sender,
             member(row.sender),
             row.t_n,
-            *places[i],
+            places[i][0],
+            places[i][1],
             [(int(j), round(float(cosines[i, j]), 3)) for j in order[i] if cosines[i, j] > 0],
         )
         for i, row in enumerate(rows)

@@ -1,7 +1,7 @@
 """The overview of a federation: all that the page shows, in one answer.
 
-The page asks every few seconds. Mostly nothing has changed, and one small query finds that out. What
-all viewers see is computed for all of them at once, and not too often.
+The page asks every few seconds. Mostly nothing has changed, and one small query finds that out.
+What all viewers see is computed for all of them at once, and not too often.
 """
 
 from __future__ import annotations
@@ -221,13 +221,14 @@ def _head(connection: Connection, federation: int) -> Head:
         .correlate(schema.federation)
         .scalar_subquery()
     )
-    generation = select(schema.hub.c.generation).where(schema.hub.c.id == 1).scalar_subquery()
-    query = select(generation, here.name, here.epoch, here.cursor, here.created, last)
+    hub = select(schema.hub.c.generation).where(schema.hub.c.id == 1).scalar_subquery()
+    query = select(hub, here.name, here.epoch, here.cursor, here.created, last)
     found = connection.execute(query.where(here.id == federation)).first()
     if found is None:
         raise Refused("no-such-federation", "there is no such federation, or it is not yours")
-    *fields, line = found
-    return Head(*fields, line or 0, int(time.time() // _BUCKET))
+    generation, name, epoch, cursor, created, line = found
+    bucket = int(time.time() // _BUCKET)
+    return Head(generation, name, epoch, cursor, created, line or 0, bucket)
 
 
 def _tag(*parts: object) -> str:

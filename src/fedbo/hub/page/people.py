@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from sqlalchemy import Connection, func, or_, select
@@ -177,12 +177,10 @@ def events(connection: Connection, federation: str, caller: Caller) -> list[Even
         own = or_(recent.c.actor == caller.name, recent.c.subject == caller.name, agents)
         query = select(recent).where(own).limit(_EVENTS)
         query = query.order_by(recent.c.time.desc(), recent.c.id.desc())
-    return [_event(*row) for row in connection.execute(query)]
-
-
-def _event(*row: Any) -> Event:
-    *fields, detail = row
-    return Event(*fields, msgspec.Raw(detail.encode() or b"{}"))
+    return [
+        Event(id_, when, actor, action, subject, msgspec.Raw(detail.encode() or b"{}"))
+        for id_, when, actor, action, subject, detail in connection.execute(query)
+    ]
 
 
 def invitations(connection: Connection, federation: str) -> list[Invited]:

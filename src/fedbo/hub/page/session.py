@@ -28,7 +28,7 @@ class Who(BaseModel):
 
     role: Literal["member", "operator"] | None = Field(description="null: nobody.")
     name: str = ""
-    federation: str = Field("", description="The federation of a member.")
+    federation: str = Field(default="", description="The federation of a member.")
 
 
 @resource.endpoint("POST", "/v1/session", "anyone", "wrong-token")

@@ -100,13 +100,9 @@ def summarise(
             func.count(distinct(case((message.c.epoch == epoch, message.c.sender)))),
         ).where(message.c.federation == federation, message.c.is_out)
     ).one()
-    lately = dict(
-        connection.execute(
-            select(audit.c.action, func.count())
-            .where(audit.c.federation == name, audit.c.time >= now - _HOUR)
-            .group_by(audit.c.action)
-        ).tuples()
-    )
+    in_hour = audit.c.federation == name, audit.c.time >= now - _HOUR
+    by_action = select(audit.c.action, func.count()).where(*in_hour).group_by(audit.c.action)
+    lately: dict[str, int] = {action: lines for action, lines in connection.execute(by_action)}
     activity = hours.count(connection, name)
     refused = lately.get("refused", 0)
     return Summary(
