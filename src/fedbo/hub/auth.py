@@ -159,9 +159,9 @@ class Auth:
         hashed, row = digest(secret), schema.session.c
         self._known.pop(hashed, None)
         await self._writer.submit(
-            lambda connection: connection.execute(
-                delete(schema.session).where(row.secret == hashed)
-            ).rowcount
+            lambda connection: (
+                connection.execute(delete(schema.session).where(row.secret == hashed)).rowcount
+            )
         )
 
     def set_cookie(self, request: Request, response: Response, session: Session) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation import Federation
-from fedbo.hub import admin, schema
+from fedbo.hub import admin
 from fedbo.hub.auth import Auth, Caller
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
@@ -23,6 +24,7 @@ from fedbo.hub.settings import Settings
 from fedbo.hub.writer import Writer
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _MOST_AGREED = 1000  # epochs of federations that are kept
 _MOST_NAMES = 100_000  # of federations
@@ -139,10 +141,8 @@ class Service:
                 detail={"problem": refused.slug},
             )
 
-        try:
+        with contextlib.suppress(Refused):  # the database does not answer; the log has the request
             await self.change(note)
-        except Refused:  # the database does not answer; the log has the request
-            pass
 
     async def check_ready(self) -> None:
         """Raise `Refused` unless the database answers."""
@@ -157,7 +157,7 @@ class Service:
             return function(connection)
 
 
-def _keep(kept: OrderedDict[T, object], key: T, value: object, most: int) -> None:
+def _keep(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)

@@ -106,9 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         >>> Settings(port=0).to_environ()["FEDBO_HUB_PORT"]
         '0'
         """
-        return {
-            PREFIX + name.upper(): str(getattr(self, name)) for name in self.__struct_fields__
-        }
+        return {PREFIX + name.upper(): str(getattr(self, name)) for name in self.__struct_fields__}
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:

@@ -119,9 +119,7 @@ class Shell:
         seconds = time.perf_counter() - record.started
         route = getattr(scope.get("route"), "path", _UNKNOWN)
         method = scope["method"]
-        self._metrics.request(
-            route, method, record.status, seconds, record.received, record.sent
-        )
+        self._metrics.request(route, method, record.status, seconds, record.received, record.sent)
         if record.problem:
             self._metrics.refused(record.problem)
         self._log.write(

@@ -130,7 +130,7 @@ class Resource:
             bodied = () if method in ("GET", "DELETE") else ("too-large", "too-slow")
             slugs = (*problems, *everywhere, *scoped, *bodied, "wrong-request")
             secured = {} if who in ("anyone", "invited") else {"security": _SECURITY}
-            responses: dict[int | str, dict[str, Any]] = dict(problem_responses(slugs))
+            responses = problem_responses(slugs)
             shown: dict[str, Any] = {}
             if answers is not None:
                 responses[status] = answers
@@ -161,7 +161,7 @@ class Resource:
             add(app)
 
 
-def problem_responses(slugs: tuple[str, ...]) -> dict[int, dict[str, Any]]:
+def problem_responses(slugs: tuple[str, ...]) -> dict[int | str, dict[str, Any]]:
     """Return what the documentation says about problems.
 
     Args:
@@ -256,7 +256,7 @@ def _plain(who: Who) -> type[APIRoute]:
 
     class Plain(APIRoute):
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["method"] not in self.methods:
+            if scope["method"] not in (self.methods or ()):
                 await super().handle(scope, receive, send)
                 return
             request = Request(scope, receive, send)
