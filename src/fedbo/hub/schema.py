@@ -6,6 +6,9 @@ and changes the tables.
 Everything that a fetch can see has a cursor: a number that grows with every change in a federation.
 It is taken while the federation's row is locked, so whoever has seen a cursor has seen everything
 below it.
+
+Rows that can be deleted and are known outside by their number never leave it to another row
+(``sqlite_autoincrement``; PostgreSQL does so always).
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ operator = Table(
     Column("name", String(64), nullable=False, unique=True),
     Column("token", LargeBinary, nullable=False, unique=True),  # its hash
     Column("created", _Time, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 federation = Table(
@@ -81,6 +85,7 @@ invitation = Table(
     Column("uses", Integer, nullable=False),  # how many are left
     Column("expires", _Time, nullable=False),
     Column("created", _Time, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 member = Table(
@@ -94,6 +99,7 @@ member = Table(
     Column("joined", _Time, nullable=False),
     Column("seen", _Time, nullable=False),
     UniqueConstraint("federation", "name"),
+    sqlite_autoincrement=True,
 )
 
 message = Table(
@@ -113,6 +119,7 @@ message = Table(
     Column("changed", _Time, nullable=False),
     UniqueConstraint("federation", "epoch", "sender", "key"),
     Index("message_cursor", "federation", "epoch", "cursor"),
+    sqlite_autoincrement=True,
 )
 
 scalars = Table(
@@ -150,6 +157,7 @@ session = Table(
     Column("operator", ForeignKey("operator.id")),
     Column("member", ForeignKey("member.id"), index=True),
     Column("expires", _Time, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 audit = Table(

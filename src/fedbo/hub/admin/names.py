@@ -1,0 +1,56 @@
+"""The names of members and operators, and who is named in the audit log."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from fedbo.hub.problems import Refused
+from fedbo.message.signed import SENDER_BYTES
+from fedbo.outside import shortened
+
+#: Who acted, if it was neither a member nor an operator.
+COMMAND_LINE, UNKNOWN = "command line", "unknown"
+_OPERATOR = "operator "
+
+
+def operator_actor(name: str) -> str:
+    """Return how the audit log calls an operator. No member can have such a name."""
+    return _OPERATOR + name
+
+
+def check_person(name: str) -> str:
+    """Return the name of a member or an operator; `Refused` if it cannot be one.
+
+    Args:
+        name: 1 to 64 bytes of printable UTF-8 in normal form (NFC), without "/".
+
+    >>> check_person("Zürich 2")
+    'Zürich 2'
+    """
+    if fault := _fault(name):
+        raise Refused(
+            "wrong-name",
+            f"the name is {shortened(name)!r}, {fault}; expected 1 to {SENDER_BYTES} bytes of "
+            'printable UTF-8 without "/", with no space at either end',
+        )
+    return name
+
+
+def _fault(name: str) -> str | None:
+    if not name:
+        return "which is empty"
+    if not name.isprintable():
+        return "which has characters that cannot be printed"
+    if len(name.encode()) > SENDER_BYTES:
+        return f"which has {len(name.encode()):,} bytes"
+    if "/" in name:
+        return 'which has a "/"'
+    if name != name.strip():
+        return "which has a space at an end"
+    if unicodedata.normalize("NFC", name) != name:
+        return "which is not in the normal form NFC of Unicode"
+    if name in (".", ".."):
+        return "which means a folder"
+    if name in (COMMAND_LINE, UNKNOWN) or name.startswith(_OPERATOR):
+        return "which means someone else in the audit log"
+    return None

@@ -1,0 +1,222 @@
+"""What agents fetch: messages in memory, updated from the database.
+
+A fetch sees everything that was committed before it arrived, by any process: it waits for a look
+at the database that begins after its arrival. All that wait share one look, which reads only what
+has changed since the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy import Engine, bindparam, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from fedbo.exchange.hub.wire import MOST_PEERS, News, Wanted
+from fedbo.federation import Federation
+from fedbo.hub import schema
+from fedbo.hub.alike import Likeness, Single, weights
+from fedbo.hub.problems import Refused
+from fedbo.hub.shelf import Head, Row, Shelf
+
+#: Bytes that all messages in memory may take.
+MOST_BYTES = 1 << 30
+
+_PAGE = 1000  # rows that are read at once
+_THREADS = 2  # that look at the database
+
+_hub, _federation, _message = schema.hub.c, schema.federation.c, schema.message.c
+_HEAD = select(
+    select(_hub.generation).where(_hub.id == 1).scalar_subquery(),
+    _federation.cursor,
+    _federation.floor,
+    _federation.epoch,
+).where(_federation.id == bindparam("federation"))
+_CHANGED = (
+    select(
+        _message.id,
+        _message.cursor,
+        _message.is_out,
+        _message.member,
+        _message.sender,
+        _message.content,
+    )
+    .where(
+        _message.federation == bindparam("federation"),
+        _message.epoch == bindparam("epoch"),
+        _message.cursor > bindparam("since"),
+    )
+    .order_by(_message.cursor)
+    .limit(_PAGE)
+)
+_FILE = select(schema.epoch.c.file).where(
+    schema.epoch.c.federation == bindparam("federation"),
+    schema.epoch.c.number == bindparam("epoch"),
+)
+
+
+class Feeds:
+    """The messages of all federations, as agents fetch them. It belongs to one event loop.
+
+    Args:
+        engine: What `open_database` returned.
+        most_peers: How many messages one agent gets at most.
+        most_bytes: How many bytes of memory all messages may take. The federations that were not
+            asked for for the longest time are dropped, and read again when they are needed.
+    """
+
+    def __init__(
+        self, engine: Engine, *, most_peers: int = MOST_PEERS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._engine, self._most_peers, self._most_bytes = engine, most_peers, most_bytes
+        self._feeds: OrderedDict[tuple[int, int], _Feed] = OrderedDict()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedbo-feed")
+
+    async def news(self, federation: int, member: int, wanted: Wanted) -> News:
+        """Return what has changed for an agent since it last asked.
+
+        Args:
+            federation: The id of the federation.
+            member: The id of the agent's member.
+            wanted: What it asks for.
+
+        Raises:
+            Refused: If the federation has no such epoch, or if the database does not answer.
+        """
+        place = federation, wanted.epoch
+        feed = self._feeds.get(place)
+        if feed is None:
+            feed = _Feed(self._engine, self._threads, *place, self._most_peers)
+            self._feeds[place] = feed
+        self._feeds.move_to_end(place)
+        try:
+            shelf = await feed.latest()
+        except Refused as refused:
+            if refused.slug != "not-ready":
+                self._feeds.pop(place, None)
+            raise
+        self._drop_oldest()
+        return shelf.news(member, wanted, self._most_peers)
+
+    def stop(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _drop_oldest(self) -> None:
+        taken = sum(feed.shelf.nbytes for feed in self._feeds.values())
+        while taken > self._most_bytes and len(self._feeds) > 1:
+            _, dropped = self._feeds.popitem(last=False)
+            taken -= dropped.shelf.nbytes
+
+
+class _Page(NamedTuple):
+    """What one look at the database found."""
+
+    head: Head
+    rows: Sequence[Row]
+
+    @property
+    def is_last(self) -> bool:
+        return len(self.rows) < _PAGE
+
+
+class _Feed:
+    """Keeps the messages of one federation and epoch up to date."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        threads: ThreadPoolExecutor,
+        federation: int,
+        epoch: int,
+        most_peers: int,
+    ) -> None:
+        self.shelf = Shelf()
+        self._engine, self._threads, self._most_peers = engine, threads, most_peers
+        self._place = {"federation": federation, "epoch": epoch}
+        self._likeness: Likeness | None = None
+        self._waiting: list[asyncio.Future[Shelf]] = []
+        self._looking: asyncio.Task[None] | None = None
+
+    async def latest(self) -> Shelf:
+        """Return the messages after a look at the database that begins now or later."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Shelf] = loop.create_future()
+        self._waiting.append(waiting)
+        if self._looking is None:
+            self._looking = loop.create_task(self._look_for_all())
+        return await waiting
+
+    async def _look_for_all(self) -> None:
+        while self._waiting:
+            answered, self._waiting = self._waiting, []
+            fault: Exception | None = None
+            try:
+                await self._look()
+            except Exception as error:
+                fault = error
+            for waiting in answered:
+                if waiting.done():  # whoever waited has gone
+                    continue
+                if fault is None:
+                    waiting.set_result(self.shelf)
+                else:
+                    waiting.set_exception(_refused(fault))
+        self._looking = None
+
+    async def _look(self) -> None:
+        run, threads = asyncio.get_running_loop().run_in_executor, self._threads
+        is_last = False
+        while not is_last:
+            page = await run(threads, self._read, self.shelf.head)
+            if page.head.generation != self.shelf.head.generation:
+                self.shelf = Shelf()
+            if page.rows:
+                self.shelf.put(page.rows)
+            reached = page.rows[-1].cursor if page.rows else 0
+            is_last = page.is_last
+            if is_last:
+                reached = max(reached, page.head.cursor)
+            self.shelf.head = page.head._replace(cursor=reached)
+        if self.shelf.out > self._most_peers and len(rows := self.shelf.undirected()):
+            U = await run(threads, self._directions, self.shelf.contents(rows))
+            self.shelf.direct(rows, U)
+
+    def _read(self, known: Head) -> _Page:
+        with self._engine.connect() as connection:
+            found = connection.execute(_HEAD, self._place).one_or_none()
+            if found is None:
+                raise Refused("no-such-federation", "the federation does not exist any more")
+            head = Head._make(found)
+            if self._place["epoch"] > head.epoch:
+                raise Refused(
+                    "wrong-epoch",
+                    f"the epoch is {self._place['epoch']}, and the federation is in {head.epoch}",
+                )
+            since = known.cursor if head.generation == known.generation else -1
+            if since == head.cursor:
+                return _Page(head, ())
+            rows = connection.execute(_CHANGED, {**self._place, "since": since})
+            return _Page(head, [Row._make(row) for row in rows])
+
+    def _directions(self, contents: Sequence[bytes]) -> Single:
+        if self._likeness is None:
+            with self._engine.connect() as connection:
+                file = connection.execute(_FILE, self._place).scalar_one()
+            self._likeness = Likeness(Federation.from_toml(file))
+        return self._likeness.directions(np.stack([weights(content) for content in contents]))
+
+
+def _refused(error: Exception) -> Exception:
+    if isinstance(error, Refused):
+        return Refused(error.slug, error.detail, error.retry_after)
+    if not isinstance(error, SQLAlchemyError):
+        return error
+    refused = Refused("not-ready", "the database does not answer; try again soon", 1)
+    refused.__cause__ = error
+    return refused

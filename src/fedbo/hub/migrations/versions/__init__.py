@@ -1,0 +1,1 @@
+"""One file for each revision; what was released never changes."""

@@ -1,0 +1,282 @@
+"""The messages of one federation and epoch in memory, and what of them a member gets.
+
+Each row is a message at the hub:
+
+=======  ==========================================================================  ========
+name     meaning                                                                     type
+=======  ==========================================================================  ========
+number   its id in the database                                                      int64
+cursor   of its last change                                                          int64
+is_out   whether it is handed out; otherwise it was withdrawn or removed             bool
+member   the id of its member; 0 if that has left                                    int64
+luck     a random number; in a random selection come first those with the smallest   uint64
+u        its direction (`fedbo.hub.alike`), known only if messages are selected      float32
+handed   the message itself                                                          list
+=======  ==========================================================================  ========
+
+If more messages are out than one member gets, it gets a selection: those of its own agents, those
+most like the message of the agent that asks, and a random rest, which differs from agent to agent
+and does not change without need. The agent says what it holds, and is told the difference. A
+selection is made anew if the agent's own message has changed, or if much of it is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbo.exchange.hub.wire import Handed, News, Wanted
+from fedbo.hub.alike import Indices, Single, nearest
+
+_FEW = 0.9  # a selection that has shrunk to this share is made anew
+_ROW_BYTES = 400  # that a message takes in memory beside its content
+
+
+class Head(NamedTuple):
+    """What is known of a federation at one moment.
+
+    Args:
+        generation: Of the database: cursors of another one mean nothing.
+        cursor: Of the last change.
+        floor: Removals up to this cursor are forgotten.
+        epoch: The current one.
+    """
+
+    generation: str = ""
+    cursor: int = -1
+    floor: int = 0
+    epoch: int = 0
+
+
+class Row(NamedTuple):
+    """A row of the table of messages."""
+
+    number: int
+    cursor: int
+    is_out: bool
+    member: int | None
+    sender: str
+    content: bytes
+
+
+class Shelf:
+    """Messages in memory. All changes up to the cursor of its head are in it.
+
+    >>> shelf = Shelf()
+    >>> shelf.put([Row(7, 1, True, 1, "site-a", b"...")])
+    >>> shelf.head = Head("g", cursor=1)
+    >>> shelf.news(1, Wanted(epoch=0), most=1024).handed
+    (Handed(number=7, content=b'...'),)
+    """
+
+    def __init__(self) -> None:
+        self.head = Head()
+        self.out = 0  #: how many messages are out
+        self._n = 0
+        self._content_bytes = 0
+        self._rows: dict[int, int] = {}
+        self._senders: dict[str, int] = {}  # the row that changed last
+        self._handed: list[Handed | None] = []
+        self._columns: dict[str, NDArray[Any]] = {
+            "number": np.zeros(0, dtype=np.int64),
+            "cursor": np.zeros(0, dtype=np.int64),
+            "is_out": np.zeros(0, dtype=np.bool_),
+            "member": np.zeros(0, dtype=np.int64),
+            "luck": np.zeros(0, dtype=np.uint64),
+            "is_directed": np.zeros(0, dtype=np.bool_),
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, about."""
+        columns = sum(column.nbytes for column in self._columns.values())
+        return self._content_bytes + columns + _ROW_BYTES * (1 + self._n)
+
+    def put(self, changed: Sequence[Row]) -> None:
+        """Take rows of the database that are new or have changed.
+
+        Args:
+            changed: The rows, with ascending cursors.
+        """
+        rows = [self._row(one.number) for one in changed]
+        new = np.array(rows, dtype=np.intp)
+        is_out = np.array([one.is_out for one in changed], dtype=np.bool_)
+        self.out += int(is_out.sum()) - int(self._column("is_out")[new].sum())
+        self._column("number")[new] = [one.number for one in changed]
+        self._column("cursor")[new] = [one.cursor for one in changed]
+        self._column("member")[new] = [one.member or 0 for one in changed]
+        self._column("is_out")[new] = is_out
+        self._column("is_directed")[new] = False
+        self._column("luck")[new] = _mixed(self._column("number")[new])
+        for i, one in zip(rows, changed, strict=True):
+            old = self._handed[i]
+            self._content_bytes -= 0 if old is None else len(old.content)
+            self._content_bytes += len(one.content) if one.is_out else 0
+            self._handed[i] = Handed(one.number, one.content) if one.is_out else None
+            self._senders[one.sender] = i
+
+    def undirected(self) -> Indices:
+        """Return the rows of messages that are out and have no direction yet."""
+        return np.flatnonzero(self._column("is_out") & ~self._column("is_directed"))
+
+    def contents(self, rows: Indices) -> list[bytes]:
+        """Return the messages in these rows."""
+        return [one.content for one in self._hand(rows)]
+
+    def direct(self, rows: Indices, U: Single) -> None:
+        """Take the directions of messages.
+
+        Args:
+            rows: Their rows.
+            U: (n, d) their directions.
+        """
+        if "u" not in self._columns:
+            room = len(self._columns["number"])
+            self._columns["u"] = np.zeros((room, U.shape[1]), dtype=np.float32)
+        self._column("u")[rows] = U
+        self._column("is_directed")[rows] = True
+
+    def news(self, member: int, wanted: Wanted, most: int) -> News:
+        """Return what has changed for an agent since it last asked.
+
+        Args:
+            member: The id of its member.
+            wanted: What it asks for.
+            most: How many messages it gets at most.
+        """
+        since = self._since(wanted.cursor)
+        if self.out <= most:
+            return self._all_news(wanted, since)
+        return self._selected_news(member, wanted, since, most)
+
+    def _all_news(self, wanted: Wanted, since: int | None) -> News:
+        is_out = self._column("is_out")
+        if since is None:
+            return self._answer(np.flatnonzero(is_out), (), is_all=True)
+        if wanted.held:  # there were too many messages when it last asked
+            held, unknown = self._held(wanted.held)
+            handed, gone = self._difference(np.flatnonzero(is_out), held, since)
+            return self._answer(handed, (*gone, *unknown))
+        changed = np.flatnonzero(self._column("cursor") > since)
+        gone = changed[~is_out[changed]]
+        return self._answer(changed[is_out[changed]], self._column("number")[gone].tolist())
+
+    def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
+        is_out, cursor = self._column("is_out"), self._column("cursor")
+        own = np.flatnonzero((self._column("member") == member) & is_out)[:most]
+        asks = self._senders.get(wanted.sender, -1)
+        if asks >= 0 and self._column("member")[asks] not in (0, member):
+            asks = -1
+        if since is None or not wanted.held:
+            chosen = self._choose(member, wanted.sender, own, asks, most)
+            return self._answer(chosen, (), is_all=True, is_selection=True)
+        held, unknown = self._held(wanted.held)
+        kept = np.union1d(held[is_out[held]], own)
+        has_changed = asks >= 0 and cursor[asks] > since
+        if has_changed or not _FEW * most <= len(kept) <= most:
+            kept = self._choose(member, wanted.sender, own, asks, most)
+        handed, gone = self._difference(kept, held, since)
+        return self._answer(handed, (*gone, *unknown), is_selection=True)
+
+    def _choose(self, member: int, sender: str, own: Indices, asks: int, most: int) -> Indices:
+        """Choose messages that are out: one's own, those most like one's own, and a random rest."""
+        is_left = self._column("is_out").copy()
+        is_left[own] = False
+        chosen = [own]
+        if asks >= 0 and self._column("is_directed")[asks] and self._column("is_out")[asks]:
+            likeness = self._column("u") @ self._column("u")[asks]
+            likeness[~is_left] = -2.0
+            half = min(most // 2, most - len(own))
+            chosen.append(nearest(likeness, half))
+            is_left[chosen[-1]] = False
+        lack = most - sum(map(len, chosen))
+        chosen.append(self._first_by_luck(is_left, lack, f"{member} {sender}"))
+        return np.sort(np.concatenate(chosen))
+
+    def _first_by_luck(self, is_left: NDArray[np.bool_], n: int, whose: str) -> Indices:
+        """Choose n of the rows that are left at random, for the same agent mostly the same."""
+        seed = f"{self.head.generation} {whose}".encode()
+        odd = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big") | 1
+        luck = self._column("luck") * np.uint64(odd)
+        luck[~is_left] = np.iinfo(np.uint64).max
+        return _smallest(luck, n, int(is_left.sum()))
+
+    def _difference(self, chosen: Indices, held: Indices, since: int) -> tuple[Indices, list[int]]:
+        """Return the rows to hand out, and the numbers to forget."""
+        is_new = ~np.isin(chosen, held) | (self._column("cursor")[chosen] > since)
+        gone = held[~np.isin(held, chosen)]
+        return chosen[is_new], self._column("number")[gone].tolist()
+
+    def _answer(
+        self,
+        rows: Indices,
+        gone: Sequence[int],
+        *,
+        is_all: bool = False,
+        is_selection: bool = False,
+    ) -> News:
+        cursor = f"{self.head.generation}.{self.head.cursor}"
+        handed = tuple(self._hand(rows))
+        return News(cursor, is_all, is_selection, handed, tuple(gone), self.head.epoch)
+
+    def _hand(self, rows: Indices) -> list[Handed]:
+        found = map(self._handed.__getitem__, rows.tolist())
+        return [one for one in found if one is not None]
+
+    def _held(self, numbers: Sequence[int]) -> tuple[Indices, list[int]]:
+        """Return the rows of these numbers, and the numbers that are in none."""
+        rows = [self._rows.get(number, -1) for number in numbers]
+        found = np.array(rows, dtype=np.intp)
+        if found.min() >= 0:
+            return found, []
+        return found[found >= 0], [number for number in numbers if number not in self._rows]
+
+    def _since(self, cursor: str) -> int | None:
+        """Return the number in a cursor; None if it means nothing here or is too old."""
+        generation, _, digits = cursor.rpartition(".")
+        if generation != self.head.generation or not digits.isascii() or not digits.isdigit():
+            return None
+        number = int(digits) if len(digits) < 20 else -1
+        return number if self.head.floor <= number <= self.head.cursor else None
+
+    def _row(self, number: int) -> int:
+        row = self._rows.get(number)
+        if row is None:
+            row = self._rows[number] = self._n
+            self._n += 1
+            self._handed.append(None)
+            if self._n > len(self._columns["number"]):
+                self._grow(max(64, 3 * self._n // 2))
+        return row
+
+    def _grow(self, room: int) -> None:
+        for name, column in self._columns.items():
+            larger = np.zeros((room, *column.shape[1:]), dtype=column.dtype)
+            larger[: len(column)] = column
+            self._columns[name] = larger
+
+    def _column(self, name: str) -> NDArray[Any]:
+        return self._columns[name][: self._n]
+
+
+def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return 64 bits for each number that look random (SplitMix64)."""
+    z = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def _smallest(values: NDArray[np.uint64], n: int, left: int) -> Indices:
+    """Return the rows of the n smallest values; ``left`` values are uniform, the others largest."""
+    if n >= left:
+        return np.argsort(values, kind="stable")[:left]
+    likely = int(2**64 * min((n + 4 * n**0.5 + 4) / left, 1.0))
+    rows = np.flatnonzero(values < np.uint64(min(likely, 2**64 - 1)))
+    if len(rows) < n:
+        return np.argpartition(values, n)[:n]
+    return np.asarray(rows[np.argpartition(values[rows], n - 1)[:n]])
