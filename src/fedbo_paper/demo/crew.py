@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
 from fedbo_paper.demo.demo import Demo
+from fedbo_paper.demo.hub import Hub
 from fedbo_paper.demo.processes import Process
 from fedbo_paper.demo.site import Left, Report, Start, Turn
 
@@ -22,16 +23,15 @@ class Crew:
 
     Args:
         demo: The settings.
-        hub: The address of the hub.
         folder: Where the sites keep their state folders.
     """
 
-    def __init__(self, demo: Demo, hub: str, folder: Path) -> None:
+    def __init__(self, demo: Demo, folder: Path) -> None:
         self.demo = demo
         self._reports: queue.SimpleQueue[tuple[int, Report | None]] = queue.SimpleQueue()
         self._processes: list[Process] = []
         for n, name in enumerate(demo.sites):
-            start = msgspec.json.encode(Start(demo=demo, site=n, hub=hub)).decode()
+            start = msgspec.json.encode(Start(demo, n)).decode()
             module = "fedbo_paper.demo.site"
             self._processes.append(Process(name, module, start, folder=folder / name))
             threading.Thread(target=self._listen, args=(n,), daemon=True).start()
@@ -50,43 +50,43 @@ class Crew:
         for process in self._processes:
             process.end()
 
-    def play(self, invitations: Sequence[str], hub: Process) -> Iterator[tuple[int, Report]]:
+    def play(self, hub: Hub) -> Iterator[tuple[int, Report]]:
         """Let the sites of each repeat arrive one after the other, and yield what they report.
 
         The repeats run side by side. A site that is needed in several takes one after the other,
         which changes no result: what it finds in a repeat depends on who was there before it.
 
         Args:
-            invitations: The invitation to the federation of each repeat.
-            hub: The process of the hub.
+            hub: The hub.
 
         Yields:
             The number of a site, from 0, and its report.
         """
-        orders = [iter(self.demo.order(repeat)) for repeat in range(self.demo.repeats)]
-        waiting = self.demo.repeats
-        for repeat in range(self.demo.repeats):
-            self._send(next(orders[repeat]), Turn(repeat, invitations[repeat]))
-        while waiting:
+        turns = [Turn(repeat, hub.address, word) for repeat, word in enumerate(hub.invitations)]
+        orders = [iter(self.demo.order(turn.repeat)) for turn in turns]
+        for turn, order in zip(turns, orders, strict=True):
+            self._send(next(order), turn)
+        unfinished = len(turns)
+        while unfinished:
             site, report = self._next(hub)
             yield site, report
             if isinstance(report, Left):
                 following = next(orders[report.repeat], None)
                 if following is None:
-                    waiting -= 1
+                    unfinished -= 1
                 else:
-                    self._send(following, Turn(report.repeat, invitations[report.repeat]))
+                    self._send(following, turns[report.repeat])
 
     def _send(self, site: int, turn: Turn) -> None:
         self._processes[site].write(msgspec.json.encode(turn))
 
-    def _next(self, hub: Process) -> tuple[int, Report]:
+    def _next(self, hub: Hub) -> tuple[int, Report]:
         while True:
             try:
                 site, report = self._reports.get(timeout=_TICK)
             except queue.Empty:
-                if hub.has_ended:
-                    raise hub.failure() from None
+                if hub.process.has_ended:
+                    raise hub.process.failure() from None
                 continue
             if report is None:
                 raise self._processes[site].failure()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
-import time
+from functools import cached_property
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
+from fedbo.hub import admin
+from fedbo.hub.database import begin, open_database
+from fedbo.hub.serve import Stage
+from fedbo.hub.settings import Settings
 from fedbo_paper.demo.demo import Demo
 from fedbo_paper.demo.processes import Process
 
 _ACTOR = "command line"
-_POLL = 0.05  # seconds between two looks whether the hub is ready
 
 
 class Hub:
@@ -24,62 +24,48 @@ class Hub:
 
     Args:
         demo: The settings.
-        folder: Where the database is put.
+        folder: A new folder for its database.
     """
 
     def __init__(self, demo: Demo, folder: Path) -> None:
-        from fedbo.hub.database import begin, open_database
-
-        from fedbo.hub import admin
-
         folder.mkdir(mode=0o700)
-        db = f"sqlite:///{folder / 'hub.db'}"
-        engine = open_database(db)
+        settings = Settings(db=f"sqlite:///{folder / 'hub.db'}", port=0, rate=0)
+        engine = open_database(settings.db)
+        #: The invitation to the federation of each repeat.
+        self.invitations: list[str] = []
         with begin(engine) as connection:
-            #: A token for the page.
+            #: An operator's token, with which one can log in at the page.
             self.token = admin.new_operator(connection, "demo", actor=_ACTOR)
-            #: The invitation to the federation of each repeat.
-            self.invitations = []
             for repeat in range(demo.repeats):
                 name = f"repeat-{repeat + 1}"
                 admin.create_federation(connection, name, demo.federation(repeat), actor=_ACTOR)
-                invited = admin.invite(connection, name, uses=demo.agents, days=1, actor=_ACTOR)
+                invited = admin.invite(connection, name, uses=demo.agents, actor=_ACTOR)
                 self.invitations.append(str(invited.invitation))
         engine.dispose()
-        port = _free_port()
-        self.address = f"http://127.0.0.1:{port}"
-        environ = {"FEDBO_HUB_DB": db, "FEDBO_HUB_PORT": str(port), "FEDBO_HUB_RATE": "0"}
+        environ = settings.to_environ()
         self.process = Process("the hub", __name__, folder=folder, environ=environ)
 
-    def wait(self) -> None:
-        """Wait until the hub answers."""
-        while True:
-            if self.process.has_ended:
-                raise self.process.failure()
-            try:
-                with urlopen(f"{self.address}/readyz", timeout=5):
-                    return
-            except (URLError, OSError):
-                time.sleep(_POLL)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    @cached_property
+    def address(self) -> str:
+        """The address of the hub; the first time, this waits until it listens there."""
+        for line in self.process.lines():
+            return line.decode().strip()
+        raise self.process.failure()
 
 
 def _end_with_the_demo() -> None:
-    """Stop the hub when its standard input is closed."""
-    while sys.stdin.buffer.read(1):
-        pass
+    """Stop the hub as soon as its standard input is closed."""
+    sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-if __name__ == "__main__":
-    from fedbo.hub.serve import serve
-    from fedbo.hub.settings import load
-
+def main() -> None:
+    """Serve until the demo ends, however it ends."""
+    stage = Stage(Settings.from_environ(os.environ))
+    print(stage.address, flush=True)
     threading.Thread(target=_end_with_the_demo, daemon=True).start()
-    serve(load({}, None, os.environ))
+    sys.exit(stage.run())
+
+
+if __name__ == "__main__":
+    main()

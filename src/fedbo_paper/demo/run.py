@@ -41,7 +41,7 @@ class Show:
             folder = Path(stack.enter_context(temporary))
             self._hub = Hub(self.demo, folder / "hub")
             stack.callback(self._hub.process.end)
-            self._crew = stack.enter_context(Crew(self.demo, self._hub.address, folder))
+            self._crew = stack.enter_context(Crew(self.demo, folder))
             self._stack = stack.pop_all()
         return self
 
@@ -56,15 +56,13 @@ class Show:
     def play(self) -> Outcome:
         """Play all repeats and show their progress. After Ctrl-C, the finished ones count."""
         say(self.console, screen.introduction(self.demo))
-        where = self._where()
-        watch = screen.Watch(self.demo, where, self.console)
+        watch = screen.Watch(self.demo, self.console)
         try:
-            self._hub.wait()
-            self.console.print(where) if not self.console.is_terminal else None
+            self.console.print(self._where())
             if self.browser:
                 webbrowser.open(self._hub.address)
             with screen.watching(self.console, watch):
-                for site, report in self._crew.play(self._hub.invitations, self._hub.process):
+                for site, report in self._crew.play(self._hub):
                     watch.note(site, report)
         except KeyboardInterrupt:
             outcome = Outcome(self.demo, watch.tried)

@@ -49,14 +49,13 @@ class Watch:
 
     Args:
         demo: The settings.
-        where: Lines about the hub, which stay visible.
         console: The terminal.
     """
 
-    def __init__(self, demo: Demo, where: RenderableType, console: Console) -> None:
+    def __init__(self, demo: Demo, console: Console) -> None:
         self.demo = demo
         self.tried: list[tuple[int, Tried]] = []
-        self._where, self._images = where, demo.images()
+        self._images = demo.images()
         self._left: list[list[Left]] = [[] for _ in demo.sites]
         self._last: list[Tried | None] = [None] * demo.agents
         self._best = [-np.inf] * demo.agents
@@ -88,7 +87,7 @@ class Watch:
         )
 
     def __rich__(self) -> RenderableType:
-        return Group(self._where, Text(), self._progress, self._sites(), self._so_far())
+        return Group(Text(), self._progress, self._sites(), self._so_far())
 
     def _sites(self) -> Table:
         table = screen.table("site", "images", "repeats", "trials")

@@ -15,7 +15,9 @@ import msgspec
 
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.exchange import Ledger, exchange_at
+from fedbo.exchange import Ledger
+from fedbo.exchange.hub.enrol import enrol
+from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.policy import TAF
@@ -25,18 +27,18 @@ from fedbo_paper.demo.demo import Demo, Mode
 Objective = Callable[[dict[str, Value]], float]
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site is told at its start: the demo, its own number from 0, the hub's address."""
+class Start(msgspec.Struct, frozen=True):
+    """What a site is told at its start: the demo, and its own number from 0."""
 
     demo: Demo
     site: int
-    hub: str
 
 
 class Turn(msgspec.Struct, frozen=True):
     """It is the site's turn to arrive in a repeat; the invitation is to its federation."""
 
     repeat: int
+    hub: str
     invitation: str
 
 
@@ -66,15 +68,15 @@ class Site:
     """A site with its own black box."""
 
     def __init__(self, start: Start) -> None:
-        self.demo, self.hub = start.demo, start.hub
-        self.number, self.name = start.site, start.demo.sites[start.site]
+        self.demo, self.number, self.name = start.demo, start.site, start.demo.sites[start.site]
         self.objective: Objective = start.demo.images()[start.site]
         self.keys = KeyPair.load()  # made when it is first needed, in this site's state folder
 
     def together(self, turn: Turn) -> Iterator[Report]:
         """Join the federation, tune with the messages that are there, and leave one."""
-        exchange = exchange_at(self.hub)
-        federation = self.demo.federation(turn.repeat)
+        membership = enrol(turn.hub, turn.invitation, self.name, self.keys)
+        exchange = HubExchange(membership.place)
+        federation = exchange.site().federation()
         agent = Agent(federation, name=self.name, seed=self._seed(turn), keys=self.keys)
         received = agent.receive(exchange.fetch(federation))
         for trial in tune(agent, self.objective, self.demo.trials):
