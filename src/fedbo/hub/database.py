@@ -14,7 +14,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
@@ -22,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub import migrations, schema
+from fedbo.version import __version__
 
 if sys.platform != "win32":
     import fcntl
@@ -138,7 +138,7 @@ def newer(what: str, revision: str) -> HubError:
         revision: Its revision, which this fedbo does not know.
     """
     return HubError(
-        f"{what} has revision {revision}, made by a newer fedbo: fedbo {version('fedbo')} knows "
+        f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
         f"revisions up to {migrations.newest()}; update fedbo, or use a backup that this version "
         "made"
     )
