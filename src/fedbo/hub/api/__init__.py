@@ -1,0 +1,1 @@
+"""What a hub does over HTTP: one file for each resource."""

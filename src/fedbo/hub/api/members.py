@@ -1,0 +1,157 @@
+"""Members of a federation, as others see them: how they enrol, and what an operator may do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+
+from fedbo.hub import admin
+from fedbo.hub.api.endpoint import Called, Resource
+from fedbo.hub.api.federations import Name
+from fedbo.hub.api.invitations import Secret, count_failure
+from fedbo.hub.problems import Refused
+from fedbo.message.key import key_text, parse_key
+
+resource = Resource("members")
+
+_PAGE = 1000  # members at once
+
+
+class NewMember(BaseModel):
+    """Who wants to enrol."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    secret: Secret
+    name: str = Field(max_length=64, description="The name of the member.")
+    key: str | None = Field(
+        default=None,
+        max_length=64,
+        description="The public key that signs its messages, as fedbo identity show prints it.",
+    )
+
+
+class EnrolledMember(BaseModel):
+    """A new member and its token, shown once."""
+
+    federation: str
+    member: str
+    token: str
+    epoch: int
+    file: str = Field(description="The federation file (TOML).")
+
+
+class MemberInfo(BaseModel):
+    """A member and what the hub has of it."""
+
+    id: int
+    name: str
+    key: str = Field(description="Its public key; empty if its messages are not signed.")
+    joined: float
+    seen: float
+    is_revoked: bool
+    agents: int = Field(description="Its agents whose messages are handed out.")
+    messages: int
+    bytes: int = Field(description="Of these messages.")
+    trials: int = Field(description="Observations behind these messages.")
+
+
+class MemberName(BaseModel):
+    """The name of a member."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=64)
+
+
+@resource.endpoint(
+    "POST",
+    "/v1/members",
+    "invited",
+    "not-invited",
+    "wrong-name",
+    "name-taken",
+    "wrong-key",
+    status=201,
+)
+async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMember:
+    """Become a member of the federation that an invitation is for."""
+    key = None if body.key is None else public_key(body.key)
+    try:
+        made = await call.service.change(
+            lambda connection: admin.enrol(connection, body.secret, body.name, key)
+        )
+    except Refused as refused:
+        count_failure(call, request, refused)
+        raise
+    call.record.federation = made.federation.name
+    return EnrolledMember(
+        federation=made.federation.name,
+        member=made.member.name,
+        token=made.token,
+        epoch=made.federation.epoch,
+        file=made.file,
+    )
+
+
+@resource.endpoint("GET", "/v1/federations/{federation}/members", "both")
+async def members(
+    call: Called,
+    federation: Name,
+    after: Annotated[int, Query(ge=0, le=2**62, description="Only larger ids.")] = 0,
+    most: Annotated[int, Query(ge=1, le=_PAGE, description="At most so many.")] = _PAGE,
+) -> list[MemberInfo]:
+    """List the members in the order in which they joined."""
+    found = await call.service.read(
+        lambda connection: admin.members(connection, federation, after=after, most=most)
+    )
+    return [shown(one) for one in found]
+
+
+@resource.endpoint("DELETE", "/v1/federations/{federation}/members", "operator", "not-found")
+async def remove_member(
+    call: Called, federation: Name, name: Annotated[str, Query(max_length=64)]
+) -> MemberName:
+    """Remove a member: what the hub has of it is deleted, and its name is free."""
+
+    def remove(connection: Connection) -> None:
+        admin.remove(connection, federation, name, actor=call.known.actor)
+
+    await call.service.change(remove, call.federation_id)
+    return MemberName(name=name)
+
+
+@resource.endpoint("POST", "/v1/federations/{federation}/members/revoke", "operator", "not-found")
+async def revoke_member(call: Called, federation: Name, body: MemberName) -> MemberName:
+    """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
+
+    def revoke(connection: Connection) -> None:
+        admin.revoke(connection, federation, body.name, actor=call.known.actor)
+
+    await call.service.change(revoke, call.federation_id)
+    return MemberName(name=body.name)
+
+
+def public_key(text: str) -> bytes:
+    """Read a public key; `Refused` if it is not one.
+
+    Args:
+        text: As `fedbo.message.key.key_text` writes it.
+    """
+    try:
+        return parse_key(text)
+    except ValueError as error:
+        raise Refused("wrong-key", str(error)) from None
+
+
+def shown(found: admin.MemberInfo) -> MemberInfo:
+    """Return a member as the API shows it.
+
+    Args:
+        found: What the database has.
+    """
+    return MemberInfo(**found._asdict() | {"key": key_text(found.key) if found.key else ""})

@@ -1,0 +1,303 @@
+"""Messages: what agents publish and fetch. These endpoints are used most, so they are plain."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import msgspec
+import zstandard
+from fastapi import Query
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, select, update
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fedbo.exchange.file import most_bytes
+from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_PEERS, Wanted
+from fedbo.hub import admin, schema
+from fedbo.hub.api.endpoint import Called, Resource
+from fedbo.hub.api.federations import EpochNumber, Name
+from fedbo.hub.api.member import check_token
+from fedbo.hub.auth import Caller
+from fedbo.hub.limits import read_body
+from fedbo.hub.problems import Refused
+from fedbo.identity import verify
+from fedbo.identity.claim import member
+from fedbo.message import Message, MessageRefused, Withdrawal, read
+from fedbo.message.key import key_text
+from fedbo.message.signed import SENDER_BYTES
+from fedbo.outside import shortened
+
+resource = Resource("messages")
+
+SenderName = Annotated[
+    str, Query(max_length=SENDER_BYTES, description="The agent: MEMBER or MEMBER/ANYTHING.")
+]
+_LARGE = 2**18  # bytes: from here on, work is done in a thread
+_WANTED_BYTES = 64 * 1024
+_WORTH = 512  # bytes: smaller answers are not compressed
+_JSON = "application/json"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_wanted = msgspec.msgpack.Decoder(Wanted)
+_msgpack = msgspec.msgpack.Encoder()
+_OUT, _NOT_OUT = b'{"out":true}', b'{"out":false}'
+
+
+class Withdrawn(BaseModel):
+    """That an agent's messages are not handed out."""
+
+    out: bool = False
+    was_out: bool = Field(description="Whether there was a message to withdraw.")
+
+
+@resource.endpoint(
+    "PUT",
+    "/v1/federations/{federation}/messages",
+    "member",
+    "wrong-message",
+    "wrong-sender",
+    "wrong-key",
+    "wrong-signature",
+    "wrong-epoch",
+    "too-many-agents",
+    extra={"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}},
+    answers={
+        "description": "Whether the hub now hands out exactly this message.",
+        "content": {
+            _JSON: {
+                "schema": {
+                    "type": "object",
+                    "properties": {"out": {"type": "boolean"}, "was_out": {"type": "boolean"}},
+                    "required": ["out"],
+                }
+            }
+        },
+    },
+    is_plain=True,
+)
+async def publish(call: Called, request: Request) -> Response:
+    """Publish a message of an agent, or its signed withdrawal, as fedbo encodes them.
+
+    An older message never replaces a newer one; the same message again changes nothing.
+    """
+    service, caller = call.service, call.known
+    agreed = await service.agreed(call.federation_id)
+    content = await read_body(request, most_bytes(agreed.kind, agreed.features))
+    call.record.received = len(content)
+    if len(content) < _LARGE:
+        signed = decoded(caller, content)
+    else:
+        signed = await asyncio.to_thread(decoded, caller, content)
+    agreed = await service.agreed(call.federation_id, signed.epoch)
+    if len(content) < _LARGE:
+        check(agreed, signed)
+    else:
+        await asyncio.to_thread(check, agreed, signed)
+    is_out = await service.writer.publish(caller, signed, content)
+    if isinstance(signed, Withdrawal):
+        return Response(Withdrawn(was_out=is_out).model_dump_json(), media_type=_JSON)
+    if is_out:
+        service.metrics.published()
+    return Response(_OUT if is_out else _NOT_OUT, media_type=_JSON)
+
+
+@resource.endpoint(
+    "POST",
+    "/v1/federations/{federation}/fetch",
+    "member",
+    "wrong-epoch",
+    "wrong-sender",
+    extra={"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}},
+    answers={
+        "description": "What has changed: `News` in MessagePack, compressed with zstd if accepted.",
+        "content": {MEDIA_TYPE: _BINARY},
+    },
+    is_plain=True,
+)
+async def fetch(call: Called, request: Request) -> Response:
+    """Return what has changed since the member last asked (`Wanted` in MessagePack).
+
+    Of more than 1,024 messages, those that are most like the asking agent's own are handed out, and
+    a random rest.
+    """
+    caller = call.known
+    body = await read_body(request, _WANTED_BYTES)
+    call.record.received = len(body)
+    try:
+        wanted = _wanted.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(
+            "wrong-request", f"the body is not what a fetch asks for: {shortened(str(error), 200)}"
+        ) from None
+    if wanted.sender:
+        check_sender(caller, wanted.sender)
+    news = await call.service.feeds.news(call.federation_id, caller.id, wanted)
+    return await _packed(request, news)
+
+
+@resource.endpoint(
+    "GET",
+    "/v1/federations/{federation}/messages",
+    "member",
+    "wrong-sender",
+    answers={
+        "description": "When each was published, and the message: MessagePack arrays.",
+        "content": {MEDIA_TYPE: _BINARY},
+    },
+)
+async def messages(
+    call: Called, request: Request, federation: Name, sender: SenderName | None = None
+) -> Response:
+    """List the messages that are handed out, in all epochs: of one's own agent, or of anyone.
+
+    Of anyone, those that were changed last, and at most 1,024.
+    """
+    row = schema.message.c
+    found = select(row.changed, row.content).where(row.is_out)
+    if sender is None:
+        here = row.federation == call.federation_id
+        found = found.where(here).order_by(row.cursor.desc()).limit(MOST_PEERS)
+    else:
+        check_sender(call.known, sender)
+        found = found.where(row.member == call.known.id, row.sender == sender).order_by(row.epoch)
+    rows = await call.service.read(lambda connection: connection.execute(found).all())
+    return await _packed(request, [(one.changed, bytes(one.content)) for one in rows])
+
+
+@resource.endpoint(
+    "DELETE", "/v1/federations/{federation}/messages", "member", "wrong-sender", "wrong-key"
+)
+async def withdraw(
+    call: Called, federation: Name, sender: SenderName, epoch: EpochNumber | None = None
+) -> Withdrawn:
+    """Withdraw the messages of an agent, in one epoch or in all of them.
+
+    Only if they are not signed: signed messages are withdrawn by a signed withdrawal.
+    """
+    caller = call.known
+    check_sender(caller, sender)
+    if caller.key:
+        raise Refused(
+            "wrong-key",
+            f"the messages of {caller.name!r} are signed with {key_text(caller.key)}: publish a "
+            "withdrawal that is signed with it",
+        )
+
+    def take_back(connection: Connection) -> bool:
+        check_token(connection, caller)
+        row = schema.message.c
+        own = [row.member == caller.id, row.sender == sender, row.is_out]
+        own += [] if epoch is None else [row.epoch == epoch]
+        rows = connection.execute(select(row.id, row.epoch, row.sequence).where(*own)).all()
+        if not rows:
+            return False
+        cursors = admin.take_cursors(connection, caller.federation, len(rows))
+        for found, cursor in zip(rows, cursors, strict=True):
+            gone = {"is_out": False, "content": b"", "cursor": cursor, "changed": time.time()}
+            connection.execute(update(schema.message).where(row.id == found.id).values(gone))
+            admin.record(
+                connection,
+                "withdrew",
+                actor=caller.actor,
+                federation=federation,
+                subject=sender,
+                detail={"epoch": found.epoch, "sequence": found.sequence},
+            )
+        return True
+
+    return Withdrawn(was_out=await call.service.change(take_back, call.federation_id))
+
+
+def decoded(caller: Caller, content: bytes) -> Message | Withdrawal:
+    """Read what a member publishes, and check that it is the member's.
+
+    Args:
+        caller: The member.
+        content: What it sent.
+
+    Raises:
+        Refused: If it is not a message or a withdrawal, or not from this member.
+    """
+    try:
+        signed = read(content)
+    except MessageRefused as error:
+        raise Refused("wrong-message", shortened(str(error), 500)) from None
+    check_sender(caller, signed.sender)
+    if signed.key != caller.key:
+        given = f"signed with {signed.signer}" if signed.key else "not signed"
+        expected = f"sign it with {key_text(caller.key)}" if caller.key else "do not sign it"
+        raise Refused(
+            "wrong-key",
+            f"it is {given}, but {caller.name!r} is enrolled "
+            f"{'with another key' if caller.key else 'without a key'}: {expected}, or change the "
+            "member's key at the hub",
+        )
+    if signed.key:
+        try:
+            verify(signed)
+        except MessageRefused as error:
+            raise Refused("wrong-signature", str(error)) from None
+    return signed
+
+
+def check(agreed: Any, signed: Message | Withdrawal) -> None:
+    """Check that a message or a withdrawal fits its federation.
+
+    Args:
+        agreed: The federation in its epoch.
+        signed: What was published.
+
+    Raises:
+        Refused: If it does not fit; the text says why.
+    """
+    try:
+        if isinstance(signed, Message):
+            agreed.check(signed)
+        elif fault := agreed.fingerprint.mismatch(signed.fingerprint, same_epoch=True):
+            raise MessageRefused(f"withdrawal {signed.sequence} of {signed.sender!r}: {fault}")
+    except MessageRefused as error:
+        raise Refused("wrong-message", shortened(str(error), 500)) from None
+
+
+def check_sender(caller: Caller, sender: str) -> None:
+    """Raise `Refused` unless this is an agent of the member.
+
+    Args:
+        caller: The member.
+        sender: The name of an agent.
+    """
+    if member(sender) != caller.name:
+        raise Refused(
+            "wrong-sender",
+            f"the sender is {shortened(sender)!r}, expected {caller.name!r} or a name that starts "
+            f"with {caller.name + '/'!r}",
+        )
+
+
+async def _packed(request: Request, answer: object) -> Response:
+    """Return an answer in MessagePack, compressed if that is accepted and worth it."""
+    data = _msgpack.encode(answer)
+    headers = {"vary": "accept-encoding"}
+    if len(data) >= _WORTH and accepts_zstd(request.headers.get("accept-encoding", "")):
+        compress = zstandard.ZstdCompressor(level=1).compress
+        data = compress(data) if len(data) < _LARGE else await asyncio.to_thread(compress, data)
+        headers["content-encoding"] = "zstd"
+    return Response(data, media_type=MEDIA_TYPE, headers=headers)
+
+
+def accepts_zstd(header: str) -> bool:
+    """Tell whether a client accepts answers that are compressed with zstd.
+
+    >>> accepts_zstd("gzip, zstd;q=0.5"), accepts_zstd("gzip, zstd;q=0"), accepts_zstd("")
+    (True, False, False)
+    """
+    for one in header.lower().split(","):
+        coding, *parameters = (part.strip() for part in one.split(";"))
+        if coding == "zstd":
+            return not any(part.replace(" ", "") in _NEVER for part in parameters)
+    return False
+
+
+_NEVER = ("q=0", "q=0.0", "q=0.00", "q=0.000")

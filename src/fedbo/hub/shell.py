@@ -1,0 +1,168 @@
+"""What every request to a hub passes through: it gets an id, and leaves a line in the log.
+
+Whatever happens inside, the answer is complete: what was refused is a problem (RFC 9457), and so is
+a failure of the hub itself. Nothing of what the caller sent is in the log: only the template of the
+route, never the path or the query.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fedbo.hub.limits import network
+from fedbo.hub.log import Log
+from fedbo.hub.metrics import Metrics
+from fedbo.hub.problems import MEDIA_TYPE, Refused
+
+if TYPE_CHECKING:
+    from fedbo.hub.auth import Caller
+
+#: How many requests one worker handles at the same time; more are told to try again.
+MOST_AT_ONCE = 1000
+_GONE = 499  # the status in the log if the caller hung up
+_ALWAYS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_API = [*_ALWAYS, (b"cache-control", b"no-store")]
+_UNKNOWN = "(none)"
+
+
+class Record:
+    """What is known of one request, for its line in the log. Handlers fill it in."""
+
+    __slots__ = (
+        "address", "allowed", "caller", "federation", "id", "problem", "received", "sent",
+        "started", "status",
+    )  # fmt: skip
+
+    def __init__(self, address: str) -> None:
+        self.id = secrets.token_hex(8)
+        self.address = address
+        self.started = time.perf_counter()
+        self.status = self.sent = self.received = 0
+        self.federation = self.problem = ""
+        self.caller: Caller | None = None
+        self.allowed = ""  # methods that an address takes, if it does not take this one
+
+
+class Shell:
+    """The outermost part of the application.
+
+    Args:
+        app: The rest of it.
+        log: Where lines go.
+        metrics: Where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, log: Log, metrics: Metrics) -> None:
+        self._app, self._log, self._metrics = app, log, metrics
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        record = scope["fedbo"] = Record(network(client[0]) if client else "")
+        headers = [
+            *(_API if scope["path"].startswith("/v1") else _ALWAYS),
+            (b"x-request-id", record.id.encode()),
+        ]
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                message["headers"] = given + [one for one in headers if one[0] not in names]
+            else:
+                record.sent += len(message.get("body", b""))
+            await send(message)
+
+        self._running += 1
+        try:
+            if self._running > MOST_AT_ONCE:
+                busy = Refused("not-ready", "the hub has too much to do: try again soon", 1)
+                await send_problem(busy, record, answer)
+            else:
+                await self._app(scope, receive, answer)
+        except Refused as refused:
+            await send_problem(refused, record, answer)
+        except ClientDisconnect:
+            record.status = _GONE
+        except Exception as error:
+            self._log.error("failed", error, request=record.id)
+            if not record.status:
+                failed = Refused(
+                    "failed",
+                    "the hub failed, and nothing was changed by this request unless it says so: "
+                    "try again, and tell its operator the number of the request if it stays so",
+                )
+                await send_problem(failed, record, answer)
+            else:
+                raise _Broken from None
+        finally:
+            self._running -= 1
+            self._finish(scope, record)
+
+    def _finish(self, scope: Scope, record: Record) -> None:
+        seconds = time.perf_counter() - record.started
+        route = getattr(scope.get("route"), "path", _UNKNOWN)
+        method = scope["method"]
+        self._metrics.request(route, method, record.status, seconds, record.received, record.sent)
+        if record.problem:
+            self._metrics.refused(record.problem)
+        self._log.write(
+            "request",
+            request=record.id,
+            method=method,
+            route=route,
+            status=record.status,
+            ms=round(seconds * 1e3, 1),
+            received=record.received,
+            sent=record.sent,
+            federation=record.federation,
+            who="" if record.caller is None else record.caller.actor,
+            problem=record.problem,
+            address=record.address,
+        )
+
+
+class _Broken(Exception):
+    """An answer that had begun cannot be completed; the log has the reason."""
+
+
+async def send_problem(problem: Refused, record: Record, send: Send) -> None:
+    """Answer with a problem.
+
+    Args:
+        problem: What is the matter.
+        record: The request.
+        send: As ASGI defines it.
+    """
+    record.problem = problem.slug
+    body = msgspec.json.encode(problem.document(record.id))
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="fedbo hub"'))
+    if record.allowed:
+        headers.append((b"allow", record.allowed.encode()))
+    if problem.slug == "too-slow":
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
