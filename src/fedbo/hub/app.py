@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +30,7 @@ from fedbo.hub.api import (
 )
 from fedbo.hub.api.endpoint import Problem
 from fedbo.hub.auth import COOKIE
-from fedbo.hub.log import Log
+from fedbo.hub.log import Handler, Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
@@ -90,8 +91,14 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
 
 
 def from_environ() -> FastAPI:
-    """Return the application of a hub whose settings are in the environment."""
-    return create_app(Settings.from_environ(os.environ))
+    """Return the application of a hub whose settings are in the environment.
+
+    What libraries log goes to the log of the hub.
+    """
+    settings = Settings.from_environ(os.environ)
+    log = Log(settings.log)
+    logging.getLogger().addHandler(Handler(log))
+    return create_app(settings, log)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
