@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import typer
 
-from fedbo.cli import hub_federation, hub_operator, hub_store
+from fedbo.cli import hub_federation, hub_operator, hub_serve, hub_store
 
 app = typer.Typer(no_args_is_help=True, help="Run a hub, and manage its federations and members.")
+app.command()(hub_serve.serve)
 app.command()(hub_federation.create)
 app.command()(hub_federation.invite)
 app.command()(hub_federation.members)
