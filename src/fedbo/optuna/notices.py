@@ -200,6 +200,7 @@ class Complaints:
         if error is None:
             self._failing.discard(errand)
             self._unanswered.discard(errand)
+            self._given.discard(errand)  # if it fails again, that is another outage
             return
         if self._failing <= {errand}:
             self.failed(errand, error)
@@ -213,10 +214,11 @@ class Complaints:
             where = "" if kind == "make" else f" at {self._address}"
             reason = f"{type(error).__name__}{where}: {error}"
         again = "when the study is run again" if kind == "withdraw" else "after each trial"
+        once = f"{_ONCE}, until it works again" if kind in ("publish", "fetch") else _ONCE
         self._add(
             kind,
             f"{_TITLES[kind]}: {reason}. The study goes on, and this is tried again {again}. "
-            f"{_ONCE}",
+            f"{once}",
         )
 
     def pass_on(self, texts: Iterable[str]) -> None:
