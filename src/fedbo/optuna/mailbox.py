@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.exchange import Exchange, ExchangeError, Ledger
+from fedbo.exchange import Exchange, ExchangeError, Ledger, Progress
 from fedbo.exchange.choice import same_federation
 from fedbo.federation import Federation
 from fedbo.message import Message
@@ -22,6 +22,7 @@ from fedbo.optuna import private
 from fedbo.optuna.courier import Courier, Letter, Withdrawal
 from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
 from fedbo.optuna.notices import namesake
+from fedbo.optuna.progress import Reporter, can_show
 from fedbo.optuna.signing import Signing, announcement
 from fedbo.optuna.study_agent import SCORED, StudyAgent
 from fedbo.space import Direction
@@ -37,9 +38,16 @@ class Mailbox:
     """The messages of one study. The lock guards its agent; callers of the methods hold it."""
 
     def __init__(
-        self, courier: Courier, agent: StudyAgent, every: int | None, lock: threading.RLock
+        self,
+        courier: Courier,
+        agent: StudyAgent,
+        every: int | None,
+        lock: threading.RLock,
+        *,
+        progress: bool = False,
     ) -> None:
         self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
+        self._reporter = Reporter() if progress else None
         self.silence = NO_TRIAL  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
@@ -72,6 +80,9 @@ class Mailbox:
         federation, notices = mirror.agent.federation, self._agent.notices
         if self._agent.standing.hindrance:
             return
+        if self._reporter is not None and not can_show(self._courier.exchange):
+            notices.warn("no progress", exchange=self._courier.exchange.address)
+            self._reporter = None
         self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
         if not self._has_waited:
@@ -144,8 +155,23 @@ class Mailbox:
                 self.silence = _not_due(self._every)
             else:
                 self.silence = ""
-                return Letter(message, known.study)
+                report = None if self._reporter is None else self._report
+                return Letter(message, known.study, report)
             return None
+
+    def _report(self) -> Progress | None:
+        """Return how far the study has come. The courier calls this in its own thread.
+
+        It takes long, so that it has an agent of its own: no query waits for it.
+        """
+        assert self._reporter is not None
+        trials = private.get_trials(self._agent.study)
+        with self._lock:
+            twin = self._agent.twin()
+        if twin is None:
+            return None
+        twin.follow(trials)
+        return self._reporter(twin, trials)
 
     def _withdraw_former(self, federation: Federation | None) -> None:
         """Withdraw what the study published before, and peers should no longer hear.

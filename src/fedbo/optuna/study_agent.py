@@ -432,6 +432,12 @@ class StudyAgent:
         mirror.follow(trials)
         return mirror
 
+    def twin(self) -> Mirror | None:
+        """Return another agent like this one, which was told nothing yet; None if there is none."""
+        if self._made_from is None or self.mirror is None:
+            return None
+        return self._recipe.mirror(self.study, *self._made_from[:3])
+
     @property
     def federation(self) -> Federation | None:
         """The federation that was given; None if the study makes its own."""
