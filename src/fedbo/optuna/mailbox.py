@@ -179,17 +179,9 @@ class Mailbox:
         That is what it published in this federation under other names, with other keys or without
         one, and what it published in federations that it has left.
         """
-        known, keys = self._agent.identity, self._agent.signing.keys
-        if known is None or self._agent.standing.hindrance:
+        if self._agent.standing.hindrance:
             return
-        wanted = [Withdrawal(left, known.name, keys, known.study) for left in self._agent.left]
-        if federation is not None:
-            wanted += [Withdrawal(federation, name, keys, known.study) for name in known.former]
-            wanted += [
-                Withdrawal(federation, known.name, replaced, known.study)
-                for replaced in self._agent.replaced
-            ]
-        for one in wanted:
+        for one in former_messages(self._agent, federation):
             signer = "" if one.keys is None else str(one.keys)
             what = bytes(one.federation.fingerprint), one.sender, signer
             if what not in self._withdrawn:
@@ -262,6 +254,25 @@ class Mailbox:
             return False
         published, others = self._under_our_name(mirror, messages)
         return published < n and not others
+
+
+def former_messages(agent: StudyAgent, federation: Federation | None) -> list[Withdrawal]:
+    """Return what a study may have published before, and peers should no longer hear.
+
+    Args:
+        agent: The agent of the study.
+        federation: The federation in which it takes part; None if in none.
+    """
+    known, keys = agent.identity, agent.signing.keys
+    if known is None:
+        return []
+    found = [Withdrawal(left, known.name, keys, known.study) for left in agent.left]
+    if federation is not None:
+        found += [Withdrawal(federation, name, keys, known.study) for name in known.former]
+        found += [
+            Withdrawal(federation, known.name, replaced, known.study) for replaced in agent.replaced
+        ]
+    return found
 
 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:
