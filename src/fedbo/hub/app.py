@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 
+from fedbo.hub import page
 from fedbo.hub.api import (
     audit,
     federations,
@@ -28,7 +30,7 @@ from fedbo.hub.api import (
 )
 from fedbo.hub.api.endpoint import Problem
 from fedbo.hub.auth import COOKIE
-from fedbo.hub.log import Log
+from fedbo.hub.log import Handler, Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
@@ -50,7 +52,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
         settings: The settings of the hub.
         log: Where lines go; by default to standard error.
     """
-    from fedbo import __version__
+    from fedbo.version import __version__
 
     log, metrics = log or Log(settings.log), Metrics()
     service = Service(settings, log, metrics)
@@ -83,13 +85,20 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     app.add_middleware(Shell, log=log, metrics=metrics)
     for module in _MODULES:
         module.resource.mount(app)
+    page.mount(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
 def from_environ() -> FastAPI:
-    """Return the application of a hub whose settings are in the environment."""
-    return create_app(Settings.from_environ(os.environ))
+    """Return the application of a hub whose settings are in the environment.
+
+    What libraries log goes to the log of the hub.
+    """
+    settings = Settings.from_environ(os.environ)
+    log = Log(settings.log)
+    logging.getLogger().addHandler(Handler(log))
+    return create_app(settings, log)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

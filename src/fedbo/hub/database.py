@@ -21,10 +21,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub import migrations, schema
+from fedbo.version import __version__
 
 if sys.platform != "win32":
     import fcntl
 
+#: A table that only backups have.
+BACKUP_TABLE = "fedbo_backup"
 _EXPECTED = "expected sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -125,6 +128,20 @@ def unusable(engine: Engine, error: DBAPIError) -> HubError:
             "PostgreSQL is running"
         )
     return HubError(f"the database {where} cannot be used: {reason}")
+
+
+def newer(what: str, revision: str) -> HubError:
+    """Say that something was made by a newer fedbo.
+
+    Args:
+        what: What it is.
+        revision: Its revision, which this fedbo does not know.
+    """
+    return HubError(
+        f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
+        f"revisions up to {migrations.newest()}; update fedbo, or use a backup that this version "
+        "made"
+    )
 
 
 def _parsed(url: str | URL) -> URL:
@@ -250,9 +267,14 @@ def _lock_file(database: str) -> int:
 def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
     migrations.lock(connection)
     found, newest = migrations.current(connection), migrations.newest()
+    names = inspect(connection).get_table_names()
+    if BACKUP_TABLE in names:
+        raise HubError(
+            f"{url.database} is a backup: put it into a new database with fedbo hub restore"
+        )
     if found is None:
-        if others := inspect(connection).get_table_names():
-            listed = ", ".join(sorted(others)[:_SHOWN]) + (", …" if len(others) > _SHOWN else "")
+        if names:
+            listed = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             raise HubError(
                 f"the database {shown(url)} has tables of another program ({listed}): give the hub "
                 "a database of its own"
@@ -260,13 +282,7 @@ def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
         if must_exist:
             raise HubError(_no_hub(f"the database {shown(url)} is empty"))
     elif not migrations.is_known(found):
-        from fedbo import __version__
-
-        raise HubError(
-            f"the database {shown(url)} has revision {found}, made by a newer fedbo: fedbo "
-            f"{__version__} knows revisions up to {newest}; update fedbo, or restore a backup that "
-            "this version made"
-        )
+        raise newer(f"the database {shown(url)}", found)
     if found != newest:
         migrations.upgrade(connection)
     if connection.execute(select(schema.hub.c.id)).first() is None:

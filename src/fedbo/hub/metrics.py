@@ -10,8 +10,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-#: Where the numbers of several workers meet; must be set before this module is imported.
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+from fedbo.hub.settings import METRICS_FOLDER
+
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CHANGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -102,7 +102,7 @@ class Metrics:
             members: How many members they have.
         """
         shown = self._registry
-        if os.environ.get(FOLDER):
+        if os.environ.get(METRICS_FOLDER):
             shown = CollectorRegistry()
             MultiProcessCollector(shown)  # type: ignore[no-untyped-call]
         now = CollectorRegistry()

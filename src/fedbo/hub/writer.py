@@ -163,30 +163,30 @@ class Writer:
 
     def _commit(self, first: _Change) -> None:
         """Write this change and what else waits when it is this thread's turn to write."""
-        batch = [first]
-        is_applied = False
+        batch, is_begun, answers = [first], False, None
         try:
             with begin(self._engine) as connection:
+                is_begun = True
                 self._collect(batch)
                 answers = _apply(connection, batch)
-                is_applied = True
         except Exception as error:
-            if not batch[1:]:
-                self._collect(batch)
-            if len(batch) > 1 and not is_applied and not _is_lost(error):
-                for change in batch:  # one of them spoiled it for the others
-                    self._commit_alone(change)
+            if answers is None and is_begun and len(batch) > 1 and not _is_lost(error):
+                self._commit_each(batch)
                 return
+            if not is_begun:
+                self._collect(batch)
             answers = [(None, _unavailable(error)) for _ in batch]
         self._answer(batch, answers)
 
-    def _commit_alone(self, change: _Change) -> None:
-        try:
-            with begin(self._engine) as connection:
-                answers = _apply(connection, [change])
-        except Exception as error:
-            answers = [(None, _unavailable(error))]
-        self._answer([change], answers)
+    def _commit_each(self, batch: Sequence[_Change]) -> None:
+        """Write changes one by one, because one of them has spoiled it for the others."""
+        for change in batch:
+            try:
+                with begin(self._engine) as connection:
+                    answers = _apply(connection, [change])
+            except Exception as error:
+                answers = [(None, _unavailable(error))]
+            self._answer([change], answers)
 
     def _collect(self, batch: list[_Change]) -> None:
         while len(batch) < _BATCH:
@@ -327,10 +327,8 @@ def _settle(settled: Iterable[tuple[_Future, _Answer]]) -> None:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether the database cannot be reached, or is busy: another attempt now would fail too."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return error.connection_invalidated or type(error.orig).__name__ == "OperationalError"
+    """Whether the connection to the database is lost."""
+    return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
 def _unavailable(error: BaseException) -> BaseException:
@@ -361,7 +359,7 @@ def _call(connection: Connection, function: Callable[[Connection], Any]) -> _Ans
         with connection.begin_nested():
             return function(connection), None
     except Exception as error:
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
+        if _is_lost(error):
             raise
         return None, error
 
@@ -386,7 +384,8 @@ class _Publishing:
         ids = sorted({one.member.id for one in self._given})
         members = self._connection.execute(_MEMBERS, {"members": ids})
         self._members = {row.id: row for row in members}
-        self._rows = self._read_rows()
+        self._stored = self._read_rows()
+        self._rows = {**self._stored}
         answers = [self._answer(one) for one in self._given]
         if self._changed:
             execute = self._connection.execute
@@ -445,11 +444,7 @@ class _Publishing:
         if row is not None and row.is_out:
             return
         if self._agents is None:
-            self._agents = {id: {} for id in self._members}
-            for id, name, is_out in self._connection.execute(
-                _NAMES, {"members": sorted(self._members)}
-            ):
-                self._agents[id][name] = self._agents[id].get(name, 0) + is_out
+            self._agents = self._read_agents()
         agents = self._agents[member]
         if isinstance(one.signed, Message):
             others = sum(1 for name, out in agents.items() if out and name != sender)
@@ -465,6 +460,17 @@ class _Publishing:
                 f"the agents of {one.member.name!r} have had {MOST_NAMES} names here, and cannot "
                 "have more: publish under one of these names",
             )
+
+    def _read_agents(self) -> dict[int, dict[str, int]]:
+        """Return how many messages are out of each agent of the members, by name."""
+        agents: dict[int, dict[str, int]] = {id: {} for id in self._members}
+        found = self._connection.execute(_NAMES, {"members": sorted(agents)})
+        for id, name, is_out in found:
+            agents[id][name] = agents[id].get(name, 0) + is_out
+        for place, change in self._changed.items():  # not in the database yet
+            own, was_out = agents[change["member"]], self._stored.get(place, _EMPTY).is_out
+            own[place.sender] = own.get(place.sender, 0) + change["is_out"] - was_out
+        return agents
 
     def _change(self, one: _Publication) -> None:
         signed, place = one.signed, one.place
