@@ -111,7 +111,8 @@ class Publication:
             PublishRefused: If it cannot be published; then the study is not changed.
             ExchangeError: If the exchange cannot be reached, or refuses it.
         """
-        looked = self._of_scores(self._agent(None, self.name).look())
+        with caller.collect():  # what there is to say is said when the study is followed
+            looked = self._of_scores(self._agent(None, self.name).look())
         if scalars and type(self.exchange).share is Exchange.share:
             raise PublishRefused(
                 f"{self.exchange.address} cannot carry scalars, only a hub can: leave out --scalars"
