@@ -19,7 +19,9 @@ DEPLOY = ROOT / "deploy"
 
 
 def tool(name: str) -> str:
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    found = shutil.which(
+        name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
     if found is None:
         pytest.skip(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]'")
     return found
