@@ -136,7 +136,7 @@ def newer(what: str, revision: str) -> HubError:
         what: What it is.
         revision: Its revision, which this fedbo does not know.
     """
-    from fedbo import __version__
+    from fedbo.version import __version__
 
     return HubError(
         f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
