@@ -30,6 +30,7 @@ from fedbo.optuna import join, objective, record, signing, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
 from fedbo.optuna.mailbox import has_namesake
 from fedbo.optuna.notices import namesake
+from fedbo.optuna.standing import Standing, standing_at
 from fedbo.policy import Origin
 
 _SOURCES = {
@@ -66,6 +67,12 @@ class Given(NamedTuple):
             join.check(there, self.federation)
         return there
 
+    def name_at_exchange(self, study: optuna.Study | None) -> str | None:
+        """Return the name among peers; None if it is not drawn yet."""
+        known = None if study is None else record.identity(study)
+        name = self.name if self.name is not None or known is None else known.name
+        return None if name is None else standing_at(self.exchange, self.federation).name(name)
+
     def __str__(self) -> str:
         return f"study {self.study!r} in {studies.shown(self.storage)}"
 
@@ -88,7 +95,8 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     """Print the next message, and send nothing."""
     study, message, federation = given.find(), None, given.federation
     if study is not None:
-        message = join.sampler(federation, None, name=given.name, seed=seed).preview(study)
+        name = given.name_at_exchange(study)
+        message = join.sampler(federation, None, name=name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
         missing = given if study is None else f"score in {given}"
@@ -117,8 +125,11 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
 def _hindrance(given: Given, study: optuna.Study, signed: bool | None) -> str:
     """Say why a message of the study would not be sent; empty if it would be."""
     known, place = record.identity(study), given.exchange
-    name = given.name or ("" if known is None else known.name)
-    key = "" if known is None else known.key
+    standing = standing_at(place, given.federation)
+    if standing.hindrance:
+        return standing.hindrance
+    name = given.name_at_exchange(study) or standing.member or ""
+    signed, key = standing.signs(signed, "" if known is None else known.key)
     keyring = place.keyring or Keyring.user()
     if reason := signing.foresee(signed, key, name, given.federation, keyring):
         return reason
@@ -150,14 +161,17 @@ def withdraw(given: Given) -> None:
     else:
         given.find()  # raises if it does not fit
         federations = [given.federation]
-    sender = given.name if given.name is not None or known is None else known.name
+    standing = standing_at(given.exchange, federations[0]) if federations else Standing()
+    sender = None if given.name is None else standing.name(given.name)
+    if sender is None and known is not None:
+        sender = known.name
     if sender is None:
         raise ValueError(
             f"{given} has not run a trial, so it has no name among peers: give the storage of a "
             "study that has, or the name with --name"
         )
     ledger, place = Ledger(), given.exchange
-    keys = signing.keys_of(None if known is None else known.key)
+    keys = signing.keys_of(standing.key if known is None else known.key)
     identity = None if known is None else known.study
     which = "the federation of its parameters" if is_own else "this federation"
     text = (
@@ -166,9 +180,10 @@ def withdraw(given: Given) -> None:
     )
     if _withdraw_all(ledger, place, federations, sender, keys, identity):
         text = (
-            f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
-            "it may keep it, and what they learnt from it. The withdrawal is recorded in "
-            f"{ledger.path}. If the study continues, it sends messages again."
+            f"The message of {sender!r} was withdrawn from {place.address}. Peers forget it when "
+            "they look there again; what they learnt from it stays in their trials. The "
+            f"withdrawal is recorded in {ledger.path}. If the study continues, it sends messages "
+            "again."
         )
     screen.say(Console(), text)
     by_name = sender if given.name is not None or identity is None else None

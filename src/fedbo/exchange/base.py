@@ -120,7 +120,8 @@ class Exchange(ABC):
             mine: Withdraw only messages for which this is true; all of them if None.
 
         Returns:
-            Whether there was such a message. Peers that already have it may keep it.
+            Whether there was such a message. Peers forget it when they fetch again; nobody can
+            make a hostile one do so.
         """
 
     def holdings(self) -> list[Holding]:
@@ -133,7 +134,19 @@ class Exchange(ABC):
     def member(self, federation: Federation) -> str | None:
         """Return the name of the member as which this user takes part; None if any name will do.
 
-        At a place with members, a sender is the member's name, or ``member/agent``.
+        At a place with members, a sender is the member's name, or ``member/agent``. This neither
+        waits for the place nor needs it; it raises an `ExchangeError` that says how to join if this
+        user is no member.
+
+        Args:
+            federation: The federation, in any epoch.
+        """
+        return None
+
+    def signer(self, federation: Federation) -> str | None:
+        """Return the key that this user's messages must be signed with; None if any will do.
+
+        It is a public key as text, or empty if only messages that are not signed are taken.
 
         Args:
             federation: The federation, in any epoch.

@@ -77,6 +77,15 @@ class Feeds:
         self._feeds: OrderedDict[tuple[int, int], _Feed] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedbo-feed")
 
+    def __len__(self) -> int:
+        """How many federations, each in one epoch, are in memory."""
+        return len(self._feeds)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of memory their messages take, about."""
+        return sum(feed.shelf.nbytes for feed in self._feeds.values())
+
     async def news(self, federation: int, member: int, wanted: Wanted) -> News:
         """Return what has changed for an agent since it last asked.
 
@@ -108,7 +117,7 @@ class Feeds:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _drop_oldest(self) -> None:
-        taken = sum(feed.shelf.nbytes for feed in self._feeds.values())
+        taken = self.nbytes
         while taken > self._most_bytes and len(self._feeds) > 1:
             _, dropped = self._feeds.popitem(last=False)
             taken -= dropped.shelf.nbytes

@@ -109,11 +109,11 @@ class Courier:
             self._wanted = federation
             self._wake()
 
-    def messages(self, federation: Federation) -> list[Message]:
-        """Return the latest message of each peer that was fetched."""
+    def messages(self, federation: Federation) -> list[Message] | None:
+        """Return what the exchange handed out when it last did; None if it has not done so yet."""
         with self._changed:
             known, messages = self._fetched or (None, [])
-            return messages if known is federation else []
+            return messages if known is federation else None
 
     def current(self, federation: Federation) -> list[Message] | None:
         """Return what the exchange handed out just now; None if that is not known."""

@@ -68,8 +68,10 @@ class Mailbox:
         self._withdraw_former(None)
 
     def receive(self, mirror: Mirror, asking: int) -> None:
-        """Give the agent the messages that have arrived; the first query waits for them."""
+        """Let the agent hold what the exchange hands out; the first query waits for that."""
         federation, notices = mirror.agent.federation, self._agent.notices
+        if self._agent.standing.hindrance:
+            return
         self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
         if not self._has_waited:
@@ -77,6 +79,8 @@ class Mailbox:
             self._courier.fetch(federation)
             self._courier.wait_for_first(_FIRST_NEWS)
         messages = self._courier.messages(federation)
+        if messages is None:
+            return
         for reason in mirror.hear([one for one in messages if not self._is_former(one)]):
             notices.warn("message ignored", reason=reason)
         name = mirror.agent.name
@@ -96,7 +100,8 @@ class Mailbox:
         if self._agent.mirror is None:
             self.silence = self._agent.mismatch or self.silence
             return
-        self._courier.fetch(self._agent.mirror.agent.federation)
+        if not self._agent.standing.hindrance:
+            self._courier.fetch(self._agent.mirror.agent.federation)
         if state in SCORED:
             self._ended.add(trial.number)
             self._courier.send(self._make)
@@ -119,7 +124,13 @@ class Mailbox:
             self._ended -= {number for number in ended if trials[number].state.is_finished()}
             if self._agent.mirror is None:  # the study has left its federation
                 return None
+            was_alone = bool(self._agent.standing.hindrance)
             mirror = self._agent.update()
+            if self._agent.standing.hindrance:
+                self.silence = self._agent.standing.hindrance
+                return None
+            if was_alone:
+                self._courier.fetch(mirror.agent.federation)
             self._withdraw_former(mirror.agent.federation)
             known = self._agent.identity
             assert known is not None
@@ -127,7 +138,7 @@ class Mailbox:
                 self.silence = self._agent.signing.hindrance
             elif not mirror.scores:
                 self.silence = self._agent.mismatch or NO_SCORE
-            elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation)):
+            elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation) or []):
                 self.silence = namesake(mirror.agent.name)
             elif (message := self._due_message(mirror, trials, ended)) is None:
                 self.silence = _not_due(self._every)
@@ -143,7 +154,7 @@ class Mailbox:
         one, and what it published in federations that it has left.
         """
         known, keys = self._agent.identity, self._agent.signing.keys
-        if known is None:
+        if known is None or self._agent.standing.hindrance:
             return
         wanted = [Withdrawal(left, known.name, keys, known.study) for left in self._agent.left]
         if federation is not None:

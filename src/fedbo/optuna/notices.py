@@ -23,6 +23,8 @@ _NOTICES = {
     "renamed": "peers knew this study as {known!r}; it is now {given!r}{more}",
     "about signatures": "{remark}. This warning is given once",
     "nothing published": _NOTHING,
+    "alone": "{reason}. Until then, the study tunes alone: no message comes in or goes out. It "
+    "takes part by itself as soon as it can. This warning is given once",
     "namesake": _NOTHING,
     "left federation": "{reason}",
     "cannot tune": "{reason}; it is sampled independently",
@@ -54,6 +56,7 @@ _NOTICES = {
 }
 _ABOUT_EXCHANGES = (
     "about signatures",
+    "alone",
     "left federation",
     "message ignored",
     "name is taken",

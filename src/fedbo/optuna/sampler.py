@@ -168,7 +168,8 @@ class FederatedSampler(BaseSampler):
     def withdraw(self, study: optuna.Study) -> bool:
         """Withdraw the study's message from the exchange; return whether there was one.
 
-        Peers that already have it may keep it. If the study goes on, it publishes another.
+        Peers forget it when they look at the exchange again. What they learnt from it stays in
+        their trials. If the study goes on, it publishes another.
 
         Args:
             study: The study whose message is withdrawn.
@@ -322,7 +323,7 @@ class FederatedSampler(BaseSampler):
     def _agent_of(self, study: optuna.Study) -> StudyAgent:
         """Return the agent of a study; only that of the last study is remembered."""
         if self._current is None or not private.is_same_study(self._current.study, study):
-            self._current = StudyAgent(study, self._recipe, self._keyring)
+            self._current = StudyAgent(study, self._recipe, self._keyring, self.exchange)
             if self._courier is not None:
                 self._mailbox = Mailbox(self._courier, self._current, self.every, self._lock)
         self._current.study = study  # the same study, but each object has its own cache

@@ -135,6 +135,9 @@ class HubExchange(Exchange):
     def member(self, federation: Federation) -> str | None:
         return self._member(federation.fingerprint).membership.member
 
+    def signer(self, federation: Federation) -> str | None:
+        return self._member(federation.fingerprint).membership.key
+
     def latest(self, federation: Federation) -> Federation:
         mine = self._member(federation.fingerprint)
         there = mine.federation()

@@ -1,0 +1,440 @@
+"""Agents that apply what they fetch hold exactly what is out, or a good selection of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hub.group import FEDERATION, Group, M
+from sqlalchemy import Connection, Engine, event, text
+
+from fedbo.exchange.hub.wire import News, Wanted
+from fedbo.hub import admin, feed, schema
+from fedbo.hub.alike import Likeness
+from fedbo.hub.database import begin, open_database
+from fedbo.hub.feed import Feeds
+from fedbo.hub.problems import Refused
+from fedbo.hub.writer import Writer
+from fedbo.message import Message
+
+
+@pytest.fixture
+def writer(engine: Engine) -> Iterator[Writer]:
+    started = Writer(engine)
+    yield started
+    started.stop()
+
+
+class Agent:
+    """What an agent remembers between two questions."""
+
+    def __init__(self, group: Group, member: Any, sender: str | None = None) -> None:
+        self.group, self.member = group, member
+        self.sender = member.name if sender is None else sender
+        self.cursor, self.is_selection = "", False
+        self.held: dict[int, bytes] = {}
+
+    async def fetch(self, feeds: Feeds, epoch: int = 0) -> News:
+        held = tuple(self.held) if self.is_selection else ()
+        wanted = Wanted(epoch, self.cursor, self.sender, held)
+        news = await feeds.news(self.group.id, self.member.id, wanted)
+        if news.is_all:
+            self.held.clear()
+        for number in news.gone:
+            self.held.pop(number, None)
+        self.held |= {one.number: one.content for one in news.handed}
+        self.cursor, self.is_selection = news.cursor, news.is_selection
+        return news
+
+    @property
+    def senders(self) -> dict[str, bytes]:
+        return {Message.decode(content).sender: content for content in self.held.values()}
+
+
+async def publish(writer: Writer, group: Group, count: int, sequence: int = 1) -> None:
+    sent = (group.message(one.name, sequence, omega=_omega(one.id)) for one in group.members)
+    pairs = [*zip(group.members, sent, strict=False)][:count]
+    assert all(await asyncio.gather(*(writer.publish(*pair) for pair in pairs)))
+
+
+def _omega(seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(M)
+
+
+@pytest.mark.parametrize("most", [5, 12, 1000])
+@pytest.mark.parametrize("seed", range(3))
+def test_deltas_add_up(engine: Engine, writer: Writer, seed: int, most: int) -> None:
+    """Random changes, with more and with fewer messages out than an agent gets."""
+    chance, group = random.Random(seed), Group(engine, 20, signed=True)
+    sequences = dict.fromkeys([member.name for member in group.members], 0)
+
+    async def change() -> None:
+        member, action = chance.choice(group.members), chance.random()
+        if action < 0.6:
+            sequences[member.name] += 1
+            at = member.name, sequences[member.name]
+            omega = [chance.gauss(0, 1) for _ in range(M)]
+            await writer.publish(member, group.message(*at, omega=omega, key=member.key))
+        elif action < 0.95:
+            at = member.name, sequences[member.name]
+            await writer.publish(member, group.withdrawal(*at, member.key))
+        else:  # so that a row is published again after its removal
+            await writer.submit(lambda connection: remove(connection, member.id))
+
+    def remove(connection: Connection, member: int) -> None:
+        rows = schema.message.update().where(schema.message.c.member == member)
+        (cursor,) = admin.take_cursors(connection, group.id)
+        connection.execute(rows.values(is_out=False, content=b"", cursor=cursor))
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        agents = [Agent(group, member) for member in group.members[:4]]
+        agents.append(Agent(group, group.members[4], ""))
+        for _ in range(60):
+            for _ in range(chance.randrange(4)):
+                await change()
+            agent = chance.choice(agents)
+            news = await agent.fetch(feeds)
+            check(agent, news)
+        feeds.stop()
+
+    def check(agent: Agent, news: News) -> None:
+        out = group.out()
+        assert news.is_selection == (len(out) > most)
+        if not news.is_selection:
+            assert agent.senders == out
+            return
+        assert agent.senders.items() <= out.items()
+        assert 0.9 * most <= len(agent.held) <= most
+        if agent.member.name in out:
+            assert agent.member.name in agent.senders
+
+    asyncio.run(run())
+
+
+def test_a_delta_has_only_what_changed(engine: Engine, writer: Writer) -> None:
+    group = Group(engine, 6)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 5)
+        first = await agent.fetch(feeds)
+        assert first.is_all and len(first.handed) == 5 and first.epoch == 0
+        nothing = await agent.fetch(feeds)
+        assert not nothing.is_all and nothing.handed == () and nothing.gone == ()
+        assert nothing.cursor == first.cursor
+        await writer.publish(group.members[1], group.message("m1", 2))
+        await writer.submit(lambda connection: admin.leave(connection, group.members[2].id))
+        news = await agent.fetch(feeds)
+        assert [Message.decode(one.content).sequence for one in news.handed] == [2]
+        assert len(news.gone) == 1 and not news.is_all
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_a_selection_is_the_most_alike_the_own_and_a_random_rest(
+    engine: Engine, writer: Writer
+) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        await publish(writer, group, 60)
+        asks, other = Agent(group, group.members[0]), Agent(group, group.members[1])
+        news = await asks.fetch(feeds)
+        await other.fetch(feeds)
+        assert news.is_all and news.is_selection
+        assert len(asks.held) == len(other.held) == most
+        U = Likeness(FEDERATION).directions([_omega(one.id) for one in group.members])
+        alike = np.argsort(-(U @ U[0]))[: most // 2 + 1]  # the own one is the first
+        assert {f"m{i}" for i in alike} <= {*asks.senders}
+        assert {*asks.senders} != {*other.senders}
+        again = Agent(group, group.members[0])
+        await again.fetch(feeds)
+        assert again.held == asks.held
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_a_selection_is_kept_until_the_own_message_changes(engine: Engine, writer: Writer) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        await publish(writer, group, 50)
+        asks = Agent(group, group.members[0])
+        await asks.fetch(feeds)
+        kept = {*asks.held}
+        await publish(writer, group, 60, sequence=1)  # ten more
+        await writer.publish(group.members[1], group.message("m1", 2))
+        news = await asks.fetch(feeds)
+        assert {*asks.held} == kept and news.gone == () and len(news.handed) <= 1
+
+        await writer.publish(group.members[0], group.message("m0", 2, omega=-_omega(1)))
+        news = await asks.fetch(feeds)
+        assert not news.is_all and len(asks.held) == most
+        assert 1 < len(news.handed) <= most and len(news.gone) == len(news.handed) - 1
+        assert len(kept & {*asks.held}) > 1  # some of the random rest
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_a_selection_is_made_anew_when_much_of_it_is_gone(engine: Engine, writer: Writer) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        await publish(writer, group, 60)
+        asks = Agent(group, group.members[0])
+        await asks.fetch(feeds)
+        gone = [one for one in group.members if one.name in asks.senders and one.name != "m0"][:4]
+        for i, member in enumerate(gone):
+            await writer.submit(lambda connection, id=member.id: admin.leave(connection, id))
+            news = await asks.fetch(feeds)
+            assert len(news.gone) == 1 and len(asks.held) == (most if i == 2 else most - 1 - i % 3)
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_without_an_own_message_the_selection_is_random(engine: Engine, writer: Writer) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        await publish(writer, group, 50)
+        counts = dict.fromkeys((member.name for member in group.members[:50]), 0)
+        for i in range(200):
+            agent = Agent(group, group.members[55], f"m55/{i}")
+            await agent.fetch(feeds)
+            assert len(agent.held) == most
+            for sender in agent.senders:
+                counts[sender] += 1
+        # 200 draws with probability 0.4 each: 80 ± 7
+        assert min(counts.values()) > 45 and max(counts.values()) < 115
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_another_name_does_not_make_one_alike(engine: Engine, writer: Writer) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        await publish(writer, group, 50)
+        honest, liar = Agent(group, group.members[0]), Agent(group, group.members[55], "m0")
+        await honest.fetch(feeds)
+        await liar.fetch(feeds)
+        assert {*honest.held} != {*liar.held} and len(liar.held) == most
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_what_others_committed_before_a_fetch_is_in_it(engine: Engine, database_url: str) -> None:
+    """A fetch that arrives while another one looks at the database waits for the next look."""
+    group, other = Group(engine, 2), open_database(database_url)
+
+    async def run() -> None:
+        feeds, writer = Feeds(engine), Writer(other)
+        for sequence in range(1, 30):
+            early = [asyncio.ensure_future(Agent(group, group.members[0]).fetch(feeds))]
+            await asyncio.sleep(0)
+            await writer.publish(group.members[1], group.message("m1", sequence))
+            late = Agent(group, group.members[0])
+            await asyncio.gather(late.fetch(feeds), *early)
+            assert late.senders["m1"] == group.message("m1", sequence).encode()
+        writer.stop()
+        feeds.stop()
+
+    asyncio.run(run())
+    other.dispose()
+
+
+def test_many_fetches_share_a_look(engine: Engine, writer: Writer) -> None:
+    group, looks = Group(engine, 3), list[str]()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _count(*given: Any) -> None:
+        looks.append(given[2])
+
+    async def run() -> None:
+        feeds = Feeds(engine)
+        await publish(writer, group, 3)
+        looks.clear()
+        agents = [Agent(group, group.members[0]) for _ in range(100)]
+        await asyncio.gather(*(agent.fetch(feeds) for agent in agents))
+        assert all(len(agent.held) == 3 for agent in agents)
+        feeds.stop()
+
+    asyncio.run(run())
+    assert len([one for one in looks if one.startswith("SELECT")]) <= 4
+
+
+def test_a_large_federation_is_read_in_pages(
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.hub.feed._PAGE", 7)
+    monkeypatch.setattr("fedbo.hub.feed._CHANGED", feed._CHANGED.limit(7))
+    group = Group(engine, 28)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine, most_peers=10), Agent(group, group.members[0])
+        for count in (7, 13, 28):
+            await publish(writer, group, count, sequence=count)
+            await agent.fetch(feeds)
+            assert len(agent.held) == min(count, 10)
+        await Agent(group, group.members[1]).fetch(feeds)
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_after_a_restore_everything_is_handed_out_again(engine: Engine, writer: Writer) -> None:
+    group = Group(engine, 4)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 4)
+        await agent.fetch(feeds)
+        group.change(schema.hub, 1, generation="restored")
+        with begin(engine) as connection:
+            connection.execute(schema.message.delete().where(schema.message.c.sender == "m3"))
+        group.change(schema.federation, group.id, cursor=3)
+        news = await agent.fetch(feeds)
+        assert news.is_all and news.cursor == "restored.3"
+        assert agent.senders == group.out() and len(agent.held) == 3
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_below_the_floor_everything_is_handed_out_again(engine: Engine, writer: Writer) -> None:
+    group = Group(engine, 4)
+
+    async def run() -> None:
+        feeds, early, late = Feeds(engine), *(Agent(group, one) for one in group.members[:2])
+        await publish(writer, group, 4)
+        await early.fetch(feeds)
+        await writer.submit(lambda connection: admin.leave(connection, group.members[3].id))
+        await late.fetch(feeds)
+        with begin(engine) as connection:
+            assert admin.prune(connection, days=-1) == 1
+        for started in (feeds, Feeds(engine)):
+            assert (await early.fetch(started)).is_all
+            assert not (await late.fetch(started)).is_all
+            assert early.senders == late.senders == group.out()
+            early.cursor = early.cursor.replace(".5", ".4")
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", ".", "{g}.", "{g}.-1", "{g}.999", "{g}.٣", "z.1"])
+def test_a_cursor_that_means_nothing_gets_everything(
+    engine: Engine, writer: Writer, cursor: str
+) -> None:
+    group = Group(engine, 2)
+    (hub,) = group.all(schema.hub)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 2)
+        agent.cursor = cursor.format(g=hub.generation)
+        assert (await agent.fetch(feeds)).is_all
+        assert len(agent.held) == 2
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_epochs_and_federations_do_not_meet(engine: Engine, writer: Writer) -> None:
+    liver, lung = Group(engine, 2, name="liver"), Group(engine, 2, name="lung")
+
+    async def run() -> None:
+        feeds = Feeds(engine)
+        await publish(writer, liver, 2)
+        later = FEDERATION.next_epoch(length_scale=0.9)
+        await writer.submit(
+            lambda connection: admin.add_epoch(connection, "liver", later, actor="test")
+        )
+        await writer.publish(liver.members[0], liver.message("m0", 5, epoch=1))
+        agents = [Agent(liver, liver.members[0]), Agent(liver, liver.members[0])]
+        agents.append(Agent(lung, lung.members[0]))
+        for agent, epoch in zip(agents, (0, 1, 0), strict=True):
+            news = await agent.fetch(feeds, epoch)
+            assert news.epoch == (1 if agent.group is liver else 0)
+        assert [len(agent.held) for agent in agents] == [2, 1, 0]
+        with pytest.raises(Refused) as refused:
+            await agents[2].fetch(feeds, 1)
+        assert refused.value.slug == "wrong-epoch"
+        with pytest.raises(Refused) as refused:
+            await feeds.news(999, 1, Wanted(0))
+        assert refused.value.slug == "no-such-federation"
+        assert len(feeds) == 3
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_memory_is_bounded(engine: Engine, writer: Writer) -> None:
+    groups = [Group(engine, 5, name=f"f{i}") for i in range(6)]
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_bytes=10_000)
+        agents = [Agent(group, group.members[0]) for group in groups]
+        for _ in range(3):
+            for agent in agents:
+                await publish(writer, agent.group, 5)
+                await agent.fetch(feeds)
+                assert agent.senders == agent.group.out()
+                assert len(feeds) < 4 and feeds.nbytes < 20_000
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_a_database_that_does_not_answer_is_a_problem_that_passes(
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(engine, 2)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr("fedbo.hub.feed._HEAD", text("SELECT * FROM nowhere"))
+            for _ in range(2):
+                with pytest.raises(Refused) as refused:
+                    await agent.fetch(feeds)
+                assert refused.value.slug == "not-ready" and refused.value.retry_after == 1
+        await agent.fetch(feeds)
+        assert len(agent.held) == 2
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_whoever_has_gone_does_not_disturb_others(engine: Engine, writer: Writer) -> None:
+    group = Group(engine, 2)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 2)
+        gone = asyncio.ensure_future(Agent(group, group.members[1]).fetch(feeds))
+        stays = asyncio.ensure_future(agent.fetch(feeds))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await stays
+        assert len(agent.held) == 2
+        feeds.stop()
+
+    asyncio.run(run())
