@@ -19,7 +19,8 @@ DEPLOY = ROOT / "deploy"
 
 
 def tool(name: str) -> str:
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = shutil.which(name, path=path)
     if found is None:
         pytest.skip(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]'")
     return found

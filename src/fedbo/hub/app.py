@@ -51,7 +51,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
         settings: The settings of the hub.
         log: Where lines go; by default to standard error.
     """
-    from fedbo import __version__
+    from fedbo.version import __version__
 
     log, metrics = log or Log(settings.log), Metrics()
     service = Service(settings, log, metrics)

@@ -14,7 +14,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
@@ -137,8 +136,10 @@ def newer(what: str, revision: str) -> HubError:
         what: What it is.
         revision: Its revision, which this fedbo does not know.
     """
+    from fedbo.version import __version__
+
     return HubError(
-        f"{what} has revision {revision}, made by a newer fedbo: fedbo {version('fedbo')} knows "
+        f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
         f"revisions up to {migrations.newest()}; update fedbo, or use a backup that this version "
         "made"
     )

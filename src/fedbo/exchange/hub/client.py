@@ -283,7 +283,7 @@ class Client:
             return httpx, self._http
 
     def _connect(self, package: Any) -> httpx.Client:
-        from fedbo import __version__
+        from fedbo.version import __version__
 
         # Without encryption the hub is on this machine, and no proxy may see the token.
         is_far = self.url.is_encrypted

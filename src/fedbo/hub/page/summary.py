@@ -124,7 +124,7 @@ def summarise(
 def _health(
     connection: Connection, members: int, seen: int, agents: int, current: int, refused: int
 ) -> Health:
-    from fedbo import __version__
+    from fedbo.version import __version__
 
     database = "SQLite" if connection.dialect.name == "sqlite" else "PostgreSQL"
     checks = [
