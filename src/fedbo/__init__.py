@@ -17,8 +17,7 @@ from fedbo.policy.schedule import Constant, Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
-
-__version__ = "0.3.0"
+from fedbo.version import __version__
 
 __all__ = [
     "FTS",
@@ -50,6 +49,7 @@ __all__ = [
     "Table",
     "Target",
     "Trial",
+    "__version__",
     "simulate",
     "theory",
 ]

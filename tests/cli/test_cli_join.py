@@ -643,7 +643,7 @@ def test_a_message_can_be_taken_back() -> None:
     join("score", "--trials", "1", "--name", "site-a")
     text = said(invoke("--withdraw"))
     assert "The message of 'site-a' was withdrawn from" in text
-    assert "Peers that have read it may keep it" in text
+    assert "Peers forget it when they look there again" in text
     assert FolderExchange("shared").fetch(FEDERATION) == []
     assert [release.action for release in Ledger().read()] == ["sent", "withdrawn"]
     assert "nothing to withdraw" in said(invoke("--withdraw"))

@@ -1,143 +1,51 @@
-"""The demo: a fair split, two modes that differ in one thing, honest numbers, a picture."""
+"""The demo: who arrives when, honest numbers, what the terminal and the picture show."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 from rich.console import Console
+from scipy.stats import ttest_1samp
 
-from fedbo.table import Table
 from fedbo_paper.demo import figure as demo_figure
 from fedbo_paper.demo import screen as demo_screen
-from fedbo_paper.demo.demo import MODES, N_INITIAL, Board, Demo, Outcome, Run, play, play_all
-from fedbo_paper.harness.averages import mean_and_error
-from fedbo_paper.problems import digits
+from fedbo_paper.demo.demo import MODES, Demo
+from fedbo_paper.demo.outcome import Outcome
+from fedbo_paper.demo.site import Left, Ready, Tried
 
-pytestmark = pytest.mark.slow
-
-SMALL = Demo(agents=6, trials=6, repeats=2)
+SMALL = Demo(agents=4, trials=7, repeats=6)
 
 
-@pytest.fixture(scope="module")
-def runs() -> list[Run]:
+def reports(demo: Demo, scores: np.ndarray) -> list[tuple[int, Tried]]:
+    """What the sites report if these are their scores, (R, 3, N, T)."""
     return [
-        Run(repeat=r, mode=mode, table=play(SMALL, r, mode))
-        for r in range(SMALL.repeats)
-        for mode in MODES
+        (
+            n,
+            Tried(r, MODES[m], t + 1, {"C": 1.0, "gamma": 0.1}, float(scores[r, m, n, t]), "own"),
+        )
+        for r, m, n, t in np.ndindex(*scores.shape)
+        if not np.isnan(scores[r, m, n, t])
     ]
 
 
-@pytest.fixture(scope="module")
-def outcome(runs: list[Run]) -> Outcome:
-    return Outcome(SMALL, runs)
-
-
-def made_up(best: np.ndarray) -> Outcome:
-    """An outcome with these best scores, (R, 2, N, T)."""
-    R, _, N, T = best.shape
+def made_up(scores: np.ndarray) -> Outcome:
+    R, _, N, T = scores.shape
     demo = Demo(agents=N, trials=T, repeats=R)
-    runs = []
-    for r in range(R):
-        for m, mode in enumerate(MODES):
-            columns = {
-                "agent": np.repeat(demo.names, T),
-                "source": np.tile(["initial"] * N_INITIAL + ["own"] * (T - N_INITIAL), N),
-                "best": best[r, m].ravel(),
-            }
-            runs.append(Run(repeat=r, mode=mode, table=Table(columns)))
-    return Outcome(demo, runs)
+    return Outcome(demo, reports(demo, scores))
 
 
-class TestDigits:
-    @pytest.mark.parametrize("agents", [1, 2, 10, digits.MOST])
-    def test_every_image_is_dealt_once(self, agents: int) -> None:
-        hands = digits.deal(agents, seed=3)
-        X = np.concatenate([hand.pixels for hand in hands])
-        everything = digits.deal(1, seed=0)[0].pixels
-        assert np.array_equal(np.sort(X, axis=0), np.sort(everything, axis=0))
-        assert sum(hand.counts for hand in hands).sum() == digits.IMAGES
-
-    def test_uneven_in_size_and_in_mix(self) -> None:
-        hands = digits.deal(10, seed=0)
-        sizes = [len(hand) for hand in hands]
-        assert max(sizes) > 7 * min(sizes)
-        shares = np.array([hand.counts / len(hand) for hand in hands])
-        # with the same mix for all, the largest share of a digit would be near 0.1 everywhere
-        assert np.median(shares.max(axis=1)) > 0.2
-
-    def test_the_seed_decides(self) -> None:
-        a, same, other = (digits.deal(5, seed)[0] for seed in (1, 1, 2))
-        assert np.array_equal(a.pixels, same.pixels)
-        assert not np.array_equal(a.counts, other.counts)
-
-    def test_score_is_the_accuracy_on_the_other_half(self) -> None:
-        from sklearn.svm import SVC
-
-        hand = digits.deal(digits.MOST, seed=0)[0]
-        params = {"C": 10.0, "gamma": 0.05}
-        train, validate = hand.halves
-        assert set(train) | set(validate) == set(range(len(hand)))
-        assert not set(train) & set(validate)
-        svm = SVC(**params).fit(hand.pixels[train], hand.digits[train])
-        assert hand(params) == svm.score(hand.pixels[validate], hand.digits[validate])
-
-    def test_is_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hand = digits.deal(digits.MOST, seed=0)[0]
-        score = hand({"C": 1.0, "gamma": 0.1})
-        monkeypatch.setattr(hand, "_accuracy", None)
-        assert hand({"gamma": 0.1, "C": 1.0}) == score
-
-    @pytest.mark.parametrize("agents", [0, digits.MOST + 1])
-    def test_too_few_or_many_agents(self, agents: int) -> None:
-        with pytest.raises(ValueError, match=f"agents is {agents}, expected 1 to 24"):
-            digits.deal(agents, seed=0)
+def random_scores(demo: Demo = SMALL, lead: float = 0.1) -> np.ndarray:
+    shape = (demo.repeats, len(MODES), demo.agents, demo.trials)
+    scores = np.random.default_rng(0).uniform(0.3, 0.8, shape)
+    scores[:, MODES.index("together"), :, 1:] += lead
+    return scores
 
 
-class TestRuns:
-    def test_modes_start_alike_and_only_together_asks_peers(self, outcome: Outcome) -> None:
-        table = outcome.table
-        for repeat in range(SMALL.repeats):
-            alone, together = (table.where(repeat=repeat, mode=mode) for mode in MODES)
-            for name in ("agent", "param_C", "param_gamma", "score"):
-                initial = [t.where(iteration=0)[name] for t in (alone, together)]
-                assert np.array_equal(*initial)
-            assert set(alone["source"]) == {"initial", "own"}
-            assert not alone["parameters_received"].any()
-            # a message of M = 100 from each of the five others in every iteration
-            assert together["parameters_received"].max() == 500 * (SMALL.trials - N_INITIAL)
-        assert "peer" in table["source"]
-
-    def test_repeats_differ_and_the_same_one_does_not(self, runs: list[Run]) -> None:
-        again = play(SMALL, 0, "together")
-        assert again == runs[1].table
-        assert not np.array_equal(runs[1].table["param_C"], runs[3].table["param_C"])
-
-    def test_board_has_the_scores(self) -> None:
-        demo = Demo(agents=6, trials=4, repeats=2)
-        with Board.create(demo) as board:
-            assert board.done == 0
-            outcome = Outcome(demo, [*play_all(demo, board, jobs=1)])
-            assert board.done == np.prod(demo.shape)
-            best, repeats = board.paired_best(demo.trials)
-            assert np.array_equal(np.maximum.accumulate(board.scores, axis=-1), outcome.best)
-        assert repeats == demo.repeats
-        assert best == pytest.approx(outcome.curves[..., -1].mean(axis=0))
-
-    def test_live_scores_are_of_repeats_in_which_both_got_there(self) -> None:
-        with Board.create(SMALL) as board:
-            board.scores[0, 0] = 0.5
-            assert board.paired_best(3)[1] == 0
-            board.scores[0, 1, :, :4] = 0.75
-            board.scores[1, :, 0] = 1.0
-            best, repeats = board.paired_best(4)
-            assert (best.tolist(), repeats) == ([0.5, 0.75], 1)
-            assert board.paired_best(5)[1] == 0
-
+class TestDemo:
     @pytest.mark.parametrize(
         ("given", "complaint"),
         [
@@ -151,106 +59,176 @@ class TestRuns:
         with pytest.raises(ValueError, match=complaint):
             Demo(**given)
 
+    def test_each_site_arrives_once_at_each_place(self) -> None:
+        demo = Demo(agents=5, repeats=10, seed=3)
+        orders = np.array([demo.order(repeat) for repeat in range(demo.repeats)])
+        assert (np.sort(orders, axis=1) == np.arange(5)).all()
+        for block in np.split(orders, 2):
+            assert (np.sort(block, axis=0) == np.arange(5)[:, None]).all()
+        assert set(map(tuple, orders[:5])) != set(map(tuple, orders[5:]))
+
+    def test_repeats_are_federations_of_their_own(self) -> None:
+        prints = {bytes(SMALL.federation(repeat).fingerprint) for repeat in range(SMALL.repeats)}
+        assert len(prints) == SMALL.repeats
+        assert SMALL.federation(0).fingerprint == SMALL.federation(0).fingerprint
+
+    def test_seeds_differ(self) -> None:
+        seeds = {SMALL.agent_seed(r, n) for r in range(SMALL.repeats) for n in range(SMALL.agents)}
+        assert len(seeds) == SMALL.repeats * SMALL.agents
+        assert SMALL.agent_seed(0, 0) != Demo(agents=4, seed=1).agent_seed(0, 0)
+
 
 class TestOutcome:
-    def test_counts_only_repeats_finished_in_both_modes(self, runs: list[Run]) -> None:
-        unfinished = Outcome(SMALL, [runs[3], runs[0], runs[2]])
-        assert unfinished.repeats == 1
-        assert set(unfinished.table["repeat"]) == {1}
-        assert Outcome(SMALL, runs[:1]).repeats == 0
+    def test_only_finished_repeats_count(self) -> None:
+        scores = random_scores()
+        scores[0, 2, 3, -1] = scores[4, 0, 0, 0] = np.nan
+        outcome = Outcome(SMALL, reports(SMALL, scores))
+        assert outcome.repeats == 4
+        assert set(outcome.table["repeat"]) == {1, 2, 3, 5}
+        assert Outcome(SMALL, []).repeats == 0
 
-    def test_numbers_against_a_loop(self, outcome: Outcome) -> None:
-        table = outcome.table
+    def test_numbers_against_a_loop(self) -> None:
+        scores = random_scores()
+        outcome, together = Outcome(SMALL, reports(SMALL, scores)), MODES.index("together")
+        for t in range(1, SMALL.trials + 1):
+            for m, mode in enumerate(MODES[:2]):
+                leads = [
+                    np.mean(
+                        [
+                            max(scores[r, together, n, :t]) - max(scores[r, m, n, :t])
+                            for n in range(SMALL.agents)
+                        ]
+                    )
+                    for r in range(SMALL.repeats)
+                ]
+                effect = outcome.effect(mode, t)
+                assert effect.value == pytest.approx(np.mean(leads))
+                interval = ttest_1samp(leads, 0.0).confidence_interval(0.95)
+                assert (effect.low, effect.high) == pytest.approx(tuple(interval))
+
+    def test_order_of_reports_does_not_matter(self) -> None:
+        told = reports(SMALL, random_scores())
+        one, other = Outcome(SMALL, told), Outcome(SMALL, told[::-1])
+        assert np.array_equal(one.best, other.best)
+
+    def test_leads_by_place_and_by_site(self) -> None:
+        scores = np.full((SMALL.repeats, len(MODES), SMALL.agents, SMALL.trials), 0.5)
         for r in range(SMALL.repeats):
-            for n, name in enumerate(SMALL.names):
-                alone, together = (table.where(repeat=r, mode=m, agent=name) for m in MODES)
-                goal, t = alone["score"].max(), np.inf
-                for trial, score in enumerate(together["score"], 1):
-                    t = min(t, trial) if score >= goal else t
-                assert outcome.catching_up[r, n] == t
-                assert outcome.best[r, 1, n, -1] == together["score"].max()
-                assert outcome.from_peers[r, n].sum() == (together["source"] == "peer").sum()
+            for place, site in enumerate(SMALL.order(r)):
+                scores[r, MODES.index("together"), site] += 0.1 * place
+        outcome = Outcome(SMALL, reports(SMALL, scores))
+        found = [effect.value for effect in outcome.by_peers(5)]
+        assert found == pytest.approx([0.0, 0.1, 0.2, 0.3])
+        gains = np.array([SMALL.order(r) for r in range(SMALL.repeats)]).argsort(axis=1) * 0.1
+        by_site = [effect.value for effect in outcome.by_site(5)]
+        assert by_site == pytest.approx(gains.mean(axis=0).tolist())
 
-    def test_standard_error_is_over_repeats(self) -> None:
-        values = np.random.default_rng(0).normal(size=(7, 3))
-        mean, error = mean_and_error(values)
-        assert mean == pytest.approx(values.mean(axis=0))
-        assert error == pytest.approx(np.sqrt(values.var(axis=0, ddof=1) / 7))
-        assert np.isnan(mean_and_error(values[:1])[1]).all()
+    def test_catching_up(self) -> None:
+        scores = np.full((2, 3, 2, 6), 0.5)
+        scores[:, 2, :, 1:] = 0.8
+        scores[:, 0, :, 4] = 0.9
+        outcome = made_up(scores)
+        assert outcome.catches_up("alone", 2) == 5
+        assert outcome.catches_up("alone-ei", 2) is None
+
+    def test_table_has_every_trial(self) -> None:
+        scores = random_scores()
+        table = Outcome(SMALL, reports(SMALL, scores)).table
+        assert table.height == SMALL.total
+        first, second = SMALL.order(2)[:2]
+        for site, peers in ((first, 0), (second, 1)):
+            rows = table.where(repeat=2, mode="together", site=SMALL.sites[site])
+            assert rows["score"].tolist() == scores[2, 2, site].tolist()
+            assert set(rows["peers"]) == {peers}
+        assert set(table.where(mode="alone")["peers"]) == {0}
 
 
 class TestReport:
     def test_says_ahead(self) -> None:
-        best = np.empty((3, 2, 2, 5))
-        best[:, 0] = [0.1, 0.2, 0.3, 0.4, 0.5]
-        best[:, 1] = [0.1, 0.2, 0.3, 0.6, 0.7]
-        best[:, 1, :, 3:] += np.array([-0.01, 0.0, 0.01])[:, None, None]
-        text = demo_screen.summary(made_up(best))
-        assert "0.7000 together and 0.5000 alone: together is ahead by 0.2000 ± 0.0058." in text
-        assert "Averaged over trials 4 to 5, together is ahead by 0.2000 ± 0.0058." in text
-        assert "reached the final mean of alone after 4 trials" in text
-        assert "one standard error over 3 repeats" in text
+        scores = np.full((4, 3, 2, 8), 0.5)
+        scores[:, 2, :, 1:] = 0.7
+        scores[:, 2, :, 1:] += np.array([-0.03, -0.01, 0.01, 0.03])[:, None, None]
+        scores[:, 0, :, 6:] = 0.75
+        text = demo_screen.summary(made_up(scores))
+        assert text.startswith(
+            "After 5 trials, together is ahead of alone by 0.200 ± 0.041 and ahead of alone with "
+            "EI by 0.200 ± 0.041. To get as far, alone needed 7 trials, and alone with EI more "
+            "than 8. After 8 trials, together is behind alone by 0.050 ± 0.041 and ahead of"
+        )
+        assert "95 % interval of a paired difference over 4 repeats" in text
 
-    def test_says_behind_and_unclear(self) -> None:
-        best = np.full((2, 2, 2, 5), 0.5)
-        best[:, 0] += np.array([0.0, 0.1])[:, None, None]
-        text = demo_screen.summary(made_up(best))
-        assert "together is behind by 0.0500 ± 0.0500 (no clear difference)." in text
-        assert "did not reach the final mean of alone in 5 trials" in text
+    def test_says_unclear(self) -> None:
+        scores = np.full((2, 3, 2, 5), 0.5)
+        scores[:, 0] += np.array([0.0, 0.1])[:, None, None]
+        text = demo_screen.summary(made_up(scores))
+        assert "behind alone by 0.050 ± 0.635 (no clear difference)" in text
+        assert "To get as far" not in text
 
-    def test_one_repeat_has_no_error(self) -> None:
-        text = demo_screen.summary(made_up(np.full((1, 2, 2, 5), 0.5)))
-        assert "ahead by 0.0000." in text
-        assert "One repeat gives no standard error" in text
+    def test_one_repeat_has_no_interval(self) -> None:
+        text = demo_screen.summary(made_up(random_scores(Demo(agents=2, trials=5, repeats=1))))
+        assert "One repeat gives no interval" in text
         assert "±" not in text
 
-    def test_table_fits_into_80_columns(self, outcome: Outcome) -> None:
+    @pytest.mark.parametrize("repeats", [1, 3])
+    def test_tables_fit_into_80_columns(self, repeats: int) -> None:
         console = Console(width=80, file=io.StringIO(), record=True)
+        outcome = made_up(random_scores(Demo(agents=24, trials=30, repeats=repeats), lead=-0.2))
         demo_screen.report(console, outcome)
         text = console.export_text()
         assert "…" not in text
-        for name in SMALL.names:
-            assert name in text
+        assert all(name in text for name in outcome.demo.sites)
 
-    def test_never_as_good(self) -> None:
-        best = np.full((1, 2, 2, 5), 0.5)
-        best[:, 0, 0] = 0.75
-        assert np.isinf(made_up(best).catching_up[0, 0])
-        assert made_up(best).catching_up[0, 1] == 1
+    def test_live_display(self) -> None:
+        console = Console(width=80, file=io.StringIO(), record=True)
+        watch = demo_screen.Watch(SMALL, console)
+        console.print(watch)
+        assert console.export_text().count("starts") == SMALL.agents
+        for n in range(SMALL.agents):
+            watch.note(n, Ready())
+        console.print(watch)
+        assert console.export_text().count("waits for its turn") == SMALL.agents
+        scores = random_scores()
+        scores[2:] = np.nan
+        for site, each in reports(SMALL, scores):
+            watch.note(site, each)
+            if (
+                each.mode == "together"
+                and each.trial == SMALL.trials
+                and (each.repeat, site)
+                != (
+                    1,
+                    0,
+                )
+            ):
+                watch.note(site, Left(each.repeat, 3, 555))
+        console.print(watch)
+        text = console.export_text()
+        assert "…" not in text
+        assert f"{SMALL.total // 3}/{SMALL.total}" in text
+        assert "together, trial 7" in text
+        assert "2 repeats so far, after 5 trials: together is ahead of alone by" in text
+        assert watch.traffic == (
+            "7 messages went to the hub, 555 bytes each; 21 messages came from it."
+        )
 
-    def test_live_display_in_a_terminal(self) -> None:
-        console = Console(width=80, file=io.StringIO(), force_terminal=True)
-        demo = Demo(agents=5, trials=4, repeats=1)
-        outcome = demo_screen.run(console, demo, jobs=1)
-        text = console.file.getvalue()
-        assert outcome.repeats == 1
-        assert "40/40" in text
-        assert "mean best accuracy" in text
-
-    def test_ctrl_c_counts_what_is_finished(
-        self, runs: list[Run], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def interrupted(demo: Demo, board: Board, jobs: int) -> Iterator[Run]:
-            board.scores[0] = board.scores[1, 0] = 0.5
-            yield from runs[:3]
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(demo_screen, "play_all", interrupted)
-        console = Console(width=80, file=io.StringIO())
-        outcome = demo_screen.run(console, SMALL, jobs=1)
-        assert outcome.repeats == 1
-        assert "Stopped after 108 of 144 trials." in (text := console.file.getvalue())
-        assert "1 of 2 repeats" in text
+    def test_stopped(self) -> None:
+        scores = random_scores()
+        scores[1:] = np.nan
+        outcome = Outcome(SMALL, reports(SMALL, scores))
+        text = demo_screen.stopped(outcome, 84)
+        assert text.startswith(
+            "Stopped after 84 of 504 trials. The results below are of the 1 of 6"
+        )
+        assert "nothing to compare" in demo_screen.stopped(Outcome(SMALL, []), 0)
 
 
 class TestPicture:
-    @pytest.mark.parametrize("repeats", [1, 2])
-    def test_shows_something_in_both_panels(
-        self, runs: list[Run], repeats: int, tmp_path: Path
-    ) -> None:
-        demo_figure.draw(Outcome(SMALL, runs[: 2 * repeats]), tmp_path / "demo.png")
+    @pytest.mark.parametrize("repeats", [1, 6])
+    def test_shows_something_in_each_panel(self, repeats: int, tmp_path: Path) -> None:
+        outcome = made_up(random_scores(Demo(agents=4, trials=7, repeats=repeats)))
+        demo_figure.draw(outcome, tmp_path / "demo.png")
         pixels = imread(tmp_path / "demo.png")[..., :3]
-        for half in np.array_split(pixels, 2, axis=1):
-            red, _, blue = np.moveaxis(half, -1, 0)
-            assert (red > blue + 0.2).mean() > 0.002
-            assert (blue > red + 0.2).mean() > 0.002
+        assert (pixels[0, 0] == 1.0).all()
+        for third in np.array_split(pixels, 3, axis=1):
+            red, _, blue = np.moveaxis(third, -1, 0)
+            assert (np.abs(red - blue) > 0.2).mean() > 0.001

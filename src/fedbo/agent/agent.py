@@ -301,6 +301,34 @@ class Agent:
         with one_thread():
             return sum(map(self._take, theirs, chances))
 
+    def forget(self, senders: Iterable[str]) -> int:
+        """Forget the messages of these peers, as if they had never arrived.
+
+        Later messages of them are taken again. What was queried until then stays as it is.
+
+        Args:
+            senders: Names of peers; those without a message are ignored.
+
+        Returns:
+            The number of messages that were forgotten.
+
+        >>> from fedbo import Agent, Federation, Float
+        >>> federation = Federation({"x": Float(0, 1)})
+        >>> peer = Agent(federation, name="site-a", seed=0)
+        >>> trial = peer.tell({"x": 0.3}, 1.0)
+        >>> agent = Agent(federation, seed=1)
+        >>> agent.receive(peer.message()), agent.forget(["site-a", "site-b"]), len(agent.inbox)
+        (1, 1, 0)
+        """
+        if isinstance(senders, str):
+            raise TypeError(f"senders is {senders!r}, expected a list of names, [{senders!r}]")
+        gone = list(senders)
+        for sender in gone:
+            self._held.pop(sender, None)
+        if forgotten := self.inbox.remove(gone):
+            self._agents = None
+        return forgotten
+
     def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch:
             return False
@@ -308,7 +336,7 @@ class Agent:
             self._report_full(message.sender, why)
             return False
         if message.key != self._held.get(message.sender, b""):
-            self._forget([message.sender])  # under another key, whatever its sequence is
+            self.forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
         if taken := self.inbox.put(message, chance):
             self.account.received.count(message)
@@ -318,17 +346,11 @@ class Agent:
                 self._agents[member(message.sender)] += 1
         return taken
 
-    def _forget(self, senders: Sequence[str]) -> None:
-        if self.inbox.remove(senders):
-            self._agents = None
-        for sender in senders:
-            self._held.pop(sender, None)
-
     def _forget_untrusted(self) -> None:
         """Forget messages whose keys were revoked, replaced or taken off the list of members."""
         if (changes := self.keyring.changes()) != self._changes:
             self._changes = changes
-            self._forget(
+            self.forget(
                 [
                     sender
                     for sender in self.inbox.senders

@@ -13,13 +13,30 @@ from fedbo.exchange import ExchangeError, exchange_at
 
 def join(
     exchange: Annotated[
-        str, typer.Argument(help="Where sites exchange messages: a folder that all of them reach.")
+        str,
+        typer.Argument(
+            help="Where sites exchange messages: a folder that all of them reach, or the "
+            "https:// address of a hub."
+        ),
     ],
+    invite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INVITATION",
+            help="First become a member of a federation at the hub; - reads the invitation from "
+            "standard input, where other users of this machine do not see it.",
+        ),
+    ] = None,
     storage: Annotated[
-        str, typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db.")
-    ],
+        str | None,
+        typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db."),
+    ] = None,
     federation: Annotated[
-        Path | None, typer.Option(help="Federation file.", show_default="federation.toml")
+        Path | None,
+        typer.Option(
+            help="Federation file. By default, a hub's federation is stored there.",
+            show_default="federation.toml",
+        ),
     ] = None,
     objective: Annotated[
         str | None,
@@ -41,7 +58,7 @@ def join(
         str | None,
         typer.Option(
             help="The name of this site among its peers; random by default. A study that has "
-            "another name is renamed."
+            "another name is renamed. With --invite, also the name of the member."
         ),
     ] = None,
     every: Annotated[
@@ -66,6 +83,13 @@ def join(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
+    progress: Annotated[
+        bool,
+        typer.Option(
+            "--progress",
+            help="Report the best score and an estimate of trials saved, for the page of a hub.",
+        ),
+    ] = False,
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")
     ] = False,
@@ -78,27 +102,53 @@ def join(
     To resume after Ctrl-C or a crash, run the same command again. For several workers, run it
     several times at once with the same storage. Ctrl-C lets the running trial finish; a second
     Ctrl-C abandons it.
+
+    At a hub, --invite makes this site a member, once. Without --storage and --objective, nothing
+    is tuned: the command only makes the site a member, and gets the federation file.
     """
-    checks.require("optuna", {"optuna": "optuna"})
     if preview and withdraw:
         raise checks.refused("give at most one of the two", "--preview / --withdraw")
-    if objective is None and not (preview or withdraw):
-        problem = "give the function to tune, such as train:score for score in train.py"
-        raise checks.refused(problem, "--objective")
+    try:
+        place = exchange_at(exchange)
+    except ExchangeError as error:
+        raise checks.refused(str(error), "EXCHANGE") from None
+    is_hub = exchange.lower().startswith("http")
+    if invite is not None and not is_hub:
+        raise checks.refused("an invitation is for a hub: give its https:// address", "--invite")
+    runs = not is_hub or any([storage, objective, preview, withdraw])
+    if runs:
+        checks.require("optuna", {"optuna": "optuna"})
+        if objective is None and not (preview or withdraw):
+            problem = "give the function to tune, such as train:score for score in train.py"
+            raise checks.refused(problem, "--objective")
+        if storage is None:
+            problem = "give where the study keeps its trials, such as sqlite:///site.db"
+            raise checks.refused(problem, "--storage")
+    file = Path("federation.toml") if federation is None else federation
+    # A message of a study that was run without a file is withdrawn without one.
+    needs_file = not withdraw or federation is not None
+    if is_hub:
+        from fedbo.cli import join_hub
+        from fedbo.exchange.hub.exchange import HubExchange
+
+        assert isinstance(place, HubExchange)
+        checks.require("client", {"httpx": "httpx"})
+        with checks.warnings_as_lines():
+            if invite is not None:
+                join_hub.become_member(place, invite, name, file, is_signed=not unsigned)
+            elif federation is None or not runs:
+                join_hub.update_file(place, file)
+        if not runs:
+            join_hub.say_next(place, file)
+            return
     from optuna import logging
 
     from fedbo.cli import join_screen
     from fedbo.optuna.join import StorageFailed
 
     logging.set_verbosity(logging.ERROR)  # this command prints its own reports
-    file = Path("federation.toml") if federation is None else federation
-    # A message of a study that was run without a file is withdrawn without one.
-    needs_file = not withdraw or federation is not None
     agreed = checks.federation("--federation", file) if needs_file else None
-    try:
-        place = exchange_at(exchange)
-    except ExchangeError as error:
-        raise checks.refused(str(error), "EXCHANGE") from None
+    assert storage is not None
     given = join_screen.Given(place, file, agreed, storage, study or file.stem or "fedbo", name)
     signed = False if unsigned else None
     try:
@@ -110,6 +160,6 @@ def join(
             else:
                 assert objective is not None
                 options = {"seed": seed, "every": every, "clip": clip, "signed": signed}
-                join_screen.run(given, objective, trials, **options)
+                join_screen.run(given, objective, trials, progress=progress, **options)
     except (ValueError, ExchangeError, StorageFailed) as error:
         checks.end(f"{error}{' (here: --clip)' if 'clip=True' in str(error) else ''}")

@@ -24,12 +24,11 @@ from fedbo.cli.ledger import show_message
 from fedbo.exchange import Entry, Exchange, ExchangeError, FolderExchange, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring
+from fedbo.identity import KeyPair
 from fedbo.message import Fingerprint, Message
-from fedbo.optuna import join, objective, record, signing, studies
+from fedbo.optuna import join, objective, publish, record, signing, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
-from fedbo.optuna.mailbox import has_namesake
-from fedbo.optuna.notices import namesake
+from fedbo.optuna.standing import Standing, standing_at
 from fedbo.policy import Origin
 
 _SOURCES = {
@@ -88,7 +87,8 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     """Print the next message, and send nothing."""
     study, message, federation = given.find(), None, given.federation
     if study is not None:
-        message = join.sampler(federation, None, name=given.name, seed=seed).preview(study)
+        name = publish.named(study, given.exchange, federation, given.name)
+        message = join.sampler(federation, None, name=name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
         missing = given if study is None else f"score in {given}"
@@ -99,7 +99,8 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     if has_asked and (known := record.identity(study)) is not None and known.key:
         about["signature"] = f"113 bytes more, with the key {known.key}"
     title = f"The message that would be sent to {screen.printable(to)} if one were due now"
-    if hindrance := _hindrance(given, study, signed):
+    hindrance = publish.hindrance(study, given.exchange, federation, given.name, signed, Ledger())
+    if hindrance:
         title = f"This message would not be sent to {screen.printable(to)}: {hindrance}."
     screen.say(console, title, "yellow" if hindrance else "bold")
     show_message(console, message, about)
@@ -112,20 +113,6 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
             "the first one, so the numbers will differ."
         )
     screen.say(console, f"\nNothing was sent. {remark}")
-
-
-def _hindrance(given: Given, study: optuna.Study, signed: bool | None) -> str:
-    """Say why a message of the study would not be sent; empty if it would be."""
-    known, place = record.identity(study), given.exchange
-    name = given.name or ("" if known is None else known.name)
-    key = "" if known is None else known.key
-    keyring = place.keyring or Keyring.user()
-    if reason := signing.foresee(signed, key, name, given.federation, keyring):
-        return reason
-    if known is None:
-        return ""
-    is_taken = has_namesake(place, Ledger(), given.federation, name, key, known.study)
-    return namesake(name) if is_taken else ""
 
 
 def _was_sent(message: Message, to: str) -> bool:
@@ -150,14 +137,17 @@ def withdraw(given: Given) -> None:
     else:
         given.find()  # raises if it does not fit
         federations = [given.federation]
-    sender = given.name if given.name is not None or known is None else known.name
+    standing = standing_at(given.exchange, federations[0]) if federations else Standing()
+    sender = None if given.name is None else standing.name(given.name)
+    if sender is None and known is not None:
+        sender = known.name
     if sender is None:
         raise ValueError(
             f"{given} has not run a trial, so it has no name among peers: give the storage of a "
             "study that has, or the name with --name"
         )
     ledger, place = Ledger(), given.exchange
-    keys = signing.keys_of(None if known is None else known.key)
+    keys = signing.keys_of(standing.key if known is None else known.key)
     identity = None if known is None else known.study
     which = "the federation of its parameters" if is_own else "this federation"
     text = (
@@ -166,9 +156,10 @@ def withdraw(given: Given) -> None:
     )
     if _withdraw_all(ledger, place, federations, sender, keys, identity):
         text = (
-            f"The message of {sender!r} was withdrawn from {place.address}. Peers that have read "
-            "it may keep it, and what they learnt from it. The withdrawal is recorded in "
-            f"{ledger.path}. If the study continues, it sends messages again."
+            f"The message of {sender!r} was withdrawn from {place.address}. Peers forget it when "
+            "they look there again; what they learnt from it stays in their trials. The "
+            f"withdrawal is recorded in {ledger.path}. If the study continues, it sends messages "
+            "again."
         )
     screen.say(Console(), text)
     by_name = sender if given.name is not None or identity is None else None

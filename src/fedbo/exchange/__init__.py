@@ -5,6 +5,7 @@ from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holdin
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
+from fedbo.exchange.progress import Progress
 
 __all__ = [
     "Entry",
@@ -15,5 +16,6 @@ __all__ = [
     "Holding",
     "Ledger",
     "MemoryExchange",
+    "Progress",
     "exchange_at",
 ]

@@ -17,27 +17,27 @@ def exchange_at(address: str | os.PathLike[str], keyring: Keyring | None = None)
     """Return the exchange at this address.
 
     Args:
-        address: A folder, as a path or a ``file://`` URL.
+        address: A folder, as a path or a ``file://`` URL; or a hub, as ``https://HOST[:PORT]`` or
+            ``https://HOST[:PORT]/FEDERATION``, or with ``http://`` if it is on this machine.
         keyring: Which keys belong to whom; the user's keyring by default.
 
     Raises:
-        ExchangeError: If the address is not a folder, or cannot be reached.
+        ExchangeError: If the address is neither, or if the folder cannot be reached.
 
-    >>> exchange_at("https://hub.example.org")
-    Traceback (most recent call last):
-    fedbo.exchange.base.ExchangeError: 'https://hub.example.org' is the address of a hub, ...
+    >>> exchange_at("https://hub.example.org/liver")
+    HubExchange('https://hub.example.org/liver')
     """
     if not isinstance(address, str) or (url := _URL.match(address)) is None:
         return FolderExchange(address, keyring)
     scheme = url[1].lower()
     if scheme in ("http", "https"):
-        raise ExchangeError(
-            f"{address!r} is the address of a hub, which this version does not support yet; "
-            "give a folder"
-        )
+        from fedbo.exchange.hub.exchange import HubExchange  # most users have a folder
+
+        return HubExchange(address, keyring)
     if scheme != "file":
         raise ExchangeError(
-            f"{address!r} starts with {scheme + ':'!r}, expected a folder or a file:// URL"
+            f"{address!r} starts with {scheme + ':'!r}, expected a folder, a file:// URL or "
+            "the https:// address of a hub"
         )
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost"):

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
+from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Message
 
@@ -55,8 +57,12 @@ class Exchange(ABC):
     crash, the place has the new message complete, or still has the previous one. A copy of an
     exchange (``copy.deepcopy``) is the same place.
 
-    A name alone proves nothing: anyone may publish under any name. So messages with different keys
-    never replace each other, and a keyring decides which of them is heard.
+    A name alone proves nothing: at most places, anyone may publish under any name. So messages with
+    different keys never replace each other, and a keyring decides which of them is heard.
+
+    `publish`, `fetch` and `withdraw` are what every place can do. Beside them, a place may know
+    its members, carry the scalars from which a new epoch is agreed, hand out that epoch, and show
+    the progress of those who want it; a hub does, and a folder does not.
     """
 
     address: str  # where messages go, for people and for the ledger
@@ -83,8 +89,12 @@ class Exchange(ABC):
 
         The messages are for this federation and epoch, and the keyring accepts their keys. One that
         is damaged, does not fit or is not from its sender is left out with an `ExchangeWarning`,
-        which is not repeated until that message changes. Messages of other federations are
-        ignored, with one warning for each such federation.
+        which is not repeated until that message changes. If the place tells of other federations,
+        their messages are ignored, with one warning for each such federation.
+
+        A place with more than 1,024 peers may return a selection of at most so many, and the
+        caller's own messages. Once a message is no longer returned (it was withdrawn, its sender
+        has left, or others were selected), the caller should forget it too.
 
         Args:
             federation: The federation, in the epoch to fetch.
@@ -110,7 +120,8 @@ class Exchange(ABC):
             mine: Withdraw only messages for which this is true; all of them if None.
 
         Returns:
-            Whether there was such a message. Peers that already have it may keep it.
+            Whether there was such a message. Peers forget it when they fetch again; nobody can
+            make a hostile one do so.
         """
 
     def holdings(self) -> list[Holding]:
@@ -119,6 +130,60 @@ class Exchange(ABC):
         Nothing is checked against a federation or a keyring.
         """
         raise ExchangeError(f"{self.address} cannot list what it holds")
+
+    def member(self, federation: Federation) -> str | None:
+        """Return the name of the member as which this user takes part; None if any name will do.
+
+        At a place with members, a sender is the member's name, or ``member/agent``. This neither
+        waits for the place nor needs it; it raises an `ExchangeError` that says how to join if this
+        user is no member.
+
+        Args:
+            federation: The federation, in any epoch.
+        """
+        return None
+
+    def signer(self, federation: Federation) -> str | None:
+        """Return the key that this user's messages must be signed with; None if any will do.
+
+        It is a public key as text, or empty if only messages that are not signed are taken.
+
+        Args:
+            federation: The federation, in any epoch.
+        """
+        return None
+
+    def latest(self, federation: Federation) -> Federation:
+        """Return the federation in its latest epoch, as far as the place knows; itself by default.
+
+        Args:
+            federation: The federation, in an epoch that is already known.
+        """
+        return federation
+
+    def share(self, scalars: Scalars) -> None:
+        """Hand out an agent's scalars, in place of its earlier ones.
+
+        Args:
+            scalars: What `fedbo.Agent.scalars` returned.
+        """
+        raise ExchangeError(f"{self.address} cannot carry scalars; agree on them by hand")
+
+    def shared(self, federation: Federation) -> list[Scalars]:
+        """Return the scalars of all agents, sorted by sender.
+
+        Args:
+            federation: The federation, in the epoch from which the next one is to be agreed.
+        """
+        raise ExchangeError(f"{self.address} cannot carry scalars; agree on them by hand")
+
+    def report(self, progress: Progress) -> None:
+        """Show an agent's progress to the members of its federation, in place of its earlier one.
+
+        Args:
+            progress: What to show.
+        """
+        raise ExchangeError(f"{self.address} cannot show progress; only a hub can")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"

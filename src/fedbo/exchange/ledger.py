@@ -1,7 +1,8 @@
 """The ledger: a log of every message that left this machine, one line of JSON for each.
 
 The line is on disk before its message is sent. If the line cannot be written, the message is not
-sent. So nothing leaves unrecorded. A message that was not delivered gets a second line.
+sent. So nothing leaves unrecorded. A message that was not delivered gets a second line. Scalars and
+progress, which a hub can carry too, are recorded in the same way.
 
 The ledger also knows which messages are this user's own, and of which study: no other message is
 withdrawn.
@@ -17,7 +18,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +30,9 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.choice import same_federation
 from fedbo.exchange.file import LARGEST
+from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
+from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Kind, Message
@@ -48,7 +51,7 @@ class NotOurs(ExchangeError):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the ledger: what happened to a message.
+    """One line of the ledger: what happened to a message, to scalars or to progress.
 
     Args:
         when: The time in UTC, in the format of ISO 8601.
@@ -57,10 +60,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         to: The address of the exchange; empty if the message was handed out.
         agent: The sender.
         federation: The fingerprint of the federation.
-        epoch: The epoch of the federation.
-        sequence: The sequence number of the message.
+        epoch: The epoch of the federation; 0 for scalars and progress, which have none.
+        sequence: The sequence number of the message; 0 for scalars and progress.
         t_n: How many trials the message is based on.
-        kind: The kind of message: "weights", "belief" or "belief+incumbent".
+        kind: The kind of message ("weights", "belief" or "belief+incumbent"), "scalars" or
+            "progress".
         numbers: How many numbers the message has.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
@@ -75,7 +79,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int
     sequence: int
     t_n: int
-    kind: Kind
+    kind: Kind | Literal["scalars", "progress"]
     numbers: int
     nbytes: int
     content: str
@@ -83,12 +87,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def message(self) -> Message:
         """Decode the message that was sent."""
+        decoded = self.decoded()
+        if not isinstance(decoded, Message):
+            raise ValueError(f"{self.agent!r} sent {self.kind} at {self.when}, not a message")
+        return decoded
+
+    def decoded(self) -> Message | Scalars | Progress:
+        """Decode what was sent: a message, scalars or progress."""
         if not self.content:
             raise ValueError(
                 f"message {self.sequence} of {self.agent!r} was {self.action} at {self.when}; "
                 "its content is in the line that says when it was sent"
             )
-        return Message.decode(base64.b64decode(self.content))
+        data = base64.b64decode(self.content)
+        if self.kind == "scalars":
+            return Scalars.decode(data)
+        return Progress.decode(data) if self.kind == "progress" else Message.decode(data)
 
 
 class Ledger:
@@ -145,16 +159,37 @@ class Ledger:
             ExchangeError: If the message could not be recorded (then it is not sent) or published.
         """
         entry = _entry("sent", message, exchange.address, study)
-        is_new = self._record(entry, "sent")
-        is_out = False
-        try:
-            is_out = exchange.publish(message)
-        finally:
-            if is_new and not is_out:
-                # If this fails too, the ledger lists a message that did not leave, which is safe.
-                with contextlib.suppress(OSError):
-                    self._append(replace(entry, when=_now(), action="undelivered"))
-        return is_out
+        return self._send(entry, lambda: exchange.publish(message))
+
+    def share(self, exchange: Exchange, scalars: Scalars, study: str = "") -> None:
+        """Record an agent's scalars, then share them.
+
+        Args:
+            exchange: Where to share them.
+            scalars: The scalars.
+            study: The id of the study that shares them.
+
+        Raises:
+            ExchangeError: If they could not be recorded (then they are not sent) or shared.
+        """
+        numbers = len(scalars.length_scales) + 1
+        entry = _other_entry("scalars", scalars, scalars.t_n, numbers, exchange.address, study)
+        self._send(entry, lambda: exchange.share(scalars))
+
+    def report(self, exchange: Exchange, progress: Progress, study: str = "") -> None:
+        """Record an agent's progress, then report it.
+
+        Args:
+            exchange: Where to report it.
+            progress: The progress.
+            study: The id of the study that reports it.
+
+        Raises:
+            ExchangeError: If it could not be recorded (then it is not sent) or reported.
+        """
+        t_n, numbers = progress.trials, progress.numbers
+        entry = _other_entry("progress", progress, t_n, numbers, exchange.address, study)
+        self._send(entry, lambda: exchange.report(progress))
 
     def record(self, message: Message) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
@@ -274,7 +309,7 @@ class Ledger:
         """
         out: dict[tuple[str, str, str], dict[str, Entry]] = {}
         for entry in self.read(agent):
-            if entry.to != address:
+            if entry.to != address or not _is_message(entry):
                 continue
             sent = out.setdefault(_reach(entry), {})
             if entry.action == "sent":
@@ -321,11 +356,26 @@ class Ledger:
             warn(fault, ExchangeWarning)
         return entries
 
+    def _send(self, entry: Entry, send: Callable[[], bool | None]) -> bool:
+        """Record an entry, then send what it is for; return whether the exchange took it."""
+        is_new = self._record(entry, "sent")
+        is_out = False
+        try:
+            is_out = send() is not False
+        finally:
+            if is_new and not is_out:
+                # If this fails too, the ledger lists a message that did not leave, which is safe.
+                with contextlib.suppress(OSError):
+                    self._append(replace(entry, when=_now(), action="undelivered"))
+        return is_out
+
     def _record(self, entry: Entry, done: str) -> bool:
         try:
             return self._append(entry)
         except OSError as error:
             what = f"message {entry.sequence} of {entry.agent!r} was not {done} because it"
+            if not _is_message(entry):
+                what = f"nothing of the {entry.kind} of {entry.agent!r} was {done} because this"
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
 
     def _known_studies(self) -> Mapping[bytes, set[str]]:
@@ -381,6 +431,8 @@ class Ledger:
 
     def _count(self, entry: Entry) -> None:
         """Take note of an entry; of the same entry again, too."""
+        if not _is_message(entry):
+            return
         reach, digest = _reach(entry), _digest_of(entry.content)
         out, left = self._out.setdefault(reach, {}), self._left.setdefault(digest, set())
         if entry.action in ("sent", "handed out"):
@@ -458,6 +510,33 @@ def _entry(
     )
 
 
+def _other_entry(
+    kind: Literal["scalars", "progress"],
+    sent: Scalars | Progress,
+    t_n: int,
+    numbers: int,
+    to: str,
+    study: str,
+) -> Entry:
+    """Return the entry for something that is not a message."""
+    content = sent.encode()
+    return Entry(
+        when=_now(),
+        action="sent",
+        to=to,
+        agent=sent.sender,
+        federation=str(Fingerprint(sent.fingerprint)),
+        epoch=0,
+        sequence=0,
+        t_n=t_n,
+        kind=kind,
+        numbers=numbers,
+        nbytes=len(content),
+        content=base64.b64encode(content).decode(),
+        study=study,
+    )
+
+
 def _withdrawn(to: str, federation: Federation, sender: str, study: str) -> Entry:
     """Return the entry for a message that nobody could read any more."""
     return Entry(
@@ -489,6 +568,10 @@ def _place(entry: Entry) -> tuple[str, str, str, int]:
 def _reach(entry: Entry) -> tuple[str, str, str]:
     """Return what a withdrawal covers: the federation, in any epoch, at one address."""
     return entry.to, entry.agent, entry.federation.rpartition("-")[0]
+
+
+def _is_message(entry: Entry) -> bool:
+    return entry.kind not in ("scalars", "progress")
 
 
 def _same_study(sent_by: str, withdrawn_by: str) -> bool:

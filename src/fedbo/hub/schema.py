@@ -165,9 +165,10 @@ audit = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("time", _Time, nullable=False),
-    Column("federation", String(63), nullable=False, index=True),  # its name; '' for the hub
+    Column("federation", String(63), nullable=False),  # its name; '' for the hub
     Column("actor", String(80), nullable=False),
     Column("action", String(32), nullable=False),
     Column("subject", String(128), nullable=False),
     Column("detail", Text, nullable=False),
+    Index("audit_time", "federation", "time"),
 )

@@ -22,7 +22,7 @@ when a message arrives, and held in float32, the precision of messages.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn, Self
 
@@ -111,6 +111,13 @@ class BeliefInbox(Inbox):
     def extend(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("an inbox of beliefs has no bulk form: put the messages one by one")
 
+    def remove(self, senders: Iterable[str]) -> int:
+        gone = super().remove(senders)
+        if gone:  # R is as wide as if they had never been there: its width may change last bits
+            rank = int(self.R.any(axis=2).sum(axis=1).max(initial=0))
+            self._columns["R"] = self._columns["R"][:, : _rounded_up(rank)].copy()
+        return gone
+
     def state(self) -> dict[str, Any]:
         beliefs = {name: self._column(name).copy() for name in _SAVED}
         return {**super().state(), **beliefs, "entropy": self.entropy}
@@ -134,7 +141,7 @@ class BeliefInbox(Inbox):
 
     def _values(self, message: Message) -> dict[str, Any]:
         nu, R = message.nu, _reduction(message)
-        self._widen(-(-len(R) // _STEP) * _STEP)
+        self._widen(_rounded_up(len(R)))
         samples = self._columns["draws"].shape[1]
         sent = message.sender, message.sequence
         return {
@@ -166,6 +173,10 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
         entropy: Seed of the draws of beliefs.
     """
     return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)
+
+
+def _rounded_up(rank: int) -> int:
+    return -(-rank // _STEP) * _STEP
 
 
 def reduction(covariance: ArrayLike) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from optuna.trial import FrozenTrial, TrialState
@@ -24,6 +24,7 @@ from fedbo.space import Space
 from fedbo.space.axis import Value
 
 _TOLD = Origin("told")
+_From = tuple[str, bytes]  # a sender and its key
 
 
 class StudyChanged(Exception):
@@ -104,7 +105,8 @@ class Mirror:
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
         self._scores = _Scores(agent.federation.space.sign)
-        self._heard: dict[tuple[str, bytes], int] = {}  # last sequence, by sender and key
+        self._heard: dict[_From, int] = {}  # the sequences of what was handed out last
+        self._latest: dict[_From, int] = {}  # the latest ones ever, of signed messages
 
     @property
     def scores(self) -> int:
@@ -119,13 +121,24 @@ class Mirror:
         self._numbers[number] = trial.number
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
 
-    def hear(self, messages: Iterable[Message]) -> list[str]:
-        """Give the agent the messages that are new, and return why some were refused."""
-        new = [m for m in messages if m.sequence > self._heard.get((m.sender, m.key), -1)]
-        self._heard |= {(message.sender, message.key): message.sequence for message in new}
+    def hear(self, messages: Sequence[Message]) -> list[str]:
+        """Let the agent hold these messages and no others; return why some were refused.
+
+        What it held before and is not among them, the exchange no longer hands out. A signed
+        message that is earlier than one that was heard is ignored: somebody has put it back.
+        """
+        heard, now = self._heard, {(m.sender, m.key): m for m in messages}
+        for origin, message in [*now.items()]:
+            if message.key:
+                if message.sequence < self._latest.get(origin, 0):
+                    del now[origin]
+                else:
+                    self._latest[origin] = message.sequence
+        self._heard = {origin: message.sequence for origin, message in now.items()}
+        self.agent.forget({o[0] for o, n in heard.items() if self._heard.get(o, -1) < n})
         refusals = []
-        for message in new:
-            if message.sender != self.agent.name:
+        for origin, message in now.items():
+            if message.sequence != heard.get(origin) and message.sender != self.agent.name:
                 try:
                     self.agent.receive(message)
                 except (ValueError, OSError) as error:

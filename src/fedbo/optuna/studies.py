@@ -143,6 +143,11 @@ def _url(storage: str) -> URL:
             f"the storage is {shown(storage)!r}, expected an address such as sqlite:///site.db for "
             "the file site.db in this folder"
         ) from None
+    if "@" in (url.host or ""):  # a part of the password: a driver would look for that host
+        raise StorageRefused(
+            f"the storage is {shown(storage)!r}, with more than one @: write an @ in a user or a "
+            "password as %40"
+        )
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise StorageRefused(
             f"the storage is {shown(storage)!r}, which is gone when the process ends: name a file, "

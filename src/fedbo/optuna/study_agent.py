@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
+from fedbo.exchange import Exchange
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.identity.claim import member
@@ -32,6 +33,7 @@ from fedbo.optuna.distributions import (
 from fedbo.optuna.mirror import Mirror, StudyChanged, Unlocated, locate
 from fedbo.optuna.notices import Notices, differences, misspellings, quoted
 from fedbo.optuna.signing import Signing, give_up, prepare, reception
+from fedbo.optuna.standing import Standing, standing_at
 from fedbo.policy import Policy
 from fedbo.space import Direction, Float, Parameter, Space
 
@@ -114,14 +116,14 @@ class Recipe:
             )
         return self.federation
 
-    def new_identity(self) -> record.Identity:
+    def new_identity(self, standing: Standing) -> record.Identity:
         """Return the identity of an agent for a new study."""
         entropy = secrets.token_hex(16)
         if self.seed is not None:
             text = f"{int(self.seed)} {self.name or ''}"
             entropy = hashlib.sha256(text.encode()).hexdigest()[:32]
         return record.Identity(
-            name=record.draw_name() if self.name is None else self.name,
+            name=standing.name(record.draw_name() if self.name is None else self.name),
             entropy=entropy,
             federation="" if self.federation is None else str(self.federation.fingerprint),
             epoch=0 if self.federation is None else self.federation.epoch,
@@ -145,10 +147,17 @@ class Recipe:
 class StudyAgent:
     """The agent of one study, and what is known about that study. One thread at a time uses it."""
 
-    def __init__(self, study: optuna.Study, recipe: Recipe, keyring: Keyring | None = None) -> None:
-        """Args: ``keyring`` is that of the exchange, or None if there is no exchange."""
+    def __init__(
+        self,
+        study: optuna.Study,
+        recipe: Recipe,
+        keyring: Keyring | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Args: ``keyring`` is that of the ``exchange``, or None if there is no exchange."""
         self.study = study
         self.notices = Notices()
+        self.standing = Standing()  # at the exchange, as it was known last
         self.signing = Signing()
         self.replaced: list[KeyPair | None] = []  # the keys before these; None if there were none
         self.mirror: Mirror | None = None  # until the first query, or the first look
@@ -162,7 +171,7 @@ class StudyAgent:
         self._shared: SearchSpace = {}  # the parameters that all complete trials share
         self._tuned: SearchSpace = {}  # those of them that fedbo can tune
         self._identity: record.Identity | None = None
-        self._keyring = keyring
+        self._keyring, self._exchange = keyring, exchange
         self._made_from: tuple[SearchSpace, record.Identity, dict[str, Parameter], str] | None
         self._made_from = None
         self._suggested: set[str] = set()  # the parameters of trials that ended in this process
@@ -202,7 +211,7 @@ class StudyAgent:
         self._noted = search_space
         # A smaller space is one that another worker has already gone on to.
         larger = [one for one in spaces if len(one) > len(search_space)]
-        self.left = [self._own_federation(one) for one in larger]
+        self.left = [self.agreed(one) for one in larger]
         lost = [name for name in former if name not in search_space]
         if lost:
             self._identity = self._identity or self._introduce(former)
@@ -210,9 +219,6 @@ class StudyAgent:
             self.notices.warn("left federation", reason=reason)
         if not search_space:
             self.mirror = None  # until then, the agent of the former federation would go on
-
-    def _own_federation(self, search_space: SearchSpace) -> Federation:
-        return self._recipe.agreed(self.study, Translation(search_space))
 
     def _why_left(self, lost: list[str], former: SearchSpace, search_space: SearchSpace) -> str:
         """Say why the study leaves its federation, and what to do."""
@@ -229,10 +235,10 @@ class StudyAgent:
                     change += f", but trial {trial.number} {now}"
                     break
             changes.append(change)
-        left = str(self._own_federation(former).fingerprint)[:8]
+        left = str(self.agreed(former).fingerprint)[:8]
         now = "takes part in no federation, and neither sends nor receives messages"
         if search_space:
-            joined = str(self._own_federation(search_space).fingerprint)[:8]
+            joined = str(self.agreed(search_space).fingerprint)[:8]
             now = f"takes part in another federation, {joined} instead of {left}, with other peers"
         return (
             f"{'; '.join(changes)}. Without a federation file, a study shares the parameters that "
@@ -271,14 +277,17 @@ class StudyAgent:
             return None
         trials = private.get_trials(self.study)
         known = self._identity or record.identity(self.study)
+        if self._identity is None:
+            self.standing = self._find_standing(search_space)
         if known is not None:
-            if self._identity is None and self._recipe.name not in (None, known.name):
-                known = msgspec.structs.replace(known, name=self._recipe.name)
+            name = self._choose_name(known)
+            if self._identity is None and name != known.name:
+                known = msgspec.structs.replace(known, name=name)
             elif self._identity is None and known.key and self._keyring is not None:
                 self.signing = self._prepare(known, search_space)
             return self._followed(search_space, known, trials)
-        within = self._narrower(trials)
-        mirror = self._recipe.mirror(self.study, search_space, self._recipe.new_identity(), within)
+        new, within = self._new_identity(), self._narrower(trials)
+        mirror = self._recipe.mirror(self.study, search_space, new, within)
         mirror.follow(trials)
         return mirror
 
@@ -313,40 +322,78 @@ class StudyAgent:
 
     def _introduce(self, search_space: SearchSpace) -> record.Identity:
         """Store an identity in the study unless it has one, and rename it if a name is given."""
-        new = self._recipe.new_identity()
-        if self._keyring is not None and record.identity(self.study) is None:
+        self.standing = self._find_standing(search_space)
+        is_new = record.identity(self.study) is None
+        new = self._new_identity() if is_new else self._recipe.new_identity(self.standing)
+        if is_new and self._keyring is not None and not self.standing.hindrance:
             new = msgspec.structs.replace(new, key=self._prepare(new, search_space).key)
         known = record.introduce(self.study, new)
-        name = self._recipe.name
-        if name is not None and name != known.name:
-            more = ""
-            if self._keyring is not None:
-                more = ", and its message under the old name is withdrawn"
-            self.notices.warn("renamed", known=known.name, given=name, more=more)
-            if self._keyring is not None and member(name) != member(known.name):
-                federation = self._recipe.agreed(self.study, Translation(search_space))
-                give_up(known.name, known.key, federation, self._keyring)
+        name = self._choose_name(known)
+        if name != known.name:
+            if name != self.standing.name(known.name):
+                self._give_up(known, name, search_space)
             known = record.rename(self.study, name)
         return self._sign(known, search_space)
+
+    def _new_identity(self) -> record.Identity:
+        """Return an identity for a new study, whose name fits the exchange if it can."""
+        new = self._recipe.new_identity(self.standing)
+        self.standing = self.standing.fits(new.name)
+        return self._recipe.new_identity(self.standing) if self.standing.hindrance else new
+
+    def _choose_name(self, known: record.Identity) -> str:
+        """Return the name that the study should have; the one it has if it cannot take part."""
+        name = self.standing.name(self._recipe.name or known.name)
+        self.standing = self.standing.fits(name)
+        return known.name if self.standing.hindrance else name
+
+    def _give_up(self, known: record.Identity, name: str, search_space: SearchSpace) -> None:
+        """Say that the study gets another name, and let another site have the old one."""
+        more = ""
+        if self._keyring is not None:
+            more = ", and its message under the old name is withdrawn"
+        self.notices.warn("renamed", known=known.name, given=name, more=more)
+        if self._keyring is not None and member(name) != member(known.name):
+            give_up(known.name, known.key, self.agreed(search_space), self._keyring)
 
     def _sign(self, known: record.Identity, search_space: SearchSpace) -> record.Identity:
         """Find the key that signs the study's messages; store it unless the study has one."""
         if self._keyring is None:
+            return known
+        if self.standing.hindrance:
+            self.signing = Signing(hindrance=self.standing.hindrance)
+            self.notices.warn("alone", reason=self.standing.hindrance)
             return known
         self.signing = self._prepare(known, search_space)
         if self.signing.remark:
             self.notices.warn("about signatures", remark=self.signing.remark)
         if self.signing.hindrance:
             self.warn_of_silence("nothing published", self.signing.hindrance)
-        if self.signing.keys is not None and self.signing.key != known.key:
+        may_change = self.signing.keys is not None or self.standing.key == ""
+        if may_change and self.signing.key != known.key:
             self.replaced = [KeyPair.find(parse_key(known.key)) if known.key else None]
             known = record.set_key(self.study, self.signing.key)
         return known
 
     def _prepare(self, known: record.Identity, search_space: SearchSpace) -> Signing:
         assert self._keyring is not None
-        federation = self._recipe.agreed(self.study, Translation(search_space))
-        return prepare(self._recipe.signed, known.key, known.name, federation, self._keyring)
+        if self._recipe.signed and self.standing.key == "":
+            return Signing(hindrance=self.standing.unsigned)
+        return prepare(
+            *self.standing.signs(self._recipe.signed, known.key),
+            known.name,
+            self.agreed(search_space),
+            self._keyring,
+        )
+
+    def _find_standing(self, search_space: SearchSpace) -> Standing:
+        if self._exchange is None:
+            return Standing()
+        return standing_at(self._exchange, self.agreed(search_space))
+
+    def agreed(self, search_space: SearchSpace) -> Federation:
+        """Return the federation that was given, or else the one of this search space."""
+        return self._recipe.agreed(self.study, Translation(search_space))
 
     def warn_of_silence(self, notice: str, reason: str) -> None:
         """Warn that no message of the study is published, and why."""
@@ -366,7 +413,8 @@ class StudyAgent:
         assert self._made_from is not None
         search_space = self._made_from[0]
         known = record.identity(self.study)  # another worker may have changed it
-        if known is None or self._identity is None:
+        is_same = self._find_standing(search_space) == self.standing
+        if known is None or self._identity is None or not is_same:
             known = self._introduce(search_space)
         elif known != self._identity or self.signing.hindrance:
             known = self._sign(known, search_space)
@@ -384,6 +432,12 @@ class StudyAgent:
         mirror.names = set(self.mirror.names)  # as other trials suggested them
         mirror.follow(trials)
         return mirror
+
+    def twin(self) -> Mirror | None:
+        """Return another agent like this one, which was told nothing yet; None if there is none."""
+        if self._made_from is None or self.mirror is None:
+            return None
+        return self._recipe.mirror(self.study, *self._made_from[:3])
 
     @property
     def federation(self) -> Federation | None:

@@ -12,45 +12,56 @@ from fedbo_paper.cli import extras
 
 
 def demo(
-    agents: Annotated[int, typer.Option(help="Number of agents, 2 to 24.")] = 10,
+    agents: Annotated[int, typer.Option(help="Number of sites, 2 to 24, a process each.")] = 10,
     trials: Annotated[
-        int, typer.Option(help="Trials of each agent, including 3 initial points.")
-    ] = 25,
+        int, typer.Option(help="Trials of each site, including its initial points.")
+    ] = 15,
     repeats: Annotated[
-        int, typer.Option(help="How often everything is repeated, for standard errors.")
-    ] = 10,
+        int, typer.Option(help="How often everything is repeated, for the intervals.")
+    ] = 20,
     seed: Annotated[
         int, typer.Option(help="Random seed: the same seed gives the same result.")
     ] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
     out: Annotated[Path, typer.Option(help="The figure to write: .png, .pdf or .svg.")] = Path(
         "fedbo-demo.png"
     ),
     csv: Annotated[Path | None, typer.Option(help="Write every trial to this file.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the hub's page in a browser.")] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Keep the hub and its page running until Ctrl-C.")
+    ] = False,
 ) -> None:
-    """Run a whole federation on this machine, and compare its agents alone and together."""
+    """Run a hub and its members on this machine, and compare them alone and together."""
     extras.require()
+    checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx": "httpx"})
     checks.writable("--out", out, checks.PICTURES)
     if csv is not None:
         checks.writable("--csv", csv)
     from rich.console import Console
 
-    from fedbo_paper.demo import figure as demo_figure
-    from fedbo_paper.demo import screen as demo_screen
+    from fedbo_paper.demo import figure, screen
     from fedbo_paper.demo.demo import Demo
+    from fedbo_paper.demo.processes import ProcessFailed
+    from fedbo_paper.demo.run import Show
 
     try:
         wanted = Demo(agents=agents, trials=trials, repeats=repeats, seed=seed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     console = Console()
-    outcome = demo_screen.run(console, wanted, jobs)
-    if outcome.repeats:
-        demo_screen.report(console, outcome)
-        demo_figure.draw(outcome, out)
-        typer.echo(f"The figure is in {out}.")
-        if csv is not None:
-            outcome.table.to_csv(csv)
-            typer.echo(f"Every trial is in {csv}.")
+    try:
+        with Show(console, wanted, browser=browser) as show:
+            outcome = show.play()
+            if outcome.repeats:
+                screen.report(console, outcome)
+                figure.draw(outcome, out)
+                typer.echo(f"The figure is in {out}.")
+                if csv is not None:
+                    outcome.table.to_csv(csv)
+                    typer.echo(f"Every trial is in {csv}.")
+            if stay and outcome.repeats == wanted.repeats:
+                show.stay()
+    except ProcessFailed as error:
+        checks.end(str(error))
     if outcome.repeats < wanted.repeats:
         raise typer.Exit(checks.INTERRUPTED)

@@ -1,1 +1,1 @@
-"""`fedbo demo`: ten agents tune an SVM to their own handwritten digits, alone and together."""
+"""`fedbo demo`: sites on this machine tune their own black boxes through a hub, and alone."""

@@ -1,76 +1,97 @@
-"""Draw the demo: best scores alone and together, and the sources of the queries."""
+"""Draw the demo: the best scores of each mode, the paired lead, and what each peer adds."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from fedbo.insight.colours import COLOURS
-from fedbo_paper.demo.demo import FEDERATED, MODES, N_INITIAL, Outcome
-from fedbo_paper.harness.averages import mean_and_error
+from fedbo_paper.demo.demo import MODES, Mode
+from fedbo_paper.demo.outcome import Floats, Outcome
+from fedbo_paper.harness import intervals
+from fedbo_paper.harness.intervals import Effect
 
-_ALONE, _TOGETHER = COLOURS[:2]
-_GREY = "#CCCCCC"
-_NOTE: dict[str, Any] = {"textcoords": "offset points"}
+_LOOKS: dict[Mode, tuple[str, str, str]] = {
+    "together": (COLOURS[1], "-", "together"),
+    "alone": (COLOURS[0], "--", "alone"),
+    "alone-ei": (COLOURS[2], ":", "alone, expected improvement"),
+}
+_GREY = "#666666"
 
 
 def draw(outcome: Outcome, path: str | os.PathLike[str]) -> Figure:
     """Draw the picture and write it to a file; the suffix of the path sets the format."""
-    figure = Figure(figsize=(9, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure = Figure(figsize=(12, 3.9), layout="constrained", facecolor="white")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(6, 5, 5))
     _draw_curves(left, outcome)
-    _draw_sources(right, outcome)
-    for axes in (left, right):
+    _draw_lead(middle, outcome)
+    _draw_peers(right, outcome)
+    for axes in (left, middle, right):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-        axes.set_xlabel("trial")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.supxlabel(_averaged(outcome), fontsize="small", color=_GREY)
     figure.savefig(path, dpi=150)
     return figure
 
 
 def _draw_curves(axes: Axes, outcome: Outcome) -> None:
-    """Draw best scores from the last initial point on: before it, both modes are the same."""
-    trials = np.arange(N_INITIAL, outcome.demo.trials + 1)
-    means, errors = mean_and_error(outcome.curves[..., N_INITIAL - 1 :])
-    looks = ((_TOGETHER, "-"), (_ALONE, "--"))  # together first: it is usually the upper curve
-    for m, (colour, style) in zip((1, 0), looks, strict=True):
-        mean, error = means[m], np.nan_to_num(errors[m])
-        axes.plot(trials, mean, style, color=colour, label=MODES[m], linewidth=2)
-        axes.fill_between(trials, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
-    axes.set_ylabel("best validation accuracy so far")
-    axes.set_title(_averaged(outcome), loc="left", fontsize="medium")
+    for mode in _LOOKS:
+        colour, style, label = _LOOKS[mode]
+        columns = outcome.curves[:, MODES.index(mode)].T
+        _band(axes, [intervals.mean(column) for column in columns], colour, style, label)
+    axes.set(xlabel="trial", ylabel="best validation accuracy so far")
+    axes.set_title("Mean over sites", loc="left", fontsize="medium")
     axes.legend(frameon=False, loc="lower right")
 
 
-def _draw_sources(axes: Axes, outcome: Outcome) -> None:
-    """Draw the share of each source in the queries of each trial, and the expected share."""
-    T = outcome.demo.trials
-    trials = np.arange(1, T + 1)
-    peers = outcome.from_peers.mean(axis=(0, 1))
-    initial = (trials <= N_INITIAL).astype(np.float64)
-    axes.bar(trials, initial, 1.0, color=_GREY)
-    axes.bar(trials, 1.0 - peers - initial, 1.0, peers, color=_ALONE, alpha=0.45)
-    axes.bar(trials, peers, 1.0, color=_TOGETHER, alpha=0.85)
-    expected = [1.0 - FEDERATED.schedule(t) for t in range(1, T - N_INITIAL + 1)]
-    axes.plot(trials[N_INITIAL:], expected, ":", color="black", linewidth=1.5)
-    third = len(expected) // 3
-    axes.annotate("$1 - p_t$", (trials[N_INITIAL + third], expected[third]), (8, 12), **_NOTE)
-    axes.annotate("own posterior", (T + 0.2, 0.92), (0, 0), **_NOTE, ha="right")
-    axes.annotate("peers' messages", (T + 0.2, 0.04), (0, 0), **_NOTE, ha="right")
-    axes.annotate(
-        "initial points", (2, 0.5), (0, 0), **_NOTE, rotation=90, ha="center", va="center"
-    )
-    axes.set_ylim(0.0, 1.0)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_title("Sources of the queries (together)", loc="left", fontsize="medium")
+def _draw_lead(axes: Axes, outcome: Outcome) -> None:
+    for mode in ("alone-ei", "alone"):
+        colour, style, label = _LOOKS[mode]
+        effects = [outcome.effect(mode, t) for t in range(1, outcome.demo.trials + 1)]
+        _band(axes, effects, colour, style, f"over {label}")
+    _zero(axes)
+    axes.set(xlabel="trial", ylabel="together − alone")
+    axes.set_title("Lead of together, paired", loc="left", fontsize="medium")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], frameon=False, loc="upper right")
+
+
+def _draw_peers(axes: Axes, outcome: Outcome) -> None:
+    effects = outcome.by_peers(outcome.early)
+    peers = np.arange(len(effects))
+    values = np.array([effect.value for effect in effects])
+    colour = _LOOKS["together"][0]
+    axes.errorbar(peers, values, _reach(effects), fmt="o", color=colour, capsize=3)
+    _zero(axes)
+    axes.set(xlabel="messages that the site started with", ylabel="together − alone")
+    title = f"The same lead after {outcome.early} trials, by arrival"
+    axes.set_title(title, loc="left", fontsize="medium")
+
+
+def _band(axes: Axes, effects: list[Effect], colour: str, style: str, label: str) -> None:
+    """Draw a curve over trials from 1, with its interval if there is one."""
+    trials = np.arange(1, len(effects) + 1)
+    values, reach = np.array([effect.value for effect in effects]), _reach(effects)
+    axes.plot(trials, values, style, color=colour, label=label, linewidth=2)
+    axes.fill_between(trials, values - reach, values + reach, color=colour, alpha=0.18, linewidth=0)
+
+
+def _reach(effects: list[Effect]) -> Floats:
+    """Return half the width of each interval, 0 where there is none."""
+    widths = np.array([effect.high - effect.value for effect in effects])
+    return np.where(np.isfinite(widths), widths, 0.0)
+
+
+def _zero(axes: Axes) -> None:
+    axes.axhline(0.0, color=_GREY, linewidth=1, zorder=0)
 
 
 def _averaged(outcome: Outcome) -> str:
+    sites = f"{outcome.demo.agents} sites"
     if outcome.repeats == 1:
-        return f"Mean of {outcome.demo.agents} agents, one repeat"
-    return f"Mean of {outcome.demo.agents} agents × {outcome.repeats} repeats ± standard error"
+        return f"{sites}, one repeat, so no intervals"
+    return f"{sites}, {outcome.repeats} repeats; bands and bars are 95 % intervals over repeats"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,168 +12,238 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.cli.screen import count, say
-from fedbo_paper.demo.demo import MODES, N_INITIAL, Board, Demo, Floats, Outcome, Run, play_all
-from fedbo_paper.harness import screen, workers
-from fedbo_paper.harness.averages import mean_and_error
-from fedbo_paper.problems import digits
+from fedbo.cli.screen import count, say, size
+from fedbo_paper.demo.demo import MODES, Demo, Mode
+from fedbo_paper.demo.outcome import Outcome
+from fedbo_paper.demo.site import Left, Ready, Report, Tried
+from fedbo_paper.harness import screen
+from fedbo_paper.harness.intervals import Effect
 
-_COLUMNS = 6  # of the live table
-_STYLES = ("blue", "dark_orange")
-_CAPTION = (
-    'Means over repeats. "as good by" is the trial, in the median repeat, at which the agent '
-    "reached together the best accuracy that it had at the end alone."
-)
+_SHOWN = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # trials in the final table
+_SITES: tuple[Mode, Mode] = ("alone", "together")  # in the table of sites
+_OTHERS: tuple[Mode, Mode] = ("alone", "alone-ei")  # what together is compared with
+_STYLES: dict[Mode, str] = {"alone": "blue", "alone-ei": "green", "together": "dark_orange"}
+_TITLES: dict[Mode, str] = {"alone": "alone", "alone-ei": "alone, EI", "together": "together"}
+_NAMES: dict[Mode, str] = {"alone": "alone", "alone-ei": "alone with EI"}
 
 
 def introduction(demo: Demo) -> str:
     """Describe the demo before it runs.
 
     >>> introduction(Demo(agents=3, repeats=1))[:46]
-    '3 agents tune an SVM (C and gamma), each on it'
+    '3 sites tune an SVM (C and gamma), each on its'
     """
     return (
-        f"{demo.agents} agents tune an SVM (C and gamma), each on its own handwritten digits. They "
-        "do it alone (Thompson sampling) and together (federated Thompson sampling: before every "
-        "query, each agent sends a message to all others). Each agent runs "
-        f"{demo.trials} trials; the first {N_INITIAL} are the same in both modes. "
-        f"The demo runs {count(demo.repeats, 'repeat')}."
+        f"{demo.agents} sites tune an SVM (C and gamma), each on its own handwritten digits and in "
+        "a process of its own. They arrive at a hub on this machine one after the other. A site "
+        "starts with the messages of those that came before it, and leaves one when it is done. "
+        "No message contains a trial. To compare, each site also tunes alone: with the same "
+        "policy, which without peers is Thompson sampling, and with expected improvement (EI). "
+        f"This takes {count(demo.trials, 'trial')} each, and is repeated: "
+        f"{count(demo.repeats, 'time')}, in different orders of arrival."
     )
+
+
+class Watch:
+    """What is known so far, and how it looks.
+
+    Args:
+        demo: The settings.
+        console: The terminal.
+    """
+
+    def __init__(self, demo: Demo, console: Console) -> None:
+        self.demo = demo
+        self.tried: list[tuple[int, Tried]] = []
+        self._images = demo.images()
+        self._left: list[list[Left]] = [[] for _ in demo.sites]
+        self._last: list[Tried | None] = [None] * demo.agents
+        self._is_ready = [False] * demo.agents
+        self._best = [-np.inf] * demo.agents
+        self._trials = Counter[int]()
+        self._progress = screen.bars(console)
+        self._bar = self._progress.add_task("trials", total=demo.total)
+
+    def note(self, site: int, report: Report) -> None:
+        """Take in a report."""
+        if isinstance(report, Ready):
+            self._is_ready[site] = True
+            return
+        if isinstance(report, Left):
+            self._left[site].append(report)
+            return
+        self.tried.append((site, report))
+        self._trials[site] += 1
+        self._last[site] = report
+        begins = report.trial == 1
+        self._best[site] = report.score if begins else max(self._best[site], report.score)
+        self._progress.update(self._bar, completed=len(self.tried))
+
+    @property
+    def traffic(self) -> str:
+        """Say how many messages were sent, and how large they are."""
+        left = [each for site in self._left for each in site]
+        if not left:
+            return "No message was sent."
+        return (
+            f"{count(len(left), 'message')} went to the hub, {size(left[0].nbytes)} each; "
+            f"{count(sum(each.received for each in left), 'message')} came from it."
+        )
+
+    def __rich__(self) -> RenderableType:
+        return Group(Text(), self._progress, self._sites(), self._so_far())
+
+    def _sites(self) -> Table:
+        table = screen.table("site", "images", "repeats", "trials")
+        table.add_column("now", min_width=20, no_wrap=True)
+        for title in ("best", "sent", "received"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for n, (name, images) in enumerate(zip(self.demo.sites, self._images, strict=True)):
+            last, left = self._last[n], self._left[n]
+            idle = "waits for its turn" if self._is_ready[n] else "starts"
+            idle = "done" if len(left) == self.demo.repeats else idle
+            is_busy = last is not None and all(each.repeat != last.repeat for each in left)
+            table.add_row(
+                name,
+                str(len(images)),
+                f"{len(left)}/{self.demo.repeats}",
+                str(self._trials[n]),
+                _now(last) if is_busy else Text(idle, style="dim"),
+                f"{self._best[n]:.3f}" if is_busy else "",
+                str(len(left)),
+                str(sum(each.received for each in left)),
+            )
+        return table
+
+    def _so_far(self) -> Text:
+        outcome = Outcome(self.demo, self.tried)
+        if outcome.repeats < 2:
+            return Text("There is something to compare when two repeats are finished.", style="dim")
+        so_far = f"{outcome.repeats} repeats so far, after {outcome.early} trials"
+        return Text(f"{so_far}: together is {_compared(outcome, outcome.early)}.")
+
+
+def _now(last: Tried | None) -> Text:
+    if last is None:
+        return Text()
+    return Text(f"{_TITLES[last.mode]}, trial {last.trial}", style=_STYLES[last.mode])
+
+
+@contextmanager
+def watching(console: Console, watch: Watch) -> Iterator[None]:
+    """Show what is known while the body runs, and remove it afterwards."""
+    with Live(watch, console=console, transient=True, refresh_per_second=4):
+        yield
+
+
+# Results
 
 
 def summary(outcome: Outcome) -> str:
-    """Summarise the lead of together over alone in a few sentences."""
-    T, lead = outcome.demo.trials, outcome.lead
-    final, overall = lead[:, -1], lead[:, N_INITIAL:].mean(axis=1)
-    return (
-        f"After {T} trials, the mean best accuracy is {outcome.curves[:, 1, -1].mean():.4f} "
-        f"together and {outcome.curves[:, 0, -1].mean():.4f} alone: together is {_lead(final)}. "
-        f"Averaged over trials {N_INITIAL + 1} to {T}, together is {_lead(overall)}. "
-        f"{_sooner(outcome.curves.mean(axis=0))} {_basis(outcome.repeats)}"
-    )
+    """Summarise what collaborating was worth in a few sentences."""
+    T, early = outcome.demo.trials, outcome.early
+    sentences = [f"After {early} trials, together is {_compared(outcome, early)}."]
+    if all(outcome.effect(mode, early).value > 0 for mode in _OTHERS):
+        alone, ei = (_needed(outcome.catches_up(mode, early), T) for mode in _OTHERS)
+        sentences.append(f"To get as far, alone needed {alone} trials, and alone with EI {ei}.")
+    if early < T:
+        sentences.append(f"After {T} trials, together is {_compared(outcome, T)}.")
+    if outcome.repeats == 1:
+        sentences.append("One repeat gives no interval: use --repeats for more.")
+    else:
+        repeats = f"{outcome.repeats} repeats with the same images"
+        sentences.append(f"± gives the 95 % interval of a paired difference over {repeats}.")
+    return " ".join(sentences)
 
 
-def agents_table(outcome: Outcome) -> Table:
-    """Create a table with one row for each agent, and their mean."""
-    table = screen.table(show_footer=True, caption=_CAPTION, caption_justify="left")
-    T, best = outcome.demo.trials, outcome.best[..., -1].mean(axis=0)
-    peers = outcome.from_peers.sum(axis=-1).mean(axis=0)
-    table.add_column("agent", "mean")
-    table.add_column("images", justify="right")
-    table.add_column("mostly")
-    for mode, style, mean in zip(MODES, _STYLES, best.mean(axis=1), strict=True):
-        table.add_column(f"best\n{mode}", f"{mean:.4f}", justify="right", style=style)
-    table.add_column("\ndifference", _signed(best[1].mean() - best[0].mean()), justify="right")
-    table.add_column("as good\nby", justify="right")
-    table.add_column("queries\nby peers", f"{peers.mean():.1f}", justify="right")
-    hands = digits.deal(outcome.demo.agents, outcome.demo.seed)
-    after = np.median(outcome.catching_up, axis=0)
-    for n, (name, images) in enumerate(zip(outcome.demo.names, hands, strict=True)):
-        table.add_row(
-            name,
-            str(len(images)),
-            " ".join(map(str, np.argsort(-images.counts, kind="stable")[:3])),
-            f"{best[0, n]:.4f}",
-            f"{best[1, n]:.4f}",
-            _coloured(best[1, n] - best[0, n]),
-            f"{after[n]:.0f}" if np.isfinite(after[n]) else f"> {T}",
-            f"{peers[n]:.1f}",
-        )
+def trials_table(outcome: Outcome) -> Table:
+    """Create a table of mean best scores and paired differences after some numbers of trials."""
+    T = outcome.demo.trials
+    table = screen.table("\ntrials")
+    for mode, title in _TITLES.items():
+        table.add_column(f"\n{title}", justify="right", style=_STYLES[mode], no_wrap=True)
+    for mode in _OTHERS:
+        title = f"together −\n{_TITLES[mode]}"
+        table.add_column(title, justify="right", no_wrap=True, min_width=15)
+    for trial in [*(t for t in _SHOWN if t < T), T]:
+        means = outcome.curves[:, :, trial - 1].mean(axis=0)
+        leads = [_difference(outcome.effect(mode, trial)) for mode in _OTHERS]
+        table.add_row(str(trial), *(f"{mean:.3f}" for mean in means), *leads)
+    return table
+
+
+def sites_table(outcome: Outcome) -> Table:
+    """Create a table with one row for each site."""
+    early, shown = outcome.early, [MODES.index(mode) for mode in _SITES]
+    best, leads = outcome.best[..., early - 1].mean(axis=0)[shown], outcome.by_site(early)
+    table = screen.table("\nsite", "\nimages")
+    table.add_column("\nmostly")
+    for mode in _SITES:
+        title = f"after {early}\n{_TITLES[mode]}"
+        table.add_column(title, justify="right", style=_STYLES[mode], no_wrap=True)
+    table.add_column("together −\nalone", justify="right", no_wrap=True, min_width=15)
+    rows = zip(outcome.demo.sites, outcome.demo.images(), best.T, leads, strict=True)
+    for name, images, scores, lead in rows:
+        mostly = " ".join(map(str, np.argsort(-images.counts, kind="stable")[:3]))
+        accuracies = [f"{score:.3f}" for score in scores]
+        table.add_row(name, str(len(images)), mostly, *accuracies, _difference(lead))
     return table
 
 
 def report(console: Console, outcome: Outcome) -> None:
-    """Print the table of agents and the summary."""
-    console.print(agents_table(outcome))
+    """Print the tables and the summary."""
+    mean = "Mean best validation accuracy"
+    say(console, f"{mean} of each site after {outcome.early} trials:\n")
+    console.print(sites_table(outcome))
+    say(console, f"\n{mean} of all sites:\n")
+    console.print(trials_table(outcome))
+    console.print()
     say(console, summary(outcome))
 
 
-def run(console: Console, demo: Demo, jobs: int) -> Outcome:
-    """Run the demo and show its progress. After Ctrl-C, the finished repeats count."""
-    say(console, introduction(demo))
-    runs: list[Run] = []
-    with Board.create(demo) as board:
-        try:
-            with _watching(console, demo, board):
-                for finished in play_all(demo, board, jobs):
-                    runs.append(finished)
-        except KeyboardInterrupt:
-            workers.stop()
-            outcome = Outcome(demo, runs)
-            say(console, _stopped(outcome, board))
-            return outcome
-    return Outcome(demo, runs)
-
-
-@contextmanager
-def _watching(console: Console, demo: Demo, board: Board) -> Iterator[None]:
-    """Show progress and scores while the body runs, and remove them afterwards."""
-    progress = screen.bars(console)
-    task = progress.add_task("trials", total=int(np.prod(demo.shape)))
-
-    def picture() -> RenderableType:
-        progress.update(task, completed=board.done)
-        return Group(Text(), progress, _scores_table(demo, board))
-
-    with Live(get_renderable=picture, console=console, transient=True, refresh_per_second=5):
-        yield
-
-
-def _scores_table(demo: Demo, board: Board) -> Table:
-    """Create a table of mean best scores after some numbers of trials, over repeats so far."""
-    table = screen.table()
-    trials = np.unique(np.linspace(N_INITIAL, demo.trials, _COLUMNS).astype(int)).tolist()
-    columns = [board.paired_best(trial) for trial in trials]
-    table.add_column("mean best accuracy\nafter trial", min_width=18)
-    for trial in trials:
-        table.add_column(f"\n{trial}", justify="right", min_width=7)
-    for m, (mode, style) in enumerate(zip(MODES, _STYLES, strict=True)):
-        table.add_row(mode, *(_or_dots(f"{best[m]:.4f}", n) for best, n in columns), style=style)
-    table.add_row("difference", *(_or_dots(_signed(b[1] - b[0]), n) for b, n in columns))
-    table.add_row("repeats so far", *(str(n) for _, n in columns), style="dim")
-    return table
-
-
-def _stopped(outcome: Outcome, board: Board) -> str:
+def stopped(outcome: Outcome, done: int) -> str:
     """Say how much was finished before Ctrl-C."""
     demo = outcome.demo
-    done = f"Stopped after {board.done} of {np.prod(demo.shape)} trials"
+    text = f"Stopped after {done} of {demo.total} trials"
     if not outcome.repeats:
-        return f"{done}. No repeat is finished, so there is nothing to compare."
+        return f"{text}. No repeat is finished, so there is nothing to compare."
     repeats = f"{outcome.repeats} of {count(demo.repeats, 'repeat')}"
-    return f"{done}. The results below are of the {repeats} that finished."
+    return f"{text}. The results below are of the {repeats} that finished."
 
 
-def _or_dots(text: str, repeats: int) -> str:
-    return text if repeats else "…"
+def _difference(effect: Effect) -> str:
+    """Format a difference and its interval.
+
+    >>> _difference(Effect(-0.05, -0.07, -0.03, 10)), _difference(Effect(0.5, -np.inf, np.inf, 1))
+    ('−0.050 ± 0.020', '+0.500')
+    """
+    return f"{effect.value:+.3f}{_error(effect)}".replace("-", "−")
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", "−")
+def _error(effect: Effect) -> str:
+    return f" ± {effect.high - effect.value:.3f}" if np.isfinite(effect.high) else ""
 
 
-def _coloured(value: float) -> Text:
-    return Text(_signed(value), style="green" if value > 0 else "red" if value < 0 else "dim")
+def _compared(outcome: Outcome, trial: int) -> str:
+    """Compare together with both ways to tune alone, in words."""
+    return " and ".join(
+        _compared_with(_NAMES[mode], outcome.effect(mode, trial)) for mode in _OTHERS
+    )
 
 
-def _lead(leads: Floats) -> str:
-    """Format a mean lead and its standard error in words."""
-    mean, error = mean_and_error(leads)
-    text = f"{'ahead' if mean >= 0 else 'behind'} by {abs(mean):.4f}"
-    if np.isnan(error):
-        return text
-    return f"{text} ± {error:.4f}" + (" (no clear difference)" if abs(mean) < 2 * error else "")
+def _compared_with(other: str, effect: Effect) -> str:
+    """Format a lead in words.
+
+    >>> _compared_with("alone", Effect(0.05, 0.02, 0.08, 10))
+    'ahead of alone by 0.050 ± 0.030'
+    >>> _compared_with("alone", Effect(-0.05, -0.11, 0.01, 10))
+    'behind alone by 0.050 ± 0.060 (no clear difference)'
+    """
+    unclear = " (no clear difference)" if effect.low <= 0 <= effect.high else ""
+    side = "ahead of" if effect.value >= 0 else "behind"
+    error = _error(effect)
+    return f"{side} {other} by {abs(effect.value):.3f}{error}{unclear if error else ''}"
 
 
-def _sooner(curves: Floats) -> str:
-    """Say when the mean curve together, of (2, T), reached the final value of alone."""
-    reached = np.flatnonzero(curves[1] >= curves[0, -1])
-    if not len(reached):
-        return f"Together did not reach the final mean of alone in {curves.shape[1]} trials."
-    return f"Together reached the final mean of alone after {1 + reached[0]} trials."
-
-
-def _basis(repeats: int) -> str:
-    if repeats == 1:
-        return "One repeat gives no standard error: use --repeats for more."
-    return f"(± is one standard error over {repeats} repeats with the same images.)"
+def _needed(trials: int | None, T: int) -> str:
+    return f"more than {T}" if trials is None else str(trials)

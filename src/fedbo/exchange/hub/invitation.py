@@ -64,9 +64,7 @@ class Invitation(NamedTuple):
         Args:
             federation: The federation in the file from the hub.
         """
-        fault = federation.fingerprint.mismatch(
-            self.fingerprint, same_epoch=federation.epoch == 0
-        )
+        fault = federation.fingerprint.mismatch(self.fingerprint, same_epoch=federation.epoch == 0)
         if fault is not None:
             raise ValueError(
                 f"the hub's federation file is not the one that the invitation is for ({fault}): "

@@ -5,11 +5,20 @@ Everything else that they say is JSON.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 #: How many messages a hub hands out to one member at most.
 MOST_PEERS = 1024
+#: How many messages and withdrawals one answer has at most, and how many a member holds.
+MOST_HANDED = 4 * MOST_PEERS
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
+
+_Few = msgspec.Meta(max_length=MOST_HANDED)
+_Cursor = Annotated[str, msgspec.Meta(max_length=100)]
+_Numbers = Annotated[tuple[int, ...], _Few]
+_Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -23,9 +32,9 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """
 
     epoch: int
-    cursor: str = ""
+    cursor: _Cursor = ""
     sender: str = ""
-    held: tuple[int, ...] = ()
+    held: _Numbers = ()
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
@@ -48,9 +57,9 @@ class News(msgspec.Struct, frozen=True, array_like=True):
         epoch: The current epoch of the federation, which may be later than the one asked for.
     """
 
-    cursor: str
+    cursor: _Cursor
     is_all: bool
     is_selection: bool
-    handed: tuple[Handed, ...]
-    gone: tuple[int, ...]
+    handed: Annotated[tuple[Handed, ...], _Few]
+    gone: _Gone
     epoch: int

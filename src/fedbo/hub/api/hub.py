@@ -33,7 +33,7 @@ class Health(BaseModel):
 @resource.endpoint("GET", "/v1/hub", "anyone")
 async def hub(call: Called) -> HubInfo:
     """Tell that this is a hub, its version and its time."""
-    from fedbo import __version__
+    from fedbo.version import __version__
 
     return HubInfo(version=__version__, time=time.time())
 

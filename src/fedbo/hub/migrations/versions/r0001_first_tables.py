@@ -141,11 +141,12 @@ def upgrade() -> None:
         "audit",
         sa.Column("id", _Id, primary_key=True),
         sa.Column("time", _Time, nullable=False),
-        sa.Column("federation", sa.String(63), nullable=False, index=True),
+        sa.Column("federation", sa.String(63), nullable=False),
         sa.Column("actor", sa.String(80), nullable=False),
         sa.Column("action", sa.String(32), nullable=False),
         sa.Column("subject", sa.String(128), nullable=False),
         sa.Column("detail", sa.Text, nullable=False),
+        sa.Index("audit_time", "federation", "time"),
     )
     for statement in _SQLITE if op.get_context().dialect.name == "sqlite" else _POSTGRESQL:
         op.execute(statement)

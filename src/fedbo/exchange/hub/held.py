@@ -1,0 +1,131 @@
+"""What a member holds of one federation and epoch, kept up to date with the news from its hub."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from fedbo.exchange.choice import Outlawed, origin, signature_fault
+from fedbo.exchange.file import most_bytes
+from fedbo.exchange.hub.wire import MOST_HANDED, MOST_PEERS, Handed, News, Wanted
+from fedbo.federation import Federation
+from fedbo.identity.claim import member
+from fedbo.message import Message, MessageRefused, Withdrawal, read
+
+_BESIDE = 64  # bytes beside each message in an answer
+_OTHERS = 400 * MOST_HANDED  # bytes of all withdrawals in an answer
+_LARGEST = 2**28  # bytes of an answer
+
+
+class Fault(NamedTuple):
+    """Something that a hub handed out and that cannot be used, and why."""
+
+    content: bytes
+    text: str
+
+
+class Held:
+    """What is held, by its number at the hub. Each message is checked once, when it arrives.
+
+    Args:
+        federation: The federation, in one epoch.
+        name: The name of the member that holds it.
+    """
+
+    def __init__(self, federation: Federation, name: str) -> None:
+        self.name = name
+        self._federation = federation
+        self._most = most_bytes(federation.kind, federation.features)
+        self._cursor = ""
+        self._is_selection = False
+        self._found: dict[int, Message | Fault | None] = {}  # None: a withdrawal
+        self._withdrawals: dict[object, Withdrawal] = {}  # all that were ever seen here, by origin
+        self.told: set[Fault] = set()  # each has had its warning
+        self.latest = federation.epoch  # that the caller was told of
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that an answer can have."""
+        return min((MOST_PEERS + 64) * (self._most + _BESIDE) + _OTHERS, _LARGEST)
+
+    def wanted(self, sender: str) -> Wanted:
+        """Return the next question.
+
+        Args:
+            sender: The agent that asks; if it is not one of this member, its only one is.
+        """
+        own = {one.sender for one in self.messages() if member(one.sender) == self.name}
+        asking = own.pop() if len(own) == 1 else ""
+        if member(sender) == self.name:
+            asking = sender
+        held = tuple(self._found) if self._is_selection else ()
+        return Wanted(self._federation.epoch, self._cursor, asking, held)
+
+    def take(self, data: bytes) -> int:
+        """Take in what has changed; a ValueError, and no change, if no hub would say so.
+
+        Args:
+            data: The answer of the hub.
+
+        Returns:
+            The current epoch of the federation.
+        """
+        news = msgspec.msgpack.decode(data, type=News)
+        found = {} if news.is_all else {**self._found}
+        for number in news.gone:
+            found.pop(number, None)
+        if len(found.keys() | {one.number for one in news.handed}) > MOST_HANDED:
+            raise ValueError(f"it hands out more than {MOST_HANDED:,} messages")
+        for one in news.handed:
+            found[one.number] = self._checked(one)
+        self._found = found
+        self._cursor, self._is_selection = news.cursor, news.is_selection
+        return news.epoch
+
+    def restart(self) -> bool:
+        """Ask for everything the next time; return whether that is another question."""
+        was_asked, self._cursor, self._is_selection = bool(self._cursor), "", False
+        return was_asked
+
+    def messages(self) -> list[Message]:
+        """Return the messages that fit and were not withdrawn."""
+        outlawed = Outlawed(self._withdrawals.values())
+        found = (one for one in self._found.values() if isinstance(one, Message))
+        return [one for one in found if one not in outlawed]
+
+    def faults(self) -> list[Fault]:
+        """Return what cannot be used."""
+        return [one for one in self._found.values() if isinstance(one, Fault)]
+
+    def _checked(self, handed: Handed) -> Message | Fault | None:
+        """Return the message, or why it cannot be used; None if it is a withdrawal."""
+        size, known = len(handed.content), self._found.get(handed.number)
+        if isinstance(known, Message) and known.encode() == handed.content:
+            return known
+        if size > self._most:
+            return Fault(b"", f"it has {size:,} bytes, expected at most {self._most:,}")
+        try:
+            found = read(handed.content)
+            self._check(found)
+        except MessageRefused as error:
+            return Fault(handed.content, str(error))
+        if isinstance(found, Message):
+            return found
+        before = self._withdrawals.get(origin(found))
+        if before is None or before.sequence < found.sequence:
+            if len(self._withdrawals) >= MOST_HANDED:
+                del self._withdrawals[next(iter(self._withdrawals))]
+            self._withdrawals[origin(found)] = found
+        return None
+
+    def _check(self, found: Message | Withdrawal) -> None:
+        what = f"{found.type} {found.sequence} of {found.sender!r}"
+        if found.epoch != self._federation.epoch:
+            raise MessageRefused(f"{what} is of epoch {found.epoch}")
+        if isinstance(found, Message):
+            self._federation.check(found)
+        elif fault := self._federation.fingerprint.mismatch(found.fingerprint, same_epoch=True):
+            raise MessageRefused(f"{what}: {fault}")
+        if (fault := signature_fault(found)) is not None:
+            raise MessageRefused(fault)

@@ -1,0 +1,243 @@
+"""The requests of one member to its hub; `docs/hub.md` describes the hub's side of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from fedbo.exchange.base import ExchangeError
+from fedbo.exchange.file import LARGEST
+from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused
+from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_HANDED, Wanted
+from fedbo.exchange.progress import Progress
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.file import LARGEST_FILE
+from fedbo.federation.scalars import Scalars
+from fedbo.message import Message, Withdrawal
+from fedbo.outside import printable, shortened
+
+T = TypeVar("T")
+
+MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, escaped in JSON
+_MOST_LISTED = 4 * LARGEST  # bytes of an answer with messages
+_MOST_SCALARS = 2**24  # bytes of an answer with scalars
+_MOST_SHARED = 100_000  # agents
+
+
+class Listed(msgspec.Struct, frozen=True, array_like=True):
+    """A message or withdrawal at a hub, and when it was put there, in seconds since 1970."""
+
+    when: float
+    content: bytes
+
+
+class _IsOut(msgspec.Struct):
+    out: bool
+
+
+class _File(msgspec.Struct):
+    file: str
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+class Member:
+    """A member of a federation at a hub. All threads may use it at once.
+
+    Every method raises `ExchangeError`, or its subclass `HubRefused`, if it fails. If another
+    process of this user has rotated the token, the new one is used.
+
+    Args:
+        membership: Who the member is.
+        memberships: Where tokens are kept.
+    """
+
+    def __init__(self, membership: Membership, memberships: Memberships) -> None:
+        self.membership = membership
+        self._memberships = memberships
+        self._client = Client(membership.address, membership.token)
+
+    def __repr__(self) -> str:
+        return f"Member({self.membership!r})"
+
+    def publish(self, content: Message | Withdrawal) -> bool:
+        """Publish a message or a signed withdrawal; return whether it is handed out now."""
+        data = self._send("PUT", "/messages", content.encode(), MEDIA_TYPE)
+        return self._read_json(data, _IsOut).out
+
+    def withdraw(self, sender: str, epoch: int) -> None:
+        """Withdraw an unsigned message."""
+        self._send("DELETE", "/messages", query={"sender": sender, "epoch": str(epoch)})
+
+    def fetch(self, wanted: Wanted, most: int, take: Callable[[bytes], T]) -> T:
+        """Ask what has changed, and return what ``take`` makes of the answer.
+
+        Args:
+            wanted: What to ask for.
+            most: The most bytes that the answer may have.
+            take: Raises a ValueError if no hub gives such an answer.
+        """
+        asked = msgspec.msgpack.encode(wanted)
+        return self._client.read(take, self._send("POST", "/fetch", asked, MEDIA_TYPE, most=most))
+
+    def listed(self, sender: str | None = None) -> tuple[Listed, ...]:
+        """Return what is at the hub, in any epoch: all of a sender, or what all may fetch."""
+        query = {} if sender is None else {"sender": sender}
+        data = self._send("GET", "/messages", query=query, most=_MOST_LISTED)
+        few = msgspec.Meta(max_length=MOST_HANDED)
+        return self._read(data, Annotated[tuple[Listed, ...], few])  # type: ignore[arg-type]
+
+    def federation(self) -> Federation:
+        """Return the federation in its current epoch."""
+        answer = self._read_json(self._send("GET", "", most=MOST_FILE), _File)
+        return read_federation(self.membership.place, answer.file)
+
+    def share(self, scalars: Scalars) -> None:
+        self._send("PUT", "/scalars", scalars.encode(), MEDIA_TYPE)
+
+    def shared(self, epoch: int) -> tuple[bytes, ...]:
+        data = self._send("GET", "/scalars", query={"epoch": str(epoch)}, most=_MOST_SCALARS)
+        few = msgspec.Meta(max_length=_MOST_SHARED)
+        return self._read(data, Annotated[tuple[bytes, ...], few])  # type: ignore[arg-type]
+
+    def report(self, progress: Progress) -> None:
+        names = ("sender", "trials", "best", "saved")
+        body = {name: getattr(progress, name) for name in names}
+        self._send("PUT", "/progress", msgspec.json.encode(body))
+
+    def leave(self) -> bool:
+        """Leave the federation: the hub deletes all that it has of the member.
+
+        Returns:
+            Whether the hub still knew the member. If not, the token was of no use any more, and
+            nothing but the membership on this machine was removed.
+        """
+        is_known = True
+        try:
+            self._send("DELETE", "/member")
+        except HubRefused as error:
+            if error.slug != "wrong-token":
+                raise
+            is_known = False
+        self._memberships.remove(self.membership)
+        return is_known
+
+    def rekey(self, key: str) -> None:
+        """Sign messages with another key from now on; what the old one signed is withdrawn.
+
+        Args:
+            key: The public key as text; empty if messages are not signed any more.
+        """
+        self._memberships.check_writable()
+        self._send("PUT", "/member/key", msgspec.json.encode({"key": key or None}))
+        self.membership = msgspec.structs.replace(self.membership, key=key)
+        self._memberships.add(self.membership)
+
+    def rotate(self) -> None:
+        """Get a new token, and store it; the old one is not valid any more."""
+        self._memberships.check_writable()
+        answer = self._read_json(self._send("POST", "/member/token", once=True), _Token)
+        renewed = msgspec.structs.replace(self.membership, token=answer.token)
+        store(self._client, self._memberships, renewed)
+        self.membership, self._client = renewed, Client(renewed.address, renewed.token)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        media_type: str = JSON,
+        *,
+        query: Mapping[str, str] | None = None,
+        most: int = MOST,
+        once: bool = False,
+    ) -> bytes:
+        whole = f"/v1/federations/{self.membership.federation}{path}"
+        for is_last in (False, True):
+            try:
+                return self._client.send(
+                    method, whole, content, media_type, query=query, most=most, once=once
+                )
+            except HubRefused as error:
+                if is_last or error.slug != "wrong-token" or not self._renew():
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def _renew(self) -> bool:
+        """Take the token that another process has stored; return whether there is one."""
+        mine = self.membership
+        for one in self._memberships.of(mine.address, mine.federation, member=mine.member):
+            if one.token != mine.token:
+                self.membership, self._client = one, Client(one.address, one.token)
+                return True
+        return False
+
+    def _read(self, data: bytes, answer: type[T]) -> T:
+        return self._client.read(msgspec.msgpack.Decoder(answer).decode, data)
+
+    def _read_json(self, data: bytes, answer: type[T]) -> T:
+        return self._client.read(msgspec.json.Decoder(answer).decode, data)
+
+
+def store(client: Client, memberships: Memberships, membership: Membership) -> None:
+    """Store a token that a hub has just given; it is not shown again."""
+    try:
+        memberships.add(membership)
+    except ValueError as error:  # which quotes nothing
+        raise client.strange(f"in its answer, {error}") from None
+
+
+def read_federation(place: str, text: str) -> Federation:
+    """Read a federation file that comes from a hub.
+
+    Args:
+        place: Where it comes from, for errors.
+        text: The file.
+
+    Raises:
+        ExchangeError: If something in it is wrong.
+    """
+    try:
+        return Federation.from_toml(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = printable(shortened(str(error), 300))
+        raise ExchangeError(
+            f"the federation file from {place} cannot be used: {reason}; ask whoever runs the hub"
+        ) from None
+
+
+def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation:
+    """Return the later epoch of a federation that a hub hands out, if it is to be trusted.
+
+    A hub may start an epoch and enrol members. But it must not speak for a site: what is agreed
+    on beside the scalars stays, and so do the keys that are listed here.
+
+    Args:
+        place: The address of the federation, for errors.
+        ours: The federation as it is known here.
+        theirs: What the hub hands out.
+
+    Raises:
+        ExchangeError: If it is not the same federation in a later epoch.
+    """
+    fault = ""
+    try:
+        ours.require_later(theirs)
+    except FederationMismatch as error:
+        fault = str(error)
+    if ours.members and not theirs.members:
+        fault = fault or "it does not list the keys of its members any more"
+    for name, key in ours.members.items():
+        if theirs.members.get(name, key) != key:
+            fault = fault or f"it lists another key for {name!r}"
+    if fault:
+        raise ExchangeError(
+            f"epoch {theirs.epoch} at {place} does not continue epoch {ours.epoch}: {fault}. Ask "
+            "whoever runs the hub; if it is right, replace the federation file by hand"
+        )
+    return theirs

@@ -1,0 +1,82 @@
+// What the page asks of the hub. The session cookie says who asks.
+
+import { setClock } from "./format.js";
+
+const TIMEOUT = 15000;
+
+/** The hub answered that something is wrong; the text says what. */
+export class Problem extends Error {
+  constructor(status, slug, message) {
+    super(message);
+    this.status = status;
+    this.slug = slug;
+  }
+}
+
+async function problem(answer) {
+  let document = {};
+  try {
+    document = await answer.json();
+  } catch {
+    // not from the hub, for example from a proxy before it
+  }
+  const said = document.detail || document.title || `the hub answered with status ${answer.status}`;
+  return new Problem(answer.status, String(document.type || "").split("/").pop(), said);
+}
+
+async function send(method, path, body, headers = {}) {
+  const options = { method, headers: { Accept: "application/json", ...headers }, cache: "no-store" };
+  if (method !== "GET") options.headers["X-Fedbo"] = "1";
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  options.signal = AbortSignal.timeout(TIMEOUT);
+  const answer = await fetch(path, options);
+  setClock(Date.parse(answer.headers.get("Date")) / 1000);
+  if (!answer.ok && answer.status !== 304) throw await problem(answer);
+  return answer;
+}
+
+async function json(method, path, body) {
+  const answer = await send(method, path, body);
+  return answer.status === 204 ? null : answer.json();
+}
+
+const of = (federation, rest = "") =>
+  `v1/federations/${encodeURIComponent(federation)}${rest && `/${rest}`}`;
+const query = (values) => `?${new URLSearchParams(values)}`;
+
+export const hub = () => json("GET", "v1/hub");
+export const session = () => json("GET", "v1/session");
+export const logIn = (token) => json("POST", "v1/session", { token });
+export const logOut = () => json("DELETE", "v1/session");
+export const federations = () => json("GET", "v1/federations");
+export const auditPath = (federation) => of(federation, "audit");
+export const invite = (federation, uses, days) =>
+  json("POST", of(federation, "invitations"), { uses, days });
+export const cancelInvitation = (federation, id) =>
+  json("DELETE", of(federation, `invitations${query({ id })}`));
+export const revoke = (federation, name) => json("POST", of(federation, "members/revoke"), { name });
+export const remove = (federation, name) =>
+  json("DELETE", of(federation, `members${query({ name })}`));
+export const leave = (federation) => json("DELETE", of(federation, "member"));
+export const rotate = (federation) => json("POST", of(federation, "member/token"));
+
+let seen = { path: "", etag: "" };
+
+/** The overview of a federation, or null if it is still what the last answer said. */
+export async function overview(federation, view) {
+  const path = of(federation, `overview${query(view)}`);
+  const headers = seen.path === path ? { "If-None-Match": seen.etag } : {};
+  const answer = await send("GET", path, undefined, headers);
+  if (answer.status === 304) return null;
+  const found = await answer.json();
+  seen = { path, etag: answer.headers.get("ETag") || "" };
+  return found;
+}
+
+/** Forget what the last answer said, so that the next one is complete. */
+export function forget() {
+  seen = { path: "", etag: "" };
+}

@@ -1,0 +1,139 @@
+// The smaller parts of a federation's view: figures, health, progress, invitations, events.
+
+import { $, h, keyed, set, show, svg, text } from "./dom.js";
+import { ago, bytes, count, date, iso, moment, plural, score } from "./format.js";
+
+const PILLS = { good: "Healthy", quiet: "Quiet", attention: "Needs attention", new: "New" };
+
+export function header({ federation, health }) {
+  text($("name"), federation.name);
+  text($("epoch"), federation.epoch);
+  text($("fingerprint"), federation.fingerprint);
+  text($("created"), date(federation.created));
+  set($("created"), "datetime", iso(federation.created));
+  text($("health-pill"), PILLS[health.state]);
+  set($("health-pill"), "class", `pill ${health.state}`);
+}
+
+export function figures(found) {
+  const items = [
+    ["Members", count(found.members), found.revoked ? `${count(found.revoked)} more revoked` : "enrolled"],
+    ["Agents", count(found.agents), "with a message"],
+    ["Messages", count(found.messages), "kept by the hub"],
+    ["Size", bytes(found.bytes), "of all messages"],
+    ["Last hour", count(found.hour), "published"],
+    ["Last day", count(found.day), "published"],
+  ];
+  keyed(
+    $("figures"), items, ([name]) => name,
+    () => h("div", { class: "figure" }, h("dt"), h("dd", { class: "value" }), h("dd", { class: "note" })),
+    (node, item) => item.forEach((value, i) => text(node.children[i], value)),
+  );
+}
+
+export function health({ state, checks }) {
+  keyed(
+    $("health"), checks, (check) => check.name,
+    () => h("li", {}, sign(), h("span", { class: "check-name" }), h("span", { class: "check-value" })),
+    (node, check) => {
+      set(node, "class", check.is_good ? "good" : state === "quiet" ? "quiet" : "attention");
+      set(node.children[0], "aria-label", check.is_good ? "fine" : "look at this");
+      text(node.children[1], check.name);
+      text(node.children[2], check.text);
+    },
+  );
+}
+
+function sign() {
+  return svg(
+    "svg", { class: "sign", viewBox: "0 0 16 16", width: 16, height: 16, role: "img" },
+    svg("circle", { cx: 8, cy: 8, r: 7.5 }),
+    svg("path", { class: "tick", d: "M4.5 8.3 7 10.8l4.6-5.2" }),
+    svg("path", { class: "mark", d: "M8 4v5M8 11.4v.4" }),
+  );
+}
+
+export function progress({ rows, agents, saved, trials }, direction) {
+  const about = agents
+    ? `${plural(agents, "agent")} ${agents === 1 ? "shares" : "share"} progress. By ${agents === 1 ? "its own estimate" : "their own estimates"}, collaborating saved ${plural(Math.round(saved), "trial")}; ${count(trials)} were run.`
+    : "No site shares its progress. It is off unless a site switches it on.";
+  text($("progress-about"), about);
+  const most = Math.max(1, ...rows.map((row) => row.trials + Math.max(0, row.saved ?? 0)));
+  keyed(
+    $("progress"), rows, (row) => row.sender,
+    () => {
+      const bar = svg("svg", { class: "meter", height: 8, "aria-hidden": "true" }, svg("rect", { class: "run" }), svg("rect", { class: "saved" }));
+      for (const rect of bar.children) set(rect, "height", 8);
+      return h("li", {}, h("span", { class: "progress-name" }), h("span", { class: "progress-best" }), bar, h("span", { class: "progress-note" }));
+    },
+    (node, row) => {
+      const [name, best, bar, note] = node.children;
+      const won = Math.max(0, row.saved ?? 0);
+      text(name, row.sender);
+      text(best, row.best === null ? "" : `best ${score(row.best)}`);
+      set(best, "title", direction === "minimize" ? "smaller is better" : "larger is better");
+      const share = (value) => `${((100 * value) / most).toFixed(2)}%`;
+      set(bar.children[0], "width", share(row.trials));
+      set(bar.children[1], "x", share(row.trials));
+      set(bar.children[1], "width", share(won));
+      text(note, `${plural(row.trials, "trial")}${row.saved === null ? "" : `, about ${count(Math.round(row.saved))} saved`}`);
+      set(note, "title", `Reported ${moment(row.changed)}`);
+    },
+  );
+}
+
+export function invitations(found, onCancel) {
+  show($("invitations-empty"), found.length === 0);
+  keyed(
+    $("invitations"), found, (one) => one.id,
+    (one) => h("li", {}, h("span"), h("button", {
+      type: "button", class: "small", "aria-label": `Cancel the invitation of ${moment(one.created)}`,
+      onclick: () => onCancel(one),
+    }, "Cancel…")),
+    (node, one) => {
+      text(node.children[0], `${plural(one.uses, "use")} left, expires ${ago(one.expires)}; made ${ago(one.created)}`);
+      set(node.children[0], "title", `Expires ${moment(one.expires)}`);
+    },
+  );
+}
+
+export function feed(events) {
+  show($("feed-empty"), events.length === 0);
+  keyed(
+    $("feed"), events, (event) => event.id,
+    () => h("li", {}, h("time"), h("span", { class: "event" })),
+    (node, event) => {
+      text(node.children[0], ago(event.time));
+      set(node.children[0], "datetime", iso(event.time));
+      set(node.children[0], "title", moment(event.time));
+      text(node.children[1], sentence(event));
+      set(node, "class", ["refused", "revoked", "removed"].includes(event.action) ? "notable" : false);
+    },
+  );
+}
+
+/** What happened, in a sentence. */
+export function sentence({ actor, action, subject, detail }) {
+  const about = subject && subject !== actor ? subject : "";
+  const size = detail.bytes ? ` (${bytes(detail.bytes)})` : "";
+  const said = {
+    created: () => `${actor} created the federation`,
+    invited: () => `${actor} made an invitation${detail.uses ? ` for ${plural(detail.uses, "use")}` : ""}`,
+    cancelled: () => `${actor} cancelled an invitation`,
+    joined: () => `${about || actor} joined`,
+    published: () => `${actor} published${about ? ` for ${about}` : ""}${size}`,
+    withdrew: () => `${actor} withdrew its message${about ? ` of ${about}` : ""}`,
+    left: () => `${about || actor} left; its messages are deleted`,
+    revoked: () => `${actor} revoked ${about}`,
+    removed: () => `${actor} removed ${about}`,
+    rotated: () => `${about || actor} got a new token`,
+    rekeyed: () => `${about || actor} has a new key`,
+    shared: () => `${actor} shared scalars`,
+    reported: () => `${actor} reported progress${about ? ` of ${about}` : ""}`,
+    epoch: () => `${actor} started epoch ${detail.epoch ?? about}`,
+    refused: () => `Refused: ${actor}${about ? `, ${about}` : ""}${detail.problem ? ` (${String(detail.problem).replaceAll("-", " ")})` : ""}`,
+    operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
+    restored: () => `${actor} restored the hub from a backup`,
+  }[action];
+  return said ? said() : `${actor}: ${action} ${about}`;
+}

@@ -1,0 +1,127 @@
+"""The container of the hub: linted, without secrets, not as root, and with settings that exist."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedbo.hub.settings import Settings, load
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def tool(name: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = shutil.which(name, path=path)
+    if found is None:
+        pytest.skip(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]'")
+    return found
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile, with continued lines joined."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines()]
+    return [
+        (line.split(maxsplit=1)[0], line.split(maxsplit=1)[1])
+        for line in lines
+        if line and not line.startswith("#")
+    ]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+def test_hadolint() -> None:
+    done = subprocess.run([tool("hadolint"), DEPLOY / "Dockerfile"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compose_schema() -> None:
+    check = [tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*check, DEPLOY / "compose.yaml"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_images_have_versions(compose: dict[str, Any]) -> None:
+    images = [value.split()[0] for name, value in instructions() if name == "FROM"]
+    images += [one["image"] for one in compose["services"].values() if "build" not in one]
+    assert images
+    for image in images:
+        assert ":" in image and not image.endswith(":latest")
+
+
+def test_what_is_copied_exists_and_is_not_ignored() -> None:
+    ignore = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in ignore
+    for name, value in instructions():
+        words = [word for word in value.split() if not word.startswith("--")]
+        if name == "COPY" and "--from" not in value:
+            for source in words[:-1]:
+                assert (ROOT / source).exists()
+                assert f"!{source}" in ignore
+
+
+def test_runs_as_a_user_without_rights(compose: dict[str, Any]) -> None:
+    assert ("USER", "10001:10001") in instructions()
+    hub = compose["services"]["hub"]
+    assert hub["read_only"] and hub["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in hub["security_opt"]
+
+
+def test_settings_exist(compose: dict[str, Any]) -> None:
+    pairs = [word for name, value in instructions() if name == "ENV" for word in value.split()]
+    inside = dict(pair.split("=", 1) for pair in pairs)
+    alone = load({}, None, inside)
+    assert (alone.host, alone.port) == ("0.0.0.0", 8765)
+    together = load({}, None, inside | compose["services"]["hub"]["environment"])
+    assert together.db.startswith("postgresql+psycopg://")
+    assert together.tls_certificate and together.tls_key
+    behind = ("plain", "trusted_proxies", "public_url")
+    text = (DEPLOY / "compose.yaml").read_text()
+    for name in behind:
+        assert name in Settings.__struct_fields__
+        assert f"FEDBO_HUB_{name.upper()}" in text
+
+
+def test_secrets_are_files_and_in_no_variable(compose: dict[str, Any]) -> None:
+    secrets = compose["secrets"]
+    for service in compose["services"].values():
+        assert {*service["secrets"]} <= {*secrets}
+        for name, value in service["environment"].items():
+            if "PASSWORD" in name or name.endswith("_KEY"):
+                assert value.startswith("/run/secrets/")
+                assert value.rsplit("/", 1)[1] in service["secrets"]
+    assert all(one["file"].startswith("./secrets/") for one in secrets.values())
+    assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text()
+
+
+def test_the_database_outlives_its_container(compose: dict[str, Any]) -> None:
+    volume, _ = compose["services"]["database"]["volumes"][0].split(":")
+    assert volume in compose["volumes"]
+
+
+def test_start_reads_the_password(tmp_path: Path) -> None:
+    program = tmp_path / "fedbo"
+    program.write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "password").write_text("open sesame\n")
+    environ = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PGPASSWORD_FILE": str(tmp_path / "password"),
+    }
+    done = subprocess.run(
+        [DEPLOY / "start", "hub", "serve"], env=environ, capture_output=True, text=True
+    )
+    assert done.stdout == "open sesame hub serve\n"

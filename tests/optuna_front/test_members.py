@@ -1,0 +1,238 @@
+"""Studies at an exchange that knows its members, as a hub does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from fedbo import Federation, Float, Message, Space
+from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
+from fedbo.identity import KeyPair
+from fedbo.identity.claim import member
+from fedbo.optuna import FederatedSampler, record
+from fedbo.optuna.standing import Standing
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
+HOW = "you are not a member at memory: run fedbo join memory --invite INVITATION"
+
+
+class Hub(MemoryExchange):
+    """An exchange with members, one of which is this user."""
+
+    def __init__(self, name: str | None = "clinic", key: str | None = None) -> None:
+        super().__init__()
+        self.name, self.key, self.fetched = name, key, 0
+
+    def member(self, federation: Federation) -> str:
+        if self.name is None:
+            raise ExchangeError(HOW)
+        return self.name
+
+    def signer(self, federation: Federation) -> str | None:
+        return self.key
+
+    def publish(self, message: Message) -> bool:
+        if member(message.sender) != self.name:
+            raise ExchangeError(f"{message.sender!r} is no agent of {self.name!r}")
+        if self.key is not None and message.signer != self.key:
+            raise ExchangeError(f"{message.signer!r} is not the key of {self.name!r}")
+        return super().publish(message)
+
+    def fetch(self, federation: Federation) -> list[Message]:
+        self.fetched += 1
+        self.member(federation)
+        return super().fetch(federation)
+
+
+def run(study: optuna.Study, n: int = 1) -> None:
+    for _ in range(n):
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+
+
+def sampler(hub: Any, name: str | None = None, **options: Any) -> FederatedSampler:
+    return FederatedSampler(FEDERATION, hub, name=name, every=1, **options)
+
+
+def senders(hub: MemoryExchange) -> list[str]:
+    return [message.sender for message in hub.fetch(FEDERATION)]
+
+
+def identity(study: optuna.Study) -> record.Identity:
+    known = record.identity(study)
+    assert known is not None
+    return known
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("liver", "clinic/liver"),
+        ("clinic/liver", "clinic/liver"),
+        ("clinic", "clinic"),
+        ("clinical", "clinic/clinical"),
+        ("lab/liver", "clinic/lab/liver"),
+        ("agent-0123abcd", "clinic/agent-0123abcd"),
+        ("lab/agent-0123abcd", "clinic/agent-0123abcd"),
+    ],
+)
+def test_a_study_is_an_agent_of_the_member(given: str, name: str) -> None:
+    assert Standing("clinic").name(given) == name
+    assert Standing().name(given) == given
+
+
+def test_the_second_study_of_a_team_does_not_replace_its_first() -> None:
+    hub = Hub()
+    studies = [optuna.create_study(sampler=sampler(hub)) for _ in range(2)]
+    for study in studies:
+        run(study, 2)
+    names = [identity(study).name for study in studies]
+    assert senders(hub) == sorted(names) and len({*names}) == 2
+    assert all(name.startswith("clinic/agent-") for name in names)
+    assert len(studies[1].sampler.agent.inbox) == 1  # type: ignore[attr-defined]
+
+
+def test_a_given_name_is_kept_below_that_of_the_member() -> None:
+    hub, study = Hub(), optuna.create_study()
+    for _ in range(2):
+        study.sampler = sampler(hub, "liver")
+        run(study)
+        assert senders(hub) == ["clinic/liver"]
+    study.sampler = sampler(hub)
+    preview = study.sampler.preview(study)
+    assert preview is not None and preview.sender == "clinic/liver"
+    run(study)
+    assert (identity(study).name, identity(study).former) == ("clinic/liver", ())
+    study.sampler = sampler(hub, "lung")
+    with pytest.warns(UserWarning, match="as 'clinic/liver'; it is now 'clinic/lung'"):
+        run(study)
+    assert senders(hub) == ["clinic/lung"]
+    assert study.sampler.withdraw(study)
+    assert senders(hub) == []
+
+
+def test_the_noise_does_not_depend_on_the_member() -> None:
+    messages = []
+    for exchange in (Hub("clinic"), Hub("lab"), MemoryExchange()):
+        study = optuna.create_study(sampler=sampler(exchange, "liver", seed=3, signed=False))
+        run(study, 3)
+        messages += exchange.fetch(FEDERATION)
+    assert [message.sender for message in messages] == ["clinic/liver", "lab/liver", "liver"]
+    assert messages[0].body == messages[1].body == messages[2].body
+
+
+def test_a_study_that_was_in_a_folder_goes_to_a_hub(tmp_path: Path) -> None:
+    folder, hub = FolderExchange(tmp_path / "exchange"), Hub()
+    study = optuna.create_study(sampler=sampler(folder, "liver"))
+    run(study, 2)
+    study.sampler = sampler(hub)
+    run(study)  # without a warning
+    assert senders(hub) == ["clinic/liver"]
+    assert [message.sender for message in folder.fetch(FEDERATION)] == ["liver"]
+
+
+def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() -> None:
+    hub = Hub(None)
+    other = optuna.create_study(sampler=sampler(MemoryExchange(), "lab"))
+    run(other, 2)
+    peer = other.sampler._courier.exchange.fetch(FEDERATION)[0]  # type: ignore[attr-defined]
+    MemoryExchange.publish(hub, peer)
+    study = optuna.create_study(sampler=sampler(hub, signed=False))
+    with pytest.warns(ExchangeWarning) as caught:
+        run(study, 3)
+        study.sampler.flush()  # type: ignore[attr-defined]
+    [text] = [str(warning.message) for warning in caught]
+    assert text.startswith(f"{HOW}. Until then, the study tunes alone")
+    assert study.sampler.silence == HOW  # type: ignore[attr-defined]
+    assert hub.fetched == 0
+    drawn = identity(study).name
+    assert record.is_drawn(drawn)
+    hub.name = "clinic"
+    run(study, 3)  # without a warning
+    assert senders(hub) == [f"clinic/{drawn}", "lab"]
+    assert identity(study).name == f"clinic/{drawn}"
+    assert [len(one.inbox) for one in (study.sampler.agent,)] == [1]  # type: ignore[attr-defined]
+    assert len(study.trials) == 6
+
+
+def test_without_a_membership_a_stored_study_keeps_its_name() -> None:
+    hub = Hub()
+    study = optuna.create_study(sampler=sampler(hub, "liver"))
+    run(study)
+    hub.name = None
+    study.sampler = sampler(hub, "liver")
+    with pytest.warns(ExchangeWarning, match="tunes alone"):
+        run(study)
+    assert identity(study).name == "clinic/liver"
+
+
+def test_a_name_that_becomes_too_long_is_one_warning() -> None:
+    hub = Hub("c" * 40)
+    study = optuna.create_study(sampler=sampler(hub, "n" * 30))
+    with pytest.warns(ExchangeWarning, match="with 71 bytes, and at most 64 are possible: give"):
+        run(study, 2)
+    assert senders(hub) == []
+    study.sampler = sampler(hub, "n" * 20)
+    with pytest.warns(UserWarning, match="it is now"):
+        run(study)
+    assert senders(hub) == ["c" * 40 + "/" + "n" * 20]
+
+
+# Keys
+
+
+def test_messages_are_signed_with_the_key_of_the_member() -> None:
+    keys = KeyPair.load()
+    hub = Hub(key=str(keys))
+    study = optuna.create_study(sampler=sampler(hub))
+    run(study)
+    assert [message.signer for message in hub.fetch(FEDERATION)] == [str(keys)]
+    assert identity(study).key == str(keys)
+
+
+def test_a_member_without_a_key_signs_nothing() -> None:
+    hub = Hub(key="")
+    study = optuna.create_study(sampler=sampler(MemoryExchange(), "liver"))
+    run(study)  # which signs
+    study.sampler = sampler(hub)
+    run(study)
+    assert [message.signer for message in hub.fetch(FEDERATION)] == [""]
+    assert study.sampler.withdraw(study)
+    study.sampler = sampler(hub, signed=True)
+    with pytest.warns(ExchangeWarning, match="'clinic' joined without a key"):
+        run(study)
+    assert senders(hub) == []
+
+
+def test_a_member_with_a_key_must_sign() -> None:
+    hub = Hub(key=str(KeyPair.load()))
+    study = optuna.create_study(sampler=sampler(hub, signed=False))
+    with pytest.warns(ExchangeWarning, match="leave out signed=False"):
+        run(study)
+    assert senders(hub) == []
+
+
+def test_a_member_with_a_new_key_goes_on_with_it() -> None:
+    first = KeyPair.load()
+    hub = Hub(key=str(first))
+    study = optuna.create_study(sampler=sampler(hub, "liver"))
+    run(study)
+    second = KeyPair.retire()
+    hub.key = str(second)
+    hub.keyring.trust("clinic", second.public)
+    run(study)  # in the same process
+    assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
+    assert identity(study).key == str(second)
+
+
+def test_the_key_of_a_member_may_be_elsewhere() -> None:
+    hub = Hub(key=str(KeyPair.generate()))
+    study = optuna.create_study(sampler=sampler(hub))
+    with pytest.warns(ExchangeWarning, match="that private key is not on this machine"):
+        run(study)
+    assert not Ledger().path.exists()
