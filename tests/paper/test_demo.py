@@ -15,7 +15,7 @@ from fedbo_paper.demo import figure as demo_figure
 from fedbo_paper.demo import screen as demo_screen
 from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.demo.outcome import Outcome
-from fedbo_paper.demo.site import Left, Tried
+from fedbo_paper.demo.site import Left, Ready, Tried
 
 SMALL = Demo(agents=4, trials=7, repeats=6)
 
@@ -181,6 +181,10 @@ class TestReport:
     def test_live_display(self) -> None:
         console = Console(width=80, file=io.StringIO(), record=True)
         watch = demo_screen.Watch(SMALL, console)
+        console.print(watch)
+        assert console.export_text().count("starts") == SMALL.agents
+        for n in range(SMALL.agents):
+            watch.note(n, Ready())
         console.print(watch)
         assert console.export_text().count("waits for its turn") == SMALL.agents
         scores = random_scores()
