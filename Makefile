@@ -5,7 +5,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo lint check test bench transfer clean
+.PHONY: help demo lint check test chromium bench transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -27,8 +27,18 @@ lint: .venv/stamp
 check: lint  ## lint, types, layers, dead code, and all tests that are not slow
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow'
 
-test: lint  ## the same with every test
+test: lint chromium  ## the same with every test
 	.venv/bin/pytest -q -n auto --dist worksteal
+
+# The hub's page is tested in a browser. Where apt cannot be used, those tests are skipped and say why.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && as= || as="sudo -n"; \
+		command -v apt-get >/dev/null && $$as true 2>/dev/null && \
+		$$as apt-get -qq update && \
+		$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+			install --no-install-recommends chromium fonts-liberation >/dev/null || \
+		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
 
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py

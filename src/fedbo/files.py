@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from itertools import islice
 
 #: Entries of a folder that one `sweep` looks at: others may have put any number there.
@@ -69,6 +70,32 @@ def write(
             os.unlink(temporary, dir_fd=dir_fd)
         raise
     sync(folder, dir_fd)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], mode: int) -> Iterator[str]:
+    """Yield the path of a new, empty file that takes the place of ``path`` at the end.
+
+    It is for what is too large for `write`. After an exception the new file is removed.
+
+    Args:
+        path: Where the file is put.
+        mode: Its permissions.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    os.close(os.open(temporary, _CREATE | _NO_LINKS, mode))
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync(folder)
+    sweep(path)
 
 
 def read(

@@ -11,11 +11,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic.config import Config
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
+from fedbo.hub import migrations
 from fedbo.hub.database import open_database
 
+LATER = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "9999", "0001"
+def upgrade():
+    op.add_column("hub", sa.Column("motto", sa.String(9), server_default="together"))
+"""
 KINDS = ("sqlite", "postgresql")
 
 
@@ -68,6 +77,21 @@ def engine(database_url: str) -> Iterator[Engine]:
     opened = open_database(database_url)
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Pretends a later fedbo, with another revision: the hub has a motto."""
+
+    def pretend() -> None:
+        folder = tmp_path / "later"
+        shutil.copytree(Path(str(migrations.__file__)).parent, folder)
+        (folder / "versions" / "r9999_motto.py").write_text(LATER)
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        monkeypatch.setattr(migrations, "_config", lambda: config)
+
+    return pretend
 
 
 def _run(address: str, *statements: str) -> None:

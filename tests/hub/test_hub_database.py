@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,22 @@ def test_a_newer_database_is_refused_and_left_as_it_was(database_url: str) -> No
         open_database(database_url)
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT version_num FROM fedbo_revision")) == "9999"
+    engine.dispose()
+
+
+def test_an_older_database_is_brought_up_to_date(
+    database_url: str, later_revision: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_database(database_url)
+    before = generation(engine)
+    later_revision()
+    open_database(database_url).dispose()
+    assert generation(engine) == before
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT motto FROM hub")) == "together"
+    monkeypatch.undo()
+    with pytest.raises(HubError, match="has revision 9999, made by a newer fedbo"):
+        open_database(database_url)
     engine.dispose()
 
 

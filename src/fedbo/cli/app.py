@@ -15,9 +15,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from fedbo.cli import exchange, explain, federation, identity, join, ledger
+from fedbo.cli import exchange, explain, federation, hub, identity, join, ledger
 
-_OWN = ("federation", "join", "exchange", "identity", "ledger", "explain")  # in the order of --help
+#: In the order of --help.
+_OWN = ("federation", "join", "hub", "exchange", "identity", "ledger", "explain")
 
 
 class _Commands(TyperGroup):
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 app.add_typer(federation.app, name="federation")
 app.command()(join.join)
+app.add_typer(hub.app, name="hub")
 app.add_typer(exchange.app, name="exchange")
 app.add_typer(identity.app, name="identity")
 app.command()(ledger.ledger)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 import sqlite3
 import tempfile
@@ -70,30 +69,26 @@ def backup(engine: Engine, path: str | os.PathLike[str], progress: Progress | No
     """
     file = Path(path).absolute()
     _check_place(engine, file)
-    unfinished = file.parent / f".{file.name}.{secrets.token_hex(4)}"
     try:
-        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with _file(unfinished) as copy, _snapshot(engine) as source, copy.connect() as target:
+        with (
+            files.replacing(file, 0o600) as unfinished,
+            _file(Path(unfinished)) as copy,
+            _snapshot(engine) as source,
+            copy.connect() as target,
+        ):
             migrations.upgrade(target)
             rows = _copy(source, target, progress)
             target.commit()
             _seal(_raw(target))
-        with open(unfinished, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(unfinished, file)
-        files.sync(str(file.parent))
     except OSError as error:
         raise HubError(f"the backup {file} cannot be written: {error.strerror}") from None
     except sqlite3.Error as error:
         raise HubError(f"the backup {file} cannot be written: {error}") from None
     except DBAPIError as error:
-        if isinstance(error.orig, sqlite3.Error) and engine.dialect.name != "sqlite":
-            raise HubError(f"the backup {file} cannot be written: {error.orig}") from None
-        raise unusable(engine, error) from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(unfinished)
-    files.sweep(file)
+        is_read = str(error.statement).startswith("SELECT")
+        if is_read or not isinstance(error.orig, sqlite3.Error):
+            raise unusable(engine, error) from None
+        raise HubError(f"the backup {file} cannot be written: {error.orig}") from None
     return rows
 
 
@@ -167,11 +162,12 @@ def _copy(source: Connection, target: Connection, progress: Progress | None) -> 
     done = 0
     for table in _TABLES:
         query = select(table).order_by(table.c.id).execution_options(yield_per=_BATCH)
-        for batch in source.execute(query).mappings().partitions():
-            target.execute(insert(table), [dict(row) for row in batch])
-            done += len(batch)
-            if progress is not None:
-                progress(done, total)
+        with source.execute(query) as rows:
+            for batch in rows.mappings().partitions():
+                target.execute(insert(table), [dict(row) for row in batch])
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
     return done
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub import migrations, schema
+from fedbo.version import __version__
 
 if sys.platform != "win32":
     import fcntl
@@ -136,8 +137,6 @@ def newer(what: str, revision: str) -> HubError:
         what: What it is.
         revision: Its revision, which this fedbo does not know.
     """
-    from fedbo.version import __version__
-
     return HubError(
         f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
         f"revisions up to {migrations.newest()}; update fedbo, or use a backup that this version "

@@ -211,7 +211,8 @@ class HubExchange(Exchange):
                 f"{PARTS[part]}. Use the federation file from the hub, or join this one too: "
                 f"fedbo join {shlex.quote(self.url.base)} --invite INVITATION"
             )
-        return self._of_one_place(fitting)
+        same = [one for one in fitting if one.agreed == fingerprint]  # in the same epoch
+        return self._of_one_place(same or fitting)
 
     def _at_this_address(self) -> list[Membership]:
         there = self._memberships.of(self.url.base, self.url.federation)

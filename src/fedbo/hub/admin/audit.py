@@ -14,6 +14,7 @@ from fedbo.hub.schema import audit
 from fedbo.outside import printable
 
 _PAGE = 1000  # lines that are read at once
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _ACTOR, _SUBJECT = 80, 128  # characters, at most
 
 
@@ -96,4 +97,5 @@ def _line(row: Row[Any]) -> str:
         "subject": row.subject,
         "detail": msgspec.Raw(row.detail.encode()),
     }
-    return msgspec.json.encode(line).decode() + "\n"
+    # JSON does not escape these control characters, and a terminal may obey them.
+    return msgspec.json.encode(line).decode().translate(_ESCAPES) + "\n"

@@ -184,6 +184,8 @@ def add_epoch(connection: Connection, name: str, agreed: Federation, *, actor: s
             f"{error} (here: the file at the hub). In a later epoch only the length scale, the "
             "noise variance and the members may differ; create a new federation for the rest",
         ) from None
+    if agreed == current and agreed.members == current.members:
+        return current
     now = time.time()
     if agreed.epoch > current.epoch:
         _add(connection, here.id, agreed, now)
