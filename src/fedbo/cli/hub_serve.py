@@ -102,7 +102,7 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
     db = f" --db {settings.shown_db()}" if settings.db != type(settings)().db else ""
     said = [f"The page is at {page}/; the database is {settings.shown_db()}."]
     if not has_operator:
-        said.append(f"There is no operator yet: fedbo hub operator NAME{db} prints a token.")
+        said.append(f"There is no operator yet: fedbo hub operator add NAME{db} prints a token.")
     if not federations:
         said.append(
             "There is no federation yet: fedbo hub create NAME --federation federation.toml"
