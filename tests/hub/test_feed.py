@@ -19,7 +19,7 @@ from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
 from fedbo.hub.problems import Refused
 from fedbo.hub.writer import Writer
-from fedbo.message import Message
+from fedbo.message import Message, Withdrawal, read
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ class Agent:
 
     @property
     def senders(self) -> dict[str, bytes]:
-        return {Message.decode(content).sender: content for content in self.held.values()}
+        found = {content: read(content) for content in self.held.values()}
+        return {one.sender: data for data, one in found.items() if isinstance(one, Message)}
 
 
 async def publish(writer: Writer, group: Group, count: int, sequence: int = 1) -> None:
@@ -109,7 +110,7 @@ def test_deltas_add_up(engine: Engine, writer: Writer, seed: int, most: int) -> 
             assert agent.senders == out
             return
         assert agent.senders.items() <= out.items()
-        assert 0.9 * most <= len(agent.held) <= most
+        assert 0.9 * most <= len(agent.senders) <= most
         if agent.member.name in out:
             assert agent.member.name in agent.senders
 
@@ -333,6 +334,54 @@ def test_below_the_floor_everything_is_handed_out_again(engine: Engine, writer: 
             assert not (await late.fetch(started)).is_all
             assert early.senders == late.senders == group.out()
             early.cursor = early.cursor.replace(".5", ".4")
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+def test_whoever_held_a_message_gets_its_withdrawal(
+    engine: Engine, writer: Writer, most: int
+) -> None:
+    group = Group(engine, 5, signed=True)
+
+    async def run() -> None:
+        feeds = Feeds(engine, most_peers=most)
+        for one in group.members[1:]:
+            await writer.publish(one, group.message(one.name, 4, key=one.key))
+        agents = [Agent(group, group.members[0], f"m0/{i}") for i in range(4)]
+        for agent in agents:
+            await agent.fetch(feeds)
+        gone = group.withdrawal("m1", 4, group.members[1].key)
+        assert await writer.publish(group.members[1], gone)
+        for agent in agents:
+            held = "m1" in agent.senders
+            news = await agent.fetch(feeds)
+            told = [read(one.content) for one in news.handed]
+            assert [one for one in told if isinstance(one, Withdrawal)] == [gone] * held
+            assert "m1" not in agent.senders
+            later = await agent.fetch(feeds)
+            assert later.handed == ()
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_after_many_removals_everything_is_handed_out_again(
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.hub.shelf.MOST_PEERS", 3)
+    group = Group(engine, 8)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 8)
+        await agent.fetch(feeds)
+        for count, gone in ((3, group.members[1:4]), (4, group.members[4:8])):
+            for one in gone:
+                await writer.submit(lambda connection, id=one.id: admin.leave(connection, id))
+            assert (await agent.fetch(feeds)).is_all == (count > 3)
+            assert agent.senders == group.out()
         feeds.stop()
 
     asyncio.run(run())

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 
+from fedbo.hub import page
 from fedbo.hub.api import (
     audit,
     federations,
@@ -84,6 +85,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     app.add_middleware(Shell, log=log, metrics=metrics)
     for module in _MODULES:
         module.resource.mount(app)
+    page.mount(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

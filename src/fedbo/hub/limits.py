@@ -99,13 +99,12 @@ def network(address: str) -> str:
     return str(ipaddress.ip_network((int(given) >> 64 << 64, 64)))
 
 
-async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) -> bytes:
+async def read_body(request: Request, most: int) -> bytes:
     """Return the body of a request, which is not read further than it may be.
 
     Args:
         request: The request.
         most: How many bytes it may have.
-        seconds: How long it may take to arrive.
 
     Raises:
         Refused: If it is too large or too slow.
@@ -115,7 +114,7 @@ async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) 
         raise _too_large(most)
     parts, size = [], 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
@@ -128,7 +127,8 @@ async def read_body(request: Request, most: int, seconds: float = BODY_SECONDS) 
                     return parts[0] if len(parts) == 1 else b"".join(parts)
     except TimeoutError:
         raise Refused(
-            "too-slow", f"the body did not arrive within {seconds:g} s: try a faster connection"
+            "too-slow",
+            f"the body did not arrive within {BODY_SECONDS:g} s: try again, with a better connection",
         ) from None
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -37,7 +38,7 @@ class Log:
 
     def __init__(self, style: Literal["json", "plain"], stream: TextIO | None = None) -> None:
         self._style, self._stream = style, sys.stderr if stream is None else stream
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: deque[dict[str, Any]] = deque()
         self._left_out = 0
         self._something, self._is_closed = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="fedbo-log", daemon=True)
@@ -83,7 +84,7 @@ class Log:
         self._flush()
 
     def _flush(self) -> None:
-        lines, self._waiting = self._waiting, []
+        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if self._left_out:
             lines.append({"time": time.time(), "event": "left-out", "lines": self._left_out})
             self._left_out = 0

@@ -11,13 +11,16 @@ is_out   whether it is handed out; otherwise it was withdrawn or removed        
 member   the id of its member; 0 if that has left                                    int64
 luck     a random number; in a random selection come first those with the smallest   uint64
 u        its direction (`fedbo.hub.alike`), known only if messages are selected      float32
-handed   the message itself                                                          list
+handed   the message itself, or its signed withdrawal                                list
 =======  ==========================================================================  ========
 
 If more messages are out than one member gets, it gets a selection: those of its own agents, those
 most like the message of the agent that asks, and a random rest, which differs from agent to agent
 and does not change without need. The agent says what it holds, and is told the difference. A
 selection is made anew if the agent's own message has changed, or if much of it is gone.
+
+A message that its sender has withdrawn is replaced by the signed withdrawal, which an agent that
+held it gets once: so the hub cannot put the message back. Other removals are numbers to forget.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.exchange.hub.wire import Handed, News, Wanted
+from fedbo.exchange.hub.wire import MOST_PEERS, Handed, News, Wanted
 from fedbo.hub.alike import Indices, Single, nearest
 
 _FEW = 0.9  # a selection that has shrunk to this share is made anew
@@ -115,8 +118,8 @@ class Shelf:
         for i, one in zip(rows, changed, strict=True):
             old = self._handed[i]
             self._content_bytes -= 0 if old is None else len(old.content)
-            self._content_bytes += len(one.content) if one.is_out else 0
-            self._handed[i] = Handed(one.number, one.content) if one.is_out else None
+            self._content_bytes += len(one.content)
+            self._handed[i] = Handed(one.number, one.content) if one.content else None
             self._senders[one.sender] = i
 
     def undirected(self) -> Indices:
@@ -155,15 +158,16 @@ class Shelf:
 
     def _all_news(self, wanted: Wanted, since: int | None) -> News:
         is_out = self._column("is_out")
-        if since is None:
-            return self._answer(np.flatnonzero(is_out), (), is_all=True)
-        if wanted.held:  # there were too many messages when it last asked
-            held, unknown = self._held(wanted.held)
-            handed, gone = self._difference(np.flatnonzero(is_out), held, since)
-            return self._answer(handed, (*gone, *unknown))
-        changed = np.flatnonzero(self._column("cursor") > since)
-        gone = changed[~is_out[changed]]
-        return self._answer(changed[is_out[changed]], self._column("number")[gone].tolist())
+        if since is not None and wanted.held:  # there were too many messages when it last asked
+            return self._difference(np.flatnonzero(is_out), wanted.held, since)
+        if since is not None:
+            changed = np.flatnonzero(self._column("cursor") > since)
+            gone = changed[~is_out[changed]]
+            if len(gone) <= MOST_PEERS:
+                withdrawn, gone = self._withdrawn(gone)
+                rows = np.concatenate([changed[is_out[changed]], withdrawn])
+                return self._answer(rows, self._column("number")[gone].tolist())
+        return self._answer(np.flatnonzero(is_out), (), is_all=True)
 
     def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
         is_out, cursor = self._column("is_out"), self._column("cursor")
@@ -174,13 +178,12 @@ class Shelf:
         if since is None or not wanted.held:
             chosen = self._choose(member, wanted.sender, own, asks, most)
             return self._answer(chosen, (), is_all=True, is_selection=True)
-        held, unknown = self._held(wanted.held)
+        held, _ = self._held(wanted.held)
         kept = np.union1d(held[is_out[held]], own)
         has_changed = asks >= 0 and cursor[asks] > since
         if has_changed or not _FEW * most <= len(kept) <= most:
             kept = self._choose(member, wanted.sender, own, asks, most)
-        handed, gone = self._difference(kept, held, since)
-        return self._answer(handed, (*gone, *unknown), is_selection=True)
+        return self._difference(kept, wanted.held, since, is_selection=True)
 
     def _choose(self, member: int, sender: str, own: Indices, asks: int, most: int) -> Indices:
         """Choose messages that are out: one's own, those most like one's own, and a random rest."""
@@ -205,11 +208,24 @@ class Shelf:
         luck[~is_left] = np.iinfo(np.uint64).max
         return _smallest(luck, n, int(is_left.sum()))
 
-    def _difference(self, chosen: Indices, held: Indices, since: int) -> tuple[Indices, list[int]]:
-        """Return the rows to hand out, and the numbers to forget."""
-        is_new = ~np.isin(chosen, held) | (self._column("cursor")[chosen] > since)
-        gone = held[~np.isin(held, chosen)]
-        return chosen[is_new], self._column("number")[gone].tolist()
+    def _difference(
+        self, chosen: Indices, numbers: Sequence[int], since: int, *, is_selection: bool = False
+    ) -> News:
+        """Return what to tell an agent that holds messages with these numbers."""
+        held, unknown = self._held(numbers)
+        cursor = self._column("cursor")
+        new = chosen[~np.isin(chosen, held) | (cursor[chosen] > since)]
+        old = held[~np.isin(held, chosen)]
+        is_news = ~self._column("is_out")[old] & (cursor[old] > since)
+        withdrawn, gone = self._withdrawn(old[is_news])
+        gone = np.concatenate([old[~is_news], gone])
+        forget = [*self._column("number")[gone].tolist(), *unknown]
+        return self._answer(np.concatenate([new, withdrawn]), forget, is_selection=is_selection)
+
+    def _withdrawn(self, rows: Indices) -> tuple[Indices, Indices]:
+        """Divide rows that are not out: those with a signed withdrawal, and the others."""
+        is_signed = np.array([self._handed[row] is not None for row in rows], dtype=np.bool_)
+        return rows[is_signed], rows[~is_signed]
 
     def _answer(
         self,

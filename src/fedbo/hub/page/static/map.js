@@ -5,6 +5,7 @@ import { count, cut, plural } from "./format.js";
 
 const LETTER = 6.6; // width of a letter of a label, in pixels
 const LINE = 14;
+const NEAR = 24; // pixels from which the pointer finds a point
 const CLOSE = 0.6; // a likeness from which two agents are joined by a line
 
 let agents = [];
@@ -15,6 +16,7 @@ let chosen = null; // the agent whose peers are shown
 let reachable = null; // the one point that the tab key reaches; arrows go on from there
 let own = null;
 let frame = null;
+let spots = new Map(); // where each agent is, in pixels
 
 const alikes = (agent) =>
   agent.alike.map(([i, cosine]) => [agents[i], cosine]).filter(([peer]) => peer);
@@ -28,12 +30,16 @@ export function start() {
     class: "points", role: "listbox", "aria-label": "Agents; arrow keys go from one to the next",
     onkeydown: move,
   });
-  const picture = svg("svg", { class: "picture" }, links, points, labels);
+  const picture = svg("svg", {
+    class: "picture",
+    onpointermove: (event) => choose(nearest(event) ?? focused()),
+    onpointerleave: () => choose(focused()),
+    onclick: (event) => points.known?.get(nearest(event))?.focus({ preventScroll: true }),
+  }, links, points, labels);
   const empty = h("p", { class: "empty" }, "The map appears when two agents have published.");
   $("map").append(picture, empty);
   frame = { picture, links, points, labels, empty };
   new ResizeObserver(draw).observe($("map"));
-  $("map").addEventListener("mouseleave", () => choose(focused()));
 }
 
 /** Forget the last federation. */
@@ -109,7 +115,7 @@ function draw() {
   set(picture, "width", width);
   set(picture, "height", height);
   const at = projection(width, height);
-  const spots = new Map(agents.map((agent) => [agent.sender, at(agent)]));
+  spots = new Map(agents.map((agent) => [agent.sender, at(agent)]));
 
   keyed(points, agents, (agent) => agent.sender, point, (node, agent) => {
     const [x, y] = spots.get(agent.sender);
@@ -138,7 +144,7 @@ function draw() {
     set(node, "class", line.isChosen ? "link chosen" : "link");
   });
 
-  const shown = placed(spots, width, height);
+  const shown = placed(width, height);
   keyed(labels, shown, (label) => label.sender, () => svg("text"), (node, label) => {
     text(node, label.text);
     node.style.transform = `translate(${label.x.toFixed(1)}px, ${label.y.toFixed(1)}px)`;
@@ -161,7 +167,7 @@ function projection(width, height) {
 }
 
 /** Labels where there is room: the chosen agent and its peers first, then own ones, then others. */
-function placed(spots, width, height) {
+function placed(width, height) {
   const first = new Set([chosen, ...(chosen ? alikes(places.get(chosen)).map(([peer]) => peer.sender) : [])]);
   const rank = (agent) => (agent.sender === chosen ? 3 : first.has(agent.sender) ? 2 : agent.member === own ? 1 : 0);
   const order = [...agents].sort((a, b) => rank(b) - rank(a) || b.trials - a.trials);
@@ -204,12 +210,20 @@ function point(agent) {
       role: "option", "data-sender": agent.sender,
       onfocus: () => { reachable = agent.sender; choose(agent.sender); },
       onblur: () => choose(null),
-      onmouseenter: () => choose(agent.sender),
-      onclick: (event) => event.currentTarget.focus({ preventScroll: true }),
     },
     svg("circle", { class: "ring" }),
     svg("circle", { class: "dot" }),
   );
+}
+
+/** The agent next to the pointer, if there is one: points may cover each other. */
+function nearest(event) {
+  let [found, least] = [null, NEAR];
+  for (const [sender, [x, y]] of spots) {
+    const gap = Math.hypot(event.offsetX - x, event.offsetY - y);
+    if (gap < least) [found, least] = [sender, gap];
+  }
+  return found;
 }
 
 function focused() {
@@ -225,7 +239,8 @@ function choose(sender) {
 
 function describe() {
   const agent = chosen && places.get(chosen);
-  const hint = "Larger points have more trials behind their message. Choose one to see whom it resembles.";
+  const mine = own ? " Yours are filled." : "";
+  const hint = `Larger points have more trials behind their message.${mine} Choose one to see whom it resembles.`;
   text(
     $("map-detail"),
     agent ? `${agent.sender}: ${plural(agent.trials, "trial")}; most alike: ${spoken(agent)}` : hint,
