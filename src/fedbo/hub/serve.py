@@ -47,13 +47,14 @@ class Stage:
 
     Args:
         settings: Its settings.
+        app: Where the factory of the application is, as uvicorn writes it.
 
     Raises:
         HubError: If it cannot serve; the text says why, and what to do.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, app: str = "fedbo.hub.app:from_environ") -> None:
+        self.settings, self._app = settings, app
         _check_safe(settings)
         _check_tls(settings)
         self._sockets = _bound(settings)
@@ -79,8 +80,8 @@ class Stage:
         _allow_files()
         try:
             if len(self._sockets) == 1:
-                return _work(self._sockets[0])
-            return _Supervisor(self._sockets).run()
+                return _work(self._sockets[0], self._app)
+            return _Supervisor(self._sockets, self._app).run()
         finally:
             self.close()
 
@@ -106,12 +107,12 @@ class _Server(uvicorn.Server):
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def _work(listening: socket.socket) -> int:
+def _work(listening: socket.socket, app: str) -> int:
     """Serve at a socket in this process; return the exit code."""
     settings = Settings.from_environ(os.environ)
     protocol.most_connections = _most_connections()
     config = uvicorn.Config(
-        "fedbo.hub.app:from_environ",
+        app,
         factory=True,
         http=protocol.Protocol,
         ws="none",
@@ -143,15 +144,15 @@ def _watch(parent: BaseProcess, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def _start(listening: socket.socket) -> None:
-    sys.exit(_work(listening))
+def _start(listening: socket.socket, app: str) -> None:
+    sys.exit(_work(listening, app))
 
 
 class _Supervisor:
     """Keeps one worker running for each socket."""
 
-    def __init__(self, sockets: list[socket.socket]) -> None:
-        self._sockets = sockets
+    def __init__(self, sockets: list[socket.socket], app: str) -> None:
+        self._sockets, self._app = sockets, app
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[tuple[BaseProcess, float]] = []
         self._is_stopping, self._young_deaths = False, 0
@@ -177,7 +178,8 @@ class _Supervisor:
         self._is_stopping = True
 
     def _started(self, listening: socket.socket) -> tuple[BaseProcess, float]:
-        process = self._context.Process(target=_start, args=(listening,), name="fedbo-hub-worker")
+        given = listening, self._app
+        process = self._context.Process(target=_start, args=given, name="fedbo-hub-worker")
         process.start()
         return process, time.monotonic()
 
