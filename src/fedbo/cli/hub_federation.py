@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000  # members that are read at once
 _KEY = 20  # characters of a key that are shown
+_NAME = 12  # characters of a name that are always on one line
 _ANYWHERE = ("", "0.0.0.0", "::")  # addresses to listen at, not to reach
 
 _Name = Annotated[str, typer.Argument(help="The name of the federation at the hub.")]
@@ -241,6 +242,7 @@ def _members(connection: Connection, name: str) -> Table:
     from fedbo.message.key import key_text
 
     grid = screen.grid("name")
+    grid.columns[0].min_width = _NAME  # in a narrow terminal, the key is cut first
     for title in ("agents", "messages", "size", "trials", "last seen"):
         grid.add_column(title, justify="right", no_wrap=True)
     grid.add_column("key", no_wrap=True)
