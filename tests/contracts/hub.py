@@ -58,17 +58,7 @@ class HubProcess:
         environ = {name: value for name, value in os.environ.items() if "FEDBO" not in name}
         environ |= {f"FEDBO_HUB_{name.upper()}": str(value) for name, value in given.items()}
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "uvicorn",
-                "--factory",
-                "fedbo.hub.app:from_environ",
-                "--port",
-                str(self.port),
-                "--log-level",
-                "warning",
-            ],
+            [sys.executable, "-m", "fedbo", "hub", "serve"],
             env=environ | {"PYTHONPATH": str(source)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
