@@ -30,6 +30,7 @@ MOST_WAITING = 4096
 
 _BATCH = 512  # changes in one transaction
 _SEEN_EVERY = 60.0  # seconds between two notes that a member was seen
+_GATHERING = 0.002  # seconds in which more changes may arrive, if the last one had company
 _IDLE = 5.0  # seconds after which such notes are written though nothing else is
 
 
@@ -55,7 +56,7 @@ class Writer:
         self._waiting: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._seen: dict[int, float] = {}  # when each member was last noted
         self._unwritten: dict[int, float] = {}
-        self._is_stopped = False
+        self._is_stopped = self._is_busy = False
         self._thread = threading.Thread(target=self._run, name="fedbo-writer", daemon=True)
         self._thread.start()
 
@@ -137,10 +138,13 @@ class Writer:
     def _commit(self, first: _Change) -> None:
         """Write this change and what else waits when it is this thread's turn to write."""
         batch, is_begun, answers = [first], False, None
+        if self._is_busy:
+            time.sleep(_GATHERING)
         try:
             with begin(self._engine) as connection:
                 is_begun = True
                 self._collect(batch)
+                self._is_busy = len(batch) > 1
                 answers = _apply(connection, batch)
         except Exception as error:
             if answers is None and is_begun and len(batch) > 1 and not _is_lost(error):
