@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from fedbo.hub.auth import Caller, token_required
 from fedbo.hub.limits import JSON_BYTES, read_body, refuse_for
 from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
-from fedbo.hub.service import Service
+from fedbo.hub.service import NO_FEDERATION, Service
 from fedbo.hub.shell import Record
 
 #: Who may use an endpoint: anyone; whoever has an invitation; a member of the federation; an
@@ -194,6 +194,7 @@ async def admit(request: Request, who: Who) -> Call:
     if who in ("anyone", "invited"):
         if who == "invited":
             service.auth.check_failures(request)
+        if request.method != "GET":
             _take(service, record.address)
         return Call(service, record, None)
     caller = await service.auth.caller(request)
@@ -208,7 +209,7 @@ async def admit(request: Request, who: Who) -> Call:
         _check_role(caller, who)
         return Call(service, record, caller)
     if not caller.is_operator and name != caller.federation_name:
-        raise Refused("no-such-federation", "there is no such federation, or it is not yours")
+        raise Refused("no-such-federation", NO_FEDERATION)
     number = caller.federation or await service.federation_id(name)
     record.federation = name
     _check_role(caller, who)
