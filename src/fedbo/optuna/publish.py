@@ -158,9 +158,7 @@ class Publication:
     def _of_scores(self, mirror: Mirror | None) -> Mirror:
         mine = f"study {self.study.study_name!r}"
         if mirror is None:
-            raise PublishRefused(
-                f"{mine} has no parameter that all trials share and fedbo can use"
-            )
+            raise PublishRefused(f"{mine} has no parameter that all trials share and fedbo can use")
         if not mirror.scores:
             raise PublishRefused(f"{mine} has no score at a point of the federation's space")
         return mirror
