@@ -5,12 +5,13 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo lint check test bench transfer clean
+.PHONY: help demo lint check test chromium bench transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: .venv/stamp  ## run a whole federation on this machine
+# The demo needs less than the tests; a complete environment is used if there is one.
+demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites on this machine
 	.venv/bin/fedbo demo
 
 check test: export OMP_NUM_THREADS = 1
@@ -26,8 +27,18 @@ lint: .venv/stamp
 check: lint  ## lint, types, layers, dead code, and all tests that are not slow
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow'
 
-test: lint  ## the same with every test
+test: lint chromium  ## the same with every test
 	.venv/bin/pytest -q -n auto --dist worksteal
+
+# The hub's page is tested in a browser. Where apt cannot be used, those tests are skipped and say why.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && as= || as="sudo -n"; \
+		command -v apt-get >/dev/null && $$as true 2>/dev/null && \
+		$$as apt-get -qq update && \
+		$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+			install --no-install-recommends chromium fonts-liberation >/dev/null || \
+		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
 
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
@@ -50,6 +61,11 @@ clean:  ## remove environments, caches and builds
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
 	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,optuna,hub,dev]'
+	@touch $@
+
+.venv/demo-stamp: pyproject.toml constraints.txt
+	$(call venv,.venv)
+	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,hub]'
 	@touch $@
 
 # torch first: see constraints-bench.txt

@@ -9,18 +9,12 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.image import imread
 from typer.testing import CliRunner, Result
 
 import fedbo
 from fedbo.cli import app as cli
 from fedbo.cli import checks
-from fedbo.table import Table
-from fedbo_paper.demo.demo import Demo, play
-
-SMALL = ["demo", "--agents", "5", "--trials", "5", "--repeats", "1"]
 
 
 def invoke(*args: str) -> Result:
@@ -48,20 +42,8 @@ def test_version() -> None:
 def test_help_names_the_commands_and_their_options() -> None:
     assert "demo" in invoke("--help").stdout
     text = invoke("demo", "-h").stdout
-    for option in ("--agents", "--trials", "--repeats", "--seed", "--jobs", "--out", "--csv"):
+    for option in ("--agents", "--trials", "--repeats", "--seed", "--out", "--csv", "--stay"):
         assert option in text
-
-
-def test_demo_reports_draws_and_writes(tmp_path: Path) -> None:
-    picture, csv = tmp_path / "demo.png", tmp_path / "demo.csv"
-    result = invoke(*SMALL, "--jobs", "1", "--out", str(picture), "--csv", str(csv))
-    assert result.exit_code == 0, result.output
-    assert "the mean best accuracy" in result.stdout
-    assert f"The figure is in {picture}." in result.stdout
-    assert np.ptp(imread(picture)[..., :3]) > 0.5
-    table = Table.from_csv(csv)
-    assert table.height == 5 * 5 * 2
-    assert set(table["mode"]) == {"alone", "together"}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +52,6 @@ def test_demo_reports_draws_and_writes(tmp_path: Path) -> None:
         (["--agents", "1"], "agents is 1, expected 2 to 24"),
         (["--agents", "many"], "valid int"),
         (["--trials", "3"], "trials is 3, expected 4 to 1000: 3 are initial points"),
-        (["--jobs", "0"], "--jobs"),
         (["--out", "demo.bmp"], "demo.bmp ends in '.bmp', expected one of .png, .pdf, .svg"),
         (["--out", "nowhere/demo.png"], "nowhere does not exist: create it first"),
         (["--csv", "."], ". is a folder, expected a file"),
@@ -100,30 +81,13 @@ def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_ctrl_c_before_anything_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedbo_paper.demo.screen.play_all", interrupted)
-    result = invoke(*SMALL, "--out", str(tmp_path / "demo.png"))
-    assert result.exit_code == 130
-    assert "Stopped after 0 of 50 trials. No repeat is finished" in result.stdout
-    assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_as_a_program_with_two_processes(tmp_path: Path) -> None:
-    done = python("-m", "fedbo", *SMALL, "--jobs", "2", "--csv", "demo.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert "One repeat gives no standard error" in " ".join(done.stdout.split())
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert (tmp_path / "fedbo-demo.png").stat().st_size > 10_000
-    table = Table.from_csv(tmp_path / "demo.csv")
-    here = play(Demo(agents=5, trials=5, repeats=1), 0, "together")
-    assert np.array_equal(table.where(mode="together")["param_C"], here["param_C"])
+def test_missing_hub_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        checks, "find_spec", lambda name: None if name == "fastapi" else find_spec(name)
+    )
+    result = invoke("demo")
+    assert result.exit_code == 1
+    assert "pip install 'fedbo[hub]'" in result.stderr
 
 
 def test_commands_come_in_an_order_that_helps() -> None:

@@ -14,6 +14,10 @@ An exchange of your own gets all of them in a file like this::
 
 with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings).
 The contract in words is `fedbo.exchange.Exchange`. An exchange's tests take a few seconds.
+
+By default, a place is one to which anyone may bring anything, such as a folder. If yours refuses
+what does not fit, set ``guards_door``, and let ``put`` go around that: receivers must not rely on
+it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -38,11 +43,14 @@ from msgspec.structs import replace
 import fedbo
 from contracts.parties import LISTED, MIXED, PLANE
 from fedbo import Federation, Message
-from fedbo.exchange import Exchange, ExchangeWarning
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.message.fingerprint import PARTS
 from fedbo.message.message import Weights
+
+#: The federations that messages were made for, by fingerprint and epoch.
+KNOWN: dict[tuple[bytes, int], Federation] = {}
 
 M = 5
 OURS = Federation(PLANE, features=M, seed=7)
@@ -97,6 +105,7 @@ def message(
     federation: Federation = OURS, sender: str = "site-a", sequence: int = 1, **changes: Any
 ) -> Message:
     """A message of the federation; its numbers are this sender's and this sequence's own."""
+    KNOWN[bytes(federation.fingerprint), federation.epoch] = federation
     seed = hashlib.sha256(f"{sender} {sequence}".encode()).digest()
     rng = np.random.default_rng([*seed])
     header = {
@@ -185,6 +194,10 @@ def ended(process: subprocess.Popen[str]) -> str:
 class ExchangeContract:
     """The tests. A subclass says which exchange, and how another program comes to its place."""
 
+    guards_door = False  # whether it refuses what does not fit or is not the sender's, at once
+    tells_of_others = True  # whether those of one federation learn of messages of another one
+    names: Sequence[str] = tuple(NAMES)  # those of agents that it takes
+
     @pytest.fixture(autouse=True)
     def own_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Keys that become known in a test are not this user's."""
@@ -202,6 +215,28 @@ class ExchangeContract:
     def again(self, exchange: Exchange) -> Exchange:
         """The same place, as another program comes to it."""
         return copy.deepcopy(exchange)
+
+    def peer(self, i: int) -> str:
+        """The name of one of many peers, in the order of their numbers."""
+        return f"peer-{i:03}"
+
+    def put(self, exchange: Exchange, content: Message) -> None:
+        """Put a message there as somebody can who controls the place."""
+        exchange.publish(content)
+
+    def smuggle(self, exchange: Exchange, content: Message) -> None:
+        """Put a message there that should not be there: a guard refuses it, but may be evaded."""
+        self.try_door(exchange, content)
+        if self.guards_door:
+            self.put(exchange, content)
+
+    def try_door(self, exchange: Exchange, content: Message) -> None:
+        """Publish a message that should not be there, as anyone can try to."""
+        if self.guards_door:
+            with pytest.raises(ExchangeError):
+                exchange.publish(content)
+        else:
+            exchange.publish(content)
 
     # What is there
 
@@ -233,18 +268,20 @@ class ExchangeContract:
         assert [found.sender for found in exchange.fetch(OURS)] == ["B", "a", "c", "é"]
 
     def test_any_name_will_do(self, exchange: Exchange) -> None:
-        sent = {name: message(sender=name) for name in NAMES}
+        sent = {name: message(sender=name) for name in self.names}
         for one in sent.values():
             exchange.publish(one)
+        for name in {*NAMES} - {*self.names}:
+            self.try_door(exchange, message(sender=name))
         found = self.again(exchange).fetch(OURS)
         assert {one.sender: one for one in found} == sent
-        for name in NAMES[::2]:
+        for name in self.names[::2]:
             assert exchange.withdraw(OURS, name)
-        assert sequences(exchange).keys() == {*NAMES[1::2]}
+        assert sequences(exchange).keys() == {*self.names[1::2]}
 
     @pytest.mark.slow
     def test_many_senders(self, exchange: Exchange) -> None:
-        sent = [message(sender=f"peer-{i:03}") for i in range(300)]
+        sent = [message(sender=self.peer(i)) for i in range(300)]
         for one in sent:
             exchange.publish(one)
         assert exchange.fetch(OURS) == sent
@@ -315,7 +352,7 @@ class ExchangeContract:
         other = OTHERS[what]
         for sender in ("a", "b", "c"):
             exchange.publish(message(other, sender))
-        if not what.startswith("epoch"):
+        if self.tells_of_others and not what.startswith("epoch"):
             part = OURS.fingerprint.difference(other.fingerprint)
             assert part is not None
             said = re.escape(f"and ignored: {PARTS[part]}")
@@ -327,6 +364,9 @@ class ExchangeContract:
 
     def test_each_other_federation_is_reported_when_it_appears(self, exchange: Exchange) -> None:
         exchange.publish(message(OTHERS["seed"]))
+        if not self.tells_of_others:
+            assert exchange.fetch(OURS) == []  # a warning would be an error
+            return
         with pytest.warns(ExchangeWarning, match="1 message of another federation is here"):
             assert exchange.fetch(OURS) == []
         for what in ("space", "kind"):
@@ -344,20 +384,20 @@ class ExchangeContract:
         self, exchange: Exchange, value: float, why: str
     ) -> None:
         exchange.publish(message(sender="good"))
-        exchange.publish(spoilt(message(sender="bad"), value))
+        self.smuggle(exchange, spoilt(message(sender="bad"), value))
         with pytest.warns(ExchangeWarning, match=why) as caught:
             assert sequences(exchange) == {"good": 1}
         assert len(caught) == 1
         assert "'bad'" in str(caught[0].message)
         assert sequences(exchange) == {"good": 1}  # and says no more: a warning is an error here
-        exchange.publish(spoilt(message(sender="bad", sequence=2), value))
+        self.smuggle(exchange, spoilt(message(sender="bad", sequence=2), value))
         with pytest.warns(ExchangeWarning, match="message 2 of 'bad'"):
             assert sequences(exchange) == {"good": 1}
         exchange.publish(message(sender="bad", sequence=3))
         assert sequences(exchange) == {"bad": 3, "good": 1}
 
     def test_a_warning_that_is_made_an_error_breaks_nothing(self, exchange: Exchange) -> None:
-        exchange.publish(spoilt(message(sender="bad")))
+        self.smuggle(exchange, spoilt(message(sender="bad")))
         exchange.publish(message(sender="good"))
         with warnings.catch_warnings(), pytest.raises(ExchangeWarning):
             warnings.simplefilter("error")
@@ -440,8 +480,13 @@ class ExchangeContract:
         elif attack == "forged":
             last = replace(last, key=keys.public, signature=bytes(64))
         ours = keys.sign(message(sequence=2))
+        # Whoever controls a place can overwrite what is there with what is worth nothing.
+        attempt = self.try_door if attack == "forged" else self.smuggle
         for one in (last, ours) if first == "attacker" else (ours, last):
-            self.again(exchange).publish(one)
+            if one is ours:
+                self.again(exchange).publish(one)
+            else:
+                attempt(self.again(exchange), one)
         assert exchange.publish(ours) is True
         assert unwarned(exchange) == [ours]
         assert exchange.fetch(OURS) == [ours]
@@ -452,7 +497,7 @@ class ExchangeContract:
         exchange.publish(keys.sign(message()))
         assert sequences(exchange) == {"site-a": 1}
         other = new_keys()
-        exchange.publish(other.sign(message(sequence=5)))
+        self.smuggle(exchange, other.sign(message(sequence=5)))
         with pytest.warns(ExchangeWarning, match="is known here by") as caught:
             assert sequences(exchange) == {"site-a": 1}
         assert len(caught) == 1
@@ -460,8 +505,8 @@ class ExchangeContract:
         assert sequences(exchange) == {"site-a": 1}
 
     def test_two_keys_at_once_are_both_refused(self, exchange: Exchange, keys: KeyPair) -> None:
-        for pair in (keys, new_keys()):
-            exchange.publish(pair.sign(message()))
+        exchange.publish(keys.sign(message()))
+        self.smuggle(exchange, new_keys().sign(message()))
         exchange.publish(message(sender="good"))
         with pytest.warns(ExchangeWarning, match="several sites use the name") as caught:
             assert sequences(exchange) == {"good": 1}
@@ -470,7 +515,7 @@ class ExchangeContract:
     def test_only_listed_members_are_heard(self, exchange: Exchange, keys: KeyPair) -> None:
         listed = Federation(PLANE, features=M, seed=7, members={"site-a": str(keys)})
         exchange.publish(keys.sign(message(listed)))
-        exchange.publish(message(listed, sender="stranger"))
+        self.smuggle(exchange, message(listed, sender="stranger"))
         with pytest.warns(ExchangeWarning, match="'stranger'"):
             assert sequences(exchange, listed) == {"site-a": 1}
 
@@ -507,7 +552,7 @@ class ExchangeContract:
     ) -> None:
         """Else a site that withdraws would outlaw all that it can ever send."""
         forged = replace(message(sequence=2**32 - 1), key=keys.public, signature=bytes(64))
-        exchange.publish(forged)
+        self.try_door(exchange, forged)
         assert exchange.withdraw(OURS, "site-a", keys) is False
         ours = keys.sign(message(sequence=2))
         assert exchange.publish(ours) is True
@@ -527,8 +572,9 @@ class ExchangeContract:
         ]
         forged = replace(message(sender="forged"), key=keys.public, signature=bytes(64))
         start = time.time()
-        for one in (*sent, forged):
-            exchange.publish(one)
+        exchange.publish(sent[1])
+        for one in (sent[0], *sent[2:], forged):
+            self.put(exchange, one)
         held = exchange.holdings()
         assert [one.place for one in held] == sorted(one.place for one in held)
         assert {one.message for one in held if one.fault is None} == {*sent}

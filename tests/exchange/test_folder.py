@@ -136,6 +136,19 @@ def test_an_address_is_a_folder_or_a_file_url(tmp_path: Path) -> None:
     assert exchange_at((tmp_path / "a 100%").as_uri()).address == str(tmp_path / "a 100%")
 
 
+def test_an_address_may_be_a_hub() -> None:
+    for address, known_as in {
+        "https://hub.example.org": "https://hub.example.org",
+        "HTTPS://Hub.example.org:443/liver/": "https://hub.example.org/liver",
+        "http://localhost:8000/x": "http://localhost:8000/x",
+        "http://[::1]:8000": "http://[::1]:8000",
+        "http://127.0.0.2/": "http://127.0.0.2",
+    }.items():
+        exchange = exchange_at(address)
+        assert type(exchange).__name__ == "HubExchange"
+        assert exchange.address == known_as
+
+
 def test_an_address_does_not_depend_on_where_the_program_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,9 +164,10 @@ def test_an_address_does_not_depend_on_where_the_program_is(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("https://hub.example.org", "a hub, which this version does not support yet"),
-        ("HTTP://localhost:8000/x", "a hub, which this version does not support yet"),
-        ("s3://bucket/folder", "'s3:', expected a folder or a file:// URL"),
+        ("http://hub.example.org", "is not encrypted, and anyone on the way could read the token"),
+        ("https://hub.example.org/A_b", "expected 1 to 63 small letters"),
+        ("https://", "expected https://HOST"),
+        ("s3://bucket/folder", "'s3:', expected a folder, a file:// URL or the https:// address"),
         ("file://server/share", "names the machine 'server'"),
         ("", "the address is '', expected a folder"),
         ("a\0b", "null byte"),

@@ -174,6 +174,26 @@ def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     assert courier.complaints() == []
 
 
+def test_each_outage_is_told_of_once(ledger: Ledger) -> None:
+    place = Place()
+    courier = Courier(place, ledger)
+    for n in (1, 5):
+        place.on_publish = place.on_fetch = down
+        said = []
+        for i in range(3):
+            courier.send(ready(n + i))
+            courier.fetch(FEDERATION)
+            all_done(courier)
+            said += courier.complaints()
+        [complaint] = said
+        assert complaint.endswith("given once, until it works again")
+        place.on_publish = place.on_fetch = lambda: None
+        courier.fetch(FEDERATION)
+        all_done(courier)
+        assert courier.complaints() == []
+        assert place.published[-1] == n + 2
+
+
 def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
     ledger: Ledger,
 ) -> None:

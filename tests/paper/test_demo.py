@@ -15,7 +15,7 @@ from fedbo_paper.demo import figure as demo_figure
 from fedbo_paper.demo import screen as demo_screen
 from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.demo.outcome import Outcome
-from fedbo_paper.demo.site import Left, Tried
+from fedbo_paper.demo.site import Left, Ready, Tried
 
 SMALL = Demo(agents=4, trials=7, repeats=6)
 
@@ -117,7 +117,7 @@ class TestOutcome:
             for place, site in enumerate(SMALL.order(r)):
                 scores[r, MODES.index("together"), site] += 0.1 * place
         outcome = Outcome(SMALL, reports(SMALL, scores))
-        found = [effect.value for effect in outcome.by_peers(5)]
+        found = [effect.value for effect in outcome.by_peers()]
         assert found == pytest.approx([0.0, 0.1, 0.2, 0.3])
         gains = np.array([SMALL.order(r) for r in range(SMALL.repeats)]).argsort(axis=1) * 0.1
         by_site = [effect.value for effect in outcome.by_site(5)]
@@ -181,6 +181,10 @@ class TestReport:
     def test_live_display(self) -> None:
         console = Console(width=80, file=io.StringIO(), record=True)
         watch = demo_screen.Watch(SMALL, console)
+        console.print(watch)
+        assert console.export_text().count("starts") == SMALL.agents
+        for n in range(SMALL.agents):
+            watch.note(n, Ready())
         console.print(watch)
         assert console.export_text().count("waits for its turn") == SMALL.agents
         scores = random_scores()

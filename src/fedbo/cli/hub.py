@@ -1,4 +1,4 @@
-"""``fedbo hub``: the commands to run a hub and to manage it.
+"""``fedbo hub``: the commands to run a hub, to manage it, and to be a member of one.
 
 Those that manage it work on its database, whether it is running or not.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import typer
 
-from fedbo.cli import hub_federation, hub_operator, hub_serve, hub_store
+from fedbo.cli import hub_federation, hub_member, hub_operator, hub_serve, hub_store
 
-app = typer.Typer(no_args_is_help=True, help="Run a hub, and manage its federations and members.")
+_MEMBER = "For members"
+
+app = typer.Typer(no_args_is_help=True, help="Run a hub, manage it, or be a member of one.")
 app.command()(hub_serve.serve)
 app.command()(hub_federation.create)
 app.command()(hub_federation.invite)
@@ -21,3 +23,7 @@ app.add_typer(hub_operator.app, name="operator")
 app.command()(hub_store.audit)
 app.command()(hub_store.backup)
 app.command()(hub_store.restore)
+app.command(rich_help_panel=_MEMBER)(hub_member.memberships)
+app.command(rich_help_panel=_MEMBER)(hub_member.rotate)
+app.command(rich_help_panel=_MEMBER)(hub_member.rekey)
+app.command(rich_help_panel=_MEMBER)(hub_member.leave)

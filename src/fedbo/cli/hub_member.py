@@ -67,7 +67,7 @@ def leave(address: _Address, name: _Name = None) -> None:
 
 
 def rotate(address: _Address, name: _Name = None) -> None:
-    """Get a new token; the old one is no longer valid. Running studies go on with the new one."""
+    """Get a new token, with which running studies go on; the old one is not valid any more."""
     mine = _member(address, name)
     try:
         mine.rotate()

@@ -83,6 +83,13 @@ def join(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
+    progress: Annotated[
+        bool,
+        typer.Option(
+            "--progress",
+            help="Report the best score and an estimate of trials saved, for the page of a hub.",
+        ),
+    ] = False,
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")
     ] = False,
@@ -153,6 +160,6 @@ def join(
             else:
                 assert objective is not None
                 options = {"seed": seed, "every": every, "clip": clip, "signed": signed}
-                join_screen.run(given, objective, trials, **options)
+                join_screen.run(given, objective, trials, progress=progress, **options)
     except (ValueError, ExchangeError, StorageFailed) as error:
         checks.end(f"{error}{' (here: --clip)' if 'clip=True' in str(error) else ''}")

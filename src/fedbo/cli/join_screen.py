@@ -24,12 +24,10 @@ from fedbo.cli.ledger import show_message
 from fedbo.exchange import Entry, Exchange, ExchangeError, FolderExchange, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring
+from fedbo.identity import KeyPair
 from fedbo.message import Fingerprint, Message
-from fedbo.optuna import join, objective, record, signing, studies
+from fedbo.optuna import join, objective, publish, record, signing, studies
 from fedbo.optuna.join import FAILURES, Ending, Interrupt, Site, Step
-from fedbo.optuna.mailbox import has_namesake
-from fedbo.optuna.notices import namesake
 from fedbo.optuna.standing import Standing, standing_at
 from fedbo.policy import Origin
 
@@ -67,12 +65,6 @@ class Given(NamedTuple):
             join.check(there, self.federation)
         return there
 
-    def name_at_exchange(self, study: optuna.Study | None) -> str | None:
-        """Return the name among peers; None if it is not drawn yet."""
-        known = None if study is None else record.identity(study)
-        name = self.name if self.name is not None or known is None else known.name
-        return None if name is None else standing_at(self.exchange, self.federation).name(name)
-
     def __str__(self) -> str:
         return f"study {self.study!r} in {studies.shown(self.storage)}"
 
@@ -95,7 +87,7 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     """Print the next message, and send nothing."""
     study, message, federation = given.find(), None, given.federation
     if study is not None:
-        name = given.name_at_exchange(study)
+        name = publish.named(study, given.exchange, federation, given.name)
         message = join.sampler(federation, None, name=name, seed=seed).preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
@@ -107,7 +99,8 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
     if has_asked and (known := record.identity(study)) is not None and known.key:
         about["signature"] = f"113 bytes more, with the key {known.key}"
     title = f"The message that would be sent to {screen.printable(to)} if one were due now"
-    if hindrance := _hindrance(given, study, signed):
+    hindrance = publish.hindrance(study, given.exchange, federation, given.name, signed, Ledger())
+    if hindrance:
         title = f"This message would not be sent to {screen.printable(to)}: {hindrance}."
     screen.say(console, title, "yellow" if hindrance else "bold")
     show_message(console, message, about)
@@ -120,23 +113,6 @@ def preview(given: Given, seed: int | None, signed: bool | None) -> None:
             "the first one, so the numbers will differ."
         )
     screen.say(console, f"\nNothing was sent. {remark}")
-
-
-def _hindrance(given: Given, study: optuna.Study, signed: bool | None) -> str:
-    """Say why a message of the study would not be sent; empty if it would be."""
-    known, place = record.identity(study), given.exchange
-    standing = standing_at(place, given.federation)
-    if standing.hindrance:
-        return standing.hindrance
-    name = given.name_at_exchange(study) or standing.member or ""
-    signed, key = standing.signs(signed, "" if known is None else known.key)
-    keyring = place.keyring or Keyring.user()
-    if reason := signing.foresee(signed, key, name, given.federation, keyring):
-        return reason
-    if known is None:
-        return ""
-    is_taken = has_namesake(place, Ledger(), given.federation, name, key, known.study)
-    return namesake(name) if is_taken else ""
 
 
 def _was_sent(message: Message, to: str) -> bool:

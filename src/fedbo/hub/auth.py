@@ -243,7 +243,7 @@ class Auth:
                 "the log-in has ended: log in again"
                 if is_session
                 else "the token is unknown or was revoked, expected one as fedbo join keeps it or "
-                "fedbo hub operator printed it",
+                "fedbo hub operator add printed it",
             )
         self._known[hashed] = time.monotonic(), found
         self._known.move_to_end(hashed)

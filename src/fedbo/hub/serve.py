@@ -47,13 +47,14 @@ class Stage:
 
     Args:
         settings: Its settings.
+        app: Where the factory of the application is, as uvicorn writes it.
 
     Raises:
         HubError: If it cannot serve; the text says why, and what to do.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, app: str = "fedbo.hub.app:from_environ") -> None:
+        self.settings, self._app = settings, app
         _check_safe(settings)
         _check_tls(settings)
         self._sockets = _bound(settings)
@@ -85,8 +86,8 @@ class Stage:
             _allow_files()
             try:
                 if len(self._sockets) == 1:
-                    return _work(self._sockets[0])
-                return _Supervisor(self._sockets).run()
+                    return _work(self._sockets[0], self._app)
+                return _Supervisor(self._sockets, self._app).run()
             finally:
                 self.close()
 
@@ -124,12 +125,12 @@ class _Server(uvicorn.Server):
             yield
 
 
-def _work(listening: socket.socket) -> int:
+def _work(listening: socket.socket, app: str) -> int:
     """Serve at a socket in this process; return the exit code."""
     settings = Settings.from_environ(os.environ)
     protocol.most_connections = _most_connections()
     config = uvicorn.Config(
-        "fedbo.hub.app:from_environ",
+        app,
         factory=True,
         http=protocol.Protocol,
         ws="none",
@@ -161,16 +162,16 @@ def _watch(parent: BaseProcess, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def _start(listening: socket.socket) -> None:
+def _start(listening: socket.socket, app: str) -> None:
     with _signals(_heed):
-        sys.exit(_work(listening))
+        sys.exit(_work(listening, app))
 
 
 class _Supervisor:
     """Keeps one worker running for each socket."""
 
-    def __init__(self, sockets: list[socket.socket]) -> None:
-        self._sockets = sockets
+    def __init__(self, sockets: list[socket.socket], app: str) -> None:
+        self._sockets, self._app = sockets, app
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[tuple[BaseProcess, float]] = []
         self._young_deaths = 0
@@ -190,7 +191,8 @@ class _Supervisor:
         return 0 if _is_over.is_set() else 1
 
     def _started(self, listening: socket.socket) -> tuple[BaseProcess, float]:
-        process = self._context.Process(target=_start, args=(listening,), name="fedbo-hub-worker")
+        given = listening, self._app
+        process = self._context.Process(target=_start, args=given, name="fedbo-hub-worker")
         usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the worker heeds it
         try:
             process.start()

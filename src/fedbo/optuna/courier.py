@@ -1,10 +1,10 @@
 """A thread that carries messages, so that no trial waits for an exchange.
 
-`fedbo.optuna.mailbox` decides when there is something to carry. The courier has three kinds of
-errands: to withdraw what the study published under a former name, to fetch the
-messages of peers, and to make and publish the study's latest one. They run one after the other, and
-the thread ends when there are none left. Errors and warnings become sentences, and the sampler
-gives them as warnings in the thread of the study.
+`fedbo.optuna.mailbox` decides when there is something to carry. The courier has four kinds of
+errands: to withdraw what the study published under a former name, to fetch the messages of peers,
+to make and publish the study's latest one, and to report progress after that, if it is wanted. They
+run one after the other, and the thread ends when there are none left. Errors and warnings become
+sentences, and the sampler gives them as warnings in the thread of the study.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fedbo import caller
-from fedbo.exchange import Exchange, ExchangeWarning, Ledger
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger, Progress
 from fedbo.exchange.choice import same_federation
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
@@ -30,11 +30,16 @@ from fedbo.optuna.notices import Complaints, Errand
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the interpreter exits
 
 
+#: Makes a report when it is about to be sent, which may take seconds; None if there is none.
+Report = Callable[[], Progress | None]
+
+
 class Letter(NamedTuple):
     """A message to publish, and what the ledger calls the study that sends it."""
 
     message: Message
     study: str = ""
+    report: Report | None = None  # what to report when it is published
 
 
 #: Makes a letter when it is about to be sent; None if there is nothing to send.
@@ -71,6 +76,8 @@ class Courier:
         self._is_sending = False
         self.signature = ("", "")  # the name of the study, and the key that signs its messages
         self._unsent: Letter | None = None  # failed, and is tried again with the next errand
+        self._published: Letter | None = None  # and its report is due
+        self._is_reporting = False
         self._withdrawals: list[Withdrawal] = []
         self._wanted: Federation | None = None
         self._fetched: tuple[Federation | None, list[Message]] | None = None
@@ -131,16 +138,24 @@ class Courier:
             self._changed.wait_for(lambda: self._fetched is not None, seconds)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is sent, or has failed; return False if that takes longer."""
+        """Wait until everything is sent, or has failed.
+
+        Returns:
+            Whether all messages were sent, or have failed. A report may be left.
+        """
         with self._changed:
             if self._outgoing is None and self._unsent is not None:
                 self._outgoing = lambda: None  # try an unsent message once more
-            if self._outgoing is not None or self._withdrawals:
+            if self._outgoing is not None or self._withdrawals or self._published:
                 try:
                     self._wake()
                 except RuntimeError:  # the interpreter is shutting down
                     return False
-            return self._changed.wait_for(lambda: not self._has_more_to_send, seconds)
+            self._changed.wait_for(
+                lambda: not (self._has_more_to_send or self._published or self._is_reporting),
+                seconds,
+            )
+            return not self._has_more_to_send
 
     # The errands
 
@@ -159,9 +174,11 @@ class Courier:
                 make, self._outgoing = self._outgoing, None
                 federation, self._wanted = self._wanted, None
                 withdrawals, self._withdrawals = self._withdrawals, []
-                self._is_running = bool(make or federation or withdrawals)
+                published, self._published = self._published, None
+                self._is_running = bool(make or federation or withdrawals or published)
                 if not self._is_running:
                     return
+                self._is_reporting = published is not None
                 self._is_sending = bool(make or self._unsent or withdrawals)
             for withdrawal in withdrawals:
                 self._withdraw(withdrawal)
@@ -169,6 +186,8 @@ class Courier:
                 self._fetch(federation)
             if self._is_sending:
                 self._send(make)
+            if published is not None:
+                self._report(published)
 
     def _withdraw(self, given: Withdrawal) -> None:
         """Withdraw a message. The next process tries again if that fails."""
@@ -200,8 +219,26 @@ class Courier:
             if letter is not None and is_out is not None:
                 self._complaints.published(letter.message.sender, is_out)
                 self._is_fresh = False
+                if is_out and letter.report is not None:
+                    self._published = letter
             self._unsent = letter if is_out is None else None
             self._is_sending = False
+            self._changed.notify_all()
+
+    def _report(self, letter: Letter) -> None:
+        """Report progress after a message. If that fails, the next message brings the next one."""
+        assert letter.report is not None
+        try:
+            with self._listening():
+                progress = letter.report() if self._published is None else None  # not a later one
+            if progress is not None:
+                with self._errand("report"):
+                    self.ledger.report(self.exchange, progress, study=letter.study)
+        except Exception as error:
+            with self._changed:
+                self._complaints.failed("report", error)
+        with self._changed:
+            self._is_reporting = False
             self._changed.notify_all()
 
     def _fetch(self, federation: Federation) -> None:

@@ -119,7 +119,22 @@ def difference(
     )
 
 
-def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> list[str]:
+def mismatch(distribution: BaseDistribution, parameter: Parameter) -> str:
+    """Return how a study's distribution differs from the federation's.
+
+    Empty if they agree, or if all values of the distribution are values of the parameter.
+
+    >>> [mismatch(FloatDistribution(0, high), Float(0, 2)) for high in (3, 1)]
+    ['high is 3.0 in the study and 2.0 in the federation', '']
+    """
+    if _is_inside(distribution, parameter):
+        return ""
+    return ", ".join(_differences(distribution, distribution_of(parameter), here="the study"))
+
+
+def _differences(
+    ours: BaseDistribution, theirs: BaseDistribution, here: str = "the objective"
+) -> list[str]:
     if _kind(ours) != _kind(theirs):
         pairs: list[tuple[str, Any, Any]] = [("it is", _kind(ours), _kind(theirs))]
     elif isinstance(ours, CategoricalDistribution) and isinstance(theirs, CategoricalDistribution):
@@ -129,8 +144,8 @@ def _differences(ours: BaseDistribution, theirs: BaseDistribution) -> list[str]:
         fields = [
             (f"{field} is", getattr(ours, field), getattr(theirs, field)) for field in _FIELDS
         ]
-        pairs = [(name, here, there) for name, here, there in fields if here != there]
-    return [f"{name} {a} in the objective and {b} in the federation" for name, a, b in pairs]
+        pairs = [(name, a, b) for name, a, b in fields if a != b]
+    return [f"{name} {a} in {here} and {b} in the federation" for name, a, b in pairs]
 
 
 def _kind(distribution: BaseDistribution) -> str:

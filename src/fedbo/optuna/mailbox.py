@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.exchange import Exchange, ExchangeError, Ledger
+from fedbo.exchange import Exchange, ExchangeError, Ledger, Progress
 from fedbo.exchange.choice import same_federation
 from fedbo.federation import Federation
 from fedbo.message import Message
@@ -22,6 +22,7 @@ from fedbo.optuna import private
 from fedbo.optuna.courier import Courier, Letter, Withdrawal
 from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
 from fedbo.optuna.notices import namesake
+from fedbo.optuna.progress import Reporter, can_show
 from fedbo.optuna.signing import Signing, announcement
 from fedbo.optuna.study_agent import SCORED, StudyAgent
 from fedbo.space import Direction
@@ -37,9 +38,16 @@ class Mailbox:
     """The messages of one study. The lock guards its agent; callers of the methods hold it."""
 
     def __init__(
-        self, courier: Courier, agent: StudyAgent, every: int | None, lock: threading.RLock
+        self,
+        courier: Courier,
+        agent: StudyAgent,
+        every: int | None,
+        lock: threading.RLock,
+        *,
+        progress: bool = False,
     ) -> None:
         self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
+        self._reporter = Reporter() if progress else None
         self.silence = NO_TRIAL  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
@@ -72,6 +80,9 @@ class Mailbox:
         federation, notices = mirror.agent.federation, self._agent.notices
         if self._agent.standing.hindrance:
             return
+        if self._reporter is not None and not can_show(self._courier.exchange):
+            notices.warn("no progress", exchange=self._courier.exchange.address)
+            self._reporter = None
         self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
         if not self._has_waited:
@@ -144,8 +155,23 @@ class Mailbox:
                 self.silence = _not_due(self._every)
             else:
                 self.silence = ""
-                return Letter(message, known.study)
+                report = None if self._reporter is None else self._report
+                return Letter(message, known.study, report)
             return None
+
+    def _report(self) -> Progress | None:
+        """Return how far the study has come. The courier calls this in its own thread.
+
+        It takes long, so that it has an agent of its own: no query waits for it.
+        """
+        assert self._reporter is not None
+        trials = private.get_trials(self._agent.study)
+        with self._lock:
+            twin = self._agent.twin()
+        if twin is None:
+            return None
+        twin.follow(trials)
+        return self._reporter(twin, trials)
 
     def _withdraw_former(self, federation: Federation | None) -> None:
         """Withdraw what the study published before, and peers should no longer hear.
@@ -153,17 +179,9 @@ class Mailbox:
         That is what it published in this federation under other names, with other keys or without
         one, and what it published in federations that it has left.
         """
-        known, keys = self._agent.identity, self._agent.signing.keys
-        if known is None or self._agent.standing.hindrance:
+        if self._agent.standing.hindrance:
             return
-        wanted = [Withdrawal(left, known.name, keys, known.study) for left in self._agent.left]
-        if federation is not None:
-            wanted += [Withdrawal(federation, name, keys, known.study) for name in known.former]
-            wanted += [
-                Withdrawal(federation, known.name, replaced, known.study)
-                for replaced in self._agent.replaced
-            ]
-        for one in wanted:
+        for one in former_messages(self._agent, federation):
             signer = "" if one.keys is None else str(one.keys)
             what = bytes(one.federation.fingerprint), one.sender, signer
             if what not in self._withdrawn:
@@ -236,6 +254,25 @@ class Mailbox:
             return False
         published, others = self._under_our_name(mirror, messages)
         return published < n and not others
+
+
+def former_messages(agent: StudyAgent, federation: Federation | None) -> list[Withdrawal]:
+    """Return what a study may have published before, and peers should no longer hear.
+
+    Args:
+        agent: The agent of the study.
+        federation: The federation in which it takes part; None if in none.
+    """
+    known, keys = agent.identity, agent.signing.keys
+    if known is None:
+        return []
+    found = [Withdrawal(left, known.name, keys, known.study) for left in agent.left]
+    if federation is not None:
+        found += [Withdrawal(federation, name, keys, known.study) for name in known.former]
+        found += [
+            Withdrawal(federation, known.name, replaced, known.study) for replaced in agent.replaced
+        ]
+    return found
 
 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:

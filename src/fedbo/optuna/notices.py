@@ -10,7 +10,7 @@ from typing import Literal
 from fedbo import caller
 from fedbo.exchange import ExchangeError, ExchangeWarning
 
-Errand = Literal["publish", "fetch"]
+Errand = Literal["publish", "fetch", "report"]
 
 _RENAME = (
     "Give this study another name with name=... in FederatedSampler, or with --name in fedbo join: "
@@ -27,6 +27,8 @@ _NOTICES = {
     "takes part by itself as soon as it can. This warning is given once",
     "namesake": _NOTHING,
     "left federation": "{reason}",
+    "no progress": "{exchange} cannot show the progress of a study, so none is reported: only a "
+    "hub can. This warning is given once",
     "cannot tune": "{reason}; it is sampled independently",
     "cannot learn": "trial {number} has a value, but the federation cannot learn from it: "
     "{reason}. Other trials like this one are ignored without another warning",
@@ -61,6 +63,7 @@ _ABOUT_EXCHANGES = (
     "message ignored",
     "name is taken",
     "namesake",
+    "no progress",
     "nothing published",
 )
 
@@ -73,7 +76,9 @@ _TITLES = {
     "publish": "This study's message was not published",
     "fetch": "Messages of peers were not fetched",
     "withdraw": "A former message of this study was not withdrawn",
+    "report": "This study's progress was not reported",
 }
+_AGAIN = {"withdraw": "when the study is run again", "report": "after the next message"}
 
 
 class Notices:
@@ -200,23 +205,25 @@ class Complaints:
         if error is None:
             self._failing.discard(errand)
             self._unanswered.discard(errand)
+            self._given.discard(errand)  # if it fails again, that is another outage
             return
         if self._failing <= {errand}:
             self.failed(errand, error)
         self._failing.add(errand)
 
     def failed(
-        self, kind: Literal["make", "publish", "fetch", "withdraw"], error: Exception
+        self, kind: Literal["make", "publish", "fetch", "withdraw", "report"], error: Exception
     ) -> None:
         reason = str(error)
         if not isinstance(error, ExchangeError):
             where = "" if kind == "make" else f" at {self._address}"
             reason = f"{type(error).__name__}{where}: {error}"
-        again = "when the study is run again" if kind == "withdraw" else "after each trial"
+        again = _AGAIN.get(kind, "after each trial")
+        once = _ONCE if kind in ("make", "withdraw") else f"{_ONCE}, until it works again"
         self._add(
             kind,
             f"{_TITLES[kind]}: {reason}. The study goes on, and this is tried again {again}. "
-            f"{_ONCE}",
+            f"{once}",
         )
 
     def pass_on(self, texts: Iterable[str]) -> None:

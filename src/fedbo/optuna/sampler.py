@@ -67,6 +67,8 @@ class FederatedSampler(BaseSampler):
             queries to them. Default: False.
         signed: Whether messages are signed with the user's key, or that of the study if it has
             one. Default: they are if the package ``cryptography`` is installed.
+        progress: Whether to report the study's number of trials, its best score and its estimate
+            of the trials that peers have saved, for the page of a hub. Default: False.
         independent_sampler: Samples all other parameters. Default: Optuna's `TPESampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
 
@@ -89,6 +91,7 @@ class FederatedSampler(BaseSampler):
         every: int | None = None,
         clip: bool = False,
         signed: bool | None = None,
+        progress: bool = False,
         independent_sampler: BaseSampler | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -103,6 +106,7 @@ class FederatedSampler(BaseSampler):
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
         self.federation, self.exchange, self.name, self.every = federation, exchange, name, every
+        self.progress = progress
         usual = TPESampler() if seed is None else _SeededSampler(int(seed))
         self.independent_sampler = independent_sampler or usual
         self._recipe = Recipe(
@@ -193,7 +197,7 @@ class FederatedSampler(BaseSampler):
         )
 
     def flush(self, seconds: float = 5.0) -> None:
-        """Wait until all messages are sent, or sending has failed; a program does so when it ends.
+        """Wait until everything is sent, or sending has failed; a program does so when it ends.
 
         Args:
             seconds: The longest time to wait.
@@ -325,7 +329,9 @@ class FederatedSampler(BaseSampler):
         if self._current is None or not private.is_same_study(self._current.study, study):
             self._current = StudyAgent(study, self._recipe, self._keyring, self.exchange)
             if self._courier is not None:
-                self._mailbox = Mailbox(self._courier, self._current, self.every, self._lock)
+                self._mailbox = Mailbox(
+                    self._courier, self._current, self.every, self._lock, progress=self.progress
+                )
         self._current.study = study  # the same study, but each object has its own cache
         return self._current
 

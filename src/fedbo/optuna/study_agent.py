@@ -211,7 +211,7 @@ class StudyAgent:
         self._noted = search_space
         # A smaller space is one that another worker has already gone on to.
         larger = [one for one in spaces if len(one) > len(search_space)]
-        self.left = [self._agreed(one) for one in larger]
+        self.left = [self.agreed(one) for one in larger]
         lost = [name for name in former if name not in search_space]
         if lost:
             self._identity = self._identity or self._introduce(former)
@@ -235,10 +235,10 @@ class StudyAgent:
                     change += f", but trial {trial.number} {now}"
                     break
             changes.append(change)
-        left = str(self._agreed(former).fingerprint)[:8]
+        left = str(self.agreed(former).fingerprint)[:8]
         now = "takes part in no federation, and neither sends nor receives messages"
         if search_space:
-            joined = str(self._agreed(search_space).fingerprint)[:8]
+            joined = str(self.agreed(search_space).fingerprint)[:8]
             now = f"takes part in another federation, {joined} instead of {left}, with other peers"
         return (
             f"{'; '.join(changes)}. Without a federation file, a study shares the parameters that "
@@ -354,7 +354,7 @@ class StudyAgent:
             more = ", and its message under the old name is withdrawn"
         self.notices.warn("renamed", known=known.name, given=name, more=more)
         if self._keyring is not None and member(name) != member(known.name):
-            give_up(known.name, known.key, self._agreed(search_space), self._keyring)
+            give_up(known.name, known.key, self.agreed(search_space), self._keyring)
 
     def _sign(self, known: record.Identity, search_space: SearchSpace) -> record.Identity:
         """Find the key that signs the study's messages; store it unless the study has one."""
@@ -382,16 +382,17 @@ class StudyAgent:
         return prepare(
             *self.standing.signs(self._recipe.signed, known.key),
             known.name,
-            self._agreed(search_space),
+            self.agreed(search_space),
             self._keyring,
         )
 
     def _find_standing(self, search_space: SearchSpace) -> Standing:
         if self._exchange is None:
             return Standing()
-        return standing_at(self._exchange, self._agreed(search_space))
+        return standing_at(self._exchange, self.agreed(search_space))
 
-    def _agreed(self, search_space: SearchSpace) -> Federation:
+    def agreed(self, search_space: SearchSpace) -> Federation:
+        """Return the federation that was given, or else the one of this search space."""
         return self._recipe.agreed(self.study, Translation(search_space))
 
     def warn_of_silence(self, notice: str, reason: str) -> None:
@@ -431,6 +432,12 @@ class StudyAgent:
         mirror.names = set(self.mirror.names)  # as other trials suggested them
         mirror.follow(trials)
         return mirror
+
+    def twin(self) -> Mirror | None:
+        """Return another agent like this one, which was told nothing yet; None if there is none."""
+        if self._made_from is None or self.mirror is None:
+            return None
+        return self._recipe.mirror(self.study, *self._made_from[:3])
 
     @property
     def federation(self) -> Federation | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Iterator
@@ -82,15 +83,14 @@ class Crew:
 
     def _next(self, hub: Hub) -> tuple[int, Report]:
         while True:
-            try:
+            with contextlib.suppress(queue.Empty):
                 site, report = self._reports.get(timeout=_TICK)
-            except queue.Empty:
-                if hub.process.has_ended:
-                    raise hub.process.failure() from None
-                continue
-            if report is None:
-                raise self._processes[site].failure()
-            return site, report
+                if report is not None:
+                    return site, report
+                failed = self._processes[site]
+                raise hub.process.failure() if hub.process.has_ended else failed.failure()
+            if hub.process.has_ended:
+                raise hub.process.failure()
 
     def _listen(self, site: int) -> None:
         decoder = msgspec.json.Decoder(Report)

@@ -9,6 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fedbo.state import VARIABLE as STATE
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # there are many processes
+_NO_PROXY = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}  # all of them are on this machine
 _PATIENCE = 5.0  # seconds that a process has to end by itself
 _SHOWN = 20  # lines of what a process said before it failed
 
@@ -48,7 +52,13 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **_ONE_THREAD, "FEDBO_STATE": str(folder), **(environ or {})},
+                env={
+                    **os.environ,
+                    **_ONE_THREAD,
+                    **_NO_PROXY,
+                    STATE: str(folder),
+                    **(environ or {}),
+                },
                 start_new_session=True,
             )
 
@@ -90,6 +100,3 @@ class Process:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
-
-
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # there are many processes

@@ -15,7 +15,7 @@ from rich.text import Text
 from fedbo.cli.screen import count, say, size
 from fedbo_paper.demo.demo import MODES, Demo, Mode
 from fedbo_paper.demo.outcome import Outcome
-from fedbo_paper.demo.site import Left, Report, Tried
+from fedbo_paper.demo.site import Left, Ready, Report, Tried
 from fedbo_paper.harness import screen
 from fedbo_paper.harness.intervals import Effect
 
@@ -58,6 +58,7 @@ class Watch:
         self._images = demo.images()
         self._left: list[list[Left]] = [[] for _ in demo.sites]
         self._last: list[Tried | None] = [None] * demo.agents
+        self._is_ready = [False] * demo.agents
         self._best = [-np.inf] * demo.agents
         self._trials = Counter[int]()
         self._progress = screen.bars(console)
@@ -65,6 +66,9 @@ class Watch:
 
     def note(self, site: int, report: Report) -> None:
         """Take in a report."""
+        if isinstance(report, Ready):
+            self._is_ready[site] = True
+            return
         if isinstance(report, Left):
             self._left[site].append(report)
             return
@@ -96,13 +100,15 @@ class Watch:
             table.add_column(title, justify="right", no_wrap=True)
         for n, (name, images) in enumerate(zip(self.demo.sites, self._images, strict=True)):
             last, left = self._last[n], self._left[n]
+            idle = "waits for its turn" if self._is_ready[n] else "starts"
+            idle = "done" if len(left) == self.demo.repeats else idle
             is_busy = last is not None and all(each.repeat != last.repeat for each in left)
             table.add_row(
                 name,
                 str(len(images)),
                 f"{len(left)}/{self.demo.repeats}",
                 str(self._trials[n]),
-                _now(last) if is_busy else Text("waits for its turn", style="dim"),
+                _now(last) if is_busy else Text(idle, style="dim"),
                 f"{self._best[n]:.3f}" if is_busy else "",
                 str(len(left)),
                 str(sum(each.received for each in left)),
@@ -232,11 +238,15 @@ def _compared_with(other: str, effect: Effect) -> str:
     'ahead of alone by 0.050 ± 0.030'
     >>> _compared_with("alone", Effect(-0.05, -0.11, 0.01, 10))
     'behind alone by 0.050 ± 0.060 (no clear difference)'
+    >>> _compared_with("alone", Effect(0.0001, -0.0109, 0.0111, 10))
+    'level with alone (± 0.011)'
     """
-    unclear = " (no clear difference)" if effect.low <= 0 <= effect.high else ""
-    side = "ahead of" if effect.value >= 0 else "behind"
-    error = _error(effect)
-    return f"{side} {other} by {abs(effect.value):.3f}{error}{unclear if error else ''}"
+    error, gap = _error(effect), abs(effect.value)
+    if gap < 0.0005:
+        return f"level with {other}" + (f" ({error.strip()})" if error else "")
+    unclear = " (no clear difference)" if error and effect.low <= 0 <= effect.high else ""
+    side = "ahead of" if effect.value > 0 else "behind"
+    return f"{side} {other} by {gap:.3f}{error}{unclear}"
 
 
 def _needed(trials: int | None, T: int) -> str:

@@ -18,6 +18,7 @@ from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
 from fedbo.exchange.hub.enrol import enrol
 from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.policy import TAF
@@ -42,6 +43,10 @@ class Turn(msgspec.Struct, frozen=True):
     invitation: str
 
 
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The site has started."""
+
+
 class Tried(msgspec.Struct, frozen=True, tag=True):
     """A trial was run; ``trial`` counts from 1 in each mode and repeat."""
 
@@ -61,7 +66,7 @@ class Left(msgspec.Struct, frozen=True, tag=True):
     nbytes: int
 
 
-Report = Tried | Left
+Report = Ready | Tried | Left
 
 
 class Site:
@@ -70,7 +75,8 @@ class Site:
     def __init__(self, start: Start) -> None:
         self.demo, self.number, self.name = start.demo, start.site, start.demo.sites[start.site]
         self.objective: Objective = start.demo.images()[start.site]
-        self.keys = KeyPair.load()  # made when it is first needed, in this site's state folder
+        # Both are in the state folder of this site, and made when they are first needed.
+        self.keys, self.ledger = KeyPair.load(), Ledger()
 
     def together(self, turn: Turn) -> Iterator[Report]:
         """Join the federation, tune with the messages that are there, and leave one."""
@@ -81,8 +87,11 @@ class Site:
         received = agent.receive(exchange.fetch(federation))
         for trial in tune(agent, self.objective, self.demo.trials):
             yield _tried(turn, "together", trial)
+            if agent.best is not None and agent.best.number == trial.number:
+                self._show(exchange, agent)
+        self._show(exchange, agent)
         message = agent.message()
-        Ledger().publish(exchange, message)
+        self.ledger.publish(exchange, message)
         yield Left(turn.repeat, received, len(message.encode()))
 
     def alone(self, turn: Turn) -> Iterator[Report]:
@@ -95,6 +104,13 @@ class Site:
         ei = Agent(Federation(space, kind="belief+incumbent"), TAF(), name=self.name, seed=seed)
         for trial in tune(ei, self.objective, self.demo.trials):
             yield _tried(turn, "alone-ei", trial)
+
+    def _show(self, exchange: HubExchange, agent: Agent) -> None:
+        """Report the best score so far for the hub's page, which a site does only if it wants."""
+        best = None if agent.best is None else agent.best.score
+        fingerprint, trials = agent.federation.fingerprint, len(agent.trials)
+        progress = Progress(fingerprint=fingerprint, sender=agent.name, trials=trials, best=best)
+        self.ledger.report(exchange, progress)
 
     def _seed(self, turn: Turn) -> int:
         """The seed makes the demo repeatable. Where messages must stay private, give none."""
@@ -116,11 +132,16 @@ def _tried(turn: Turn, mode: Mode, trial: Trial) -> Tried:
 def main() -> None:
     """Take part whenever it is this site's turn, until there are no more turns."""
     site = Site(msgspec.json.decode(sys.argv[1], type=Start))
+    _print(Ready())
     for line in sys.stdin.buffer:
         turn = msgspec.json.decode(line, type=Turn)
         for report in chain(site.alone(turn), site.together(turn)):
-            sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-            sys.stdout.buffer.flush()
+            _print(report)
+
+
+def _print(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

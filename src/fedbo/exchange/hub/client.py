@@ -12,6 +12,7 @@ import io
 import os
 import secrets
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -45,6 +46,7 @@ _WINDOW = 2**23  # bytes that zstd may look back, as RFC 9659 says
 _PIECE = 2**16  # bytes that are decompressed at once
 
 _sleep = time.sleep
+_abandoned: list[object] = []  # the connections of a parent process
 _jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 
 
@@ -168,11 +170,11 @@ class Client:
         request = http.build_request(
             method, self.url.base + path, params=query, content=content, headers=headers
         )
-        end, pause = time.monotonic() + BUDGET, _FIRST_PAUSE
+        end, pause, was_down = time.monotonic() + BUDGET, _FIRST_PAUSE, self._is_down
         while True:
             wait = _jitter.uniform(0, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            is_last = self._is_down or time.monotonic() + wait > end
+            is_last = was_down or time.monotonic() + wait > end
             try:
                 answer = self._attempt(http, request, most, end)
                 self._is_down = False
@@ -279,7 +281,10 @@ class Client:
             ) from None
         with self._lock:
             if self._http is None or self._pid != os.getpid():
+                if self._http is not None:
+                    _abandoned.append(self._http)  # a lock in it may be held for ever
                 self._http, self._pid = self._connect(httpx), os.getpid()
+                weakref.finalize(self, _close, self._http, self._pid)
             return httpx, self._http
 
     def _connect(self, package: Any) -> httpx.Client:
@@ -345,6 +350,11 @@ class _Again(Exception):
 
     def __init__(self, error: ExchangeError, after: float, *, is_down: bool, is_done: bool) -> None:
         self.error, self.after, self.is_down, self.is_done = error, after, is_down, is_done
+
+
+def _close(http: httpx.Client, process: int) -> None:
+    if process == os.getpid():
+        http.close()
 
 
 @cache

@@ -81,7 +81,7 @@ class HubExchange(Exchange):
                 held = self._held[place] = Held(federation, mine.membership.member)
             newest = self._update(mine, held, self._asking.get(place, ""))
             found, refused = chosen(federation, self.keyring, held.messages())
-            faults = {*held.faults(), *(Fault(one.encode(), text) for one, text in refused)}
+            faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
             untold, held.told = faults - held.told, faults
             is_later, held.latest = newest > held.latest, max(newest, held.latest)
         self._tell(fault.text for fault in untold)
@@ -211,7 +211,8 @@ class HubExchange(Exchange):
                 f"{PARTS[part]}. Use the federation file from the hub, or join this one too: "
                 f"fedbo join {shlex.quote(self.url.base)} --invite INVITATION"
             )
-        return self._of_one_place(fitting)
+        same = [one for one in fitting if one.agreed == fingerprint]  # in the same epoch
+        return self._of_one_place(same or fitting)
 
     def _at_this_address(self) -> list[Membership]:
         there = self._memberships.of(self.url.base, self.url.federation)

@@ -5,6 +5,7 @@ Who it is, is found out before the body is read, and the body is read before any
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -143,7 +144,7 @@ class Resource:
                 responses=responses,
                 **shown,
                 tags=[self._tag],
-                description=f"{(function.__doc__ or '').strip()}\n\n{_ROLES[who]}",
+                description=f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_ROLES[who]}",
                 operation_id=function.__name__,
                 openapi_extra={**secured, **(extra or {})},
                 route_class_override=_plain(who) if is_plain else _guarded(who, most),

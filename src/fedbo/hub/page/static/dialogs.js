@@ -184,6 +184,7 @@ export function leave(federation, name, left) {
 export function rotate(federation, stop, ended) {
   form("A new token?", [
     h("p", {}, "The old token stops working at once, and you are logged out. Your agents need the new token before they can publish or fetch again."),
+    h("p", {}, "On the machine of your agents, there is an easier way, which stores the new token for them: ", h("code", {}, `fedbo hub rotate ${address()}`)),
   ], {
     label: () => "Make a new token",
     act: async () => {
@@ -192,7 +193,7 @@ export function rotate(federation, stop, ended) {
       whenClosed = ended;
       open(
         "The new token",
-        h("p", {}, "It is shown only now. Put it in the place of the old one, in the file hubs.json on each machine that uses it."),
+        h("p", {}, "It is shown only now. Put it in the place of the old one on each machine that uses it: fedbo hub memberships says in which file."),
         secret("Token", "new-token", made.token),
         done(),
       );
