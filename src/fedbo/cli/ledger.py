@@ -1,8 +1,12 @@
-"""``fedbo ledger``: every message that left this machine, and what was in it."""
+"""``fedbo ledger``: every message that left this machine, and what was in it.
+
+Scalars and progress, which a hub carries too, are listed in the same way.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,12 +21,14 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import Entry, ExchangeError, Ledger
+from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
+from fedbo.federation.scalars import Scalars
 from fedbo.message import Fingerprint, Message
 
 _ROW = 10  # numbers in a line
 _PLACE = ("agent", "to", "federation")  # columns that have lines of their own if they are too long
 _RIGHT = ("no.", "trials", "numbers", "bytes")  # columns of numbers
+_OTHER = {"scalars": "scalars", "progress": "progress report"}  # what is no message
 _NOTHING_LEFT = ("undelivered", "withdrawn")  # actions about a message of an earlier line
 
 
@@ -123,17 +129,22 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             whole = f"{agent} to {to}" if to else agent
             console.print(Text(f"{whole}, federation {federation}"))
         text = Text(line)
-        if row["what"] != "sent":
+        if not row["what"].startswith("sent"):
             text.stylize("yellow", text.plain.rindex(row["what"]))
         _print(console, text)
     console.print()
-    left = [entry.nbytes for entry in entries.values() if entry.action not in _NOTHING_LEFT]
-    lost = [entry.nbytes for entry in entries.values() if entry.action == "undelivered"]
+    left = [entry for entry in entries.values() if entry.action not in _NOTHING_LEFT]
+    lost = [entry for entry in entries.values() if entry.action == "undelivered"]
+    counts = Counter(_OTHER.get(entry.kind, "message") for entry in left)
+    counts.subtract(_OTHER.get(entry.kind, "message") for entry in lost)
+    shown = [screen.count(n, what) for what, n in counts.items() if n and what != "scalars"]
+    shown += [f"{counts['scalars']:,} times scalars"] if counts["scalars"] else []
+    nbytes = sum(entry.nbytes for entry in left) - sum(entry.nbytes for entry in lost)
     screen.say(
         console,
-        f"{screen.count(len(left) - len(lost), 'message')} left this machine, "
-        f"{screen.size(sum(left) - sum(lost))} in total. The log is {screen.printable(str(path))}. "
-        "fedbo ledger --show N prints the content of message N.",
+        f"{' and '.join(shown) or 'No message'} left this machine, {screen.size(nbytes)} in total. "
+        f"The log is {screen.printable(str(path))}. fedbo ledger --show N prints the content of "
+        "message N.",
     )
     if lost:
         screen.say(
@@ -154,7 +165,7 @@ def _cells(number: int, entry: Entry) -> dict[str, str]:
         "to": entry.to,
         "federation": entry.federation[:8],
         **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
-        "what": entry.action,
+        "what": f"{entry.action} ({entry.kind})" if entry.kind in _OTHER else entry.action,
     }
     return {name: screen.printable(text) for name, text in cells.items()}
 
@@ -179,12 +190,35 @@ def _print(console: Console, line: Text) -> None:
 def _show_entry(console: Console, number: int, entry: Entry) -> None:
     screen.say(console, f"Message {number}, {entry.action} {_local(entry.when)}", "bold")
     if entry.content:
-        show_message(console, entry.message(), {"to": entry.to})
+        sent = entry.decoded()
+        if isinstance(sent, Message):
+            show_message(console, sent, {"to": entry.to})
+        else:
+            _show_other(console, sent, entry)
         return
     about = {"to": entry.to, "agent": entry.agent, "federation": entry.federation}
     screen.show(console, screen.pairs(about))
     if entry.action == "withdrawn":
         screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
+
+
+def _show_other(console: Console, sent: Scalars | Progress, entry: Entry) -> None:
+    """Print scalars or progress: all that was sent."""
+    rows = {
+        "to": entry.to,
+        "agent": sent.sender,
+        "federation": str(Fingerprint(sent.fingerprint)),
+        "trials": f"{entry.t_n:,}",
+        "size": f"{screen.count(entry.numbers, 'number')} ({entry.kind}), "
+        f"{screen.count(entry.nbytes, 'byte')}",
+    }
+    if isinstance(sent, Scalars):
+        rows["length scales"] = ", ".join(f"{scale:.6g}" for scale in sent.length_scales)
+        rows["noise variance"] = f"{sent.noise_variance:.6g}"
+    else:
+        rows["best score"] = "not reported" if sent.best is None else f"{sent.best:.6g}"
+        rows["trials saved"] = "not reported" if sent.saved is None else f"{sent.saved:.6g}"
+    screen.show(console, screen.pairs(rows))
 
 
 def _json(entries: Mapping[int, Entry]) -> str:
