@@ -26,8 +26,8 @@ from fedbo.hub.database import begin
 from fedbo.hub.problems import PROBLEMS
 from fedbo.hub.shell import Record
 from fedbo.hub.tokens import new_secret, new_token
-from fedbo.hub.writer import MOST_AGENTS
 from fedbo.identity import KeyPair
+from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
 from fedbo.space import Float
 

@@ -301,8 +301,7 @@ def test_the_ledger_lists_scalars_and_progress(liver: Liver) -> None:
     for best in (0.5, None):
         ledger.report(place, Progress(**agreed, trials=12, best=best))
     text = said(invoke("ledger"))
-    assert "sent (scalars)" in text and "sent (progress)" in text
-    assert "1 message and 2 progress reports and 1 times scalars left this machine" in text
+    assert "scalars sent" in text and "progress sent" in text
     text = said(invoke("ledger", "--show", 2))
     assert "length scales 0.5, 0.25" in text and "noise variance 0.01" in text
     assert "best score 0.5" in said(invoke("ledger", "--show", 3))

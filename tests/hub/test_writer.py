@@ -22,7 +22,9 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin
 from fedbo.hub.problems import Refused
-from fedbo.hub.writer import MOST_AGENTS, MOST_NAMES, Writer
+from fedbo.hub.publishing import MOST_NAMES
+from fedbo.hub.writer import Writer
+from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
 
 
@@ -422,6 +424,7 @@ from hub.group import Group
 from sqlalchemy import select
 from fedbo.hub import schema
 from fedbo.hub.database import open_database
+from fedbo.hub.publishing import MOST_NAMES
 from fedbo.hub.writer import Writer
 
 engine = open_database(sys.argv[1])

@@ -30,7 +30,7 @@ from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
-from fedbo.identity.claim import member
+from fedbo.identity.claim import MOST_AGENTS, member
 from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
@@ -53,8 +53,6 @@ Wire = Message | bytes | bytearray
 
 #: Peers whose messages an agent holds, unless it is told otherwise.
 MOST_PEERS = 100_000
-#: Agents of one member (``clinic/liver``, ``clinic/lung``) whose messages are held.
-MOST_AGENTS = 16
 
 _ENOUGH = 10  # fewest scores for scalars
 

@@ -1,7 +1,4 @@
-"""``fedbo ledger``: every message that left this machine, and what was in it.
-
-Scalars and progress, which a hub carries too, are listed in the same way.
-"""
+"""``fedbo ledger``: every message that left this machine, and what was in it."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ from fedbo.message import Fingerprint, Message
 _ROW = 10  # numbers in a line
 _PLACE = ("agent", "to", "federation")  # columns that have lines of their own if they are too long
 _RIGHT = ("no.", "trials", "numbers", "bytes")  # columns of numbers
-_OTHER = {"scalars": "scalars", "progress": "progress report"}  # what is no message
 _NOTHING_LEFT = ("undelivered", "withdrawn")  # actions about a message of an earlier line
 
 
@@ -129,22 +125,17 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             whole = f"{agent} to {to}" if to else agent
             console.print(Text(f"{whole}, federation {federation}"))
         text = Text(line)
-        if not row["what"].startswith("sent"):
+        if not row["what"].endswith("sent"):
             text.stylize("yellow", text.plain.rindex(row["what"]))
         _print(console, text)
     console.print()
     left = [entry for entry in entries.values() if entry.action not in _NOTHING_LEFT]
     lost = [entry for entry in entries.values() if entry.action == "undelivered"]
-    counts = Counter(_OTHER.get(entry.kind, "message") for entry in left)
-    counts.subtract(_OTHER.get(entry.kind, "message") for entry in lost)
-    shown = [screen.count(n, what) for what, n in counts.items() if n and what != "scalars"]
-    shown += [f"{counts['scalars']:,} times scalars"] if counts["scalars"] else []
-    nbytes = sum(entry.nbytes for entry in left) - sum(entry.nbytes for entry in lost)
+    size = sum(entry.nbytes for entry in left) - sum(entry.nbytes for entry in lost)
     screen.say(
         console,
-        f"{' and '.join(shown) or 'No message'} left this machine, {screen.size(nbytes)} in total. "
-        f"The log is {screen.printable(str(path))}. fedbo ledger --show N prints the content of "
-        "message N.",
+        f"{_counted(left, lost)} left this machine, {screen.size(size)} in total. The log is "
+        f"{screen.printable(str(path))}. fedbo ledger --show N prints the content of message N.",
     )
     if lost:
         screen.say(
@@ -152,6 +143,19 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             "A message is undelivered if the exchange could not be reached, or had a later message "
             "under this name.",
         )
+
+
+def _counted(left: Sequence[Entry], lost: Sequence[Entry]) -> str:
+    """Say how many messages have left, and how often scalars and progress have."""
+    times = Counter(_noun(entry) for entry in left)
+    times.subtract(_noun(entry) for entry in lost)
+    counts = [screen.count(times.pop("message", 0), "message")]
+    counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items()) if n]
+    return " and ".join([", ".join(counts[:-1]), counts[-1]] if counts[1:] else counts)
+
+
+def _noun(entry: Entry) -> str:
+    return entry.kind if entry.kind in ("scalars", "progress") else "message"
 
 
 def _cells(number: int, entry: Entry) -> dict[str, str]:
@@ -165,7 +169,7 @@ def _cells(number: int, entry: Entry) -> dict[str, str]:
         "to": entry.to,
         "federation": entry.federation[:8],
         **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
-        "what": f"{entry.action} ({entry.kind})" if entry.kind in _OTHER else entry.action,
+        "what": entry.action if _noun(entry) == "message" else f"{entry.kind} {entry.action}",
     }
     return {name: screen.printable(text) for name, text in cells.items()}
 
@@ -188,13 +192,14 @@ def _print(console: Console, line: Text) -> None:
 
 
 def _show_entry(console: Console, number: int, entry: Entry) -> None:
-    screen.say(console, f"Message {number}, {entry.action} {_local(entry.when)}", "bold")
+    title = f"{_noun(entry).capitalize()} {number}, {entry.action} {_local(entry.when)}"
+    screen.say(console, title, "bold")
     if entry.content:
-        sent = entry.decoded()
-        if isinstance(sent, Message):
-            show_message(console, sent, {"to": entry.to})
+        content = entry.decoded()
+        if isinstance(content, Message):
+            show_message(console, content, {"to": entry.to})
         else:
-            _show_other(console, sent, entry)
+            screen.show(console, screen.pairs({"to": entry.to} | _other(content)))
         return
     about = {"to": entry.to, "agent": entry.agent, "federation": entry.federation}
     screen.show(console, screen.pairs(about))
@@ -202,23 +207,17 @@ def _show_entry(console: Console, number: int, entry: Entry) -> None:
         screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
 
 
-def _show_other(console: Console, sent: Scalars | Progress, entry: Entry) -> None:
-    """Print scalars or progress: all that was sent."""
-    rows = {
-        "to": entry.to,
-        "agent": sent.sender,
-        "federation": str(Fingerprint(sent.fingerprint)),
-        "trials": f"{entry.t_n:,}",
-        "size": f"{screen.count(entry.numbers, 'number')} ({entry.kind}), "
-        f"{screen.count(entry.nbytes, 'byte')}",
-    }
-    if isinstance(sent, Scalars):
-        rows["length scales"] = ", ".join(f"{scale:.6g}" for scale in sent.length_scales)
-        rows["noise variance"] = f"{sent.noise_variance:.6g}"
-    else:
-        rows["best score"] = "not reported" if sent.best is None else f"{sent.best:.6g}"
-        rows["trials saved"] = "not reported" if sent.saved is None else f"{sent.saved:.6g}"
-    screen.show(console, screen.pairs(rows))
+def _other(content: Scalars | Progress) -> dict[str, str]:
+    """Return rows with all that scalars or progress say."""
+    rows = {"agent": content.sender, "federation": str(Fingerprint(content.fingerprint))}
+    if isinstance(content, Scalars):
+        scales = ", ".join(f"{scale:g}" for scale in content.length_scales)
+        noise = f"{content.noise_variance:g}"
+        fitted = {"length scales": scales, "noise variance": noise, "trials": f"{content.t_n:,}"}
+        return rows | fitted
+    best = "not reported" if content.best is None else repr(content.best)
+    saved = "no estimate" if content.saved is None else f"{content.saved:g}"
+    return rows | {"trials": f"{content.trials:,}", "best score": best, "trials saved": saved}
 
 
 def _json(entries: Mapping[int, Entry]) -> str:

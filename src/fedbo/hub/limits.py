@@ -8,6 +8,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Hashable
+from functools import lru_cache
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -82,6 +83,7 @@ def refuse_for(seconds: float, detail: str) -> Refused:
     return Refused("too-many-requests", f"{detail}: try again in {wait} s", retry_after=wait)
 
 
+@lru_cache(maxsize=4096)
 def network(address: str) -> str:
     """Return what counts as one address: an IPv6 network of 64 bits has one owner.
 
@@ -128,7 +130,7 @@ async def read_body(request: Request, most: int) -> bytes:
     except TimeoutError:
         raise Refused(
             "too-slow",
-            f"the body did not arrive within {BODY_SECONDS:g} s: try again, with a better connection",
+            f"the body did not arrive within {BODY_SECONDS:g} s: try again",
         ) from None
 
 

@@ -12,6 +12,9 @@ from functools import cached_property
 from fedbo.identity.keys import own_keys
 from fedbo.message.signed import Signed
 
+#: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
+MOST_AGENTS = 16
+
 _NAMED = 3  # keys that claim one name
 
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import secrets
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +25,10 @@ from fedbo.message.signed import MessageRefused, Signed
 from fedbo.state import make_folder, state_folder
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 S = TypeVar("S", bound=Signed)
 
@@ -211,7 +215,8 @@ def verify(signed: Signed) -> None:
     what = f"{signed.type} {signed.sequence} of {signed.sender!r}"
     if len(signed.key) != KEY_BYTES:
         raise MessageRefused(f"{what} is not signed")
-    digest = hashlib.sha256(signed.encode()).digest()
+    content = signed.signed_bytes
+    digest = hashlib.sha256(signed.key + signed.signature + content).digest()
     if digest in _valid:
         return
     if not is_installed():
@@ -220,13 +225,9 @@ def verify(signed: Signed) -> None:
             "is not installed: pip install 'fedbo[identity]'"
         )
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        if is_weak(signed.key):
-            raise ValueError
-        key = Ed25519PublicKey.from_public_bytes(signed.key)
-        key.verify(signed.signature, signed.signed_bytes)
+        _public_key(signed.key).verify(signed.signature, content)
     except (InvalidSignature, ValueError):
         raise MessageRefused(
             f"{what} has a wrong signature: it was not made with {key_text(signed.key)}, or it "
@@ -235,6 +236,15 @@ def verify(signed: Signed) -> None:
     if len(_valid) >= _REMEMBERED:
         _valid.clear()
     _valid.add(digest)
+
+
+@lru_cache(maxsize=4096)
+def _public_key(key: bytes) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if is_weak(key):
+        raise ValueError("anyone can sign with this key")
+    return Ed25519PublicKey.from_public_bytes(key)
 
 
 def _require_package() -> None:

@@ -182,8 +182,15 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def content(self) -> bytes:
         """The whole message without its signature, as bytes."""
-        fields = {name: getattr(self, name) for name in _Unsigned.__struct_fields__}
-        return _encoder.encode(_Unsigned(**fields))
+        unsigned = _Unsigned(
+            fingerprint=self.fingerprint,
+            epoch=self.epoch,
+            sender=self.sender,
+            sequence=self.sequence,
+            t_n=self.t_n,
+            body=self.body,
+        )
+        return _encoder.encode(unsigned)
 
     def __repr__(self) -> str:
         return (

@@ -42,6 +42,8 @@ _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _wanted = msgspec.msgpack.Decoder(Wanted)
 _msgpack = msgspec.msgpack.Encoder()
+#: Weights are random numbers: four times the work would save another 6 %.
+_quick = zstandard.ZstdCompressor(level=-5)
 _OUT, _NOT_OUT = b'{"out":true}', b'{"out":false}'
 
 
@@ -281,8 +283,10 @@ async def _packed(request: Request, answer: object) -> Response:
     data = _msgpack.encode(answer)
     headers = {"vary": "accept-encoding"}
     if len(data) >= _WORTH and accepts_zstd(request.headers.get("accept-encoding", "")):
-        compress = zstandard.ZstdCompressor(level=1).compress
-        data = compress(data) if len(data) < _LARGE else await asyncio.to_thread(compress, data)
+        if len(data) < _LARGE:
+            data = _quick.compress(data)
+        else:
+            data = await asyncio.to_thread(zstandard.ZstdCompressor(level=1).compress, data)
         headers["content-encoding"] = "zstd"
     return Response(data, media_type=MEDIA_TYPE, headers=headers)
 

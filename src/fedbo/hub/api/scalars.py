@@ -21,7 +21,7 @@ from fedbo.hub.api.member import check_token
 from fedbo.hub.api.messages import check_sender
 from fedbo.hub.limits import read_body
 from fedbo.hub.problems import Refused
-from fedbo.hub.writer import MOST_AGENTS
+from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Fingerprint, MessageRefused
 from fedbo.outside import shortened
 

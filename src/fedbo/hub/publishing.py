@@ -1,0 +1,295 @@
+"""What becomes of messages and withdrawals that are published, many of them in one transaction.
+
+It depends on the row of the federation, epoch, sender and key:
+
+======================  ==========================================================
+the row                 a message is handed out if
+======================  ==========================================================
+there is none           always
+has a message           its sequence is larger; the same message again is a retry
+has a withdrawal        its sequence is larger
+is empty                always: the message was deleted, or its member has left
+======================  ==========================================================
+
+The statements are written for any number of rows. One statement for each row would cost more: the
+driver of SQLite lets other threads run after each, and then has to wait for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, Self
+
+from sqlalchemy import Connection
+
+from fedbo.hub.problems import Refused
+from fedbo.identity.claim import MOST_AGENTS
+from fedbo.message import Message, Withdrawal
+
+#: How many names the agents of one member may have had, withdrawn messages included.
+MOST_NAMES = 256
+
+_MESSAGE = (
+    "federation", "member", "epoch", "sender", "key", "sequence", "t_n", "is_out", "content",
+    "cursor", "changed",
+)  # fmt: skip
+_PLACE = ("federation", "epoch", "sender", "key")
+_AUDIT = ("time", "federation", "actor", "action", "subject", "detail")
+_REPLACED = ", ".join(f'"{name}" = excluded."{name}"' for name in _MESSAGE if name not in _PLACE)
+_CONFLICT = f' ON CONFLICT (federation, epoch, sender, "key") DO UPDATE SET {_REPLACED}'
+
+
+class Member(Protocol):
+    """Who publishes, as the request was authenticated: a row of the table of members."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def federation(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def token(self) -> bytes | None: ...
+
+
+class Place(NamedTuple):
+    """What identifies a row of the table of messages."""
+
+    federation: int
+    epoch: int
+    sender: str
+    key: bytes
+
+
+class Publication(NamedTuple):
+    """A message or a withdrawal that someone publishes."""
+
+    member: Member
+    place: Place
+    sequence: int
+    t_n: int
+    is_message: bool
+    content: bytes
+
+    @classmethod
+    def of(cls, member: Member, signed: Message | Withdrawal, content: bytes) -> Self:
+        place = Place(member.federation, signed.epoch, signed.sender, signed.key)
+        t_n = signed.t_n if isinstance(signed, Message) else 0
+        return cls(member, place, signed.sequence, t_n, isinstance(signed, Message), content)
+
+
+class Locked(NamedTuple):
+    """A federation that nobody else changes until the transaction ends."""
+
+    name: str
+    cursor: int
+
+
+class _Row(NamedTuple):
+    """What the table of messages has in a place."""
+
+    sequence: int
+    is_out: bool
+    content: bytes
+
+
+_EMPTY = _Row(-1, False, b"")
+_Answer = tuple[bool | None, BaseException | None]
+
+
+def lock(connection: Connection, ids: Collection[int]) -> dict[int, Locked]:
+    """Lock federations in the order of their ids.
+
+    Args:
+        connection: In a transaction that writes.
+        ids: Of the federations.
+    """
+    if not ids:
+        return {}
+    suffix = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
+    text = f'SELECT id, name, "cursor" FROM federation WHERE id IN {_marks(connection, len(ids))}'
+    found = connection.exec_driver_sql(f"{text} ORDER BY id{suffix}", tuple(sorted(ids)))
+    return {id: Locked(name, cursor) for id, name, cursor in found}
+
+
+class Publishing:
+    """Decides about what is published in one transaction, in its order.
+
+    Args:
+        connection: In a transaction that writes.
+        locked: The federations concerned.
+    """
+
+    def __init__(self, connection: Connection, locked: dict[int, Locked]) -> None:
+        self._connection = connection
+        self._names = {id: one.name for id, one in locked.items()}
+        self._cursors = {id: one.cursor for id, one in locked.items()}
+        self._now = time.time()
+        self._changed: dict[Place, tuple[Any, ...]] = {}
+        self._audit: list[tuple[Any, ...]] = []
+        self._agents: dict[int, dict[str, int]] | None = None  # messages of each of their agents
+
+    def answers(self, given: Sequence[Publication]) -> list[_Answer]:
+        """Make the changes, and return the answer to each: whether it is out, or an error."""
+        self._members = self._read_members({one.member.id for one in given})
+        self._stored = self._read_rows(one.place for one in given)
+        self._rows = {**self._stored}
+        answers = [self._answer(one) for one in given]
+        if self._changed:
+            self._insert("message", _MESSAGE, self._changed.values(), _CONFLICT)
+            self._insert("audit", _AUDIT, self._audit)
+            self._advance()
+        return answers
+
+    def _read_members(self, ids: Collection[int]) -> dict[int, tuple[bytes | None, bytes]]:
+        """Return the token and the key of members."""
+        text = f'SELECT id, token, "key" FROM member WHERE id IN {self._marks(len(ids))}'
+        found = self._connection.exec_driver_sql(text, (*ids,))
+        return {id: (token, key or b"") for id, token, key in found}
+
+    def _read_rows(self, places: Iterable[Place]) -> dict[Place, _Row]:
+        wanted: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for federation, epoch, sender, _ in places:
+            wanted[federation, epoch].add(sender)
+        rows: dict[Place, _Row] = {}
+        for (federation, epoch), senders in wanted.items():
+            found = self._connection.exec_driver_sql(
+                'SELECT sender, "key", sequence, is_out, content FROM message '
+                f"WHERE federation = {self._mark} AND epoch = {self._mark} "
+                f"AND sender IN {self._marks(len(senders))}",
+                (federation, epoch, *senders),
+            )
+            for sender, key, sequence, is_out, content in found:
+                place = Place(federation, epoch, sender, key)
+                rows[place] = _Row(sequence, bool(is_out), content)
+        return rows
+
+    def _read_agents(self) -> dict[int, dict[str, int]]:
+        """Return how many messages are out of each agent of the members, by name."""
+        agents: dict[int, dict[str, int]] = {id: {} for id in self._members}
+        text = (
+            f"SELECT member, sender, is_out FROM message WHERE member IN {self._marks(len(agents))}"
+        )
+        for id, name, is_out in self._connection.exec_driver_sql(text, (*agents,)):
+            agents[id][name] = agents[id].get(name, 0) + is_out
+        return agents
+
+    def _answer(self, one: Publication) -> _Answer:
+        try:
+            self._check_member(one)
+            return self._publish(one), None
+        except Refused as refused:
+            return None, refused
+
+    def _check_member(self, one: Publication) -> None:
+        """Check again, under the lock, what authenticated the request."""
+        token, key = self._members.get(one.member.id, (None, b""))
+        if token is None or token != one.member.token:
+            raise Refused("wrong-token", "the token was revoked or replaced meanwhile")
+        if key != one.place.key:
+            raise Refused("wrong-key", f"the key of {one.member.name!r} was replaced meanwhile")
+
+    def _publish(self, one: Publication) -> bool:
+        row = self._rows.get(one.place, _EMPTY)
+        if row.content and one.sequence <= row.sequence:
+            if one.is_message:
+                return row.is_out and row.content == one.content
+            if not row.is_out or one.sequence < row.sequence:
+                return False
+        if not row.is_out:
+            self._check_agents(one)
+        self._change(one, row.is_out)
+        return one.is_message or row.is_out
+
+    def _check_agents(self, one: Publication) -> None:
+        """Check that the member does not get too many agents."""
+        if self._agents is None:
+            self._agents = self._read_agents()
+            for place, (_, member, *_) in self._changed.items():  # not in the database yet
+                self._count(member, place, self._stored.get(place, _EMPTY).is_out)
+        sender, agents = one.place.sender, self._agents[one.member.id]
+        others = sum(1 for name, out in agents.items() if out and name != sender)
+        if one.is_message and others >= MOST_AGENTS:
+            raise Refused(
+                "too-many-agents",
+                f"{one.member.name!r} has {others} agents with a message here, expected at most "
+                f"{MOST_AGENTS}: withdraw one, or publish under one of their names",
+            )
+        if sender not in agents and len(agents) >= MOST_NAMES:
+            raise Refused(
+                "too-many-agents",
+                f"the agents of {one.member.name!r} have had {MOST_NAMES} names here, and cannot "
+                "have more: publish under one of these names",
+            )
+
+    def _count(self, member: int, place: Place, was_out: bool) -> None:
+        if self._agents is not None:
+            agents, change = self._agents[member], self._rows[place].is_out - was_out
+            agents[place.sender] = agents.get(place.sender, 0) + change
+
+    def _change(self, one: Publication, was_out: bool) -> None:
+        place, member, is_out = one.place, one.member, one.is_message
+        self._cursors[place.federation] += 1
+        self._rows[place] = _Row(one.sequence, is_out, one.content)
+        self._count(member.id, place, was_out)
+        self._changed[place] = (
+            place.federation,
+            member.id,
+            place.epoch,
+            place.sender,
+            place.key,
+            one.sequence,
+            one.t_n,
+            is_out,
+            one.content,
+            self._cursors[place.federation],
+            self._now,
+        )
+        self._audit.append(
+            (
+                self._now,
+                self._names[place.federation],
+                member.name,
+                "published" if is_out else "withdrew",
+                place.sender,
+                f'{{"sequence":{one.sequence},"bytes":{len(one.content)}}}',
+            )
+        )
+
+    def _advance(self) -> None:
+        text = f'UPDATE federation SET "cursor" = {self._mark} WHERE id = {self._mark}'
+        for federation, cursor in self._cursors.items():
+            self._connection.exec_driver_sql(text, (cursor, federation))
+
+    def _insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Collection[tuple[Any, ...]],
+        conflict: str = "",
+    ) -> None:
+        names = ", ".join(f'"{name}"' for name in columns)
+        values = ", ".join([self._marks(len(columns))] * len(rows))
+        self._connection.exec_driver_sql(
+            f"INSERT INTO {table} ({names}) VALUES {values}{conflict}",
+            tuple(chain.from_iterable(rows)),
+        )
+
+    @property
+    def _mark(self) -> str:
+        return _mark(self._connection)
+
+    def _marks(self, count: int) -> str:
+        return _marks(self._connection, count)
+
+
+def _mark(connection: Connection) -> str:
+    """Return how the driver marks a value in a statement."""
+    return "?" if connection.dialect.paramstyle == "qmark" else "%s"
+
+
+def _marks(connection: Connection, count: int) -> str:
+    return f"({', '.join([_mark(connection)] * count)})"
