@@ -10,7 +10,8 @@ TRANSFER = results/transfer
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: .venv/stamp  ## run a whole federation on this machine
+# The demo needs less than the tests; a complete environment is used if there is one.
+demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites on this machine
 	.venv/bin/fedbo demo
 
 check test: export OMP_NUM_THREADS = 1
@@ -60,6 +61,11 @@ clean:  ## remove environments, caches and builds
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
 	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,optuna,hub,dev]'
+	@touch $@
+
+.venv/demo-stamp: pyproject.toml constraints.txt
+	$(call venv,.venv)
+	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,hub]'
 	@touch $@
 
 # torch first: see constraints-bench.txt

@@ -111,19 +111,6 @@ def write_and_sweep(path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [save, write_and_sweep])
-def test_a_file_written_in_pieces_appears_at_once_or_not_at_all(tmp_path: Path) -> None:
-    place = tmp_path / "log"
-    place.write_text("old")
-    with files.replacing(place, 0o600) as path, open(path, "w") as file:
-        file.write("new")
-        assert mode(Path(path)) == 0o600 and place.read_text() == "old"
-    assert place.read_text() == "new" and mode(place) == 0o600
-    with pytest.raises(ZeroDivisionError), files.replacing(place, 0o600) as path:
-        Path(path).write_text("half")
-        raise ZeroDivisionError
-    assert [*tmp_path.iterdir()] == [place] and place.read_text() == "new"
-
-
 def test_what_a_killed_save_left_is_removed_an_hour_later(
     tmp_path: Path, act: Callable[[Path], None]
 ) -> None:
@@ -144,6 +131,19 @@ def test_what_a_killed_save_left_is_removed_an_hour_later(
     act(tmp_path / "agent.fedbo")
     assert not left.exists()
     assert young.exists() and link.is_symlink() and all(path.exists() for path in others)
+
+
+def test_a_file_written_in_pieces_appears_at_once_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "log"
+    place.write_text("old")
+    with files.replacing(place, 0o600) as path, open(path, "w") as file:
+        file.write("new")
+        assert mode(Path(path)) == 0o600 and place.read_text() == "old"
+    assert place.read_text() == "new" and mode(place) == 0o600
+    with pytest.raises(ZeroDivisionError), files.replacing(place, 0o600) as path:
+        Path(path).write_text("half")
+        raise ZeroDivisionError
+    assert [*tmp_path.iterdir()] == [place] and place.read_text() == "new"
 
 
 def test_reading_waits_for_nobody_and_reads_no_more_than_it_may(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ EVERY_WORKER, EVERY_SITE = 5, 10  # and after so many, a worker or a site is kil
 LATEST = 1.0  # seconds from the first acknowledged message to the kill, at most
 STARTING = 1.5  # seconds from the start to a kill while the hub starts, at most
 PAUSE = 0.01  # seconds between two rounds of a site
-PATIENCE = 60.0  # seconds in which what was killed must work again
+PATIENCE = 120.0  # seconds in which what was killed must work again
 
 
 class Line(msgspec.Struct, array_like=True):

@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 from fedbo import RGPE, TAF, Agent, Federation, Float, Message, Policy
 from fedbo.cli import app as cli
 from fedbo.cli.ledger import _list
-from fedbo.exchange import Ledger, MemoryExchange
+from fedbo.exchange import ExchangeError, Ledger, MemoryExchange, Progress
+from fedbo.federation.scalars import Scalars
 from fedbo.message import Kind
 
 
@@ -231,3 +232,44 @@ def test_a_damaged_line_is_skipped_with_a_sentence(log: Path) -> None:
     assert result.exit_code == 0
     assert "Warning: line 2 of" in result.stderr
     assert "1 message left this machine" in said(result)
+
+
+class Hub(MemoryExchange):
+    """An exchange that carries scalars and shows progress, unless it is down."""
+
+    is_down = False
+
+    def share(self, scalars: Scalars) -> None:
+        pass
+
+    def report(self, progress: Progress) -> None:
+        if self.is_down:
+            raise ExchangeError("the hub does not answer; try again later")
+
+
+def test_scalars_and_progress_are_listed_and_shown(log: Path) -> None:
+    hub, ledger, agreed = Hub(), Ledger(), federation()
+    ledger.publish(hub, message())
+    given = {"fingerprint": agreed.fingerprint, "sender": "site-a"}
+    ledger.share(
+        hub,
+        Scalars(**given, length_scales=(0.25,), noise_variance=0.01, t_n=12),  # type: ignore[arg-type]
+    )
+    assert "1 message and scalars 1 time left this machine" in said(invoke())
+    for best in (0.5, 0.75):
+        ledger.report(hub, Progress(**given, trials=12, best=best, saved=3.0))  # type: ignore[arg-type]
+    hub.is_down = True
+    with pytest.raises(ExchangeError):
+        ledger.report(hub, Progress(**given, trials=13))  # type: ignore[arg-type]
+    lines = invoke().stdout.splitlines()
+    assert lines[2].endswith("scalars sent") and lines[3].endswith("progress sent")
+    assert lines[6].endswith("progress undelivered")
+    text = said(invoke())
+    assert "1 message, progress 2 times and scalars 1 time left this machine" in text
+    text = said(invoke("--show", "2"))
+    assert text.startswith("Scalars 2, sent")
+    assert "length scales 0.25 noise variance 0.01 trials 12" in text
+    text = said(invoke("--show", "4"))
+    assert text.startswith("Progress 4, sent")
+    assert "trials 12 best score 0.75 trials saved 3" in text
+    assert "best score not reported trials saved no estimate" in said(invoke("--show", "5"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -46,39 +47,28 @@ class HubProcess:
 
     def __init__(self, db: str, **settings: Any) -> None:
         self.db, self._settings = db, {"rate": 0, "failures": 0, "log": "plain"} | settings
-        self.port = settings.get("port") or free_port()
-        scheme = "https" if settings.get("tls_certificate") else "http"
-        self.address = f"{scheme}://127.0.0.1:{self.port}"
+        self.address, self._port = "", 0
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
 
     def start(self) -> HubProcess:
-        given = self._settings | {"db": self.db, "port": self.port}
+        given = self._settings | {"db": self.db, "port": self._port}
         source = Path(fedbo.__file__).parents[1]
         environ = {name: value for name, value in os.environ.items() if "FEDBO" not in name}
         environ |= {f"FEDBO_HUB_{name.upper()}": str(value) for name, value in given.items()}
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "uvicorn",
-                "--factory",
-                "fedbo.hub.app:from_environ",
-                "--port",
-                str(self.port),
-                "--log-level",
-                "warning",
-            ],
+            [sys.executable, "-m", "fedbo", "hub", "serve"],
             env=environ | {"PYTHONPATH": str(source)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
         )
-        until = time.monotonic() + _START
-        while not self._answers():
+        until, begin = time.monotonic() + _START, len(self.log)
+        while (found := re.search(r"https?://\S+:(\d+)$", self.log[begin:], re.M)) is None:
             assert self._process.poll() is None, self.log
             assert time.monotonic() < until, self.log
             time.sleep(0.05)
+        self.address, self._port = found[0], int(found[1])
         return self
 
     def kill(self) -> None:
@@ -88,6 +78,7 @@ class HubProcess:
 
     def stop(self) -> None:
         assert self._process is not None
+        assert self._process.poll() is None, f"it ended with {self._process.poll()}: {self.log}"
         self._process.terminate()
         self._process.wait(timeout=60)
         self._log.close()
@@ -102,13 +93,6 @@ class HubProcess:
     def log(self) -> str:
         """All that it has printed."""
         return os.pread(self._log.fileno(), 10**8, 0).decode()
-
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return True
-        except OSError:
-            return False
 
 
 class Office:
@@ -193,6 +177,38 @@ class Office:
             same = [schema.message.c[column] == value for column, value in origin.items()]
             if not connection.execute(update(schema.message).where(*same).values(row)).rowcount:
                 connection.execute(insert(schema.message).values(origin | row))
+
+    def put_all(self, name: str, messages: list[Message]) -> None:
+        """Put new messages into the database, of nobody, at once."""
+        with begin(self.engine) as connection:
+            here = admin.lock_federation(connection, name)
+            cursors = admin.take_cursors(connection, here.id, len(messages))
+            rows = [
+                {
+                    "federation": here.id,
+                    "epoch": one.epoch,
+                    "sender": one.sender,
+                    "key": one.key,
+                    "sequence": one.sequence,
+                    "t_n": one.t_n,
+                    "is_out": True,
+                    "content": one.encode(),
+                    "cursor": cursor,
+                    "changed": time.time(),
+                }
+                for one, cursor in zip(messages, cursors, strict=True)
+            ]
+            connection.execute(insert(schema.message), rows)
+
+    def take_back(self, name: str, senders: list[str]) -> None:
+        """Remove messages, as if their members had left."""
+        with begin(self.engine) as connection:
+            here = admin.lock_federation(connection, name)
+            cursors = admin.take_cursors(connection, here.id, len(senders))
+            for sender, cursor in zip(senders, cursors, strict=True):
+                row = schema.message.c
+                gone = update(schema.message).where(row.federation == here.id, row.sender == sender)
+                connection.execute(gone.values(is_out=False, content=b"", cursor=cursor))
 
 
 class OpenHub(HubExchange):

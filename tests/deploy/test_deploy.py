@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +92,7 @@ def test_settings_exist(compose: dict[str, Any]) -> None:
     together = load({}, None, inside | compose["services"]["hub"]["environment"])
     assert together.db.startswith("postgresql+psycopg://")
     assert together.tls_certificate and together.tls_key
-    behind = ("plain", "trusted_proxies", "public_url")
+    behind = ("trusted_proxies", "public_url")
     text = (DEPLOY / "compose.yaml").read_text()
     for name in behind:
         assert name in Settings.__struct_fields__
@@ -125,3 +129,60 @@ def test_start_reads_the_password(tmp_path: Path) -> None:
         [DEPLOY / "start", "hub", "serve"], env=environ, capture_output=True, text=True
     )
     assert done.stdout == "open sesame hub serve\n"
+
+
+def certificate(folder: Path) -> dict[str, str]:
+    """Make a certificate that nobody has signed; return the settings that name its files."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hub.example.org")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    signed = builder.sign(key, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(signed.public_bytes(pem))
+    pkcs8 = serialization.PrivateFormat.PKCS8
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, pkcs8, plain))
+    return {
+        "FEDBO_HUB_TLS_CERTIFICATE": str(folder / "cert.pem"),
+        "FEDBO_HUB_TLS_KEY": str(folder / "key.pem"),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tls", [False, True])
+def test_start_and_health(tls: bool, tmp_path: Path) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    environ = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "FEDBO_STATE": str(tmp_path),
+        "FEDBO_HUB_DB": f"sqlite:///{tmp_path / 'hub.db'}",
+        "FEDBO_HUB_PORT": str(port),
+    } | (certificate(tmp_path) if tls else {})
+    check = [sys.executable, DEPLOY / "is-healthy"]
+    assert subprocess.run(check, env=environ, capture_output=True).returncode != 0
+    hub = subprocess.Popen(
+        [DEPLOY / "start", "hub", "serve"],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        end = time.monotonic() + 120
+        while subprocess.run(check, env=environ, capture_output=True).returncode:
+            assert hub.poll() is None and time.monotonic() < end, hub.communicate()
+            time.sleep(0.2)
+        hub.send_signal(signal.SIGTERM)
+        _, errors = hub.communicate(timeout=120)
+    finally:
+        hub.kill()
+        hub.communicate()
+    assert hub.returncode == 0, errors

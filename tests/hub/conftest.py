@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from alembic.config import Config
+from hub.running import RunningHub
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
@@ -92,6 +93,13 @@ def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         monkeypatch.setattr(migrations, "_config", lambda: config)
 
     return pretend
+
+
+@pytest.fixture
+def hub(new_database: Callable[[str], str], tmp_path: Path) -> Iterator[RunningHub]:
+    """A hub in a process of its own, at a free port, with SQLite."""
+    with RunningHub(tmp_path, new_database("sqlite")) as running:
+        yield running
 
 
 def _run(address: str, *statements: str) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contracts.hub_rows import ACTOR, AGREED, all_rows, fill, publish, share
@@ -153,17 +154,14 @@ def test_an_invitation_says_what_it_is_for(connection: Connection) -> None:
     assert listed == opened and again.secret not in repr(listed)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        *({"uses": uses} for uses in (0, MOST_USES + 1)),
-        *({"days": days} for days in (0, -1, 1e9, float("nan"), float("inf"))),
-    ],
-)
-def test_invitations_are_bounded(connection: Connection, given: dict[str, float]) -> None:
-    with pytest.raises(Refused, match="expected") as caught:
-        admin.invite(connection, "liver", **given, actor=ACTOR)  # type: ignore[arg-type]
-    assert caught.value.slug == "wrong-request"
+def test_invitations_are_bounded(connection: Connection) -> None:
+    wrong: list[dict[str, Any]] = [{"uses": uses} for uses in (0, MOST_USES + 1)]
+    wrong += [{"days": days} for days in (0, -1, 1e9, float("nan"), float("inf"))]
+    for given in wrong:
+        with pytest.raises(Refused, match="expected") as caught:
+            admin.invite(connection, "liver", **given, actor=ACTOR)
+        assert caught.value.slug == "wrong-request"
+    assert not admin.invitations(connection, "liver")
 
 
 def test_invitations_that_cannot_be_used(connection: Connection) -> None:
@@ -224,34 +222,31 @@ def test_names_are_unique_in_a_federation_only(connection: Connection) -> None:
     admin.enrol(connection, invited(connection, "lung"), "clinic")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_names_that_nobody_can_have(connection: Connection) -> None:
+    for name in [
         *("", " ", " a", "a ", ".", "..", "a/b", "/", "a\nb", "\x1b[2J", "\ud800", "a\u200eb"),
         *("x" * 65, "ü" * 33, "Zu\u0308rich", "\u212b"),
         *("command line", "unknown", "operator anna", "operator "),
-    ],
-)
-def test_names_that_nobody_can_have(connection: Connection, name: str) -> None:
-    with pytest.raises(Refused) as caught:
-        enrolled(connection, name)
-    assert caught.value.slug == "wrong-name"
-    with pytest.raises(Refused):
-        admin.new_operator(connection, name, actor=ACTOR)
+    ]:
+        with pytest.raises(Refused) as caught:
+            enrolled(connection, name)
+        assert caught.value.slug == "wrong-name", name
+        with pytest.raises(Refused):
+            admin.new_operator(connection, name, actor=ACTOR)
     assert not admin.members(connection, "liver") and not admin.operators(connection)
 
 
-@pytest.mark.parametrize("name", ["a", "x" * 64, "ü" * 32, "Zürich 2", "a.b", "-", "operators"])
-def test_names_that_anyone_can_have(connection: Connection, name: str) -> None:
-    enrolled(connection, name)
-    assert admin.find_member(connection, "liver", name).name == name
+def test_names_that_anyone_can_have(connection: Connection) -> None:
+    for name in ("a", "A", "x" * 64, "ü" * 32, "Zürich 2", "a.b", "-", "operators"):
+        enrolled(connection, name)
+        assert admin.find_member(connection, "liver", name).name == name
 
 
-@pytest.mark.parametrize("key", [b"", b"short", bytes(32)])
-def test_keys_that_are_not_safe(connection: Connection, key: bytes) -> None:
-    with pytest.raises(Refused) as caught:
-        enrolled(connection, "clinic", key)
-    assert caught.value.slug == "wrong-key"
+def test_keys_that_are_not_safe(connection: Connection) -> None:
+    for key in (b"", b"short", bytes(32)):
+        with pytest.raises(Refused) as caught:
+            enrolled(connection, "clinic", key)
+        assert caught.value.slug == "wrong-key"
 
 
 def test_a_federation_that_lists_its_members(connection: Connection) -> None:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import os
+import pickle
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from contracts.exchange import NAMES, ExchangeContract
+from contracts.exchange import (
+    NAMES,
+    OTHERS,
+    OURS,
+    ExchangeContract,
+    child,
+    message,
+    new_keys,
+    sequences,
+    spoilt,
+)
 from contracts.hub import HubProcess, OpenHub, new_postgresql
+from msgspec.structs import replace
 
 from fedbo import Message
-from fedbo.exchange import Exchange
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger, Progress
+from fedbo.exchange.hub.client import HubRefused
+from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.hub.member import Member
+from fedbo.exchange.hub.memberships import Memberships
+from fedbo.exchange.ledger import NotOurs
+from fedbo.federation.scalars import Scalars
 
 #: What cannot be the name of a member.
 NO_MEMBERS = (".", "..", "../a", "/etc/passwd", " a ", "e\u0301", "/" * 64)
@@ -60,3 +82,264 @@ class TestHubOnPostgreSQL(HubContract):
     @pytest.fixture
     def hub(self, postgresql_hub: HubProcess) -> HubProcess:
         return postgresql_hub
+
+
+# What only a hub does
+
+
+@pytest.fixture
+def exchange(sqlite_hub: HubProcess) -> OpenHub:
+    return OpenHub(sqlite_hub.address, sqlite_hub.db, f"t{secrets.token_hex(6)}")
+
+
+def joined(exchange: OpenHub, name: str = "site-a", key: bytes = b"") -> HubExchange:
+    """The hub as a member comes to it, who has joined the federation of these tests."""
+    federation = exchange.come(OURS)
+    for one in Memberships().of(exchange.url.base, federation):
+        Memberships().remove(one)
+    exchange.office.enrol(exchange.url.base, federation, name, key)
+    return HubExchange(f"{exchange.url.base}/{federation}")
+
+
+def test_a_new_epoch_is_told_of_once_and_can_be_fetched(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    assert mine.latest(OURS) is OURS
+    mine.publish(message())
+    later = OURS.next_epoch(length_scale=0.7)
+    exchange.office.begin_epoch(mine.url.federation, later)
+    said = rf"epoch 1 .* has begun at {mine.address}, and this is still epoch 0.*fedbo join"
+    with pytest.warns(ExchangeWarning, match=said):
+        assert mine.fetch(OURS) == [message()]
+    assert mine.fetch(OURS) == [message()]  # a warning would be an error
+    assert mine.latest(OURS) == later
+    assert mine.publish(message(later)) is True
+    assert mine.fetch(later) == [message(later)]
+    exchange.office.begin_epoch(mine.url.federation, later.next_epoch())
+    with pytest.warns(ExchangeWarning, match="epoch 2 of the federation has begun"):
+        mine.fetch(OURS)
+
+
+def test_an_epoch_that_the_hub_does_not_know_is_refused(exchange: OpenHub) -> None:
+    mine, later = joined(exchange), OURS.next_epoch()
+    with pytest.raises(HubRefused, match="epoch") as caught:
+        mine.fetch(later)
+    assert caught.value.slug == "wrong-epoch"
+    with pytest.raises(HubRefused, match="epoch"):
+        mine.publish(message(later))
+
+
+def test_scalars_and_progress_are_recorded_and_travel(exchange: OpenHub, tmp_path: Path) -> None:
+    mine, ledger = joined(exchange), Ledger(tmp_path / "ledger.jsonl")
+    fitted = {"length_scales": (0.5, 0.25), "noise_variance": 0.01, "t_n": 12}
+    first = Scalars(fingerprint=OURS.fingerprint, sender="site-a", **fitted)
+    second = Scalars(fingerprint=OURS.fingerprint, sender="site-a/b", **fitted)
+    for one in (second, first, first):
+        ledger.share(mine, one)
+    assert mine.shared(OURS) == [first, second]
+    progress = Progress(fingerprint=OURS.fingerprint, sender="site-a", trials=12, best=0.75)
+    ledger.report(mine, progress)
+    entries = ledger.read()
+    assert [(one.kind, one.action, one.to) for one in entries] == [
+        *[("scalars", "sent", mine.address)] * 3,
+        ("progress", "sent", mine.address),
+    ]
+    assert [one.decoded() for one in entries] == [second, first, first, progress]
+    foreign = Scalars(fingerprint=OURS.fingerprint, sender="site-b", **fitted)
+    with pytest.raises(ExchangeError, match="'site-b' is not an agent of yours"):
+        ledger.share(mine, foreign)
+    assert [one.action for one in ledger.read()[-2:]] == ["sent", "undelivered"]
+    assert ledger.outstanding(mine.address) == []
+
+
+def test_what_was_withdrawn_cannot_be_put_back_by_the_hub(exchange: OpenHub) -> None:
+    keys = new_keys()
+    mine = joined(exchange, key=keys.public)
+    sent = keys.sign(message(sequence=5))
+    assert mine.publish(sent) and mine.fetch(OURS) == [sent]
+    assert mine.withdraw(OURS, "site-a", keys) and mine.fetch(OURS) == []
+    exchange.put(sent)
+    assert mine.fetch(OURS) == []
+    later = keys.sign(message(sequence=6))
+    assert mine.publish(later) and mine.fetch(OURS) == [later]
+
+
+def test_whoever_leaves_is_forgotten(exchange: OpenHub) -> None:
+    for sender in ("a", "b", "b/2"):
+        exchange.publish(message(sender=sender))
+    watcher = OpenHub(exchange.address, exchange.db, exchange.town)
+    assert sequences(watcher).keys() == {"a", "b", "b/2"}
+    [b] = Memberships().of(exchange.url.base, exchange.come(OURS), member="b")
+    assert Member(b, Memberships()).leave() is True
+    assert sequences(watcher).keys() == {"a"}
+    assert Memberships().of(exchange.url.base, exchange.come(OURS), member="b") == []
+    assert Member(b, Memberships()).leave() is False
+    assert watcher.withdraw(OURS, "b") is False
+
+
+def test_a_token_can_be_rotated_while_others_use_it(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    mine.publish(message())
+    before = Memberships().all()[-1]
+    member = mine.site(OURS)
+    assert member.membership.token == before.token
+    Member(before, Memberships()).rotate()
+    after = Memberships().all()[-1]
+    assert after == replace(before, token=after.token) and after.token != before.token
+    assert mine.publish(message(sequence=2)) is True
+    assert member.publish(message(sequence=3)) is True  # which had the old one
+    Memberships().add(before)
+    with pytest.raises(HubRefused, match="revoked or removed, or another machine") as caught:
+        HubExchange(mine.address).fetch(OURS)
+    assert caught.value.slug == "wrong-token"
+    assert before.token not in str(caught.value) + repr(before) + repr(mine) + repr(member)
+
+
+def test_a_key_can_be_replaced(exchange: OpenHub) -> None:
+    old, new = new_keys(), new_keys()
+    mine = joined(exchange, key=old.public)
+    mine.publish(old.sign(message()))
+    mine.site().rekey(str(new))
+    assert Memberships().all()[-1].key == str(new) == mine.signer(OURS)
+    with pytest.raises(HubRefused) as caught:
+        mine.publish(old.sign(message(sequence=2)))
+    assert caught.value.slug == "wrong-key"
+    assert mine.publish(new.sign(message(sequence=2))) is True
+    mine.site().rekey("")
+    assert mine.publish(message(sequence=3)) is True
+
+
+def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
+    stranger = HubExchange(exchange.url.base)
+    for call in (
+        lambda: stranger.fetch(OURS),
+        lambda: stranger.publish(message()),
+        lambda: stranger.withdraw(OURS, "site-a"),
+        lambda: stranger.member(OURS),
+        stranger.holdings,
+        stranger.site,
+    ):
+        with pytest.raises(ExchangeError, match=r"not a member .* fedbo join .* --invite"):
+            call()
+    mine = joined(exchange, "clinic")
+    assert mine.member(OURS) == "clinic"
+    with pytest.raises(ExchangeError, match=r"'liver' is not an agent of yours .* 'clinic/liver'"):
+        mine.publish(message(sender="liver"))
+    with pytest.raises(ExchangeError, match="this is another federation: the kernel, the number"):
+        mine.fetch(OTHERS["seed"])
+
+
+def test_of_several_federations_the_address_names_one(exchange: OpenHub) -> None:
+    names = [f"{exchange.town}-{i}" for i in range(2)]
+    for name in names:
+        exchange.office.create(name, OURS)
+        exchange.office.enrol(exchange.url.base, name, "clinic")
+    with pytest.raises(ExchangeError, match=f"several federations .*{names[0]} and .*{names[1]}"):
+        HubExchange(exchange.url.base).fetch(OURS)
+    first, second = (HubExchange(f"{exchange.url.base}/{name}") for name in names)
+    first.publish(message(sender="clinic"))
+    assert (len(first.fetch(OURS)), len(second.fetch(OURS))) == (1, 0)
+
+
+def test_of_very_many_peers_a_selection_is_held(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    mine.publish(message())
+    names = [f"peer-{i:04}" for i in range(1300)]
+    exchange.office.put_all(mine.url.federation, [message(sender=name) for name in names])
+    found = {one.sender for one in mine.fetch(OURS)}
+    assert len(found) == 1024 and "site-a" in found
+    assert {one.sender for one in mine.fetch(OURS)} == found
+    gone = sorted(found - {"site-a"})[:300]
+    exchange.office.take_back(mine.url.federation, gone)
+    later = {one.sender for one in mine.fetch(OURS)}
+    assert "site-a" in later and not later & {*gone} and len(later) > 900
+    exchange.office.take_back(mine.url.federation, names[:600])
+    assert {one.sender for one in mine.fetch(OURS)} == {"site-a", *names[600:]} - {*gone}
+
+
+def test_a_member_that_was_killed_goes_on_as_the_same_member(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    program = (
+        "import os, signal\n"
+        "from fedbo.exchange import exchange_at\n"
+        "place = exchange_at(sys.argv[1])\n"
+        "assert place.publish(message(sequence=int(sys.argv[2])))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for sequence in (1, 2):
+        process = child(program, mine.address, sequence)
+        _, complaint = process.communicate(timeout=120)
+        assert process.returncode == -9, complaint
+    assert sequences(mine) == {"site-a": 2}
+
+
+def test_a_hub_that_was_killed_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 1.0)
+    hub = HubProcess(f"sqlite:///{tmp_path}/hub.db").start()
+    try:
+        exchange = OpenHub(hub.address, hub.db, "t")
+        exchange.publish(message())
+        assert sequences(exchange) == {"site-a": 1}
+        hub.kill()
+        with pytest.raises(ExchangeError, match="check"):
+            exchange.fetch(OURS)
+        hub.start()
+        assert sequences(exchange) == {"site-a": 1}
+        assert exchange.publish(message(sequence=2)) is True
+    finally:
+        hub.stop()
+
+
+def test_a_copy_has_no_token(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    mine.publish(message())
+    mine.fetch(OURS)
+    token = Memberships().all()[-1].token.encode()
+    assert token not in pickle.dumps(mine)
+    assert copy.deepcopy(mine).fetch(OURS) == [message()]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_the_same_member(exchange: OpenHub) -> None:
+    mine = joined(exchange)
+    mine.publish(message())
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            assert mine.publish(message(sequence=2)) is True
+            assert mine.fetch(OURS) == [message(sequence=2)]
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert mine.fetch(OURS) == [message(sequence=2)]
+
+
+def test_nothing_that_is_kept_or_said_has_a_token(
+    exchange: OpenHub, sqlite_hub: HubProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    mine = joined(exchange)
+    token = Memberships().all()[-1].token
+    ledger = Ledger()
+    ledger.publish(mine, message())
+    mine.fetch(OURS)
+    mine.holdings()
+    with pytest.raises(ExchangeError) as caught:
+        mine.publish(spoilt(message(sequence=2)))
+    mine.site().leave()
+    said = caplog.text + str(caught.value) + sqlite_hub.log + ledger.path.read_text()
+    assert caplog.text and mine.address in ledger.path.read_text()
+    assert token not in said
+
+
+def test_the_ledger_withdraws_from_a_hub(exchange: OpenHub) -> None:
+    mine, ledger, keys = joined(exchange, key=(pair := new_keys()).public), Ledger(), pair
+    assert ledger.publish(mine, keys.sign(message()), "study-1")
+    with pytest.raises(NotOurs, match="of another study of this user"):
+        ledger.withdraw(mine, OURS, "site-a", keys, "study-2")
+    assert ledger.withdraw(mine, OURS, "site-a", keys, "study-1") is True
+    assert [entry.action for entry in ledger.read()] == ["sent", "withdrawn"]
+    assert mine.fetch(OURS) == []

@@ -103,6 +103,10 @@ MATRIX: dict[tuple[str, str], tuple[Given, tuple[int, ...]]] = {
     ),
     ("DELETE", HERE + "/progress"): (lambda cast: {"params": {"sender": cast.member}}, MEMBER),
     ("GET", HERE + "/audit"): (_nothing, BOTH),
+    ("GET", HERE + "/overview"): (_nothing, BOTH),
+    ("POST", "/v1/session"): (lambda cast: {"json": {"token": cast.tokens["operator"]}}, ANYONE),
+    ("GET", "/v1/session"): (_nothing, ANYONE),
+    ("DELETE", "/v1/session"): (_nothing, (204,) * 6),
 }
 
 _numbers = itertools.count()
@@ -173,6 +177,7 @@ def test_every_endpoint_lets_in_whom_it_should(world: World, role: str) -> None:
     for (method, path), (given, statuses) in MATRIX.items():
         expected = statuses[ROLES.index(role)]
         there = path.format(federation=cast.federation)
+        world.client.cookies.clear()
         answer = world.ask(method, there, token_of(cast, role), **given(cast))
         if answer.status_code != expected:
             wrong.append((method, path, expected, answer.status_code, answer.text[:200]))

@@ -117,7 +117,7 @@ class TestOutcome:
             for place, site in enumerate(SMALL.order(r)):
                 scores[r, MODES.index("together"), site] += 0.1 * place
         outcome = Outcome(SMALL, reports(SMALL, scores))
-        found = [effect.value for effect in outcome.by_peers(5)]
+        found = [effect.value for effect in outcome.by_peers()]
         assert found == pytest.approx([0.0, 0.1, 0.2, 0.3])
         gains = np.array([SMALL.order(r) for r in range(SMALL.repeats)]).argsort(axis=1) * 0.1
         by_site = [effect.value for effect in outcome.by_site(5)]

@@ -15,10 +15,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from fedbo.cli import exchange, explain, federation, hub, identity, join, ledger
+from fedbo.cli import exchange, explain, federation, hub, identity, join, ledger, publish
 
 #: In the order of --help.
-_OWN = ("federation", "join", "hub", "exchange", "identity", "ledger", "explain")
+_OWN = ("federation", "join", "publish", "hub", "exchange", "identity", "ledger", "explain")
 
 
 class _Commands(TyperGroup):
@@ -61,6 +61,7 @@ app = typer.Typer(
 )
 app.add_typer(federation.app, name="federation")
 app.command()(join.join)
+app.command()(publish.publish)
 app.add_typer(hub.app, name="hub")
 app.add_typer(exchange.app, name="exchange")
 app.add_typer(identity.app, name="identity")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fedbo.hub.settings import Settings
 
 _PAGE = 1000  # members that are read at once
-_KEY = 20  # characters of a key that are shown
+_KEY = 8  # characters of a key that are shown, without its kind
+_WIDTH = 12  # of names, at least
 _ANYWHERE = ("", "0.0.0.0", "::")  # addresses to listen at, not to reach
 
 _Name = Annotated[str, typer.Argument(help="The name of the federation at the hub.")]
@@ -226,10 +227,11 @@ def _reached(chosen: Settings) -> str:
 def _federations(connection: Connection) -> Table:
     from fedbo.hub import admin
 
-    grid = screen.grid("name")
+    grid = screen.grid()
+    grid.add_column("name", overflow="fold", min_width=_WIDTH)
     for title in ("epoch", "members", "messages"):
         grid.add_column(title, justify="right")
-    grid.add_column("fingerprint", no_wrap=True)
+    grid.add_column("fingerprint", overflow="fold")
     for one in admin.federations(connection):
         counts = (f"{one.epoch}", f"{one.members:,}", f"{one.messages:,}")
         grid.add_row(one.name, *counts, str(one.fingerprint))
@@ -240,14 +242,15 @@ def _members(connection: Connection, name: str) -> Table:
     from fedbo.hub import admin
     from fedbo.message.key import key_text
 
-    grid = screen.grid("name")
-    for title in ("agents", "messages", "size", "trials", "last seen"):
-        grid.add_column(title, justify="right", no_wrap=True)
-    grid.add_column("key", no_wrap=True)
+    grid = screen.grid()
+    grid.add_column("name", overflow="fold", min_width=_WIDTH)
+    for title in ("agents", "messages", "size", "trials", "seen"):
+        grid.add_column(title, justify="right")
+    grid.add_column("key")
     after = 0
     while page := admin.members(connection, name, after=after, most=_PAGE):
         for one in page:
-            key = f"{key_text(one.key)[:_KEY]}…" if one.key else "not signed"
+            key = f"{key_text(one.key).split(':')[1][:_KEY]}…" if one.key else "not signed"
             counts = (f"{one.agents}", f"{one.messages}", screen.size(one.bytes), f"{one.trials:,}")
             grid.add_row(
                 Text(screen.printable(one.name)),

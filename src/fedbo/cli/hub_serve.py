@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from fedbo.cli import checks, screen
+from fedbo.cli.hub_database import Config, Db
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 
 def serve(
-    db: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The database: sqlite:///fedbo.db, or postgresql+psycopg://user@host/name. Put a "
-            "password into FEDBO_HUB_DB or the file, where other users cannot see it.",
-        ),
-    ] = None,
+    db: Db = None,
     host: Annotated[str | None, typer.Option(help="The address to listen at: 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port: 8765; 0: any free one.")] = None,
     workers: Annotated[int | None, typer.Option(help="How many processes serve: 1.")] = None,
@@ -60,14 +53,7 @@ def serve(
     session_hours: Annotated[
         float | None, typer.Option(help="How long a log-in at the page lasts: 12.")
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            envvar="FEDBO_HUB_CONFIG",
-            help="A TOML file with any of these settings, such as session_hours = 8.",
-        ),
-    ] = None,
+    config: Config = None,
 ) -> None:
     """Serve federations to their members, and a page to look at.
 
@@ -85,10 +71,13 @@ def serve(
         stage = Stage(settings)
     except (ValueError, HubError) as error:
         checks.end(str(error))
-    typer.echo(f"fedbo hub: {stage.address}")
-    for line in _welcome(settings, stage.engine, stage.address):
-        typer.echo(screen.lines(line))
-    raise typer.Exit(stage.run())
+
+    def announce() -> None:
+        typer.echo(f"fedbo hub: {stage.address}")
+        for line in _welcome(settings, stage.engine, stage.address):
+            typer.echo(screen.lines(line))
+
+    raise typer.Exit(stage.run(announce))
 
 
 def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:

@@ -40,26 +40,30 @@ def become_member(
     word = sys.stdin.readline(_LONGEST) if invitation == "-" else invitation
     updates: list[_Update] = []
     try:
-        invited = Invitation.parse(word)
+        invited, book = Invitation.parse(word), Memberships()
         address = f"{place.url.base}/{invited.name}"
         keys = KeyPair.load() if is_signed else None
-        before = Memberships().all()
+        who = None if name is None else member(name)
+        if book.of(place.url.base, invited.name, invited.fingerprint, who):
+            mine = enrol(place.address, invited, who, keys)
+            update_file(HubExchange(address), file)
+            typer.echo(screen.lines(f"You are the member {mine.member!r} of {address} already."))
+            return
         mine = enrol(
             place.address,
             invited,
-            None if name is None else member(name),
+            who,
             keys,
             lambda federation: updates.append(_Update(file, federation, address)),
         )
         updates[0].write()
     except (ValueError, OSError) as error:
         checks.end(_reason(error, file))
-    known = "already" if mine in before else "now"
     signed = f"signed with the key {mine.key}" if mine.key else "not signed"
     screen.say(
         Console(),
-        f"You are {known} the member {mine.member!r} of {mine.place}. The token is in "
-        f"{Memberships().path}, which only this user can read. Your messages will be {signed}. "
+        f"You are now the member {mine.member!r} of {mine.place}. The token is in {book.path}, "
+        f"which only this user can read. Your messages will be {signed}. "
         f"{updates[0].done or f'The federation file is {file}.'}",
     )
 

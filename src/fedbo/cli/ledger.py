@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import Entry, ExchangeError, Ledger
+from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
+from fedbo.federation.scalars import Scalars
 from fedbo.message import Fingerprint, Message
 
 _ROW = 10  # numbers in a line
@@ -123,17 +125,17 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             whole = f"{agent} to {to}" if to else agent
             console.print(Text(f"{whole}, federation {federation}"))
         text = Text(line)
-        if row["what"] != "sent":
+        if not row["what"].endswith("sent"):
             text.stylize("yellow", text.plain.rindex(row["what"]))
         _print(console, text)
     console.print()
-    left = [entry.nbytes for entry in entries.values() if entry.action not in _NOTHING_LEFT]
-    lost = [entry.nbytes for entry in entries.values() if entry.action == "undelivered"]
+    left = [entry for entry in entries.values() if entry.action not in _NOTHING_LEFT]
+    lost = [entry for entry in entries.values() if entry.action == "undelivered"]
+    size = sum(entry.nbytes for entry in left) - sum(entry.nbytes for entry in lost)
     screen.say(
         console,
-        f"{screen.count(len(left) - len(lost), 'message')} left this machine, "
-        f"{screen.size(sum(left) - sum(lost))} in total. The log is {screen.printable(str(path))}. "
-        "fedbo ledger --show N prints the content of message N.",
+        f"{_counted(left, lost)} left this machine, {screen.size(size)} in total. The log is "
+        f"{screen.printable(str(path))}. fedbo ledger --show N prints the content of message N.",
     )
     if lost:
         screen.say(
@@ -141,6 +143,19 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             "A message is undelivered if the exchange could not be reached, or had a later message "
             "under this name.",
         )
+
+
+def _counted(left: Sequence[Entry], lost: Sequence[Entry]) -> str:
+    """Say how many messages have left, and how often scalars and progress have."""
+    times = Counter(_noun(entry) for entry in left)
+    times.subtract(_noun(entry) for entry in lost)
+    counts = [screen.count(times.pop("message", 0), "message")]
+    counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items()) if n]
+    return " and ".join([", ".join(counts[:-1]), counts[-1]] if counts[1:] else counts)
+
+
+def _noun(entry: Entry) -> str:
+    return entry.kind if entry.kind in ("scalars", "progress") else "message"
 
 
 def _cells(number: int, entry: Entry) -> dict[str, str]:
@@ -154,7 +169,7 @@ def _cells(number: int, entry: Entry) -> dict[str, str]:
         "to": entry.to,
         "federation": entry.federation[:8],
         **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
-        "what": entry.action,
+        "what": entry.action if _noun(entry) == "message" else f"{entry.kind} {entry.action}",
     }
     return {name: screen.printable(text) for name, text in cells.items()}
 
@@ -177,14 +192,32 @@ def _print(console: Console, line: Text) -> None:
 
 
 def _show_entry(console: Console, number: int, entry: Entry) -> None:
-    screen.say(console, f"Message {number}, {entry.action} {_local(entry.when)}", "bold")
+    title = f"{_noun(entry).capitalize()} {number}, {entry.action} {_local(entry.when)}"
+    screen.say(console, title, "bold")
     if entry.content:
-        show_message(console, entry.message(), {"to": entry.to})
+        content = entry.decoded()
+        if isinstance(content, Message):
+            show_message(console, content, {"to": entry.to})
+        else:
+            screen.show(console, screen.pairs({"to": entry.to} | _other(content)))
         return
     about = {"to": entry.to, "agent": entry.agent, "federation": entry.federation}
     screen.show(console, screen.pairs(about))
     if entry.action == "withdrawn":
         screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
+
+
+def _other(content: Scalars | Progress) -> dict[str, str]:
+    """Return rows with all that scalars or progress say."""
+    rows = {"agent": content.sender, "federation": str(Fingerprint(content.fingerprint))}
+    if isinstance(content, Scalars):
+        scales = ", ".join(f"{scale:g}" for scale in content.length_scales)
+        noise = f"{content.noise_variance:g}"
+        fitted = {"length scales": scales, "noise variance": noise, "trials": f"{content.t_n:,}"}
+        return rows | fitted
+    best = "not reported" if content.best is None else repr(content.best)
+    saved = "no estimate" if content.saved is None else f"{content.saved:g}"
+    return rows | {"trials": f"{content.trials:,}", "best score": best, "trials saved": saved}
 
 
 def _json(entries: Mapping[int, Entry]) -> str:

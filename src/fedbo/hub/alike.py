@@ -22,7 +22,6 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import qmc
 
 from fedbo.federation import Federation
 
@@ -50,6 +49,8 @@ class Likeness:
     """
 
     def __init__(self, federation: Federation) -> None:
+        from scipy.stats import qmc  # slow to import: a hub should start quickly
+
         sobol = qmc.Sobol(federation.space.dimensions, scramble=True, rng=0)
         Phi = federation.phi(sobol.random_base2(_POINTS))
         _, deviations, Qt = np.linalg.svd(Phi - Phi.mean(axis=0), full_matrices=False)

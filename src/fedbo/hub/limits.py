@@ -130,7 +130,7 @@ async def read_body(request: Request, most: int) -> bytes:
     except TimeoutError:
         raise Refused(
             "too-slow",
-            f"the body did not arrive within {BODY_SECONDS:g} s: try again, with a better connection",
+            f"the body did not arrive within {BODY_SECONDS:g} s: try again",
         ) from None
 
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -73,17 +73,23 @@ class Stage:
         shown = f"[{host}]" if ":" in host else host
         return f"{'https' if self.settings.tls_certificate else 'http'}://{shown}:{port}"
 
-    def run(self) -> int:
-        """Serve until a signal says to stop; return the exit code."""
-        self.engine.dispose()
-        os.environ.update(self.settings.to_environ())
-        _allow_files()
-        try:
-            if len(self._sockets) == 1:
-                return _work(self._sockets[0], self._app)
-            return _Supervisor(self._sockets, self._app).run()
-        finally:
-            self.close()
+    def run(self, announce: Callable[[], None] = lambda: None) -> int:
+        """Serve until a signal says to stop; return the exit code.
+
+        Args:
+            announce: Tells people where the hub is, once signals are heeded.
+        """
+        with _signals(_heed):
+            announce()
+            self.engine.dispose()
+            os.environ.update(self.settings.to_environ())
+            _allow_files()
+            try:
+                if len(self._sockets) == 1:
+                    return _work(self._sockets[0], self._app)
+                return _Supervisor(self._sockets, self._app).run()
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Free the port."""
@@ -91,20 +97,32 @@ class Stage:
             one.close()
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_is_over = threading.Event()  # a signal has said that this process should stop
+
+
+def _heed(sig: int, frame: FrameType | None) -> None:
+    _is_over.set()
+
+
+@contextlib.contextmanager
+def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    usual = {sig: signal.signal(sig, handler) for sig in _SIGNALS}
+    try:
+        yield
+    finally:
+        for sig, former in usual.items():
+            signal.signal(sig, former)
+
+
 class _Server(uvicorn.Server):
     """A server whose process ends by itself when a signal has stopped it, with exit code 0."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        usual = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
-        try:
+        with _signals(self.handle_exit):
+            self.should_exit = self.should_exit or _is_over.is_set()
             yield
-        finally:
-            for sig, handler in usual.items():
-                signal.signal(sig, handler)
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _work(listening: socket.socket, app: str) -> int:
@@ -135,7 +153,7 @@ def _work(listening: socket.socket, app: str) -> int:
         watch = threading.Thread(target=_watch, args=(parent, server), daemon=True)
         watch.start()
     server.run(sockets=[listening])
-    return 0 if server.started else 1
+    return 0 if server.started or _is_over.is_set() else 1
 
 
 def _watch(parent: BaseProcess, server: uvicorn.Server) -> None:
@@ -145,7 +163,8 @@ def _watch(parent: BaseProcess, server: uvicorn.Server) -> None:
 
 
 def _start(listening: socket.socket, app: str) -> None:
-    sys.exit(_work(listening, app))
+    with _signals(_heed):
+        sys.exit(_work(listening, app))
 
 
 class _Supervisor:
@@ -155,37 +174,35 @@ class _Supervisor:
         self._sockets, self._app = sockets, app
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[tuple[BaseProcess, float]] = []
-        self._is_stopping, self._young_deaths = False, 0
+        self._young_deaths = 0
 
     def run(self) -> int:
         folder = tempfile.mkdtemp(prefix="fedbo-hub-metrics-")
         os.environ[METRICS_FOLDER] = folder
-        usual = {sig: signal.signal(sig, self._stop) for sig in _SIGNALS}
         try:
             self._workers = [self._started(one) for one in self._sockets]
-            while not self._is_stopping and self._young_deaths < _MOST_YOUNG:
+            while not _is_over.is_set() and self._young_deaths < _MOST_YOUNG:
                 wait([process.sentinel for process, _ in self._workers], timeout=0.2)
                 self._replace_dead()
             self._end()
         finally:
-            for sig, handler in usual.items():
-                signal.signal(sig, handler)
             del os.environ[METRICS_FOLDER]
             shutil.rmtree(folder, ignore_errors=True)
-        return 0 if self._is_stopping else 1
-
-    def _stop(self, sig: int, frame: FrameType | None) -> None:
-        self._is_stopping = True
+        return 0 if _is_over.is_set() else 1
 
     def _started(self, listening: socket.socket) -> tuple[BaseProcess, float]:
         given = listening, self._app
         process = self._context.Process(target=_start, args=given, name="fedbo-hub-worker")
-        process.start()
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the worker heeds it
+        try:
+            process.start()
+        finally:
+            signal.signal(signal.SIGINT, usual)
         return process, time.monotonic()
 
     def _replace_dead(self) -> None:
         for number, (process, since) in enumerate(self._workers):
-            if process.is_alive() or self._is_stopping:
+            if process.is_alive() or _is_over.is_set():
                 continue
             is_young = time.monotonic() - since < _YOUNG
             self._young_deaths = self._young_deaths + 1 if is_young else 0

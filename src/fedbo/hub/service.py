@@ -8,11 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation import Federation
-from fedbo.hub import admin
+from fedbo.hub import admin, schema
 from fedbo.hub.auth import Auth, Caller
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
@@ -26,6 +26,8 @@ from fedbo.hub.writer import Writer
 T = TypeVar("T")
 K = TypeVar("K")
 
+#: What is said about a federation that is not there, and about one that is not the caller's.
+NO_FEDERATION = "there is no such federation, or it is not yours"
 _MOST_AGREED = 1000  # epochs of federations that are kept
 _MOST_NAMES = 100_000  # of federations
 _NOTED = 20  # refusals of one caller a minute that are in the audit log
@@ -93,7 +95,11 @@ class Service:
             name: Its name at the hub.
         """
         if (known := self._ids.get(name)) is None:
-            known = (await self.read(lambda there: admin.find_federation(there, name))).id
+            row = schema.federation.c
+            found = select(row.id).where(row.name == name)
+            known = await self.read(lambda connection: connection.scalar(found))
+            if known is None:  # the name is not repeated: it may be anything
+                raise Refused("no-such-federation", NO_FEDERATION)
             _keep(self._ids, name, known, _MOST_NAMES)
         return known
 

@@ -7,6 +7,7 @@ route, never the path or the query.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ _ALWAYS = [
 ]
 _API = [*_ALWAYS, (b"cache-control", b"no-store")]
 _UNKNOWN = "(none)"
+_TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
 
 class Record:
@@ -151,7 +153,9 @@ async def send_problem(problem: Refused, record: Record, send: Send) -> None:
         send: As ASGI defines it.
     """
     record.problem = problem.slug
-    body = msgspec.json.encode(problem.document(record.id))
+    document = problem.document(record.id)
+    document["detail"] = _TOKEN.sub("(a token)", document["detail"])
+    body = msgspec.json.encode(document)
     headers = [
         (b"content-type", MEDIA_TYPE.encode()),
         (b"content-length", str(len(body)).encode()),

@@ -15,6 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from fedbo import caller
+from fedbo.agent import Agent
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
@@ -80,10 +81,15 @@ class Publication:
     ) -> None:
         self.study, self.exchange, self.federation = study, exchange, federation
         self.ledger = Ledger() if ledger is None else ledger
-        self._name, self._signed = name, signed
+        self.name, self._signed = name, signed
         self._keyring = exchange.keyring or Keyring.user()
         self._scored = study.get_trials(deepcopy=False, states=SCORED)
         _check(study, federation, self._scored)
+
+    @property
+    def known(self) -> bool:
+        """Whether the study has a name and a secret already."""
+        return record.identity(self.study) is not None
 
     def preview(self) -> tuple[Message, str]:
         """Return the message, without a signature, and why it cannot be published; empty if it can.
@@ -105,20 +111,24 @@ class Publication:
             PublishRefused: If it cannot be published; then the study is not changed.
             ExchangeError: If the exchange cannot be reached, or refuses it.
         """
-        self._of_scores(self._agent(None, self._name).look())
+        with caller.collect():  # what there is to say is said when the study is followed
+            looked = self._of_scores(self._agent(None, self.name).look())
         if scalars and type(self.exchange).share is Exchange.share:
             raise PublishRefused(
                 f"{self.exchange.address} cannot carry scalars, only a hub can: leave out --scalars"
             )
         if hindrance := self._hindrance():
             raise PublishRefused(f"nothing was published: {hindrance}")
+        if scalars:
+            _check_scalars(looked.agent)
         agent, mirror = self._introduce()
         shared = mirror.agent.scalars() if scalars else None
         message = mirror.agent.message()
-        study = agent.identity.study if agent.identity is not None else ""
-        was_out = self._is_out(message)
+        assert agent.identity is not None
+        study, was_out = agent.identity.study, self._is_out(message)
+        was_withdrawn = self.ledger.was_withdrawn(self.exchange, message)
         if not self.ledger.publish(self.exchange, message, study=study):
-            raise PublishRefused(self._not_taken(message))
+            raise PublishRefused(self._not_taken(message, was_withdrawn))
         self._withdraw_former(agent, mirror.agent.federation)
         are_new = shared is not None and not self._is_shared(shared)
         if shared is not None and are_new:
@@ -146,7 +156,7 @@ class Publication:
 
     def _introduce(self) -> tuple[StudyAgent, Mirror]:
         """Give the study its name and its key; return its agent, told all trials."""
-        agent = self._agent(self.exchange, self._name)
+        agent = self._agent(self.exchange, self.name)
         search_space = {} if self.federation is not None else agent.common_space(cached=False)
         if self.federation is None:
             agent.note_space(search_space)
@@ -158,9 +168,7 @@ class Publication:
     def _of_scores(self, mirror: Mirror | None) -> Mirror:
         mine = f"study {self.study.study_name!r}"
         if mirror is None:
-            raise PublishRefused(
-                f"{mine} has no parameter that all trials share and fedbo can use"
-            )
+            raise PublishRefused(f"{mine} has no parameter that all trials share and fedbo can use")
         if not mirror.scores:
             raise PublishRefused(f"{mine} has no score at a point of the federation's space")
         return mirror
@@ -169,7 +177,7 @@ class Publication:
         """Return the federation, also if it is that of the study's own space, and the name."""
         agent = self._agent(None, None)
         search_space = {} if self.federation is not None else agent.common_space(cached=False)
-        return agent.agreed(search_space), self._name
+        return agent.agreed(search_space), self.name
 
     def _hindrance(self) -> str:
         agreed, name = self._agreed()
@@ -183,9 +191,9 @@ class Publication:
                     return True
         return False
 
-    def _not_taken(self, message: Message) -> str:
+    def _not_taken(self, message: Message, was_withdrawn: bool) -> str:
         where = self.exchange.address
-        if self.ledger.was_withdrawn(self.exchange, message):
+        if was_withdrawn:
             return (
                 f"{where} does not take this message again, because it was withdrawn. Run another "
                 "trial, and publish the message that follows"
@@ -298,6 +306,13 @@ def _check(
         raise PublishRefused(
             "\n  ".join([f"{mine} does not have the parameters of the federation:", *faults])
         )
+
+
+def _check_scalars(agent: Agent) -> None:
+    try:
+        agent.scalars()
+    except ValueError as error:
+        raise PublishRefused(f"nothing was published: {error}, or leave out --scalars") from None
 
 
 def mismatches(scored: Sequence[FrozenTrial], federation: Federation) -> list[str]:

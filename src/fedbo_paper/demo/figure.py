@@ -18,7 +18,7 @@ from fedbo_paper.harness.intervals import Effect
 _LOOKS: dict[Mode, tuple[str, str, str]] = {
     "together": (COLOURS[1], "-", "together"),
     "alone": (COLOURS[0], "--", "alone"),
-    "alone-ei": (COLOURS[2], ":", "alone, expected improvement"),
+    "alone-ei": (COLOURS[2], ":", "alone, EI"),
 }
 _GREY = "#666666"
 
@@ -54,6 +54,7 @@ def _draw_lead(axes: Axes, outcome: Outcome) -> None:
         effects = [outcome.effect(mode, t) for t in range(1, outcome.demo.trials + 1)]
         _band(axes, effects, colour, style, f"over {label}")
     _zero(axes)
+    axes.margins(y=0.15)
     axes.set(xlabel="trial", ylabel="together − alone")
     axes.set_title("Lead of together, paired", loc="left", fontsize="medium")
     handles, labels = axes.get_legend_handles_labels()
@@ -61,14 +62,14 @@ def _draw_lead(axes: Axes, outcome: Outcome) -> None:
 
 
 def _draw_peers(axes: Axes, outcome: Outcome) -> None:
-    effects = outcome.by_peers(outcome.early)
+    effects = outcome.by_peers()
     peers = np.arange(len(effects))
     values = np.array([effect.value for effect in effects])
     colour = _LOOKS["together"][0]
     axes.errorbar(peers, values, _reach(effects), fmt="o", color=colour, capsize=3)
     _zero(axes)
     axes.set(xlabel="messages that the site started with", ylabel="together − alone")
-    title = f"The same lead after {outcome.early} trials, by arrival"
+    title = f"Lead over alone, mean of trials 2 to {outcome.early}"
     axes.set_title(title, loc="left", fontsize="medium")
 
 
@@ -94,4 +95,5 @@ def _averaged(outcome: Outcome) -> str:
     sites = f"{outcome.demo.agents} sites"
     if outcome.repeats == 1:
         return f"{sites}, one repeat, so no intervals"
-    return f"{sites}, {outcome.repeats} repeats; bands and bars are 95 % intervals over repeats"
+    bands = "bands and bars are 95 % intervals over repeats"
+    return f"{sites}, {outcome.repeats} repeats; {bands}; EI is expected improvement"

@@ -37,7 +37,7 @@ class Hub:
             #: An operator's token, with which one can log in at the page.
             self.token = admin.new_operator(connection, "demo", actor=_ACTOR)
             for repeat in range(demo.repeats):
-                name = f"repeat-{repeat + 1}"
+                name = f"repeat-{repeat + 1:02}"
                 admin.create_federation(connection, name, demo.federation(repeat), actor=_ACTOR)
                 invited = admin.invite(connection, name, uses=demo.agents, actor=_ACTOR)
                 self.invitations.append(str(invited.invitation))

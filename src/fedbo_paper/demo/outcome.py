@@ -84,13 +84,12 @@ class Outcome:
         """
         return estimate(self.lead(over)[:, trial - 1])
 
-    def by_peers(self, trial: int) -> list[Effect]:
+    def by_peers(self) -> list[Effect]:
         """Estimate the lead over alone of the first site to arrive, the second, and so on.
 
-        Args:
-            trial: The number of trials.
+        It is the mean lead after 2, 3, … and `early` trials: one moment alone is too uncertain.
         """
-        gains = self._gains(trial)
+        gains = np.mean([self._gains(trial) for trial in range(2, self.early + 1)], axis=0)
         placed = np.take_along_axis(gains, np.array(self._places), axis=1)
         return [estimate(column) for column in placed.T]
 

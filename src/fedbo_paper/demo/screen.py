@@ -238,11 +238,15 @@ def _compared_with(other: str, effect: Effect) -> str:
     'ahead of alone by 0.050 ± 0.030'
     >>> _compared_with("alone", Effect(-0.05, -0.11, 0.01, 10))
     'behind alone by 0.050 ± 0.060 (no clear difference)'
+    >>> _compared_with("alone", Effect(0.0001, -0.0109, 0.0111, 10))
+    'level with alone (± 0.011)'
     """
-    unclear = " (no clear difference)" if effect.low <= 0 <= effect.high else ""
-    side = "ahead of" if effect.value >= 0 else "behind"
-    error = _error(effect)
-    return f"{side} {other} by {abs(effect.value):.3f}{error}{unclear if error else ''}"
+    error, gap = _error(effect), abs(effect.value)
+    if gap < 0.0005:
+        return f"level with {other}" + (f" ({error.strip()})" if error else "")
+    unclear = " (no clear difference)" if error and effect.low <= 0 <= effect.high else ""
+    side = "ahead of" if effect.value > 0 else "behind"
+    return f"{side} {other} by {gap:.3f}{error}{unclear}"
 
 
 def _needed(trials: int | None, T: int) -> str:

@@ -88,7 +88,8 @@ class Site:
         for trial in tune(agent, self.objective, self.demo.trials):
             yield _tried(turn, "together", trial)
             if agent.best is not None and agent.best.number == trial.number:
-                self.ledger.report(exchange, _progress(agent))  # for the page; off by default
+                self._show(exchange, agent)
+        self._show(exchange, agent)
         message = agent.message()
         self.ledger.publish(exchange, message)
         yield Left(turn.repeat, received, len(message.encode()))
@@ -104,6 +105,13 @@ class Site:
         for trial in tune(ei, self.objective, self.demo.trials):
             yield _tried(turn, "alone-ei", trial)
 
+    def _show(self, exchange: HubExchange, agent: Agent) -> None:
+        """Report the best score so far for the hub's page, which a site does only if it wants."""
+        best = None if agent.best is None else agent.best.score
+        fingerprint, trials = agent.federation.fingerprint, len(agent.trials)
+        progress = Progress(fingerprint=fingerprint, sender=agent.name, trials=trials, best=best)
+        self.ledger.report(exchange, progress)
+
     def _seed(self, turn: Turn) -> int:
         """The seed makes the demo repeatable. Where messages must stay private, give none."""
         return self.demo.agent_seed(turn.repeat, self.number)
@@ -114,12 +122,6 @@ def tune(agent: Agent, objective: Objective, trials: int) -> Iterator[Trial]:
     for _ in range(trials):
         trial = agent.ask()
         yield agent.tell(trial, objective(trial.params))
-
-
-def _progress(agent: Agent) -> Progress:
-    best = None if agent.best is None else agent.best.score
-    fingerprint, trials = agent.federation.fingerprint, len(agent.trials)
-    return Progress(fingerprint=fingerprint, sender=agent.name, trials=trials, best=best)
 
 
 def _tried(turn: Turn, mode: Mode, trial: Trial) -> Tried:

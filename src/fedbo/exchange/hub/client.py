@@ -170,11 +170,11 @@ class Client:
         request = http.build_request(
             method, self.url.base + path, params=query, content=content, headers=headers
         )
-        end, pause = time.monotonic() + BUDGET, _FIRST_PAUSE
+        end, pause, was_down = time.monotonic() + BUDGET, _FIRST_PAUSE, self._is_down
         while True:
             wait = _jitter.uniform(0, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            is_last = self._is_down or time.monotonic() + wait > end
+            is_last = was_down or time.monotonic() + wait > end
             try:
                 answer = self._attempt(http, request, most, end)
                 self._is_down = False

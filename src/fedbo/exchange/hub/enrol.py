@@ -10,7 +10,7 @@ import msgspec
 from fedbo.exchange.base import ExchangeError
 from fedbo.exchange.hub.client import Client, HubRefused
 from fedbo.exchange.hub.invitation import Invitation
-from fedbo.exchange.hub.member import MOST_FILE, read_federation, store
+from fedbo.exchange.hub.member import MOST_FILE, Member, read_federation, store
 from fedbo.exchange.hub.memberships import Membership, Memberships
 from fedbo.exchange.hub.url import HubUrl
 from fedbo.federation import Federation
@@ -35,7 +35,7 @@ def enrol(
 ) -> Membership:
     """Become a member, and store the token.
 
-    Whoever is a member under this name already stays it, and the invitation is not used.
+    Whoever is a member under this name already stays it, and the invitation is not needed.
 
     Args:
         address: The address of the hub.
@@ -58,13 +58,15 @@ def enrol(
             f"{url.federation!r}: use the address {url.base}"
         )
     key = "" if keys is None else str(keys)
-    known = memberships.of(url.base, invited.name, invited.fingerprint, name)
+    for known in memberships.of(url.base, invited.name, invited.fingerprint, name):
+        _check_same(known, key)
+        if accept is not None:
+            accept(Member(known, memberships).federation())
+        return known
     client = Client(url)
     federation = _open(client, invited)
     if accept is not None:
         accept(federation)
-    if known:
-        return _same(known[0], key)
     name = _default_name(federation, keys) if name is None else name
     memberships.check_writable()
     membership = Membership(
@@ -90,14 +92,13 @@ def _open(client: Client, invited: Invitation) -> Federation:
     return federation
 
 
-def _same(known: Membership, key: str) -> Membership:
+def _check_same(known: Membership, key: str) -> None:
     if known.key != key:
         has = f"with the key {known.key}" if known.key else "without a key"
         raise ExchangeError(
             f"you are the member {known.member!r} of {known.place} already, {has}: go on as that "
-            "member, or run fedbo hub leave first"
+            "member, or run fedbo hub leave or fedbo hub rekey first"
         )
-    return known
 
 
 def _default_name(federation: Federation, keys: KeyPair | None) -> str:

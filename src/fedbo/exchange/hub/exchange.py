@@ -81,7 +81,7 @@ class HubExchange(Exchange):
                 held = self._held[place] = Held(federation, mine.membership.member)
             newest = self._update(mine, held, self._asking.get(place, ""))
             found, refused = chosen(federation, self.keyring, held.messages())
-            faults = {*held.faults(), *(Fault(one.encode(), text) for one, text in refused)}
+            faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
             untold, held.told = faults - held.told, faults
             is_later, held.latest = newest > held.latest, max(newest, held.latest)
         self._tell(fault.text for fault in untold)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -13,16 +14,21 @@ from fedbo.federation import Federation
 from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 
+_MOST_HELD = 2 * MOST_PEERS  # messages, and withdrawals that replace them
 _BESIDE = 64  # bytes beside each message in an answer
 _OTHERS = 400 * MOST_HANDED  # bytes of all withdrawals in an answer
 _LARGEST = 2**28  # bytes of an answer
 
 
 class Fault(NamedTuple):
-    """Something that a hub handed out and that cannot be used, and why."""
+    """Something that a hub handed out and that cannot be used: its digest, and why."""
 
-    content: bytes
+    digest: bytes
     text: str
+
+    @classmethod
+    def of(cls, content: bytes, text: str) -> Fault:
+        return cls(hashlib.sha256(content).digest(), text)
 
 
 class Held:
@@ -39,8 +45,8 @@ class Held:
         self._most = most_bytes(federation.kind, federation.features)
         self._cursor = ""
         self._is_selection = False
-        self._found: dict[int, Message | Fault | None] = {}  # None: a withdrawal
-        self._withdrawals: dict[object, Withdrawal] = {}  # all that were ever seen here, by origin
+        self._found: dict[int, Message | Fault] = {}
+        self._withdrawals: dict[object, Withdrawal] = {}  # by origin
         self.told: set[Fault] = set()  # each has had its warning
         self.latest = federation.epoch  # that the caller was told of
 
@@ -75,10 +81,15 @@ class Held:
         found = {} if news.is_all else {**self._found}
         for number in news.gone:
             found.pop(number, None)
-        if len(found.keys() | {one.number for one in news.handed}) > MOST_HANDED:
-            raise ValueError(f"it hands out more than {MOST_HANDED:,} messages")
+        if len(found.keys() | {one.number for one in news.handed}) > _MOST_HELD:
+            raise ValueError(f"it hands out more than {MOST_PEERS:,} messages")
         for one in news.handed:
-            found[one.number] = self._checked(one)
+            checked = self._checked(one)
+            if isinstance(checked, Withdrawal):
+                self._outlaw(checked)
+                found.pop(one.number, None)
+            else:
+                found[one.number] = checked
         self._found = found
         self._cursor, self._is_selection = news.cursor, news.is_selection
         return news.epoch
@@ -98,26 +109,29 @@ class Held:
         """Return what cannot be used."""
         return [one for one in self._found.values() if isinstance(one, Fault)]
 
-    def _checked(self, handed: Handed) -> Message | Fault | None:
-        """Return the message, or why it cannot be used; None if it is a withdrawal."""
+    def _checked(self, handed: Handed) -> Message | Withdrawal | Fault:
+        """Return what was handed out, or why it cannot be used."""
         size, known = len(handed.content), self._found.get(handed.number)
         if isinstance(known, Message) and known.encode() == handed.content:
             return known
         if size > self._most:
-            return Fault(b"", f"it has {size:,} bytes, expected at most {self._most:,}")
+            text = f"it has {size:,} bytes, expected at most {self._most:,}"
+            return Fault.of(handed.content, text)
         try:
             found = read(handed.content)
             self._check(found)
-        except MessageRefused as error:
-            return Fault(handed.content, str(error))
-        if isinstance(found, Message):
             return found
-        before = self._withdrawals.get(origin(found))
-        if before is None or before.sequence < found.sequence:
-            if len(self._withdrawals) >= MOST_HANDED:
-                del self._withdrawals[next(iter(self._withdrawals))]
-            self._withdrawals[origin(found)] = found
-        return None
+        except MessageRefused as error:
+            return Fault.of(handed.content, str(error))
+
+    def _outlaw(self, withdrawal: Withdrawal) -> None:
+        """Remember a withdrawal, so that not even the hub can put the message back."""
+        before = self._withdrawals.pop(origin(withdrawal), withdrawal)
+        self._withdrawals[origin(withdrawal)] = max(
+            before, withdrawal, key=lambda one: one.sequence
+        )
+        if len(self._withdrawals) > MOST_HANDED:
+            del self._withdrawals[next(iter(self._withdrawals))]
 
     def _check(self, found: Message | Withdrawal) -> None:
         what = f"{found.type} {found.sequence} of {found.sender!r}"

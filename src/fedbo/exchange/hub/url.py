@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from fedbo.exchange.base import ExchangeError
 from fedbo.exchange.hub.invitation import check_name
@@ -51,13 +51,15 @@ class HubUrl(NamedTuple):
         expected = "expected https://HOST, https://HOST:PORT or https://HOST/FEDERATION"
         if "@" in address:  # it may be a password, which is not repeated
             raise ExchangeError(f"the address of the hub has an '@', {expected}")
-        parts = urlsplit(address) if _is_plain(address) else SplitResult("", "", "", "", "")
         try:
+            if not (len(address) <= _LONGEST and address.isprintable() and " " not in address):
+                raise ValueError  # not every character would be kept, or could be shown
+            parts = urlsplit(address)
             scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+            if not _HOST.fullmatch(host) or scheme not in _PORTS or parts.query or parts.fragment:
+                raise ValueError
         except ValueError:
-            host = ""
-        if not _HOST.fullmatch(host) or scheme not in _PORTS or parts.query or parts.fragment:
-            raise ExchangeError(f"the address of the hub is {given}, {expected}")
+            raise ExchangeError(f"the address of the hub is {given}, {expected}") from None
         if scheme == "http" and not _is_loopback(host):
             raise ExchangeError(
                 f"{given} is not encrypted, and anyone on the way could read the token: use "
@@ -73,11 +75,6 @@ class HubUrl(NamedTuple):
             return cls(base, check_name(name) if name else "")
         except ValueError as error:
             raise ExchangeError(f"the address of the hub is {given}: {error}") from None
-
-
-def _is_plain(address: str) -> bool:
-    """Whether `urlsplit` keeps every character, and the address can be shown."""
-    return len(address) <= _LONGEST and address.isprintable() and " " not in address
 
 
 def _is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ Who it is, is found out before the body is read, and the body is read before any
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -19,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from fedbo.hub.auth import Caller, token_required
 from fedbo.hub.limits import JSON_BYTES, read_body, refuse_for
 from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
-from fedbo.hub.service import Service
+from fedbo.hub.service import NO_FEDERATION, Service
 from fedbo.hub.shell import Record
 
 #: Who may use an endpoint: anyone; whoever has an invitation; a member of the federation; an
@@ -143,7 +144,7 @@ class Resource:
                 responses=responses,
                 **shown,
                 tags=[self._tag],
-                description=f"{(function.__doc__ or '').strip()}\n\n{_ROLES[who]}",
+                description=f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_ROLES[who]}",
                 operation_id=function.__name__,
                 openapi_extra={**secured, **(extra or {})},
                 route_class_override=_plain(who) if is_plain else _guarded(who, most),
@@ -193,6 +194,7 @@ async def admit(request: Request, who: Who) -> Call:
     if who in ("anyone", "invited"):
         if who == "invited":
             service.auth.check_failures(request)
+        if request.method != "GET":
             _take(service, record.address)
         return Call(service, record, None)
     caller = await service.auth.caller(request)
@@ -207,7 +209,7 @@ async def admit(request: Request, who: Who) -> Call:
         _check_role(caller, who)
         return Call(service, record, caller)
     if not caller.is_operator and name != caller.federation_name:
-        raise Refused("no-such-federation", "there is no such federation, or it is not yours")
+        raise Refused("no-such-federation", NO_FEDERATION)
     number = caller.federation or await service.federation_id(name)
     record.federation = name
     _check_role(caller, who)

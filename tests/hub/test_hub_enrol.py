@@ -1,0 +1,276 @@
+"""Becoming a member of a hub, and the way to it: TLS, private authorities and proxies."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contracts.authority import Certified, Proxy, certify
+from contracts.exchange import OTHERS, OURS, M, child, ended, message, new_keys, together
+from contracts.hub import HubProcess, Office
+from contracts.parties import PLANE
+from sqlalchemy import update
+
+from fedbo import Federation
+from fedbo.exchange import ExchangeError, exchange_at
+from fedbo.exchange.hub.client import HubRefused
+from fedbo.exchange.hub.enrol import enrol
+from fedbo.exchange.hub.memberships import Memberships
+from fedbo.hub import schema
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with HubProcess(f"sqlite:///{tmp_path_factory.mktemp('hub')}/hub.db") as running:
+        yield running
+
+
+@pytest.fixture
+def office(hub: HubProcess) -> Office:
+    return Office(hub.db)
+
+
+@pytest.fixture
+def liver(office: Office) -> str:
+    """The name of a new federation."""
+    name = f"liver-{secrets.token_hex(6)}"
+    office.create(name, OURS)
+    return name
+
+
+def test_an_invitation_makes_a_member(hub: HubProcess, office: Office, liver: str) -> None:
+    keys, invited = new_keys(), office.invite(liver, uses=2)
+    mine = enrol(hub.address, str(invited), "clinic", keys)
+    assert (mine.member, mine.key, mine.place) == ("clinic", str(keys), f"{hub.address}/{liver}")
+    assert Memberships().all() == [mine]
+    exchange = exchange_at(mine.place)
+    assert exchange.publish(keys.sign(message(sender="clinic/a"))) is True
+    lab = enrol(f"{hub.address}/{liver}", invited, "lab")
+    assert Memberships().all() == [mine, lab]
+    assert exchange.publish(message(sender="lab")) is True
+    assert [one.sender for one in exchange.fetch(OURS)] == ["clinic/a", "lab"]
+
+
+def test_whoever_is_a_member_stays_it(hub: HubProcess, office: Office, liver: str) -> None:
+    invited, keys = office.invite(liver, uses=3), new_keys()
+    mine = enrol(hub.address, invited, "clinic", keys)
+    assert enrol(hub.address, invited, "clinic", keys) == mine
+    assert enrol(hub.address, invited, None, keys) == mine
+    for other in (None, new_keys()):
+        with pytest.raises(ExchangeError, match=r"you are the member 'clinic' .* already"):
+            enrol(hub.address, invited, "clinic", other)
+    assert Memberships().all() == [mine]
+
+
+def test_a_name_is_random_or_the_one_that_is_listed(hub: HubProcess, office: Office) -> None:
+    keys = new_keys()
+    name = f"listed-{secrets.token_hex(6)}"
+    members = {"clinic": str(keys), "lab": str(new_keys())}
+    office.create(name, Federation(PLANE, features=M, members=members))
+    with pytest.raises(HubRefused) as caught:
+        enrol(hub.address, office.invite(name), "clinic", new_keys())
+    assert caught.value.slug == "wrong-key"
+    with pytest.raises(HubRefused):
+        enrol(hub.address, office.invite(name), "stranger", keys)
+    assert enrol(hub.address, office.invite(name), None, keys).member == "clinic"
+    plain = f"plain-{secrets.token_hex(6)}"
+    office.create(plain, OURS)
+    assert enrol(hub.address, office.invite(plain), None, keys).member.startswith("site-")
+
+
+def test_an_invitation_that_is_not_valid_is_refused(
+    hub: HubProcess, office: Office, liver: str
+) -> None:
+    invited = office.invite(liver, uses=1)
+    wrong = invited._replace(secret="x" * 32)
+    with pytest.raises(HubRefused) as caught:
+        enrol(hub.address, wrong, "clinic")
+    assert caught.value.slug == "not-invited" and wrong.secret not in str(caught.value)
+    with pytest.raises(ValueError, match="not an invitation: expected NAME") as malformed:
+        enrol(hub.address, f"{invited.name}.{invited.secret}", "clinic")
+    assert invited.secret not in str(malformed.value)
+    with pytest.raises(ValueError, match="not the one that the invitation is for"):
+        enrol(hub.address, invited._replace(fingerprint=OTHERS["seed"].fingerprint), "clinic")
+    with pytest.raises(ValueError, match=f"is for the federation '{liver}'"):
+        enrol(f"{hub.address}/lung", invited, "clinic")
+    enrol(hub.address, invited, "clinic")
+    with pytest.raises(HubRefused) as used:
+        enrol(hub.address, invited, "lab")
+    assert used.value.slug == "not-invited"
+    late = office.invite(liver)
+    with office.engine.begin() as connection:
+        connection.execute(update(schema.invitation).values(expires=1.0))
+    with pytest.raises(HubRefused) as expired:
+        enrol(hub.address, late, "lab")
+    assert expired.value.slug == "not-invited"
+    assert [one.member for one in Memberships().all()] == ["clinic"]
+
+
+def test_a_name_that_is_taken_is_refused(
+    hub: HubProcess, office: Office, liver: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enrol(hub.address, office.invite(liver), "clinic")
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "another user"))
+    for name, slug in (("clinic", "name-taken"), ("a/b", "wrong-name"), ("", "wrong-name")):
+        with pytest.raises(HubRefused) as caught:
+            enrol(hub.address, office.invite(liver), name)
+        assert caught.value.slug == slug
+    assert Memberships().all() == []
+
+
+def test_a_later_epoch_is_the_same_federation(hub: HubProcess, office: Office, liver: str) -> None:
+    invited = office.invite(liver)
+    later = OURS.next_epoch(length_scale=0.7)
+    office.begin_epoch(liver, later)
+    found: list[Federation] = []
+    mine = enrol(hub.address, invited, "clinic", accept=found.append)
+    assert found == [later]
+    exchange = exchange_at(mine.place)
+    assert exchange.latest(OURS) == later
+    assert exchange.publish(message(later, sender="clinic")) is True
+
+
+def test_nothing_is_changed_if_the_federation_is_not_accepted(
+    hub: HubProcess, office: Office, liver: str
+) -> None:
+    invited = office.invite(liver, uses=1)
+
+    def refuse(_: Federation) -> None:
+        raise ValueError("another file is there")
+
+    with pytest.raises(ValueError, match="another file is there"):
+        enrol(hub.address, invited, "clinic", accept=refuse)
+    assert Memberships().all() == []
+    enrol(hub.address, invited, "clinic")
+
+
+def test_no_token_is_asked_for_that_cannot_be_kept(
+    hub: HubProcess, office: Office, liver: str
+) -> None:
+    invited = office.invite(liver, uses=1)
+    Memberships().path.parent.mkdir(parents=True, exist_ok=True)
+    Memberships().path.mkdir()
+    with pytest.raises(ExchangeError):
+        enrol(hub.address, invited, "clinic")
+    Memberships().path.rmdir()
+    enrol(hub.address, invited, "clinic")
+
+
+def test_two_processes_enrol_at_once_and_none_is_lost(
+    hub: HubProcess, office: Office, liver: str
+) -> None:
+    invited = office.invite(liver)
+    program = (
+        "from fedbo.exchange.hub.enrol import enrol\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+        "enrol(*sys.argv[1:])\n"
+    )
+    names = ["a", "b", "c"]
+    processes = [child(program, hub.address, str(invited), name) for name in names]
+    together(processes)
+    for process in processes:
+        ended(process)
+    assert {one.member for one in Memberships().all()} == {*names}
+    for name in names:
+        assert exchange_at(f"{hub.address}/{liver}").publish(message(sender=name)) is True
+
+
+# Through TLS and proxies
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Certified:
+    return certify(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def safe_hub(
+    tmp_path_factory: pytest.TempPathFactory, certified: Certified
+) -> Iterator[HubProcess]:
+    db = f"sqlite:///{tmp_path_factory.mktemp('hub')}/hub.db"
+    settings = {"tls_certificate": certified.certificate, "tls_key": certified.key}
+    with HubProcess(db, **settings) as running:
+        Office(db).create("liver", OURS)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies of the machine that runs the tests are none of theirs."""
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_private_authority_is_trusted_if_a_variable_names_it(
+    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert safe_hub.address.startswith("https://")
+    invited = Office(safe_hub.db).invite("liver")
+    with pytest.raises(ExchangeError, match=r"is not trusted .* set SSL_CERT_FILE to the file"):
+        enrol(safe_hub.address, invited, "clinic")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
+    name = f"clinic {secrets.token_hex(3)}"
+    mine = enrol(safe_hub.address, invited, name)
+    exchange = exchange_at(safe_hub.address)
+    assert exchange.publish(message(sender=name)) is True
+    assert name in {one.sender for one in exchange.fetch(OURS)}
+    for one in (exchange_at(mine.address), exchange):
+        assert one.withdraw(OURS, name) is (one is not exchange)
+
+
+def test_another_machines_certificate_is_not_trusted(
+    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
+    elsewhere = safe_hub.address.replace("127.0.0.1", "localhost")
+    with pytest.raises(ExchangeError, match=r"is not trusted .*ostname mismatch"):
+        enrol(elsewhere, Office(safe_hub.db).invite("liver"), "clinic")
+
+
+def test_a_plain_hub_at_a_safe_address_is_an_error(hub: HubProcess) -> None:
+    exchange_word = Office(hub.db)
+    name = f"liver-{secrets.token_hex(6)}"
+    exchange_word.create(name, OURS)
+    with pytest.raises(ExchangeError):
+        enrol(hub.address.replace("http:", "https:"), exchange_word.invite(name), "clinic")
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+def test_a_proxy_is_used_if_a_variable_names_it(
+    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
+    invited = Office(safe_hub.db).invite("liver")
+    name = f"clinic {secrets.token_hex(3)}"
+    with Proxy() as proxy:
+        monkeypatch.setenv(variable, proxy.address)
+        mine = enrol(safe_hub.address, invited, name)
+        exchange = exchange_at(safe_hub.address)
+        assert exchange.publish(message(sender=name)) is True
+        exchange.fetch(OURS)
+        host = safe_hub.address.removeprefix("https://").encode()
+        assert {*proxy.asked} == {b"CONNECT " + host + b" HTTP/1.1"}
+        assert proxy.passed
+        for secret in (mine.token, invited.secret, name):
+            assert secret.encode() not in proxy.passed
+        asked = len(proxy.asked)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        exchange_at(safe_hub.address).fetch(OURS)
+        assert len(proxy.asked) == asked
+
+
+def test_a_proxy_that_refuses_is_named(
+    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 1.0)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
+    with Proxy(refuses=True) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.address)
+        with pytest.raises(ExchangeError, match=r"through the proxy .*403.* check HTTPS_PROXY"):
+            enrol(safe_hub.address, Office(safe_hub.db).invite("liver"), "clinic")

@@ -1,0 +1,155 @@
+"""Where a member's tokens are kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from contracts.exchange import OTHERS, OURS, child, ended, together
+from msgspec.structs import replace
+
+from fedbo.exchange import ExchangeError
+from fedbo.exchange.hub.memberships import Membership, Memberships
+
+HUB = "https://hub.example.org"
+
+
+def membership(member: str = "clinic", federation: str = "liver", letter: str = "a") -> Membership:
+    return Membership(
+        address=HUB,
+        federation=federation,
+        fingerprint=str(OURS.fingerprint),
+        member=member,
+        token="fedbo-m-" + letter * 43,
+    )
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Memberships:
+    return Memberships(tmp_path / "new" / "hubs.json")
+
+
+def test_a_membership_is_remembered(book: Memberships) -> None:
+    assert book.all() == []
+    first, second = membership(), membership("lab", letter="b")
+    book.add(first)
+    book.add(second)
+    assert Memberships(book.path).all() == [first, second]
+    renewed = replace(first, token="fedbo-m-" + "c" * 43)
+    book.add(renewed)
+    assert book.all() == [renewed, second]
+    book.remove(first)  # which has another token now
+    assert book.all() == [renewed, second]
+    book.remove(renewed)
+    assert book.all() == [second]
+
+
+def test_memberships_are_found_by_hub_federation_and_member(book: Memberships) -> None:
+    clinic, lab, lung = membership(), membership("lab"), membership(federation="lung")
+    for one in (clinic, lab, lung):
+        book.add(one)
+    assert book.of("https://elsewhere.example.org") == []
+    assert book.of(HUB) == [clinic, lab, lung]
+    assert book.of(HUB, "liver") == [clinic, lab]
+    assert book.of(HUB, member="clinic") == [clinic, lung]
+    assert book.of(HUB, fingerprint=OTHERS["epoch and scalars"].fingerprint) == [clinic, lab, lung]
+    assert book.of(HUB, fingerprint=OTHERS["seed"].fingerprint) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no permissions as on POSIX")
+def test_only_the_user_can_read_tokens(book: Memberships) -> None:
+    book.add(membership())
+    assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(book.path.parent.stat().st_mode) == 0o700
+    for mode in (0o640, 0o604, 0o660):
+        book.path.chmod(mode)
+        for use in (book.all, lambda: book.add(membership("x")), book.check_writable):
+            with pytest.raises(ExchangeError, match=r"other users can read .* chmod 600"):
+                use()
+    book.path.chmod(0o600)
+    assert book.all() == [membership()]
+
+
+def test_a_token_is_not_shown() -> None:
+    assert "aaa" not in repr(membership()) + str(membership())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"memberships": [{"token": "fedbo-m-secret"}]}',
+        "[" * 10**5,
+        '{"memberships": "fedbo-m-secret"}',
+    ],
+)
+def test_a_damaged_file_is_refused_and_kept(book: Memberships, content: str) -> None:
+    book.add(membership())
+    book.path.write_text(content)
+    for use in (book.all, lambda: book.add(membership())):
+        with pytest.raises(ExchangeError, match="the file is damaged; restore a copy") as caught:
+            use()
+        assert "secret" not in str(caught.value)
+    assert book.path.read_text() == content
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token": "fedbo-m-x\r\nX: y" + "a" * 30},
+        {"token": "fedbo-o-" + "a" * 43},
+        {"federation": "../operator"},
+        {"fingerprint": "00"},
+        {"key": "ed25519:AAAA"},
+    ],
+)
+def test_what_cannot_be_a_membership_is_not_stored(
+    book: Memberships, changes: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        book.add(replace(membership(), **changes))
+    assert "fedbo-m-x" not in str(caught.value)
+    assert book.all() == []
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_a_token_is_asked_for(
+    plain_user: Path,
+) -> None:
+    plain_user.chmod(0o500)
+    with pytest.raises(ExchangeError, match="Permission denied"):
+        Memberships(plain_user / "state" / "hubs.json").check_writable()
+
+
+def test_processes_do_not_lose_each_others_memberships(book: Memberships) -> None:
+    program = (
+        "from fedbo.exchange.hub.memberships import Memberships\n"
+        "sys.path.insert(0, sys.argv[3])\n"
+        "from test_memberships import membership\n"
+        "book = Memberships(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "input()\n"
+        "for i in range(10):\n"
+        "    book.add(membership(f'{sys.argv[2]}-{i}'))\n"
+        "    book.remove(membership(f'{sys.argv[2]}-{i - 1}'))\n"
+    )
+    here = Path(__file__).parent
+    processes = [child(program, book.path, f"p{i}", here) for i in range(3)]
+    together(processes)
+    for process in processes:
+        ended(process)
+    assert {one.member for one in book.all()} == {"p0-9", "p1-9", "p2-9"}
+
+
+def test_a_user_without_a_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedbo.state import StateMissing
+
+    def missing() -> Path:
+        raise StateMissing("this user has no home folder: set FEDBO_STATE")
+
+    monkeypatch.setattr("fedbo.exchange.hub.memberships.state_folder", missing)
+    with pytest.raises(ExchangeError, match="set FEDBO_STATE"):
+        Memberships()
