@@ -510,12 +510,14 @@ def test_errors_come_first_and_are_clear(args: list[str], complaint: str) -> Non
     assert not Path("shared").exists()
 
 
-def test_a_hub_is_not_yet_there() -> None:
+def test_a_preview_for_a_hub_says_how_to_join() -> None:
+    join("score", "--trials", "1")
     result = CliRunner().invoke(
         cli.app, ["join", "https://hub.example.org", "--storage", STORAGE, "--preview"]
     )
-    assert result.exit_code == 2
-    assert "a hub, which this version does not support yet" in said(result)
+    assert result.exit_code == 0, result.output
+    assert "This message would not be sent to https://hub.example.org: you are not" in said(result)
+    assert "fedbo join https://hub.example.org --invite INVITATION" in said(result)
 
 
 def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
