@@ -96,7 +96,7 @@ def test_commands_come_in_an_order_that_helps() -> None:
     commands = [word for word in lines if not word.startswith("-")]
     assert commands[:4] == ["federation", "join", "publish", "hub"]
     assert commands[4:8] == ["exchange", "identity", "ledger", "explain"]
-    assert commands[6:] == ["data", "demo", "reproduce"]
+    assert commands[8:] == ["data", "demo", "reproduce"]
 
 
 def plugged(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:

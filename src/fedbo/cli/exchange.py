@@ -32,7 +32,9 @@ def _exchange() -> None:
 
 @app.command()
 def status(
-    exchange: Annotated[str, typer.Argument(help="The exchange: a folder.")],
+    exchange: Annotated[
+        str, typer.Argument(help="The exchange: a folder, or the address of a hub.")
+    ],
     federation: Annotated[
         Path | None,
         typer.Option(help="Show who takes part in the federation of this file, and who does not."),

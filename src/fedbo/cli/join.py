@@ -9,6 +9,7 @@ import typer
 
 from fedbo.cli import checks
 from fedbo.exchange import ExchangeError, exchange_at
+from fedbo.exchange.hub.exchange import HubExchange
 
 
 def join(
@@ -112,7 +113,7 @@ def join(
         place = exchange_at(exchange)
     except ExchangeError as error:
         raise checks.refused(str(error), "EXCHANGE") from None
-    is_hub = exchange.lower().startswith("http")
+    is_hub = isinstance(place, HubExchange)
     if invite is not None and not is_hub:
         raise checks.refused("an invitation is for a hub: give its https:// address", "--invite")
     runs = not is_hub or any([storage, objective, preview, withdraw])
@@ -127,11 +128,9 @@ def join(
     file = Path("federation.toml") if federation is None else federation
     # A message of a study that was run without a file is withdrawn without one.
     needs_file = not withdraw or federation is not None
-    if is_hub:
+    if isinstance(place, HubExchange):
         from fedbo.cli import join_hub
-        from fedbo.exchange.hub.exchange import HubExchange
 
-        assert isinstance(place, HubExchange)
         checks.require("client", {"httpx": "httpx"})
         with checks.warnings_as_lines():
             if invite is not None:

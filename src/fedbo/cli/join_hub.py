@@ -80,6 +80,9 @@ def update_file(place: HubExchange, file: Path) -> None:
     ours = checks.federation("--federation", file) if file.exists() else None
     try:
         mine = place.site(ours)
+    except ExchangeError as error:
+        checks.end(str(error))
+    try:
         update = _Update(file, mine.federation(), mine.membership.place)
         if fault := mine.membership.agreed.mismatch(update.theirs.fingerprint, same_epoch=False):
             raise ValueError(

@@ -117,6 +117,8 @@ class HubExchange(Exchange):
                 else:
                     site.publish(withdrawal_of(message, keys))
                 is_gone = True
+        if is_gone:
+            site.forget_progress(sender)
         return is_gone
 
     def holdings(self) -> list[Holding]:

@@ -110,6 +110,9 @@ class Member:
         body = {name: getattr(progress, name) for name in names}
         self._send("PUT", "/progress", msgspec.json.encode(body))
 
+    def forget_progress(self, sender: str) -> None:
+        self._send("DELETE", "/progress", query={"sender": sender})
+
     def leave(self) -> bool:
         """Leave the federation: the hub deletes all that it has of the member.
 
