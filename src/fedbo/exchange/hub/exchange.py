@@ -43,6 +43,9 @@ class HubExchange(Exchange):
 
     Raises:
         ExchangeError: If this cannot be the address of a hub.
+
+    >>> HubExchange("https://Hub.example.org/liver/").address
+    'https://hub.example.org/liver'
     """
 
     def __init__(self, address: str, keyring: Keyring | None = None) -> None:
