@@ -370,17 +370,17 @@ def test_whoever_held_a_message_gets_its_withdrawal(
 def test_after_many_removals_everything_is_handed_out_again(
     engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedbo.hub.shelf.MOST_PEERS", 3)
-    group = Group(engine, 8)
+    monkeypatch.setattr("fedbo.hub.shelf.MOST_PEERS", 2)
+    group = Group(engine, 10)
 
     async def run() -> None:
         feeds, agent = Feeds(engine), Agent(group, group.members[0])
-        await publish(writer, group, 8)
+        await publish(writer, group, 10)
         await agent.fetch(feeds)
-        for count, gone in ((3, group.members[1:4]), (4, group.members[4:8])):
+        for count, gone in ((4, group.members[1:5]), (5, group.members[5:10])):
             for one in gone:
                 await writer.submit(lambda connection, id=one.id: admin.leave(connection, id))
-            assert (await agent.fetch(feeds)).is_all == (count > 3)
+            assert (await agent.fetch(feeds)).is_all == (count == 5)
             assert agent.senders == group.out()
         feeds.stop()
 

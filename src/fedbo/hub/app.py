@@ -30,6 +30,7 @@ from fedbo.hub.api import (
 )
 from fedbo.hub.api.endpoint import Problem
 from fedbo.hub.auth import COOKIE
+from fedbo.hub.lane import Lane
 from fedbo.hub.log import Handler, Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
@@ -82,6 +83,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
         },
     )
     app.state.service = service
+    app.add_middleware(Lane, main=app)
     app.add_middleware(Shell, log=log, metrics=metrics)
     for module in _MODULES:
         module.resource.mount(app)

@@ -3,15 +3,19 @@
 A fetch sees everything that was committed before it arrived, by any process: it waits for a look
 at the database that begins after its arrival. All that wait share one look, which reads only what
 has changed since the last one.
+
+A look at PostgreSQL waits for an answer, so a thread does it. A SQLite file is in the memory of
+this machine already: reading a few rows of it takes less time than the way to a thread and back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from sqlalchemy import Engine, bindparam, select
@@ -28,6 +32,7 @@ from fedbo.hub.shelf import Head, Row, Shelf
 MOST_BYTES = 1 << 30
 
 _PAGE = 1000  # rows that are read at once
+_FEW = 200  # changes that are handled without a thread
 _THREADS = 2  # that look at the database
 
 _hub, _federation, _message = schema.hub.c, schema.federation.c, schema.message.c
@@ -60,6 +65,16 @@ _FILE = select(schema.epoch.c.file).where(
 )
 
 
+_HEAD_OF_FILE = (
+    'SELECT (SELECT generation FROM hub WHERE id = 1), "cursor", floor, epoch FROM federation '
+    "WHERE id = ?"
+)
+_CHANGED_IN_FILE = (
+    'SELECT id, "cursor", is_out, member, sender, content FROM message '
+    'WHERE federation = ? AND epoch = ? AND "cursor" > ? ORDER BY "cursor"'
+)
+
+
 class Feeds:
     """The messages of all federations, as agents fetch them. It belongs to one event loop.
 
@@ -76,6 +91,7 @@ class Feeds:
         self._engine, self._most_peers, self._most_bytes = engine, most_peers, most_bytes
         self._feeds: OrderedDict[tuple[int, int], _Feed] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedbo-feed")
+        self._file = _File(engine) if engine.dialect.name == "sqlite" else None
 
     def __len__(self) -> int:
         """How many federations, each in one epoch, are in memory."""
@@ -100,7 +116,7 @@ class Feeds:
         place = federation, wanted.epoch
         feed = self._feeds.get(place)
         if feed is None:
-            feed = _Feed(self._engine, self._threads, *place, self._most_peers)
+            feed = _Feed(self._engine, self._threads, self._file, *place, self._most_peers)
             self._feeds[place] = feed
         self._feeds.move_to_end(place)
         try:
@@ -115,6 +131,8 @@ class Feeds:
     def stop(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._file is not None:
+            self._file.close()
 
     def _drop_oldest(self) -> None:
         taken = self.nbytes
@@ -128,10 +146,47 @@ class _Page(NamedTuple):
 
     head: Head
     rows: Sequence[Row]
+    is_last: bool
 
-    @property
-    def is_last(self) -> bool:
-        return len(self.rows) < _PAGE
+
+class _File:
+    """A SQLite file that is read by the thread of the event loop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self, federation: int, epoch: int, known: Head) -> _Page | None:
+        """Return what has changed; None if that is much, or if the file is not free."""
+        try:
+            execute = self._opened().execute
+            found = execute(_HEAD_OF_FILE, (federation,)).fetchone()
+            if found is None:
+                return None
+            head = Head._make(found)
+            behind = head.cursor - known.cursor
+            if head.generation != known.generation or not 0 <= behind <= _FEW:
+                return None
+            if behind == 0:
+                return _Page(head, (), True)
+            rows = execute(_CHANGED_IN_FILE, (federation, epoch, known.cursor)).fetchall()
+            return _Page(head, [Row._make(row) for row in rows], True)
+        except sqlite3.Error:
+            return None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            proxy = self._engine.raw_connection()
+            opened: Any = proxy.driver_connection
+            proxy.detach()
+            opened.execute("PRAGMA busy_timeout = 0")  # the event loop must not wait
+            self._connection = opened
+        return cast(sqlite3.Connection, self._connection)
 
 
 class _Feed:
@@ -141,12 +196,14 @@ class _Feed:
         self,
         engine: Engine,
         threads: ThreadPoolExecutor,
+        file: _File | None,
         federation: int,
         epoch: int,
         most_peers: int,
     ) -> None:
         self.shelf = Shelf()
-        self._engine, self._threads, self._most_peers = engine, threads, most_peers
+        self._engine, self._threads, self._file = engine, threads, file
+        self._most_peers = most_peers
         self._place = {"federation": federation, "epoch": epoch}
         self._likeness: Likeness | None = None
         self._waiting: list[asyncio.Future[Shelf]] = []
@@ -182,7 +239,9 @@ class _Feed:
         run, threads = asyncio.get_running_loop().run_in_executor, self._threads
         is_last = False
         while not is_last:
-            page = await run(threads, self._read, self.shelf.head)
+            page = self._peek()
+            if page is None:
+                page = await run(threads, self._read, self.shelf.head)
             if page.head.generation != self.shelf.head.generation:
                 self.shelf = Shelf()
             if page.rows:
@@ -193,8 +252,18 @@ class _Feed:
                 reached = max(reached, page.head.cursor)
             self.shelf.head = page.head._replace(cursor=reached)
         if self.shelf.out > self._most_peers and len(rows := self.shelf.undirected()):
-            U = await run(threads, self._directions, self.shelf.contents(rows))
+            contents = self.shelf.contents(rows)
+            if self._likeness is None or len(rows) > _FEW:
+                U = await run(threads, self._directions, contents)
+            else:
+                U = self._directions(contents)
             self.shelf.direct(rows, U)
+
+    def _peek(self) -> _Page | None:
+        """Look at the database without a thread; return None if that does not do."""
+        if self._file is None or not self.shelf.head.generation:
+            return None
+        return self._file.read(**self._place, known=self.shelf.head)
 
     def _read(self, known: Head) -> _Page:
         with self._engine.connect() as connection:
@@ -209,9 +278,10 @@ class _Feed:
                 )
             since = known.cursor if head.generation == known.generation else -1
             if since == head.cursor:
-                return _Page(head, ())
-            rows = connection.execute(_CHANGED, {**self._place, "since": since})
-            return _Page(head, [Row._make(row) for row in rows])
+                return _Page(head, (), True)
+            changed = connection.execute(_CHANGED, {**self._place, "since": since})
+            rows = [Row._make(row) for row in changed]
+            return _Page(head, rows, len(rows) < _PAGE)
 
     def _directions(self, contents: Sequence[bytes]) -> Single:
         if self._likeness is None:

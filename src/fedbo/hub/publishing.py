@@ -11,8 +11,8 @@ has a withdrawal        its sequence is larger
 is empty                always: the message was deleted, or its member has left
 ======================  ==========================================================
 
-The statements are written for any number of rows. One statement for each row would cost more: the
-driver of SQLite lets other threads run after each, and then has to wait for them.
+Every statement is for all rows at once, and on SQLite it returns them in one piece: its driver lets
+other threads run after each row, and then has to wait for them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
+import msgspec
 from sqlalchemy import Connection
 
 from fedbo.hub.problems import Refused
@@ -37,6 +38,7 @@ _MESSAGE = (
     "cursor", "changed",
 )  # fmt: skip
 _PLACE = ("federation", "epoch", "sender", "key")
+_BYTES = ("token", "key")
 _AUDIT = ("time", "federation", "actor", "action", "subject", "detail")
 _REPLACED = ", ".join(f'"{name}" = excluded."{name}"' for name in _MESSAGE if name not in _PLACE)
 _CONFLICT = f' ON CONFLICT (federation, epoch, sender, "key") DO UPDATE SET {_REPLACED}'
@@ -93,10 +95,11 @@ class _Row(NamedTuple):
 
     sequence: int
     is_out: bool
-    content: bytes
+    is_empty: bool
+    content: bytes | None = None  # None: it was not read
 
 
-_EMPTY = _Row(-1, False, b"")
+_EMPTY = _Row(-1, False, True)
 _Answer = tuple[bool | None, BaseException | None]
 
 
@@ -144,11 +147,11 @@ class Publishing:
             self._advance()
         return answers
 
-    def _read_members(self, ids: Collection[int]) -> dict[int, tuple[bytes | None, bytes]]:
-        """Return the token and the key of members."""
-        text = f'SELECT id, token, "key" FROM member WHERE id IN {self._marks(len(ids))}'
-        found = self._connection.exec_driver_sql(text, (*ids,))
-        return {id: (token, key or b"") for id, token, key in found}
+    def _read_members(self, ids: Collection[int]) -> dict[int, tuple[bytes, bytes]]:
+        """Return the token and the key of members; empty if they have none."""
+        place = f"member WHERE id IN {self._marks(len(ids))}"
+        found = self._select(("id", "token", "key"), place, (*ids,))
+        return {id: (token, key) for id, token, key in found}
 
     def _read_rows(self, places: Iterable[Place]) -> dict[Place, _Row]:
         wanted: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -156,24 +159,31 @@ class Publishing:
             wanted[federation, epoch].add(sender)
         rows: dict[Place, _Row] = {}
         for (federation, epoch), senders in wanted.items():
-            found = self._connection.exec_driver_sql(
-                'SELECT sender, "key", sequence, is_out, content FROM message '
-                f"WHERE federation = {self._mark} AND epoch = {self._mark} "
+            found = self._select(
+                ("sender", "key", "sequence", "is_out", "length(content)"),
+                f"message WHERE federation = {self._mark} AND epoch = {self._mark} "
                 f"AND sender IN {self._marks(len(senders))}",
                 (federation, epoch, *senders),
             )
-            for sender, key, sequence, is_out, content in found:
+            for sender, key, sequence, is_out, length in found:
                 place = Place(federation, epoch, sender, key)
-                rows[place] = _Row(sequence, bool(is_out), content)
+                rows[place] = _Row(sequence, bool(is_out), not length)
         return rows
+
+    def _content(self, place: Place) -> bytes | None:
+        """Return what is in a row."""
+        if (known := self._rows[place].content) is not None:
+            return known
+        where = " AND ".join(f'"{name}" = {self._mark}' for name in _PLACE)
+        text = f"SELECT content FROM message WHERE {where}"
+        content: bytes | None = self._connection.exec_driver_sql(text, place).scalar()
+        return content
 
     def _read_agents(self) -> dict[int, dict[str, int]]:
         """Return how many messages are out of each agent of the members, by name."""
         agents: dict[int, dict[str, int]] = {id: {} for id in self._members}
-        text = (
-            f"SELECT member, sender, is_out FROM message WHERE member IN {self._marks(len(agents))}"
-        )
-        for id, name, is_out in self._connection.exec_driver_sql(text, (*agents,)):
+        place = f"message WHERE member IN {self._marks(len(agents))}"
+        for id, name, is_out in self._select(("member", "sender", "is_out"), place, (*agents,)):
             agents[id][name] = agents[id].get(name, 0) + is_out
         return agents
 
@@ -186,17 +196,17 @@ class Publishing:
 
     def _check_member(self, one: Publication) -> None:
         """Check again, under the lock, what authenticated the request."""
-        token, key = self._members.get(one.member.id, (None, b""))
-        if token is None or token != one.member.token:
+        token, key = self._members.get(one.member.id, (b"", b""))
+        if not token or token != one.member.token:
             raise Refused("wrong-token", "the token was revoked or replaced meanwhile")
         if key != one.place.key:
             raise Refused("wrong-key", f"the key of {one.member.name!r} was replaced meanwhile")
 
     def _publish(self, one: Publication) -> bool:
         row = self._rows.get(one.place, _EMPTY)
-        if row.content and one.sequence <= row.sequence:
+        if not row.is_empty and one.sequence <= row.sequence:
             if one.is_message:
-                return row.is_out and row.content == one.content
+                return row.is_out and self._content(one.place) == one.content
             if not row.is_out or one.sequence < row.sequence:
                 return False
         if not row.is_out:
@@ -233,7 +243,7 @@ class Publishing:
     def _change(self, one: Publication, was_out: bool) -> None:
         place, member, is_out = one.place, one.member, one.is_message
         self._cursors[place.federation] += 1
-        self._rows[place] = _Row(one.sequence, is_out, one.content)
+        self._rows[place] = _Row(one.sequence, is_out, False, one.content)
         self._count(member.id, place, was_out)
         self._changed[place] = (
             place.federation,
@@ -263,6 +273,24 @@ class Publishing:
         text = f'UPDATE federation SET "cursor" = {self._mark} WHERE id = {self._mark}'
         for federation, cursor in self._cursors.items():
             self._connection.exec_driver_sql(text, (cursor, federation))
+
+    def _select(
+        self, columns: Sequence[str], place: str, values: tuple[Any, ...]
+    ) -> list[Sequence[Any]]:
+        """Return rows; empty bytes in place of NULL."""
+        if self._connection.dialect.name != "sqlite":
+            names = ", ".join(
+                f"coalesce(\"{name}\", '')" if name in _BYTES else name for name in columns
+            )
+            found = self._connection.exec_driver_sql(f"SELECT {names} FROM {place}", values)
+            return [*found]
+        names = ", ".join(f'hex("{name}")' if name in _BYTES else name for name in columns)
+        text = f"SELECT json_group_array(json_array({names})) FROM {place}"
+        rows = msgspec.json.decode(self._connection.exec_driver_sql(text, values).scalar_one())
+        for i in (i for i, name in enumerate(columns) if name in _BYTES):
+            for row in rows:
+                row[i] = bytes.fromhex(row[i])
+        return list(rows)
 
     def _insert(
         self,

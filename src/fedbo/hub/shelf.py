@@ -84,6 +84,7 @@ class Shelf:
         self._rows: dict[int, int] = {}
         self._senders: dict[str, int] = {}  # the row that changed last
         self._handed: list[Handed | None] = []
+        self._recent: dict[int, int] = {}  # the cursors of all rows, in ascending order
         self._columns: dict[str, NDArray[Any]] = {
             "number": np.zeros(0, dtype=np.int64),
             "cursor": np.zeros(0, dtype=np.int64),
@@ -121,6 +122,8 @@ class Shelf:
             self._content_bytes += len(one.content)
             self._handed[i] = Handed(one.number, one.content) if one.content else None
             self._senders[one.sender] = i
+            self._recent.pop(i, None)
+            self._recent[i] = one.cursor
 
     def undirected(self) -> Indices:
         """Return the rows of messages that are out and have no direction yet."""
@@ -160,14 +163,22 @@ class Shelf:
         is_out = self._column("is_out")
         if since is not None and wanted.held:  # there were too many messages when it last asked
             return self._difference(np.flatnonzero(is_out), wanted.held, since)
-        if since is not None:
-            changed = np.flatnonzero(self._column("cursor") > since)
-            gone = changed[~is_out[changed]]
-            if len(gone) <= MOST_PEERS:
-                withdrawn, gone = self._withdrawn(gone)
-                rows = np.concatenate([changed[is_out[changed]], withdrawn])
-                return self._answer(rows, self._column("number")[gone].tolist())
+        if since is not None and (changed := self._changed(since)) is not None:
+            handed = [one for row in changed if (one := self._handed[row]) is not None]
+            gone = [row for row in changed if self._handed[row] is None]
+            return self._news(handed, self._column("number")[gone].tolist())
         return self._answer(np.flatnonzero(is_out), (), is_all=True)
+
+    def _changed(self, since: int) -> list[int] | None:
+        """Return the rows that have changed since a cursor; None if these are too many."""
+        changed: list[int] = []
+        for row, cursor in reversed(self._recent.items()):
+            if cursor <= since:
+                return changed
+            changed.append(row)
+            if len(changed) > 2 * MOST_PEERS:
+                return None
+        return changed
 
     def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
         is_out, cursor = self._column("is_out"), self._column("cursor")
@@ -235,9 +246,18 @@ class Shelf:
         is_all: bool = False,
         is_selection: bool = False,
     ) -> News:
+        return self._news(self._hand(rows), gone, is_all=is_all, is_selection=is_selection)
+
+    def _news(
+        self,
+        handed: Sequence[Handed],
+        gone: Sequence[int],
+        *,
+        is_all: bool = False,
+        is_selection: bool = False,
+    ) -> News:
         cursor = f"{self.head.generation}.{self.head.cursor}"
-        handed = tuple(self._hand(rows))
-        return News(cursor, is_all, is_selection, handed, tuple(gone), self.head.epoch)
+        return News(cursor, is_all, is_selection, tuple(handed), tuple(gone), self.head.epoch)
 
     def _hand(self, rows: Indices) -> list[Handed]:
         found = map(self._handed.__getitem__, rows.tolist())

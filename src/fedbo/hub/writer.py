@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, bindparam, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from fedbo.hub import schema
+from fedbo.hub.checkpoints import Checkpoints
 from fedbo.hub.database import begin
 from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import Member, Publication, Publishing, lock
@@ -30,7 +31,7 @@ MOST_WAITING = 4096
 
 _BATCH = 512  # changes in one transaction
 _SEEN_EVERY = 60.0  # seconds between two notes that a member was seen
-_GATHERING = 0.002  # seconds in which more changes may arrive, if the last one had company
+_PAUSE, _PAUSES = 0.002, 4  # seconds, and how often, to wait for more if many changes arrive
 _IDLE = 5.0  # seconds after which such notes are written though nothing else is
 
 
@@ -57,6 +58,8 @@ class Writer:
         self._seen: dict[int, float] = {}  # when each member was last noted
         self._unwritten: dict[int, float] = {}
         self._is_stopped = self._is_busy = False
+        is_file = engine.dialect.name == "sqlite"
+        self._checkpoints = Checkpoints(engine) if is_file else None
         self._thread = threading.Thread(target=self._run, name="fedbo-writer", daemon=True)
         self._thread.start()
 
@@ -110,6 +113,8 @@ class Writer:
         self._is_stopped = True
         self._waiting.put(None)
         self._thread.join()
+        if self._checkpoints is not None:
+            self._checkpoints.stop()
 
     async def _put(self, change: _Change) -> Any:
         if self._is_stopped:
@@ -139,7 +144,7 @@ class Writer:
         """Write this change and what else waits when it is this thread's turn to write."""
         batch, is_begun, answers = [first], False, None
         if self._is_busy:
-            time.sleep(_GATHERING)
+            self._gather()
         try:
             with begin(self._engine) as connection:
                 is_begun = True
@@ -154,6 +159,14 @@ class Writer:
                 self._collect(batch)
             answers = [(None, _unavailable(error)) for _ in batch]
         self._answer(batch, answers)
+
+    def _gather(self) -> None:
+        """Wait while more changes arrive, for a moment: a commit costs as much as many of them."""
+        for _ in range(_PAUSES):
+            before = self._waiting.qsize()
+            time.sleep(_PAUSE)
+            if self._waiting.qsize() == before:
+                return
 
     def _commit_each(self, batch: Sequence[_Change]) -> None:
         """Write changes one by one, because one of them has spoiled it for the others."""
@@ -178,6 +191,8 @@ class Writer:
 
     def _answer(self, batch: Sequence[_Change], answers: Sequence[_Answer]) -> None:
         self._committed(len(batch))
+        if self._checkpoints is not None:
+            self._checkpoints.note()
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Future, _Answer]]] = defaultdict(list)
         for change, answer in zip(batch, answers, strict=True):
             by_loop[change.future.get_loop()].append((change.future, answer))

@@ -257,6 +257,8 @@ def _plain(who: Who) -> type[APIRoute]:
     """Make the class of a route whose function gets the call and the request, and nothing else."""
 
     class Plain(APIRoute):
+        is_plain = True
+
         async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
             if scope["method"] not in (self.methods or ()):
                 await super().handle(scope, receive, send)
