@@ -20,7 +20,7 @@ from starlette.requests import Request
 from fedbo.exchange.hub.invitation import Invitation
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News
 from fedbo.federation import Federation, Scalars
-from fedbo.hub import admin, limits, schema
+from fedbo.hub import admin, limits, migrations, schema
 from fedbo.hub.auth import COOKIE
 from fedbo.hub.database import begin
 from fedbo.hub.problems import PROBLEMS
@@ -537,12 +537,36 @@ def test_a_cookie_needs_the_header_to_change_something(liver: Liver) -> None:
     body = {"json": {"uses": 1, "days": 1}}
     refused = liver.world.ask("POST", HERE + "/invitations", headers=cookie, **body)
     assert problem(refused) == "not-allowed"
+    bearer = liver.world.ask("GET", HERE, session.secret)
+    assert problem(bearer) == "wrong-token", "a cookie is not a token"
     headers = {**cookie, "x-fedbo": "1"}
     assert liver.world.ask("POST", HERE + "/invitations", headers=headers, **body).is_success
     with begin(liver.world.engine) as connection:
         admin.drop_operator(connection, "ann", actor=ACTOR)
     liver.world.service.auth._known.clear()
     assert problem(liver.world.ask("GET", HERE, headers=cookie)) == "wrong-token"
+
+
+def test_a_database_of_another_version_is_not_ready(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert liver.world.ask("GET", "/readyz").is_success
+    liver.world.service._was_ready = -math.inf
+    monkeypatch.setattr(migrations, "current", lambda connection: "r9999")
+    answer = liver.world.ask("GET", "/readyz")
+    assert (answer.status_code, problem(answer)) == (503, "not-ready")
+    assert "r9999" in answer.text
+
+
+def test_large_messages_have_room_only_for_a_few_at_once(world: World) -> None:
+    large = Federation(AGREED.space, features=300, kind="belief", seed=3)
+    site = Site(world, world.federation("liver", large), "a")
+    with world.service.room.for_bytes(200 * 2**20):
+        assert problem(site.put(b"nonsense")) == "wrong-message"
+        world.service.room.taken += 100 * 2**20
+        assert problem(site.put(b"nonsense")) == "not-ready"
+        world.service.room.taken -= 100 * 2**20
+    assert world.service.room.taken == 0
 
 
 @pytest.mark.parametrize(

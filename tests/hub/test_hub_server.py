@@ -236,6 +236,8 @@ def test_bodies_that_are_too_large_or_too_slow_and_what_is_not_http(hub: Running
         assert problem(wide) == "too-large"
         assert client.get(HERE).is_success
     assert body_of(raw(hub, b"nonsense\r\n\r\n"))["status"] == 400
+    upgrade = b"connection: upgrade, close\r\nupgrade: websocket\r\nsec-websocket-key: x\r\n\r\n"
+    assert raw(hub, b"GET /v1/hub HTTP/1.1\r\n" + upgrade).startswith(b"HTTP/1.1 200")
     long = b"GET / HTTP/1.1\r\nx: "
     assert body_of(raw(hub, long, *[b"a" * 10_000] * 40))["status"] == 413
     slow: dict[str, bytes] = {}
@@ -260,6 +262,10 @@ def test_bodies_that_are_too_large_or_too_slow_and_what_is_not_http(hub: Running
         assert body_of(answer)["type"] == "/problems/too-slow", name
     assert hub.get(HERE, token).is_success
     assert hub.stop() == 0
+    lines = [json.loads(line) for line in hub.log().splitlines()]
+    found = [line for line in lines if line["event"] == "request" and "method" not in line]
+    assert sorted(line["status"] for line in found) == [400, 408, 413]
+    assert all(line["address"] == "127.0.0.1" and line["request"] for line in found)
 
 
 def test_a_proxy_is_believed_only_if_it_is_trusted(

@@ -77,7 +77,11 @@ def serve(
         for line in _welcome(settings, stage.engine, stage.address):
             typer.echo(screen.lines(line))
 
-    raise typer.Exit(stage.run(announce))
+    try:
+        code = stage.run(announce)
+    except HubError as error:
+        checks.end(str(error))
+    raise typer.Exit(code)
 
 
 def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:

@@ -60,7 +60,12 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await anyio.to_thread.run_sync(service.start)
+        try:
+            await anyio.to_thread.run_sync(service.start)
+        except BaseException as error:
+            log.error("not-started", error, process=os.getpid())
+            log.close()
+            raise
         log.write("started", version=__version__, process=os.getpid(), db=settings.shown_db())
         try:
             yield

@@ -97,7 +97,7 @@ class Auth:
     def __init__(self, settings: Settings, engine: Engine, writer: Writer) -> None:
         self._settings, self._engine, self._writer = settings, engine, writer
         self._failures = Buckets(settings.failures / 60.0, settings.failures)
-        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._known: OrderedDict[tuple[bool, bytes], tuple[float, Caller]] = OrderedDict()
 
     async def caller(self, request: Request) -> Caller | None:
         """Return who makes a request; None if it does not say.
@@ -157,7 +157,7 @@ class Auth:
         if secret is None or _SECRET.fullmatch(secret) is None:
             return
         hashed, row = digest(secret), schema.session.c
-        self._known.pop(hashed, None)
+        self._known.pop((True, hashed), None)
         await self._writer.submit(
             lambda connection: (
                 connection.execute(delete(schema.session).where(row.secret == hashed)).rowcount
@@ -199,7 +199,7 @@ class Auth:
         Args:
             hashed: Its hash.
         """
-        self._known.pop(hashed, None)
+        self._known.pop((False, hashed), None)
 
     def failed(self, request: Request) -> None:
         """Count a failure of this address: a wrong token, cookie or invitation.
@@ -225,7 +225,8 @@ class Auth:
 
     async def _found(self, request: Request, secret: str, *, is_session: bool) -> Caller:
         hashed = digest(secret)
-        when, known = self._known.get(hashed, (0.0, None))
+        key = is_session, hashed
+        when, known = self._known.get(key, (0.0, None))
         if known is not None and time.monotonic() - when < _BELIEVED:
             return known
         if known is None:  # else it was right a while ago, so it is not a guess
@@ -236,7 +237,7 @@ class Auth:
             lookup = _by_session if is_session else _by_token
             found = await asyncio.to_thread(self._read, lookup, hashed)
         if found is None:
-            self._known.pop(hashed, None)
+            self._known.pop(key, None)
             self.failed(request)
             raise Refused(
                 "wrong-token",
@@ -245,8 +246,8 @@ class Auth:
                 else "the token is unknown or was revoked, expected one as fedbo join keeps it or "
                 "fedbo hub operator add printed it",
             )
-        self._known[hashed] = time.monotonic(), found
-        self._known.move_to_end(hashed)
+        self._known[key] = time.monotonic(), found
+        self._known.move_to_end(key)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
 from starlette.requests import ClientDisconnect, Request
@@ -70,6 +71,37 @@ class Buckets:
     def _level(self, key: Hashable, now: float) -> float:
         level, when = self._levels.get(key, (self.burst, now))
         return min(self.burst, level + (now - when) * self.rate)
+
+
+class Room:
+    """Limits how much memory large bodies take at the same time.
+
+    Args:
+        most: In bytes.
+
+    >>> room = Room(100)
+    >>> with room.for_bytes(90), room.for_bytes(10):
+    ...     room.taken
+    100
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self.taken = most, 0
+
+    @contextlib.contextmanager
+    def for_bytes(self, size: int) -> Iterator[None]:
+        """Keep so many bytes free for a body; `Refused` if there are not so many.
+
+        Args:
+            size: The largest size that it may have.
+        """
+        if size > JSON_BYTES and self.taken and self.taken + size > self._most:
+            raise Refused("not-ready", "the hub reads many large messages: try again soon", 2)
+        self.taken += size
+        try:
+            yield
+        finally:
+            self.taken -= size
 
 
 def refuse_for(seconds: float, detail: str) -> Refused:

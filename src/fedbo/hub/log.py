@@ -97,7 +97,7 @@ class Log:
 
 
 class Handler(logging.Handler):
-    """Passes on what libraries log.
+    """Passes on what libraries log, and requests that did not reach the application.
 
     Args:
         log: Where it goes.
@@ -108,6 +108,9 @@ class Handler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        if (fields := getattr(record, "fedbo", None)) is not None:
+            self._log.write("request", **fields)
+            return
         text = scrubbed(record.getMessage())
         if record.exc_info and record.exc_info[1] is not None:
             self._log.error("library", record.exc_info[1], logger=record.name, text=text)

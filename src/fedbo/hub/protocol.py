@@ -10,9 +10,11 @@ import asyncio
 import secrets
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fedbo.hub.limits import network
 from fedbo.hub.problems import MEDIA_TYPE, Refused
 
 HEAD_BYTES = 32 * 1024
@@ -49,7 +51,14 @@ class Protocol(HttpToolsProtocol):
             return
         if self._deadline is None:
             self._expect(HEAD_SECONDS)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # it is answered as a request without an upgrade
+        except httptools.HttpParserError:
+            self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
+            return
         if self._is_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -78,12 +87,6 @@ class Protocol(HttpToolsProtocol):
             self._stalled = None
         super().resume_writing()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
-
-    def _unsupported_upgrade_warning(self) -> None:
-        pass  # it is answered as a request without an upgrade
-
     def _expect(self, seconds: float) -> None:
         """Give what is to arrive so many seconds."""
         if self._deadline is not None:
@@ -108,7 +111,14 @@ class Protocol(HttpToolsProtocol):
         """Answer without the application, and close the connection."""
         request = secrets.token_hex(8)
         body = msgspec.json.encode({**refused.document(request), "status": status})
-        self.logger.warning("Request %s was refused: %s.", request, refused.detail)
+        line = {
+            "request": request,
+            "route": "(none)",
+            "status": status,
+            "problem": refused.slug,
+            "address": network(self.client[0]) if self.client else "",
+        }
+        self.logger.warning("A request was refused.", extra={"fedbo": line})
         lines = [
             f"HTTP/1.1 {status} {refused.title}",
             f"content-type: {MEDIA_TYPE}",

@@ -79,6 +79,9 @@ class Stage:
 
         Args:
             announce: Tells people where the hub is, once signals are heeded.
+
+        Raises:
+            HubError: If its workers do not start.
         """
         with _signals(_heed):
             announce()
@@ -194,7 +197,9 @@ class _Supervisor:
         finally:
             del os.environ[METRICS_FOLDER]
             shutil.rmtree(folder, ignore_errors=True)
-        return 0 if _is_over.is_set() else 1
+        if not _is_over.is_set():
+            raise HubError("the workers of the hub do not start: its log, above, says why")
+        return 0
 
     def _started(self, listening: socket.socket) -> tuple[BaseProcess, float]:
         given = listening, self._app

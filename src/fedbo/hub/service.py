@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation import Federation
-from fedbo.hub import admin, schema
+from fedbo.hub import admin, migrations, schema
 from fedbo.hub.auth import Auth, Caller
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
-from fedbo.hub.limits import BURST, Buckets
+from fedbo.hub.limits import BURST, Buckets, Room
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
@@ -30,6 +32,9 @@ K = TypeVar("K")
 NO_FEDERATION = "there is no such federation, or it is not yours"
 _MOST_AGREED = 1000  # epochs of federations that are kept
 _MOST_NAMES = 100_000  # of federations
+_ROOM = 256 * 2**20  # bytes of large bodies that are in memory at the same time
+_STILL_READY = 1.0  # seconds
+_PATIENCE = 5.0  # seconds in which the database must answer
 _NOTED = 20  # refusals of one caller a minute that are in the audit log
 #: Not in the audit log: floods, and what is nobody's doing.
 _NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method", "too-slow")
@@ -55,6 +60,8 @@ class Service:
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
         self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
         self._ids: OrderedDict[str, int] = OrderedDict()
+        self._was_ready = -math.inf
+        self.room = Room(_ROOM)
 
     def start(self) -> None:
         """Open the database, and bring it up to date."""
@@ -151,12 +158,22 @@ class Service:
             await self.change(note)
 
     async def check_ready(self) -> None:
-        """Raise `Refused` unless the database answers."""
+        """Raise `Refused` unless the database answers, and is what this version knows."""
+        if time.monotonic() - self._was_ready < _STILL_READY:
+            return
         try:
-            async with asyncio.timeout(5.0):
-                await self.read(lambda connection: connection.execute(text("SELECT 1")).all())
+            async with asyncio.timeout(_PATIENCE):
+                revision, newest = await self.read(_revisions)
         except (SQLAlchemyError, TimeoutError):
             raise Refused("not-ready", "the database does not answer", 5) from None
+        if revision != newest:
+            raise Refused(
+                "not-ready",
+                f"the database has revision {revision}, and this fedbo works with {newest}: start "
+                "the hub again, with the newest fedbo",
+                60,
+            )
+        self._was_ready = time.monotonic()
 
     def _read(self, function: Callable[[Connection], T]) -> T:
         with self.engine.connect() as connection:
@@ -167,6 +184,10 @@ def _keep(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
+
+
+def _revisions(connection: Connection) -> tuple[str | None, str]:
+    return migrations.current(connection), migrations.newest()
 
 
 def _agreed(connection: Connection, federation: int, epoch: int | None) -> Federation:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from fedbo.exchange.file import most_bytes
 from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_PEERS, Wanted
 from fedbo.hub import admin, schema
-from fedbo.hub.api.endpoint import Called, Resource
+from fedbo.hub.api.endpoint import Call, Called, Resource
 from fedbo.hub.api.federations import EpochNumber, Name
 from fedbo.hub.api.member import check_token
 from fedbo.hub.auth import Caller
@@ -84,10 +84,16 @@ async def publish(call: Called, request: Request) -> Response:
 
     An older message never replaces a newer one; the same message again changes nothing.
     """
+    agreed = await call.service.agreed(call.federation_id)
+    most = most_bytes(agreed.kind, agreed.features)
+    with call.service.room.for_bytes(most):
+        content = await read_body(request, most)
+        call.record.received = len(content)
+        return await _publish(call, content)
+
+
+async def _publish(call: Call, content: bytes) -> Response:
     service, caller = call.service, call.known
-    agreed = await service.agreed(call.federation_id)
-    content = await read_body(request, most_bytes(agreed.kind, agreed.features))
-    call.record.received = len(content)
     if len(content) < _LARGE:
         signed = decoded(caller, content)
     else:
