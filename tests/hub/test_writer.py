@@ -23,6 +23,7 @@ from fedbo.hub import admin, schema
 from fedbo.hub.database import begin
 from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import MOST_NAMES
+from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
 from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
@@ -279,15 +280,18 @@ def test_a_change_that_fails_breaks_no_other(engine: Engine, writer: Writer) -> 
 
 
 def test_a_message_that_the_database_refuses_spoils_no_other(
-    engine: Engine, writer: Writer
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = Group(engine, 3)
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def _refuse(*given: Any) -> None:
-        if given[2].startswith("INSERT INTO message") and "m1" in repr(given[3]):
-            raise IntegrityError("INSERT", {}, Exception("poison"))
+    insert_all = Statements.insert
 
+    def refuse(self: Statements, table: str, columns: Any, rows: Any, conflict: str = "") -> None:
+        if table == "message" and any("m1" in row for row in rows):
+            columns = ("nonsense", *columns[1:])
+        insert_all(self, table, columns, rows, conflict)
+
+    monkeypatch.setattr(Statements, "insert", refuse)
     calls = [writer.publish(one, group.message(one.name, 1)) for one in group.members]
     assert asyncio.run(in_one_batch(*calls)) == [True, "not-ready", True]
     assert [*group.out()] == ["m0", "m2"]
@@ -425,6 +429,7 @@ from sqlalchemy import select
 from fedbo.hub import schema
 from fedbo.hub.database import open_database
 from fedbo.hub.publishing import MOST_NAMES
+from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
 
 engine = open_database(sys.argv[1])

@@ -1,8 +1,8 @@
 """How a SQLite file takes in what was written ahead of it.
 
-A commit goes to a file of its own (the WAL), and is moved to the database later. SQLite does that in
-a commit now and then, which then takes as long as a hundred others. So a thread does it meanwhile,
-and holds up those who write only for what came in since it began.
+A commit goes to a file of its own (the WAL), and is moved to the database later. SQLite does that
+in a commit now and then, which then takes as long as a hundred others. So a thread does it, and
+holds up those who write only for what came in since it began.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.collect()
-        gc.freeze()  # what is there now stays: without this, requests wait 70 ms for it now and then
+        gc.freeze()  # all that is there now stays; to look at it again and again takes 70 ms
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
