@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from sqlalchemy import Connection, Engine, event, insert, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from fedbo.hub import admin, schema
-from fedbo.hub.database import begin
+from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import MOST_NAMES
 from fedbo.hub.statements import Statements
@@ -479,3 +480,42 @@ def test_two_processes_write_at_once(engine: Engine, database_url: str) -> None:
     published = Counter(row.subject for row in group.all(schema.audit) if row.action == "published")
     assert published["m0"] == published["m1"] == 60
     assert group.cursor() == published.total()
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """SQLite then undoes the whole transaction, whichever change of it failed."""
+    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+    group = Group(engine, 1)
+
+    def fill(connection: Connection) -> None:
+        (pages,) = connection.exec_driver_sql("PRAGMA page_count").one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1}")
+        try:
+            connection.execute(insert(schema.epoch), [_long_epoch(group.id, i) for i in range(99)])
+        finally:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+
+    async def publish_and_fill() -> list[Any]:
+        writer = Writer(engine)
+        try:
+            message = group.message("m0", 1)
+            return await in_one_batch(
+                writer.publish(group.members[0], message), writer.submit(fill)
+            )
+        finally:
+            writer.stop()
+
+    published, filled = asyncio.run(publish_and_fill())
+    assert filled == "not-ready"
+    assert published is True and group.out().keys() == {"m0"}
+    engine.dispose()
+
+
+def _long_epoch(federation: int, number: int) -> dict[str, Any]:
+    return {
+        "federation": federation,
+        "number": 1 + number,
+        "fingerprint": bytes(16),
+        "file": "x" * 10_000,
+        "created": 0.0,
+    }

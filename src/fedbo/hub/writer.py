@@ -7,6 +7,7 @@ arrives meanwhile and writes it in one transaction; each caller gets its answer 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, update
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from fedbo.hub import schema
 from fedbo.hub.checkpoints import Checkpoints
@@ -108,6 +109,11 @@ class Writer:
         if now - self._seen.get(member, 0.0) >= _SEEN_EVERY:
             self._seen[member] = self._unwritten[member] = now
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether changes are still written."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Write everything that waits, and end the thread; what comes later is refused."""
         self._is_stopped = True
@@ -120,7 +126,7 @@ class Writer:
         if self._is_stopped:
             raise Refused("not-ready", "the hub is about to stop; try again soon", 1)
         if self._waiting.qsize() >= self._most:
-            raise Refused("not-ready", f"{self._most:,} changes wait; try again soon", 1)
+            raise Refused("not-ready", f"{self._most:,} changes are waiting to be written; try again soon", 1)
         self._waiting.put(change)
         return await change.future
 
@@ -190,15 +196,16 @@ class Writer:
             batch.append(change)
 
     def _answer(self, batch: Sequence[_Change], answers: Sequence[_Answer]) -> None:
-        self._committed(len(batch))
         if self._checkpoints is not None:
             self._checkpoints.note()
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Future, _Answer]]] = defaultdict(list)
         for change, answer in zip(batch, answers, strict=True):
             by_loop[change.future.get_loop()].append((change.future, answer))
         for loop, settled in by_loop.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
                 loop.call_soon_threadsafe(_settle, settled)
+        with contextlib.suppress(Exception):  # metrics must not stop the hub
+            self._committed(len(batch))
 
     def _write_seen(self) -> None:
         """Write when members were seen, in a transaction that waits for nothing else."""
@@ -269,7 +276,9 @@ def _call(connection: Connection, function: Callable[[Connection], Any]) -> _Ans
     try:
         with connection.begin_nested():
             return function(connection), None
+    except IntegrityError as error:
+        return None, error
+    except SQLAlchemyError:
+        raise  # a full disk, for example, undoes the whole transaction, not only this change
     except Exception as error:
-        if _is_lost(error):
-            raise
         return None, error
