@@ -1,7 +1,8 @@
 """HTTP as uvicorn and httptools speak it, with limits that these do not have.
 
 A connection is closed if the head of a request is too large or too slow, if a body takes so long
-that whoever reads it must have given up, or if the other side does not take its answer.
+that whoever reads it must have given up, if many requests are sent before the first is answered, or
+if the other side does not take its answer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from fedbo.hub.problems import MEDIA_TYPE, Refused
 HEAD_BYTES = 32 * 1024
 HEAD_SECONDS = 10.0
 REQUEST_SECONDS = 30.0  # for the whole request; what reads a body gives up earlier
-ANSWER_SECONDS = 30.0  # without taking anything of the answer
+ANSWER_SECONDS = 30.0  # in which some of the answer must be taken
+ANSWER_BYTES = 64 * 1024  # how much of it
+MOST_WAITING = 16  # requests on one connection that wait for the answers to earlier ones
+_HEADER_BYTES = 32  # that a header takes beside its name and value, as HTTP/2 counts
 #: How many connections one worker keeps; `fedbo.hub.serve` lowers it if there are fewer files.
 most_connections = 10_000
 
@@ -32,7 +36,10 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._is_head, self._head_bytes = True, 0
+        self._is_head = True
+        self._head_bytes = 0  # of the address and the headers, with those after the body
+        self._loose_bytes = 0  # that have come since the parser last made something of them
+        self._unsent = 0  # bytes of the answer, when the timer was set
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -52,33 +59,53 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is None:
             self._expect(HEAD_SECONDS)
         self._unset_keepalive_if_required()
+        self._loose_bytes += len(data)
         try:
             self.parser.feed_data(data)
+            self._check_head()
         except httptools.HttpParserUpgrade:
             pass  # it is answered as a request without an upgrade
-        except httptools.HttpParserError:
-            self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
-            return
-        if self._is_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
-                given = f"the head of the request has more than {HEAD_BYTES:,} bytes"
-                self._refuse(413, Refused("too-large", given))
+        except httptools.HttpParserError as error:
+            self._stop(error.__context__)
+        except _TooMuch as error:
+            self._stop(error)
+
+    def on_message_begin(self) -> None:
+        self._is_head, self._head_bytes, self._loose_bytes = True, 0, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._head_bytes += len(url)
+        self._loose_bytes = 0
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value) + _HEADER_BYTES
+        self._loose_bytes = 0
+        self._check_head()
+        if self._is_head:  # what comes after the body is not needed
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._is_head, self._head_bytes = False, 0
+        if len(self.pipeline) >= MOST_WAITING:
+            raise _TooMuch
+        self._is_head, self._loose_bytes = False, 0
         self._expect(REQUEST_SECONDS)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._is_head = True
+        self._is_head, self._head_bytes, self._loose_bytes = True, 0, 0
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        self._stalled = self.loop.call_later(ANSWER_SECONDS, self._abort, "the answer is not taken")
+        self._expect_taken()
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -86,6 +113,21 @@ class Protocol(HttpToolsProtocol):
             self._stalled.cancel()
             self._stalled = None
         super().resume_writing()
+
+    def _expect_taken(self) -> None:
+        """Give the other side some seconds to take some of the answer."""
+        self._unsent = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(ANSWER_SECONDS, self._check_taken)
+
+    def _check_taken(self) -> None:
+        if self._unsent - self.transport.get_write_buffer_size() < ANSWER_BYTES:
+            self._abort("the answer is not taken")
+        else:
+            self._expect_taken()
+
+    def _check_head(self) -> None:
+        if self._head_bytes + self._loose_bytes > HEAD_BYTES:
+            raise _TooMuch
 
     def _expect(self, seconds: float) -> None:
         """Give what is to arrive so many seconds."""
@@ -95,13 +137,25 @@ class Protocol(HttpToolsProtocol):
 
     def _late(self) -> None:
         self._deadline = None
-        if self._is_head and self._head_bytes:
+        if self._is_head and self._head_bytes + self._loose_bytes:
             given = f"the head of the request did not arrive within {HEAD_SECONDS:g} s"
             self._refuse(408, Refused("too-slow", given))
         elif self._is_head:
             self.transport.close()
         else:
             self._abort("the body does not arrive")
+
+    def _stop(self, fault: BaseException | None) -> None:
+        """Refuse a request; but if an earlier one is not answered yet, only close the connection."""
+        last = self.cycle
+        is_open = last is not None and not last.response_complete
+        if self.pipeline or (is_open and (last.response_started or not last.more_body)):
+            self._abort("what follows a request cannot be used")
+        elif isinstance(fault, _TooMuch):
+            given = f"the head of the request has more than {HEAD_BYTES:,} bytes"
+            self._refuse(413, Refused("too-large", given))
+        else:
+            self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
 
     def _abort(self, why: str) -> None:
         self.logger.warning("A connection was closed: %s.", why)
@@ -128,3 +182,7 @@ class Protocol(HttpToolsProtocol):
         ]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
+
+
+class _TooMuch(Exception):
+    """Headers are too large, or too many requests wait."""

@@ -1,0 +1,149 @@
+"""HTTP below the application: what one connection may send, and how its answer is taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from fedbo.hub import protocol
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+LARGE = 20_000_000
+
+
+async def count(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with the size of the body; to a GET with much; to a DELETE late."""
+    size, is_more = 0, True
+    while is_more:
+        message = await receive()
+        size += len(message.get("body", b""))
+        is_more = message.get("more_body", False)
+    if scope["method"] == "DELETE":
+        await asyncio.sleep(0.2)
+    names = b",".join(name for name, _ in scope["headers"])
+    body = bytes(LARGE) if scope["method"] == "GET" else b"%d %b" % (size, names)
+    length = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": length})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[Connect]:
+    config = uvicorn.Config(count, lifespan="off", http=protocol.Protocol, log_config=None)
+    config.load()
+    state, loop = ServerState(), asyncio.get_running_loop()
+    listening = await loop.create_server(
+        lambda: protocol.Protocol(config, state, {}), "127.0.0.1", 0
+    )
+    port = listening.sockets[0].getsockname()[1]
+    yield lambda: asyncio.open_connection("127.0.0.1", port)
+    listening.close()
+
+
+def sent(*pieces: bytes) -> bytes:
+    """Return all that is answered to what is sent in pieces, until the connection is closed."""
+
+    async def run() -> bytes:
+        async with server() as connect:
+            reader, writer = await connect()
+            found: list[bytes] = []
+
+            async def read() -> None:
+                with suppress(ConnectionError):
+                    while part := await reader.read(65536):
+                        found.append(part)
+
+            reading = asyncio.ensure_future(read())
+            with suppress(ConnectionError):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+                    if reading.done():
+                        break
+            await reading
+            writer.close()
+            return b"".join(found)
+
+    return asyncio.run(asyncio.wait_for(run(), 60.0))
+
+
+def body(size: int, head: bytes = b"") -> bytes:
+    return HEAD + b"content-length: %d\r\n" % size + head + b"\r\n" + bytes(size)
+
+
+@pytest.mark.parametrize("size", [10, 40_000, 200_000])
+def test_a_body_in_one_piece_with_its_head_is_not_the_head(size: int) -> None:
+    answer = sent(body(size), body(size), body(size, b"connection: close\r\n"))
+    assert answer.count(b"HTTP/1.1 200") == 3 and b"413" not in answer
+    assert answer.count(b"%d host,content-length" % size) == 3
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [HEAD + b"".join(b"x%d: y\r\n" % i for i in range(7000)) + b"\r\n"],
+        [HEAD + b"x: " + bytes(40_000).replace(b"\0", b"a") + b"\r\n\r\n"],
+        [HEAD + b"x: ", *[b"a" * 10_000] * 5],
+        [b"GET /", *[b"a" * 10_000] * 5],
+        [b"\r\n" * 5_000] * 5,
+    ],
+)
+def test_a_large_head_is_refused(pieces: list[bytes]) -> None:
+    assert sent(*pieces).startswith(b"HTTP/1.1 413")
+
+
+def test_many_small_headers_count_for_what_they_take() -> None:
+    assert sent(HEAD + b"a:b\r\n" * 2000 + b"\r\n").startswith(b"HTTP/1.1 413")
+
+
+def test_what_follows_a_body_is_left_out_and_counts_as_head() -> None:
+    few = CHUNKED.replace(b"host", b"connection: close\r\nhost")
+    answer = sent(few + b"3\r\nabc\r\n0\r\nauthorization: Bearer x\r\n\r\n")
+    assert answer.endswith(b"3 connection,host,transfer-encoding")
+    for endless in ([b"a:b\r\n" * 1000] * 10, [b"a: ", *[b"b" * 10_000] * 10]):
+        assert sent(CHUNKED + b"3\r\nabc\r\n0\r\n", *endless).startswith(b"HTTP/1.1 413")
+
+
+def test_only_so_many_requests_wait_on_one_connection() -> None:
+    small = b"DELETE / HTTP/1.1\r\nhost: x\r\n\r\n"
+    last = small.replace(b"host", b"connection: close\r\nhost")
+    assert sent(small * 4 + last).count(b"HTTP/1.1 200") == 5
+    assert sent(small * 5000) == b""
+
+
+def test_a_request_that_is_being_answered_does_not_get_the_answer_to_the_next() -> None:
+    small = b"DELETE / HTTP/1.1\r\nhost: x\r\n\r\n"
+    assert sent(small + b"nonsense\r\n\r\n") == b""
+    assert sent(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert sent(CHUNKED + b"zzz\r\n").startswith(b"HTTP/1.1 400")
+
+
+def test_an_answer_may_be_taken_slowly_but_it_must_be_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "ANSWER_SECONDS", 1.0)
+
+    async def take(wait: float, pause: float) -> int:
+        async with server() as connect:
+            reader, writer = await connect()
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await asyncio.sleep(wait)
+            taken = 0
+            with suppress(ConnectionError):
+                while taken < LARGE and (part := await reader.read(2**18)):
+                    taken += len(part)
+                    await asyncio.sleep(pause)
+            writer.close()
+            return taken
+
+    assert asyncio.run(take(wait=0.0, pause=0.015)) >= LARGE
+    assert asyncio.run(take(wait=3.0, pause=0.0)) < LARGE
