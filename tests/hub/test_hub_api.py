@@ -379,7 +379,11 @@ def test_progress_is_reported_and_forgotten(both: Liver) -> None:
     assert both.a.ask("PUT", "/progress", json={**body, "trials": 8}).is_success
     (row,) = both.world.rows()["progress"]
     assert 8 in row
-    for wrong in ({"best": "x"}, {"trials": -1}, {"trials": 1.5}, {"sender": "a/\n"}, {"x": 1}):
+    lines = len(both.world.audit("reported"))
+    assert both.a.ask("PUT", "/progress", json={**body, "trials": 8}).is_success
+    assert len(both.world.audit("reported")) == lines  # nothing has changed
+    faults = ({"best": "x"}, {"trials": -1}, {"trials": 1.5}, {"sender": "a/\n"}, {"x": 1})
+    for wrong in (*faults, {"saved": 1.7e308}, {"saved": -1e10}, {"trials": 2**31}):
         answer = both.a.ask("PUT", "/progress", json={**body, **wrong})
         assert problem(answer) == "wrong-request", wrong
     nan = json.dumps({**body, "best": math.nan})
