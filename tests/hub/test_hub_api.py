@@ -425,6 +425,22 @@ def test_invitations_are_made_opened_used_and_taken_back(both: Liver) -> None:
     assert (problem(expired), "expired" in expired.text) == ("not-invited", True)
 
 
+def test_an_enrolment_says_which_federation_it_locks(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer locks all federations of a batch in their order, so that none waits in a ring."""
+    locked, usual = list[int | None](), liver.world.service.change
+
+    async def change(function: Any, federation: int | None = None) -> Any:
+        locked.append(federation)
+        return await usual(function, federation)
+
+    monkeypatch.setattr(liver.world.service, "change", change)
+    body = {"secret": liver.secret, "name": "c"}
+    assert liver.world.ask("POST", "/v1/members", json=body).status_code == 201
+    assert locked == [1]
+
+
 def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> None:
     both.a.put(message("a"))
     old = both.a.token
