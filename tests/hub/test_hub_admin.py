@@ -227,6 +227,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
         *("", " ", " a", "a ", ".", "..", "a/b", "/", "a\nb", "\x1b[2J", "\ud800", "a\u200eb"),
         *("x" * 49, "ü" * 25, "Zu\u0308rich", "\u212b"),
         *("command line", "unknown", "operator anna", "operator "),
+        *("\u3164", "a\u115f", "\u1160", "\uffa0", "clinic\u2800", "\u034f", "\ufe0f"),
     ]:
         with pytest.raises(Refused) as caught:
             enrolled(connection, name)
@@ -268,6 +269,27 @@ def test_a_federation_that_lists_its_members(connection: Connection) -> None:
     admin.add_epoch(connection, "listed", changed, actor=ACTOR)
     admin.rekey(connection, own.id, OTHER)
     admin.enrol(connection, secret, "b", KEY)
+
+
+def test_a_list_of_members_is_read_once(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {"clinic": KEY, "other": OTHER}
+    listed = Federation(AGREED.space, features=20, seed=41, members=members)
+    admin.create_federation(connection, "listed", listed, actor=ACTOR)
+    secret, read, usual = invited(connection, "listed"), list[str](), Federation.from_toml
+
+    def from_toml(text: str) -> Federation:
+        read.append(text)
+        return usual(text)
+
+    monkeypatch.setattr(Federation, "from_toml", from_toml)
+    own = admin.enrol(connection, secret, "clinic", KEY).member
+    admin.enrol(connection, secret, "other", OTHER)
+    admin.rekey(connection, own.id, KEY)
+    with pytest.raises(Refused, match="use the listed key"):
+        admin.rekey(connection, own.id, OTHER)
+    assert len(read) <= 1
 
 
 def test_the_uses_of_an_invitation_are_counted_exactly(database_url: str) -> None:
@@ -343,10 +365,13 @@ def test_another_key_takes_messages_back(connection: Connection) -> None:
     assert actions(connection)[-1][0] == "joined"  # nothing has changed
     admin.rekey(connection, own.id, OTHER)
     (row,) = connection.execute(select(schema.message)).all()
-    assert (row.is_out, row.content, row.member) == (False, b"", None)
+    assert (row.is_out, row.content) == (False, b"")
+    assert row.member == own.id  # its agents' names are still counted
     assert row.cursor > before
     assert admin.find_member(connection, "liver", "clinic").key == OTHER
     admin.rekey(connection, own.id, None)
+    (again,) = connection.execute(select(schema.message)).all()
+    assert again == row  # it was taken back already
     assert admin.find_member(connection, "liver", "clinic").key is None
     lines = connection.scalars(select(schema.audit.c.detail).order_by(schema.audit.c.id)).all()
     assert [json.loads(line)["key"] for line in lines[-2:]] == [key_text(OTHER), ""]
@@ -511,7 +536,7 @@ def test_the_audit_log_as_lines(engine: Engine, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_member_sees_only_its_own_lines(engine: Engine) -> None:
     """The name of one may be the start of another's, or have characters that SQL knows."""
-    names = ["a", "a%", "a_", "ab", "b"]
+    names = ["a", "A", "a%", "a_", "ab", "b", "ü", "Ü"]
     with begin(engine) as connection:
         for name in names:
             for subject in (name, f"{name}/x"):

@@ -379,7 +379,11 @@ def test_progress_is_reported_and_forgotten(both: Liver) -> None:
     assert both.a.ask("PUT", "/progress", json={**body, "trials": 8}).is_success
     (row,) = both.world.rows()["progress"]
     assert 8 in row
-    for wrong in ({"best": "x"}, {"trials": -1}, {"trials": 1.5}, {"sender": "a/\n"}, {"x": 1}):
+    lines = len(both.world.audit("reported"))
+    assert both.a.ask("PUT", "/progress", json={**body, "trials": 8}).is_success
+    assert len(both.world.audit("reported")) == lines  # nothing has changed
+    faults = ({"best": "x"}, {"trials": -1}, {"trials": 1.5}, {"sender": "a/\n"}, {"x": 1})
+    for wrong in (*faults, {"saved": 1.7e308}, {"saved": -1e10}, {"trials": 2**31}):
         answer = both.a.ask("PUT", "/progress", json={**body, **wrong})
         assert problem(answer) == "wrong-request", wrong
     nan = json.dumps({**body, "best": math.nan})
@@ -419,6 +423,22 @@ def test_invitations_are_made_opened_used_and_taken_back(both: Liver) -> None:
     late = {"secret": Invitation.parse(made["invitation"]).secret}
     expired = world.ask("POST", "/v1/invitations/open", json=late)
     assert (problem(expired), "expired" in expired.text) == ("not-invited", True)
+
+
+def test_an_enrolment_says_which_federation_it_locks(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer locks all federations of a batch in their order, so that none waits in a ring."""
+    locked, usual = list[int | None](), liver.world.service.change
+
+    async def change(function: Any, federation: int | None = None) -> Any:
+        locked.append(federation)
+        return await usual(function, federation)
+
+    monkeypatch.setattr(liver.world.service, "change", change)
+    body = {"secret": liver.secret, "name": "c"}
+    assert liver.world.ask("POST", "/v1/members", json=body).status_code == 201
+    assert locked == [1]
 
 
 def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> None:

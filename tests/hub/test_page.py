@@ -103,6 +103,7 @@ def test_the_overview_says_what_there_is(world: World) -> None:
 def test_a_member_sees_its_own_events_and_no_invitations(world: World) -> None:
     secret, operator = world.federation(), world.operator()
     a, b = world.enrol(secret, "a"), world.enrol(secret, "a%")
+    publish(world, world.enrol(secret, "A"), "A/x")
     publish(world, a, "a")
     publish(world, b, "a%/x")
     found = look(world, a)

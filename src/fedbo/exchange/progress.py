@@ -10,6 +10,9 @@ from msgspec.structs import force_setattr
 from fedbo.message import MessageRefused
 from fedbo.message.signed import COUNTER_LIMITS, check_origin
 
+#: The most trials that an agent can say it has saved, or lost.
+MOST_SAVED = COUNTER_LIMITS["t_n"]
+
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a site reports of one agent. A score is as secret as a trial: nothing is reported
@@ -45,6 +48,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise MessageRefused(f"{name} is {value!r}, expected a finite number")
+        if self.saved is not None and abs(self.saved) > MOST_SAVED:
+            raise MessageRefused(
+                f"saved is {self.saved!r}, expected {-MOST_SAVED} to {MOST_SAVED} trials"
+            )
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, Row, func, insert, or_, select
 
 from fedbo.hub.schema import audit
 from fedbo.outside import printable
@@ -73,8 +73,7 @@ def audit_lines(
     if federation is not None:
         wanted.append(audit.c.federation == federation)
     if member is not None:
-        own = audit.c.subject.startswith(f"{member}/", autoescape=True)
-        wanted.append(or_(audit.c.actor == member, audit.c.subject == member, own))
+        wanted.append(concerns(audit, member))
     with engine.connect() as connection:
         last = connection.scalar(select(func.max(audit.c.id))) or 0
     after = 0
@@ -85,6 +84,18 @@ def audit_lines(
             rows = connection.execute(query).all()
         yield from map(_line, rows)
         after = rows[-1].id if len(rows) == _PAGE else last
+
+
+def concerns(lines: FromClause, member: str) -> ColumnElement[bool]:
+    """Return the condition that a line is about a member: what it or its agents did or met.
+
+    Args:
+        lines: Lines of the audit log.
+        member: The name of the member.
+    """
+    agents = f"{member}/"
+    begins = func.substr(lines.c.subject, 1, len(agents))  # LIKE ignores case on SQLite
+    return or_(lines.c.actor == member, lines.c.subject == member, begins == agents)
 
 
 def _line(row: Row[Any]) -> str:

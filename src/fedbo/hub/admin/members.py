@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import (
@@ -95,7 +97,7 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     here, opened = open_invitation(connection, secret, is_locked=True)
     check_person(name)
     file = epoch_file(connection, here.id, here.epoch).file
-    _check_key(Federation.from_toml(file), name, key)
+    _check_key(file, name, key)
     taken = select(member.c.id).where(member.c.federation == here.id, member.c.name == name)
     if connection.execute(taken).first():
         raise Refused(
@@ -197,10 +199,9 @@ def rekey(connection: Connection, member_id: int, key: bytes | None) -> None:
         key: The new public key; None: its messages will not be signed.
     """
     here, own = _locked(connection, member_id)
-    agreed = Federation.from_toml(epoch_file(connection, here.id, here.epoch).file)
-    _check_key(agreed, own.name, key)
     if key == own.key:
         return
+    _check_key(epoch_file(connection, here.id, here.epoch).file, own.name, key)
     connection.execute(update(member).where(member.c.id == own.id).values(key=key))
     _take_back(connection, own)
     detail = {"key": key_text(key) if key else ""}
@@ -284,15 +285,21 @@ def _named(connection: Connection, here: FederationRow, name: str) -> MemberRow:
     return MemberRow(*found)
 
 
-def _check_key(agreed: Federation, name: str, key: bytes | None) -> None:
+@lru_cache(maxsize=16)
+def _listed(file: str) -> Mapping[str, bytes]:
+    """Return the members in a federation file; a long list takes long to read."""
+    return Federation.from_toml(file).members
+
+
+def _check_key(file: str, name: str, key: bytes | None) -> None:
     if key is not None:
         try:
             parse_key(key_text(key))
         except ValueError as error:
             raise Refused("wrong-key", str(error)) from None
-    if not agreed.members:
+    if not (members := _listed(file)):
         return
-    if (listed := agreed.members.get(name)) is None:
+    if (listed := members.get(name)) is None:
         raise Refused(
             "wrong-name",
             f"the federation file lists its members, and {name!r} is not among them: ask the "
@@ -310,18 +317,19 @@ def _check_key(agreed: Federation, name: str, key: bytes | None) -> None:
 def _clear(connection: Connection, own: MemberRow) -> None:
     """Delete everything that the hub has of a member, except for its own row."""
     _take_back(connection, own)
+    connection.execute(update(message).where(message.c.member == own.id).values(member=None))
     for table in (scalars, progress, session):
         connection.execute(delete(table).where(table.c.member == own.id))
 
 
 def _take_back(connection: Connection, own: MemberRow) -> None:
     """Take all messages of a member back. Empty rows remain for a while, to tell the others."""
-    mine = select(message.c.id).where(message.c.member == own.id).order_by(message.c.id)
-    rows = connection.scalars(mine).all()
+    mine = select(message.c.id).where(message.c.member == own.id, message.c.content != b"")
+    rows = connection.scalars(mine.order_by(message.c.id)).all()
     if not rows:
         return
     cursors, now = take_cursors(connection, own.federation, len(rows)), time.time()
     gone = update(message).where(message.c.id == bindparam("row"))
-    gone = gone.values(member=None, is_out=False, content=b"", changed=now, cursor=bindparam("new"))
+    gone = gone.values(is_out=False, content=b"", changed=now, cursor=bindparam("new"))
     pairs = zip(rows, cursors, strict=True)
     connection.execute(gone, [{"row": row, "new": cursor} for row, cursor in pairs])

@@ -10,6 +10,8 @@ from fedbo.outside import shortened
 #: Who acted, if it was neither a member nor an operator.
 COMMAND_LINE, UNKNOWN = "command line", "unknown"
 _OPERATOR = "operator "
+#: Python prints these letters and this symbol, and they look like nothing.
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _LONGEST = 48  # bytes; the name of an agent begins with its member's, and has 64 at most
 
 
@@ -41,6 +43,8 @@ def _fault(name: str) -> str | None:
         return "which is empty"
     if not name.isprintable():
         return "which has characters that cannot be printed"
+    if not _BLANK.isdisjoint(name) or all(unicodedata.category(char)[0] in "MZ" for char in name):
+        return "which has characters that look like nothing"
     if len(name.encode()) > _LONGEST:
         return f"which has {len(name.encode()):,} bytes"
     if "/" in name:

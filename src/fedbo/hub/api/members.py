@@ -82,8 +82,11 @@ async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMemb
     """Become a member of the federation that an invitation is for."""
     key = None if body.key is None else public_key(body.key)
     try:
+        here, _ = await call.service.read(
+            lambda connection: admin.open_invitation(connection, body.secret)
+        )
         made = await call.service.change(
-            lambda connection: admin.enrol(connection, body.secret, body.name, key)
+            lambda connection: admin.enrol(connection, body.secret, body.name, key), here.id
         )
     except Refused as refused:
         count_failure(call, request, refused)

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select
 
+from fedbo.exchange.progress import MOST_SAVED
 from fedbo.hub import admin, schema
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
@@ -30,7 +31,9 @@ class Progress(BaseModel):
     sender: str = Field(max_length=SENDER_BYTES)
     trials: int = Field(ge=0, le=COUNTER_LIMITS["t_n"], description="How many it has made.")
     best: Finite | None = Field(default=None, description="Its best score.")
-    saved: Finite | None = Field(default=None, description="Its estimate of trials saved.")
+    saved: Finite | None = Field(
+        default=None, ge=-MOST_SAVED, le=MOST_SAVED, description="Its estimate of trials saved."
+    )
 
 
 class Forgotten(BaseModel):
@@ -61,14 +64,14 @@ async def report(call: Called, federation: Name, body: Progress) -> Progress:
                 "too-many-agents",
                 f"{MOST_AGENTS} agents of {caller.name!r} report already, and no more may",
             )
-        connection.execute(delete(schema.progress).where(own, row.sender == body.sender))
-        values = {
+        here = own & (row.sender == body.sender)
+        found = connection.execute(select(row.trials, row.best, row.saved).where(here)).first()
+        if found is not None and tuple(found) == (body.trials, body.best, body.saved):
+            return
+        connection.execute(delete(schema.progress).where(here))
+        values = body.model_dump() | {
             "federation": caller.federation,
             "member": caller.id,
-            "sender": body.sender,
-            "trials": body.trials,
-            "best": body.best,
-            "saved": body.saved,
             "changed": time.time(),
         }
         connection.execute(insert(schema.progress).values(values))

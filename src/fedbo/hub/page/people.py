@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, select
 
 from fedbo.hub import admin
+from fedbo.hub.admin.audit import concerns
 from fedbo.hub.auth import Caller
 from fedbo.hub.schema import audit, member, message, progress
 from fedbo.message.key import key_text
@@ -173,9 +174,7 @@ def events(connection: Connection, federation: str, caller: Caller) -> list[Even
         joined = select(member.c.joined).where(member.c.id == caller.id).scalar_subquery()
         since = here, audit.c.time >= joined  # someone else may have had its name before
         recent = select(*columns).where(*since).order_by(*latest).limit(_LOOKED_AT).subquery()
-        agents = recent.c.subject.startswith(f"{caller.name}/", autoescape=True)
-        own = or_(recent.c.actor == caller.name, recent.c.subject == caller.name, agents)
-        query = select(recent).where(own).limit(_EVENTS)
+        query = select(recent).where(concerns(recent, caller.name)).limit(_EVENTS)
         query = query.order_by(recent.c.time.desc(), recent.c.id.desc())
     return [
         Event(id_, when, actor, action, subject, msgspec.Raw(detail.encode() or b"{}"))
