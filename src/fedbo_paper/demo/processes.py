@@ -74,9 +74,9 @@ class Process:
             self._popen.stdin.flush()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of its standard output until it ends."""
+        """Return the lines of its standard output until it ends."""
         assert self._popen.stdout is not None
-        yield from self._popen.stdout
+        return iter(self._popen.stdout.readline, b"")
 
     def failure(self) -> ProcessFailed:
         """Say how it ended; it has ended, or is about to."""

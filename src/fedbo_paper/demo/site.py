@@ -131,17 +131,14 @@ def _tried(turn: Turn, mode: Mode, trial: Trial) -> Tried:
 
 def main() -> None:
     """Take part whenever it is this site's turn, until there are no more turns."""
-    site = Site(msgspec.json.decode(sys.argv[1], type=Start))
-    _print(Ready())
-    for line in sys.stdin.buffer:
-        turn = msgspec.json.decode(line, type=Turn)
-        for report in chain(site.alone(turn), site.together(turn)):
-            _print(report)
-
-
-def _print(report: Report) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-    sys.stdout.buffer.flush()
+    with os.fdopen(os.dup(1), "wb", buffering=0) as reports:
+        os.dup2(2, 1)  # what libraries print is no report
+        site = Site(msgspec.json.decode(sys.argv[1], type=Start))
+        reports.write(msgspec.json.encode(Ready()) + b"\n")
+        for line in sys.stdin.buffer:
+            turn = msgspec.json.decode(line, type=Turn)
+            for report in chain(site.alone(turn), site.together(turn)):
+                reports.write(msgspec.json.encode(report) + b"\n")
 
 
 if __name__ == "__main__":
