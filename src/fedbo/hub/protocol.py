@@ -32,7 +32,7 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
-        self._is_head, self._head_bytes = True, 0
+        self._is_head, self._head_bytes, self._heads = True, 0, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -52,21 +52,22 @@ class Protocol(HttpToolsProtocol):
         if self._deadline is None:
             self._expect(HEAD_SECONDS)
         self._unset_keepalive_if_required()
+        is_head, heads = self._is_head, self._heads
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # it is answered as a request without an upgrade
+            self.cycle.keep_alive = False  # it is answered as if it had not asked for one
         except httptools.HttpParserError:
             self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
             return
-        if self._is_head:
+        if is_head and self._is_head and self._heads == heads:  # all of the data is part of it
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
                 given = f"the head of the request has more than {HEAD_BYTES:,} bytes"
                 self._refuse(413, Refused("too-large", given))
 
     def on_headers_complete(self) -> None:
-        self._is_head, self._head_bytes = False, 0
+        self._is_head, self._head_bytes, self._heads = False, 0, self._heads + 1
         self._expect(REQUEST_SECONDS)
         super().on_headers_complete()
 
