@@ -14,7 +14,8 @@ message that was ever acknowledged. No site is started again but those that were
 
 An agent repeats a message until it is acknowledged. The hub may have stored it just before it was
 killed; then it must acknowledge the copy. An outage is the time between two acknowledged messages
-of an agent.
+of an agent; it may span several kills. How long an agent needs to notice that the hub is back is
+counted from the moment when the hub is ready.
 
     python benchmarks/attack/kill.py --db sqlite --kills 100
     python benchmarks/attack/kill.py --db postgresql --kills 100
@@ -306,7 +307,8 @@ class Attack:
         self.folder, self.counts = folder, Counter[str]()
         self._rng = random.Random(seed)
         self._engine = create_engine(db)
-        self._first: list[float] = []  # seconds from a kill to the first acknowledged message
+        self._up: list[tuple[float, float]] = []  # from when to when the hub was ready
+        self._ready = 0.0
         self.hub = Hub(db, folder)
         engine = open_database(db)
         with begin(engine) as connection:
@@ -356,12 +358,12 @@ class Attack:
 
     def kill_hub(self, *, is_starting: bool) -> None:
         """Kill the hub, look into its database, start it again, and fetch."""
+        time.sleep(self._rng.uniform(0.0, LATEST))
+        self._up.append((self._ready, time.time()))
         if is_starting:
             self.hub.kill()
             self.hub.start()
             time.sleep(self._rng.uniform(0.0, STARTING))
-        else:
-            time.sleep(self._rng.uniform(0.0, LATEST))
         self.hub.kill()
         killed = time.time()
         self.counts["hub while it starts" if is_starting else "hub"] += 1
@@ -369,10 +371,9 @@ class Attack:
         self._check_rows(known)
         self.hub.start()
         self.hub.wait()
+        self._ready = time.time()
         self._check_fetch(known)
         self.wait_for_agents(killed)
-        out = [one.when for one in self.lines() if one.what == "out" and one.when > killed]
-        self._first.append(min(out) - killed)
 
     def kill_worker(self) -> None:
         time.sleep(self._rng.uniform(0.0, LATEST))
@@ -417,6 +418,7 @@ class Attack:
     def finish(self) -> dict[str, Any]:
         """Stop everything, and count what is missing."""
         self.wait_for_agents(time.time(), SITES * AGENTS)
+        self._up.append((self._ready, time.time()))
         self.counts["sites that ended"] = sum(site.poll() is not None for site in self.sites)
         for site in self.sites:
             site.terminate()
@@ -430,13 +432,25 @@ class Attack:
         lines = self.lines()
         happened = Counter(line.what for line in lines)
         self.counts.update({f"faults: {fault}": happened[fault] for fault in FAULTS})
+        noticed = [*self._noticed(lines)]
         return {
             **self.counts,
             "acknowledged": happened["out"],
             "calls that failed": happened["error"],
             "longest outage (s)": max(_outages(lines), default=0.0),
-            "median time to the first message (s)": median(self._first),
+            "from ready to an agent's next message: median (s)": median(noticed),
+            "from ready to an agent's next message: longest (s)": max(noticed),
         }
+
+    def _noticed(self, lines: list[Line]) -> Iterator[float]:
+        """Yield the seconds from a restart to each agent's next message, if no kill came first."""
+        out = [line for line in lines if line.what == "out"]
+        for ready, killed in self._up[1:]:
+            first: dict[str, float] = {}
+            for line in out:
+                if ready < line.when < killed:
+                    first[line.sender] = min(line.when, first.get(line.sender, line.when))
+            yield from (when - ready for when in first.values())
 
     def _check_audit(self, known: Acknowledged) -> None:
         query = select(schema.audit).where(schema.audit.c.action == "published")

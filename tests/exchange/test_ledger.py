@@ -31,8 +31,10 @@ from fedbo.exchange import (
     FolderExchange,
     Ledger,
     MemoryExchange,
+    Progress,
 )
-from fedbo.message import Kind
+from fedbo.federation.scalars import Scalars
+from fedbo.message import Kind, MessageRefused
 
 
 @pytest.fixture
@@ -660,3 +662,102 @@ def test_it_knows_what_was_not_withdrawn(ledger: Ledger, exchange: MemoryExchang
     assert ledger.outstanding("elsewhere") == ledger.outstanding("memory", "nobody") == []
     ledger.withdraw(exchange, OURS, entry.agent, study="one")
     assert ledger.outstanding("memory") == []
+
+
+# Scalars and progress
+
+
+SCALARS = Scalars(
+    fingerprint=OURS.fingerprint,
+    sender="site-a",
+    length_scales=(0.5, 0.25),
+    noise_variance=0.01,
+    t_n=12,
+)
+PROGRESS = Progress(fingerprint=OURS.fingerprint, sender="site-a", trials=12, best=0.75)
+
+
+class Carrier(MemoryExchange):
+    """An exchange that carries scalars and progress, unless it is away."""
+
+    is_away = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[Scalars | Progress] = []
+
+    def share(self, scalars: Scalars) -> None:
+        self._take(scalars)
+
+    def report(self, progress: Progress) -> None:
+        self._take(progress)
+
+    def _take(self, sent: Scalars | Progress) -> None:
+        if self.is_away:
+            raise ExchangeError("it is away")
+        self.taken.append(sent)
+
+
+def test_scalars_and_progress_are_recorded_before_they_are_sent(ledger: Ledger) -> None:
+    carrier = Carrier()
+    ledger.share(carrier, SCALARS, "study-1")
+    ledger.report(carrier, PROGRESS)
+    carrier.is_away = True
+    with pytest.raises(ExchangeError, match="it is away"):
+        ledger.share(carrier, SCALARS)
+    shared, reported, *lost = ledger.read()
+    assert carrier.taken == [SCALARS, PROGRESS] == [shared.decoded(), reported.decoded()]
+    assert (shared.kind, shared.numbers, shared.t_n, shared.study) == ("scalars", 3, 12, "study-1")
+    assert (reported.kind, reported.numbers, reported.t_n) == ("progress", 2, 12)
+    assert [(one.kind, one.action) for one in lost] == [
+        ("scalars", "sent"),
+        ("scalars", "undelivered"),
+    ]
+    with pytest.raises(ValueError, match=r"sent scalars at .*, not a message"):
+        shared.message()
+
+
+def test_what_cannot_be_recorded_is_not_sent(path: Path) -> None:
+    path.mkdir(parents=True)
+    carrier, ledger = Carrier(), Ledger(path)
+    for send, what in (
+        (lambda: ledger.share(carrier, SCALARS), "scalars"),
+        (lambda: ledger.report(carrier, PROGRESS), "progress"),
+    ):
+        with pytest.raises(ExchangeError, match=f"nothing of the {what} of 'site-a' was sent"):
+            send()
+    assert carrier.taken == []
+
+
+def test_scalars_and_progress_are_no_messages_that_can_be_withdrawn(ledger: Ledger) -> None:
+    carrier = Carrier()
+    ledger.share(carrier, SCALARS)
+    ledger.publish(carrier, message())
+    ledger.report(carrier, PROGRESS)
+    assert [one.kind for one in ledger.outstanding("memory")] == ["weights"]
+    assert ledger.withdraw(carrier, OURS, "site-a") is True
+    assert ledger.outstanding("memory") == []
+    assert told(ledger)[-1] == ("withdrawn", "site-a", 1)
+
+
+def test_a_place_that_cannot_carry_them_says_so(exchange: Exchange) -> None:
+    assert exchange.member(OURS) is None and exchange.latest(OURS) is OURS
+    for call in (
+        lambda: exchange.share(SCALARS),
+        lambda: exchange.shared(OURS),
+        lambda: exchange.report(PROGRESS),
+    ):
+        with pytest.raises(ExchangeError, match="memory cannot"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"best": float("nan")}, {"saved": float("inf")}, {"trials": -1}, {"sender": "a\nb"}],
+)
+def test_progress_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(MessageRefused):
+        msgspec.structs.replace(PROGRESS, **changes)
+    for data in (b"", b"{}", b"[" * 10**5, b'{"trials": "x"}'):
+        with pytest.raises(MessageRefused, match="are not progress"):
+            Progress.decode(data)

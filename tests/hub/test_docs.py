@@ -118,6 +118,7 @@ class Home:
         kept = ("LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START")
         self._env = {name: os.environ[name] for name in kept if name in os.environ} | {
             "HOME": str(path),
+            "COLUMNS": "120",
             "PATH": f"{programs}:/usr/bin:/bin",
             "PYTHONPATH": str(Path(fedbo.__file__).parents[1]),
             "OMP_NUM_THREADS": "1",

@@ -225,7 +225,7 @@ def test_names_are_unique_in_a_federation_only(connection: Connection) -> None:
 def test_names_that_nobody_can_have(connection: Connection) -> None:
     for name in [
         *("", " ", " a", "a ", ".", "..", "a/b", "/", "a\nb", "\x1b[2J", "\ud800", "a\u200eb"),
-        *("x" * 65, "ü" * 33, "Zu\u0308rich", "\u212b"),
+        *("x" * 49, "ü" * 25, "Zu\u0308rich", "\u212b"),
         *("command line", "unknown", "operator anna", "operator "),
     ]:
         with pytest.raises(Refused) as caught:
@@ -237,7 +237,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
 
 
 def test_names_that_anyone_can_have(connection: Connection) -> None:
-    for name in ("a", "A", "x" * 64, "ü" * 32, "Zürich 2", "a.b", "-", "operators"):
+    for name in ("a", "A", "x" * 48, "ü" * 24, "Zürich 2", "a.b", "-", "operators"):
         enrolled(connection, name)
         assert admin.find_member(connection, "liver", name).name == name
 

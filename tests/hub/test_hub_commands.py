@@ -91,7 +91,7 @@ def test_a_line_to_copy_is_never_broken(db: str, monkeypatch: pytest.MonkeyPatch
 def test_nothing_is_created_if_the_invitation_cannot_be_made(db: str) -> None:
     assert "uses is 0, expected 1 to 100,000" in create("liver", "--uses", "0", code=1)
     assert "days is 0.0, expected above 0" in create("liver", "--days", "0", code=1)
-    assert "There is none yet" in words("members")
+    assert "There are no federations yet" in words("members")
 
 
 def test_federation_files_that_cannot_be_read(place: Path, db: str) -> None:
@@ -250,7 +250,7 @@ def test_operators(db: str) -> None:
     assert "anna 20" in words("operator", "list")
     assert "no longer an operator" in words("operator", "drop", "anna")
     assert "has no operator 'anna'" in words("operator", "drop", "anna", code=1)
-    assert "There is none yet" in words("operator", "list")
+    assert "There are no operators yet" in words("operator", "list")
 
 
 def test_the_audit_log(hub: str, place: Path) -> None:

@@ -36,6 +36,7 @@ from fedbo.federation.scalars import Scalars
 
 #: What cannot be the name of a member.
 NO_MEMBERS = (".", "..", "../a", "/etc/passwd", " a ", "e\u0301", "/" * 64)
+LONGEST = 48  # bytes of a member's name
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,12 @@ def postgresql_hub(postgresql_server: str) -> Iterator[HubProcess]:
 class HubContract(ExchangeContract):
     guards_door = True
     tells_of_others = False
-    names = tuple(name for name in NAMES if name not in NO_MEMBERS)
+    names = (
+        *(one for one in NAMES if one not in NO_MEMBERS and len(one.encode()) <= LONGEST),
+        "x" * LONGEST,
+        "語" * 16,
+        "x" * LONGEST + "/" + "y" * 15,
+    )
 
     @pytest.fixture
     def exchange(self, hub: HubProcess, own_state: None) -> OpenHub:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ from sqlalchemy import Connection, Engine, event, insert, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from fedbo.hub import admin, schema
-from fedbo.hub.database import begin
+from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import MOST_NAMES
+from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
 from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
@@ -279,15 +281,18 @@ def test_a_change_that_fails_breaks_no_other(engine: Engine, writer: Writer) -> 
 
 
 def test_a_message_that_the_database_refuses_spoils_no_other(
-    engine: Engine, writer: Writer
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = Group(engine, 3)
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def _refuse(*given: Any) -> None:
-        if given[2].startswith("INSERT INTO message") and "m1" in repr(given[3]):
-            raise IntegrityError("INSERT", {}, Exception("poison"))
+    insert_all = Statements.insert
 
+    def refuse(self: Statements, table: str, columns: Any, rows: Any, conflict: str = "") -> None:
+        if table == "message" and any("m1" in row for row in rows):
+            columns = ("nonsense", *columns[1:])
+        insert_all(self, table, columns, rows, conflict)
+
+    monkeypatch.setattr(Statements, "insert", refuse)
     calls = [writer.publish(one, group.message(one.name, 1)) for one in group.members]
     assert asyncio.run(in_one_batch(*calls)) == [True, "not-ready", True]
     assert [*group.out()] == ["m0", "m2"]
@@ -425,6 +430,7 @@ from sqlalchemy import select
 from fedbo.hub import schema
 from fedbo.hub.database import open_database
 from fedbo.hub.publishing import MOST_NAMES
+from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
 
 engine = open_database(sys.argv[1])
@@ -474,3 +480,42 @@ def test_two_processes_write_at_once(engine: Engine, database_url: str) -> None:
     published = Counter(row.subject for row in group.all(schema.audit) if row.action == "published")
     assert published["m0"] == published["m1"] == 60
     assert group.cursor() == published.total()
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """SQLite then undoes the whole transaction, whichever change of it failed."""
+    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+    group = Group(engine, 1)
+
+    def fill(connection: Connection) -> None:
+        (pages,) = connection.exec_driver_sql("PRAGMA page_count").one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 1}")
+        try:
+            connection.execute(insert(schema.epoch), [_long_epoch(group.id, i) for i in range(99)])
+        finally:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+
+    async def publish_and_fill() -> list[Any]:
+        writer = Writer(engine)
+        try:
+            message = group.message("m0", 1)
+            return await in_one_batch(
+                writer.publish(group.members[0], message), writer.submit(fill)
+            )
+        finally:
+            writer.stop()
+
+    published, filled = asyncio.run(publish_and_fill())
+    assert filled == "not-ready"
+    assert published is True and group.out().keys() == {"m0"}
+    engine.dispose()
+
+
+def _long_epoch(federation: int, number: int) -> dict[str, Any]:
+    return {
+        "federation": federation,
+        "number": 1 + number,
+        "fingerprint": bytes(16),
+        "file": "x" * 10_000,
+        "created": 0.0,
+    }

@@ -32,6 +32,7 @@ class Town:
     """A hub, a federation at it, and users with folders of their own."""
 
     def __init__(self, hub: HubProcess, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert hub.address.startswith("http://127.0.0.1:")  # anything else would be a folder
         self.hub, self.office = hub, Office(hub.db)
         self.name = f"t{abs(hash(folder)):x}"
         self._folder, self._monkeypatch = folder, monkeypatch
@@ -74,13 +75,11 @@ def a_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[HubProcess]:
-    """A hub that a test may stop; it does not run yet."""
-    hub = HubProcess(f"sqlite:///{tmp_path}/hub.db")
+    """A hub that a test may stop."""
+    hub = HubProcess(f"sqlite:///{tmp_path}/hub.db").start()
     yield hub
-    if hub._process is None:
-        hub._log.close()
-    else:
-        hub.stop()
+    hub.kill()
+    hub._log.close()
 
 
 @pytest.fixture(autouse=True)
@@ -208,6 +207,7 @@ def test_a_study_that_starts_without_its_hub_catches_up(
 ) -> None:
     town = Town(own_hub, tmp_path, monkeypatch)
     town.enrol("clinic")
+    own_hub.kill()
     study = town.study("liver")
     with pytest.warns(ExchangeWarning) as caught:
         run(study, 3)
@@ -225,7 +225,7 @@ def test_a_study_that_starts_without_its_hub_catches_up(
 def test_each_outage_is_one_warning_and_nothing_is_lost(
     own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town = Town(own_hub.start(), tmp_path, monkeypatch)
+    town = Town(own_hub, tmp_path, monkeypatch)
     town.enrol("clinic")
     study = town.study("liver", every=None)
     run(study, 2)
@@ -245,7 +245,7 @@ def test_each_outage_is_one_warning_and_nothing_is_lost(
 def test_the_last_message_is_sent_when_the_study_is_run_again(
     own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town = Town(own_hub.start(), tmp_path, monkeypatch)
+    town = Town(own_hub, tmp_path, monkeypatch)
     town.enrol("clinic")
     study = town.study("liver", every=3)
     run(study, 3)
@@ -346,5 +346,6 @@ def test_a_hub_that_is_down_is_an_error(
 ) -> None:
     town = Town(own_hub, tmp_path, monkeypatch)
     town.enrol("clinic")
+    own_hub.kill()
     assert own_hub.address in publish(storage, town.address, code=1)
     assert Ledger().read() == []

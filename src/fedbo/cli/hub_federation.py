@@ -103,7 +103,7 @@ def members(
     if table.row_count:
         screen.show(Console(), table)
     else:
-        typer.echo("There is none yet.")
+        typer.echo(f"There are no {'federations' if name is None else 'members'} yet.")
 
 
 def revoke(name: _Name, member: _Member, db: Db = None, config: Config = None) -> None:

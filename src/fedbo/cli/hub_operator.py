@@ -29,7 +29,7 @@ def add(name: _Name, db: Db = None, config: Config = None) -> None:
     console = Console()
     screen.say(
         console,
-        f"{name!r} is an operator of the hub: with this token one can log in to its page, create "
+        f"{name!r} is an operator of the hub: this token lets its holder log in to its page, create "
         "federations, invite, and revoke. It is not shown again:",
     )
     console.print(Text(f"\n  {token}\n"), soft_wrap=True)
@@ -55,7 +55,7 @@ def list_(db: Db = None, config: Config = None) -> None:
 
         found = admin.operators(connection)
     if not found:
-        typer.echo("There is none yet: fedbo hub operator add NAME")
+        typer.echo("There are no operators yet: fedbo hub operator add NAME")
         return
     grid = screen.grid("operator", "since")
     for one in found:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from fedbo import files
 from fedbo.cli import checks, screen
@@ -93,6 +92,8 @@ def restore(
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show how far it has come, if this is a terminal."""
+    from rich.progress import Progress  # slow to import
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from fedbo.cli import checks
-from fedbo.exchange import ExchangeError, exchange_at
-from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange import ExchangeError, HubExchange, exchange_at
 
 
 def join(

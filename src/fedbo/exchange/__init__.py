@@ -3,6 +3,7 @@
 from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding
 from fedbo.exchange.folder import FolderExchange
+from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
 from fedbo.exchange.progress import Progress
@@ -14,6 +15,7 @@ __all__ = [
     "ExchangeWarning",
     "FolderExchange",
     "Holding",
+    "HubExchange",
     "Ledger",
     "MemoryExchange",
     "Progress",

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from fedbo.exchange.base import Exchange, ExchangeError
 from fedbo.exchange.folder import FolderExchange
+from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.identity import Keyring
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not C:/
@@ -31,8 +32,6 @@ def exchange_at(address: str | os.PathLike[str], keyring: Keyring | None = None)
         return FolderExchange(address, keyring)
     scheme = url[1].lower()
     if scheme in ("http", "https"):
-        from fedbo.exchange.hub.exchange import HubExchange  # most users have a folder
-
         return HubExchange(address, keyring)
     if scheme != "file":
         raise ExchangeError(

@@ -37,6 +37,7 @@ _DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
 }
 _BUSY = 30.0  # seconds that SQLite waits for a lock
+_MOST_PAGES = 32768  # written ahead; `fedbo.hub.checkpoints` moves them earlier
 _CONNECT = 10  # seconds in which PostgreSQL must answer
 _SECRETS = ("password", "sslpassword")  # in the query of a URL
 _EFFECTIVE = os.access in os.supports_effective_ids
@@ -101,7 +102,7 @@ def begin(engine: Engine) -> Iterator[Connection]:
     Args:
         engine: What `open_database` returned.
     """
-    with _turn(engine), engine.connect() as connection:
+    with turn(engine), engine.connect() as connection:
         connection.execution_options(is_write=True)
         with connection.begin():
             yield connection
@@ -179,6 +180,7 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
         connection.isolation_level = None  # transactions begin below, and not by themselves
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_MOST_PAGES}")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -186,7 +188,7 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
 
     try:
-        with _turn(engine), contextlib.closing(engine.raw_connection()) as connection:
+        with turn(engine), contextlib.closing(engine.raw_connection()) as connection:
             (mode,) = connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
     except sqlite3.Error as error:
         raise unusable(engine, DBAPIError(None, None, error)) from None
@@ -228,10 +230,13 @@ def _make_file(file: str, must_exist: bool) -> None:
 
 
 @contextlib.contextmanager
-def _turn(engine: Engine) -> Iterator[None]:
+def turn(engine: Engine) -> Iterator[None]:
     """Wait until no other thread or process writes to this SQLite file.
 
     SQLite's own way of waiting is to try again and again, which lets some writers starve.
+
+    Args:
+        engine: What `open_database` returned.
     """
     if engine.dialect.name != "sqlite" or sys.platform == "win32":
         yield

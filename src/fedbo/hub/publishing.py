@@ -11,8 +11,6 @@ has a withdrawal        its sequence is larger
 is empty                always: the message was deleted, or its member has left
 ======================  ==========================================================
 
-Every statement is for all rows at once, and on SQLite it returns them in one piece: its driver lets
-other threads run after each row, and then has to wait for them.
 """
 
 from __future__ import annotations
@@ -20,28 +18,27 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
-import msgspec
 from sqlalchemy import Connection
 
 from fedbo.hub.problems import Refused
+from fedbo.hub.statements import Statements
 from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
 
 #: How many names the agents of one member may have had, withdrawn messages included.
 MOST_NAMES = 256
 
+_KEY, _CURSOR = '"key"', '"cursor"'  # words of SQL
 _MESSAGE = (
-    "federation", "member", "epoch", "sender", "key", "sequence", "t_n", "is_out", "content",
-    "cursor", "changed",
+    "federation", "member", "epoch", "sender", _KEY, "sequence", "t_n", "is_out", "content",
+    _CURSOR, "changed",
 )  # fmt: skip
-_PLACE = ("federation", "epoch", "sender", "key")
-_BYTES = ("token", "key")
-_AUDIT = ("time", "federation", "actor", "action", "subject", "detail")
-_REPLACED = ", ".join(f'"{name}" = excluded."{name}"' for name in _MESSAGE if name not in _PLACE)
-_CONFLICT = f' ON CONFLICT (federation, epoch, sender, "key") DO UPDATE SET {_REPLACED}'
+_PLACE = ("federation", "epoch", "sender", _KEY)
+_AUDIT = ('"time"', "federation", "actor", "action", "subject", "detail")
+_REPLACED = ", ".join(f"{name} = excluded.{name}" for name in _MESSAGE if name not in _PLACE)
+_CONFLICT = f" ON CONFLICT ({', '.join(_PLACE)}) DO UPDATE SET {_REPLACED}"
 
 
 class Member(Protocol):
@@ -112,9 +109,9 @@ def lock(connection: Connection, ids: Collection[int]) -> dict[int, Locked]:
     """
     if not ids:
         return {}
-    suffix = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
-    text = f'SELECT id, name, "cursor" FROM federation WHERE id IN {_marks(connection, len(ids))}'
-    found = connection.exec_driver_sql(f"{text} ORDER BY id{suffix}", tuple(sorted(ids)))
+    run = Statements(connection)
+    text = f"SELECT id, name, {_CURSOR} FROM federation WHERE id IN {run.marks(len(ids))}"
+    found = run.execute(f"{text} ORDER BY id{'' if run.is_file else ' FOR UPDATE'}", sorted(ids))
     return {id: Locked(name, cursor) for id, name, cursor in found}
 
 
@@ -127,7 +124,7 @@ class Publishing:
     """
 
     def __init__(self, connection: Connection, locked: dict[int, Locked]) -> None:
-        self._connection = connection
+        self._run = Statements(connection)
         self._names = {id: one.name for id, one in locked.items()}
         self._cursors = {id: one.cursor for id, one in locked.items()}
         self._now = time.time()
@@ -142,15 +139,15 @@ class Publishing:
         self._rows = {**self._stored}
         answers = [self._answer(one) for one in given]
         if self._changed:
-            self._insert("message", _MESSAGE, self._changed.values(), _CONFLICT)
-            self._insert("audit", _AUDIT, self._audit)
+            self._run.insert("message", _MESSAGE, self._changed.values(), _CONFLICT)
+            self._run.insert("audit", _AUDIT, self._audit)
             self._advance()
         return answers
 
     def _read_members(self, ids: Collection[int]) -> dict[int, tuple[bytes, bytes]]:
         """Return the token and the key of members; empty if they have none."""
-        place = f"member WHERE id IN {self._marks(len(ids))}"
-        found = self._select(("id", "token", "key"), place, (*ids,))
+        place = f"member WHERE id IN {self._run.marks(len(ids))}"
+        found = self._run.select(("id", "token", _KEY), place, ids, binary=("token", _KEY))
         return {id: (token, key) for id, token, key in found}
 
     def _read_rows(self, places: Iterable[Place]) -> dict[Place, _Row]:
@@ -159,31 +156,32 @@ class Publishing:
             wanted[federation, epoch].add(sender)
         rows: dict[Place, _Row] = {}
         for (federation, epoch), senders in wanted.items():
-            found = self._select(
-                ("sender", "key", "sequence", "is_out", "length(content)"),
-                f"message WHERE federation = {self._mark} AND epoch = {self._mark} "
-                f"AND sender IN {self._marks(len(senders))}",
+            mark = self._run.mark
+            found = self._run.select(
+                ("sender", _KEY, "sequence", "is_out", "length(content)"),
+                f"message WHERE federation = {mark} AND epoch = {mark} "
+                f"AND sender IN {self._run.marks(len(senders))}",
                 (federation, epoch, *senders),
+                binary=(_KEY,),
             )
             for sender, key, sequence, is_out, length in found:
                 place = Place(federation, epoch, sender, key)
                 rows[place] = _Row(sequence, bool(is_out), not length)
         return rows
 
-    def _content(self, place: Place) -> bytes | None:
+    def _content(self, place: Place) -> bytes:
         """Return what is in a row."""
         if (known := self._rows[place].content) is not None:
             return known
-        where = " AND ".join(f'"{name}" = {self._mark}' for name in _PLACE)
-        text = f"SELECT content FROM message WHERE {where}"
-        content: bytes | None = self._connection.exec_driver_sql(text, place).scalar()
-        return content
+        where = " AND ".join(f"{name} = {self._run.mark}" for name in _PLACE)
+        ((content,),) = self._run.execute(f"SELECT content FROM message WHERE {where}", place)
+        return bytes(content)
 
     def _read_agents(self) -> dict[int, dict[str, int]]:
         """Return how many messages are out of each agent of the members, by name."""
         agents: dict[int, dict[str, int]] = {id: {} for id in self._members}
-        place = f"message WHERE member IN {self._marks(len(agents))}"
-        for id, name, is_out in self._select(("member", "sender", "is_out"), place, (*agents,)):
+        place = f"message WHERE member IN {self._run.marks(len(agents))}"
+        for id, name, is_out in self._run.select(("member", "sender", "is_out"), place, agents):
             agents[id][name] = agents[id].get(name, 0) + is_out
         return agents
 
@@ -270,54 +268,6 @@ class Publishing:
         )
 
     def _advance(self) -> None:
-        text = f'UPDATE federation SET "cursor" = {self._mark} WHERE id = {self._mark}'
-        for federation, cursor in self._cursors.items():
-            self._connection.exec_driver_sql(text, (cursor, federation))
-
-    def _select(
-        self, columns: Sequence[str], place: str, values: tuple[Any, ...]
-    ) -> list[Sequence[Any]]:
-        """Return rows; empty bytes in place of NULL."""
-        if self._connection.dialect.name != "sqlite":
-            names = ", ".join(
-                f"coalesce(\"{name}\", '')" if name in _BYTES else name for name in columns
-            )
-            found = self._connection.exec_driver_sql(f"SELECT {names} FROM {place}", values)
-            return [*found]
-        names = ", ".join(f'hex("{name}")' if name in _BYTES else name for name in columns)
-        text = f"SELECT json_group_array(json_array({names})) FROM {place}"
-        rows = msgspec.json.decode(self._connection.exec_driver_sql(text, values).scalar_one())
-        for i in (i for i, name in enumerate(columns) if name in _BYTES):
-            for row in rows:
-                row[i] = bytes.fromhex(row[i])
-        return list(rows)
-
-    def _insert(
-        self,
-        table: str,
-        columns: Sequence[str],
-        rows: Collection[tuple[Any, ...]],
-        conflict: str = "",
-    ) -> None:
-        names = ", ".join(f'"{name}"' for name in columns)
-        values = ", ".join([self._marks(len(columns))] * len(rows))
-        self._connection.exec_driver_sql(
-            f"INSERT INTO {table} ({names}) VALUES {values}{conflict}",
-            tuple(chain.from_iterable(rows)),
-        )
-
-    @property
-    def _mark(self) -> str:
-        return _mark(self._connection)
-
-    def _marks(self, count: int) -> str:
-        return _marks(self._connection, count)
-
-
-def _mark(connection: Connection) -> str:
-    """Return how the driver marks a value in a statement."""
-    return "?" if connection.dialect.paramstyle == "qmark" else "%s"
-
-
-def _marks(connection: Connection, count: int) -> str:
-    return f"({', '.join([_mark(connection)] * count)})"
+        text = f"UPDATE federation SET {_CURSOR} = {self._run.mark} WHERE id = {self._run.mark}"
+        for federation in {place.federation for place in self._changed}:
+            self._run.execute(text, (self._cursors[federation], federation))

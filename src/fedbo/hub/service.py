@@ -161,6 +161,8 @@ class Service:
         """Raise `Refused` unless the database answers, and is what this version knows."""
         if time.monotonic() - self._was_ready < _STILL_READY:
             return
+        if not self.writer.is_alive:
+            raise Refused("not-ready", "nothing is written any more: start the hub again", 60)
         try:
             async with asyncio.timeout(_PATIENCE):
                 revision, newest = await self.read(_revisions)

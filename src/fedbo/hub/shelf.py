@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,20 +166,21 @@ class Shelf:
             return self._difference(np.flatnonzero(is_out), wanted.held, since)
         if since is not None and (changed := self._changed(since)) is not None:
             handed = [one for row in changed if (one := self._handed[row]) is not None]
-            gone = [row for row in changed if self._handed[row] is None]
-            return self._news(handed, self._column("number")[gone].tolist())
+            gone = []
+            if len(handed) < len(changed):
+                rows = [row for row in changed if self._handed[row] is None]
+                gone = self._column("number")[rows].tolist()
+            return self._news(handed, gone)
         return self._answer(np.flatnonzero(is_out), (), is_all=True)
 
     def _changed(self, since: int) -> list[int] | None:
         """Return the rows that have changed since a cursor; None if these are too many."""
         changed: list[int] = []
-        for row, cursor in reversed(self._recent.items()):
+        for row, cursor in islice(reversed(self._recent.items()), 2 * MOST_PEERS + 1):
             if cursor <= since:
                 return changed
             changed.append(row)
-            if len(changed) > 2 * MOST_PEERS:
-                return None
-        return changed
+        return changed if len(changed) <= 2 * MOST_PEERS else None
 
     def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
         is_out, cursor = self._column("is_out"), self._column("cursor")

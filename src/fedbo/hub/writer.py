@@ -7,6 +7,7 @@ arrives meanwhile and writes it in one transaction; each caller gets its answer 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -15,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, update
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from fedbo.hub import schema
+from fedbo.hub.checkpoints import Checkpoints
 from fedbo.hub.database import begin
 from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import Member, Publication, Publishing, lock
@@ -30,7 +32,7 @@ MOST_WAITING = 4096
 
 _BATCH = 512  # changes in one transaction
 _SEEN_EVERY = 60.0  # seconds between two notes that a member was seen
-_GATHERING = 0.002  # seconds in which more changes may arrive, if the last one had company
+_PAUSE, _PAUSES = 0.002, 4  # seconds, and how often, to wait for more if many changes arrive
 _IDLE = 5.0  # seconds after which such notes are written though nothing else is
 
 
@@ -57,6 +59,8 @@ class Writer:
         self._seen: dict[int, float] = {}  # when each member was last noted
         self._unwritten: dict[int, float] = {}
         self._is_stopped = self._is_busy = False
+        is_file = engine.dialect.name == "sqlite"
+        self._checkpoints = Checkpoints(engine) if is_file else None
         self._thread = threading.Thread(target=self._run, name="fedbo-writer", daemon=True)
         self._thread.start()
 
@@ -105,17 +109,24 @@ class Writer:
         if now - self._seen.get(member, 0.0) >= _SEEN_EVERY:
             self._seen[member] = self._unwritten[member] = now
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether changes are still written."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Write everything that waits, and end the thread; what comes later is refused."""
         self._is_stopped = True
         self._waiting.put(None)
         self._thread.join()
+        if self._checkpoints is not None:
+            self._checkpoints.stop()
 
     async def _put(self, change: _Change) -> Any:
         if self._is_stopped:
             raise Refused("not-ready", "the hub is about to stop; try again soon", 1)
         if self._waiting.qsize() >= self._most:
-            raise Refused("not-ready", f"{self._most:,} changes wait; try again soon", 1)
+            raise Refused("not-ready", f"{self._most:,} changes are waiting to be written; try again soon", 1)
         self._waiting.put(change)
         return await change.future
 
@@ -139,7 +150,7 @@ class Writer:
         """Write this change and what else waits when it is this thread's turn to write."""
         batch, is_begun, answers = [first], False, None
         if self._is_busy:
-            time.sleep(_GATHERING)
+            self._gather()
         try:
             with begin(self._engine) as connection:
                 is_begun = True
@@ -154,6 +165,14 @@ class Writer:
                 self._collect(batch)
             answers = [(None, _unavailable(error)) for _ in batch]
         self._answer(batch, answers)
+
+    def _gather(self) -> None:
+        """Wait while more changes arrive, for a moment: a commit costs as much as many of them."""
+        for _ in range(_PAUSES):
+            before = self._waiting.qsize()
+            time.sleep(_PAUSE)
+            if self._waiting.qsize() == before:
+                return
 
     def _commit_each(self, batch: Sequence[_Change]) -> None:
         """Write changes one by one, because one of them has spoiled it for the others."""
@@ -177,13 +196,16 @@ class Writer:
             batch.append(change)
 
     def _answer(self, batch: Sequence[_Change], answers: Sequence[_Answer]) -> None:
-        self._committed(len(batch))
+        if self._checkpoints is not None:
+            self._checkpoints.note()
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Future, _Answer]]] = defaultdict(list)
         for change, answer in zip(batch, answers, strict=True):
             by_loop[change.future.get_loop()].append((change.future, answer))
         for loop, settled in by_loop.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
                 loop.call_soon_threadsafe(_settle, settled)
+        with contextlib.suppress(Exception):  # metrics must not stop the hub
+            self._committed(len(batch))
 
     def _write_seen(self) -> None:
         """Write when members were seen, in a transaction that waits for nothing else."""
@@ -254,7 +276,9 @@ def _call(connection: Connection, function: Callable[[Connection], Any]) -> _Ans
     try:
         with connection.begin_nested():
             return function(connection), None
+    except IntegrityError as error:
+        return None, error
+    except SQLAlchemyError:
+        raise  # a full disk, for example, undoes the whole transaction, not only this change
     except Exception as error:
-        if _is_lost(error):
-            raise
         return None, error

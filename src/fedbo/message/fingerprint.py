@@ -69,7 +69,7 @@ class Fingerprint(bytes):
 
     def mismatch(self, other: bytes, *, same_epoch: bool) -> str | None:
         """Describe the first difference, or return None; another epoch may have other scalars."""
-        part = self.difference(other)
+        part = None if other == bytes(self) else self.difference(other)
         if part is None or (part == "scalars" and not same_epoch):
             return None
         return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"

@@ -92,7 +92,8 @@ def _norm(value: bytes | float | None) -> float:
     if not isinstance(value, bytes):
         return abs(value or 0.0)
     with np.errstate(invalid="ignore"):  # the caller looks for NaN
-        return float(np.linalg.norm(_unpack(value).astype(np.float64)))
+        values = _unpack(value).astype(np.float64)
+        return math.sqrt(np.dot(values, values))
 
 
 class Header(TypedDict):

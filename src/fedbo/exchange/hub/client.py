@@ -15,7 +15,6 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -391,6 +390,8 @@ def _seconds(text: str) -> float:
     """Return the seconds that ``Retry-After`` asks for; 0 if it cannot be read."""
     if text.isascii() and text.isdigit():
         return float(text[:9])
+    from email.utils import parsedate_to_datetime  # slow to import
+
     with contextlib.suppress(ValueError, TypeError, OverflowError, IndexError):
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     return 0.0

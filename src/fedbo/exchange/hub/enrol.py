@@ -40,7 +40,7 @@ def enrol(
     Args:
         address: The address of the hub.
         invitation: What whoever runs the hub has sent.
-        name: The name of the member: 1 to 64 bytes of UTF-8, without a slash. By default the one
+        name: The name of the member: 1 to 48 bytes of UTF-8, without a slash. By default the one
             that the federation lists with this key, or else a random one.
         keys: The key pair that signs the member's messages; None (default): they are not signed.
         accept: Is called with the federation before anything is changed. If it raises, nothing is.

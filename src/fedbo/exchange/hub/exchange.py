@@ -43,6 +43,9 @@ class HubExchange(Exchange):
 
     Raises:
         ExchangeError: If this cannot be the address of a hub.
+
+    >>> HubExchange("https://Hub.example.org/liver/").address
+    'https://hub.example.org/liver'
     """
 
     def __init__(self, address: str, keyring: Keyring | None = None) -> None:
@@ -122,6 +125,11 @@ class HubExchange(Exchange):
         return is_gone
 
     def holdings(self) -> list[Holding]:
+        """Return what is in this user's federations, or in the one that the address names.
+
+        Of each federation, the hub lists the 1,024 messages that have changed last. Nothing is
+        checked against a federation or a keyring.
+        """
         there = self._at_this_address()
         held: list[Holding] = []
         for membership in {one.place: one for one in reversed(there)}.values():

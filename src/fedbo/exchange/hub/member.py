@@ -144,7 +144,17 @@ class Member:
     def rotate(self) -> None:
         """Get a new token, and store it; the old one is not valid any more."""
         self._memberships.check_writable()
-        answer = self._read_json(self._send("POST", "/member/token", once=True), _Token)
+        try:
+            data = self._send("POST", "/member/token", once=True)
+        except HubRefused:
+            raise
+        except ExchangeError as error:
+            raise ExchangeError(
+                f"{error}. If the hub says from now on that the token is not valid, it had changed "
+                "it and its answer was lost: ask whoever runs it to remove this member, and join "
+                "again"
+            ) from None
+        answer = self._read_json(data, _Token)
         renewed = msgspec.structs.replace(self.membership, token=answer.token)
         store(self._client, self._memberships, renewed)
         self.membership, self._client = renewed, Client(renewed.address, renewed.token)

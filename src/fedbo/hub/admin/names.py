@@ -5,12 +5,12 @@ from __future__ import annotations
 import unicodedata
 
 from fedbo.hub.problems import Refused
-from fedbo.message.signed import SENDER_BYTES
 from fedbo.outside import shortened
 
 #: Who acted, if it was neither a member nor an operator.
 COMMAND_LINE, UNKNOWN = "command line", "unknown"
 _OPERATOR = "operator "
+_LONGEST = 48  # bytes; the name of an agent begins with its member's, and has 64 at most
 
 
 def operator_actor(name: str) -> str:
@@ -22,7 +22,7 @@ def check_person(name: str) -> str:
     """Return the name of a member or an operator; `Refused` if it cannot be one.
 
     Args:
-        name: 1 to 64 bytes of printable UTF-8 in normal form (NFC), without "/".
+        name: 1 to 48 bytes of printable UTF-8 in normal form (NFC), without "/".
 
     >>> check_person("Zürich 2")
     'Zürich 2'
@@ -30,7 +30,7 @@ def check_person(name: str) -> str:
     if fault := _fault(name):
         raise Refused(
             "wrong-name",
-            f"the name is {shortened(name)!r}, {fault}; expected 1 to {SENDER_BYTES} bytes of "
+            f"the name is {shortened(name)!r}, {fault}; expected 1 to {_LONGEST} bytes of "
             'printable UTF-8 without "/", with no space at either end',
         )
     return name
@@ -41,7 +41,7 @@ def _fault(name: str) -> str | None:
         return "which is empty"
     if not name.isprintable():
         return "which has characters that cannot be printed"
-    if len(name.encode()) > SENDER_BYTES:
+    if len(name.encode()) > _LONGEST:
         return f"which has {len(name.encode()):,} bytes"
     if "/" in name:
         return 'which has a "/"'
