@@ -32,7 +32,7 @@ MOST_WAITING = 4096
 
 _BATCH = 512  # changes in one transaction
 _SEEN_EVERY = 60.0  # seconds between two notes that a member was seen
-_PAUSE, _PAUSES = 0.002, 4  # seconds, and how often, to wait for more if many changes arrive
+_PAUSE, _PAUSES = 0.001, 4  # seconds, and how often, to wait for more if many changes arrive
 _IDLE = 5.0  # seconds after which such notes are written though nothing else is
 
 
