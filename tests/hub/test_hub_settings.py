@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
+from fedbo.cli.hub_serve import serve
 from fedbo.hub.settings import Settings, load
 
 
@@ -16,6 +18,11 @@ def test_flags_count_more_than_variables_and_these_more_than_the_file(tmp_path: 
     found = load({"port": 3, "workers": None}, file, environ)
     assert (found.port, found.workers, found.host, found.rate) == (3, 3, "::1", 3.0)
     assert (found.log, found.failures, found.plain) == ("json", 10, True)
+
+
+def test_every_setting_is_an_option_of_the_command() -> None:
+    options = inspect.signature(serve).parameters
+    assert [*options][:-1] == [*Settings.__struct_fields__]
 
 
 def test_workers_get_the_same_settings() -> None:

@@ -64,7 +64,7 @@ class Protocol(HttpToolsProtocol):
             self.parser.feed_data(data)
             self._check_head()
         except httptools.HttpParserUpgrade:
-            pass  # it is answered as a request without an upgrade
+            self.cycle.keep_alive = False  # it is answered as if it had not asked for one
         except httptools.HttpParserError as error:
             self._stop(error.__context__)
         except _TooMuch as error:
