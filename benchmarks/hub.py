@@ -2,8 +2,8 @@
 
 64 agents, each a member with a key and one connection, publish a signed message (M = 100) and fetch
 what the others have published, in turn, as fast as they are answered. The hub has 2 workers and a
-SQLite file with synchronous=FULL: a message is on the disk before it is acknowledged. The echo is an
-endpoint of the same server and takes the same messages and questions over the same connections.
+SQLite file with synchronous=FULL: a message is on the disk before it is acknowledged. The echo is
+an endpoint of the same server and takes the same messages and questions over the same connections.
 Phases of hub and echo take turns, so that a busy machine slows both. The agents run on the same
 machine as the hub. At the end, every message that was acknowledged must be in the database.
 
@@ -19,10 +19,8 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import json
 import multiprocessing
 import os
-import secrets
 import sys
 import tempfile
 import time
@@ -37,9 +35,7 @@ import numpy as np
 import uvloop
 from lean import Caller, Connection, Echo, Exchange
 from rich.console import Console
-from rich.table import Table
 from sqlalchemy import Engine, func, insert, select
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -64,8 +60,6 @@ console = Console(stderr=True)
 
 def with_echo() -> ASGIApp:
     """Return the application of the hub, with the endpoint to compare with."""
-    if os.environ.get("EXP"):
-        exec(os.environ["EXP"], {})
     app = from_environ()
 
     async def echo(request: Request) -> Response:
@@ -192,7 +186,9 @@ class Load:
 
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
-        made = [loop.create_connection(Connection, "127.0.0.1", self._hub.port) for _ in self._sites]
+        made = [
+            loop.create_connection(Connection, "127.0.0.1", self._hub.port) for _ in self._sites
+        ]
         self._connections = [protocol for _, protocol in await asyncio.gather(*made)]
 
     def prepare(self, seconds: float, rate: float) -> list[list[bytes]]:
@@ -209,10 +205,10 @@ class Load:
         for site, own in zip(self._sites, messages, strict=True):
             bodies = itertools.cycle(own) if kind == "echo" else iter(own)
             if kind == "echo":
-                wanted = Wanted(0, site.cursor, site.name)
+                wanted = Wanted(0, site.cursor)
                 scripts.append(Echo("/echo", site.token, bodies, wanted))
             else:
-                scripts.append(Exchange("bench", site.token, site.name, bodies, site.cursor))
+                scripts.append(Exchange("bench", site.token, bodies, site.cursor))
         start, cpu, server = time.perf_counter(), time.process_time(), self._hub.cpu()
         pairs = zip(self._connections, scripts, strict=True)
         await asyncio.gather(*(connection.run(script, end) for connection, script in pairs))

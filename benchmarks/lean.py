@@ -25,7 +25,8 @@ def request(method: str, path: str, token: str, body: bytes) -> bytes:
     """Return the bytes of a request."""
     head = (
         f"{method} {path} HTTP/1.1\r\nhost: hub\r\nauthorization: Bearer {token}\r\n"
-        f"accept-encoding: zstd\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"accept-encoding: zstd\r\ncontent-type: {MEDIA_TYPE}\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -43,16 +44,15 @@ class Exchange:
     Args:
         federation: The name of the federation at the hub.
         token: Of the member.
-        sender: The name of the agent.
         messages: What it publishes, one after the other.
         cursor: What its last fetch gave.
     """
 
     def __init__(
-        self, federation: str, token: str, sender: str, messages: Iterator[bytes], cursor: str = ""
+        self, federation: str, token: str, messages: Iterator[bytes], cursor: str = ""
     ) -> None:
         self._path, self._token = f"/v1/federations/{federation}", token
-        self._sender, self._messages = sender, messages
+        self._messages = messages
         self.cursor = cursor
         self.published, self.last, self.received = 0, b"", 0
         self._is_fetch = True
@@ -60,7 +60,7 @@ class Exchange:
     def next(self) -> bytes:
         self._is_fetch = not self._is_fetch
         if self._is_fetch:
-            body = msgspec.msgpack.encode(Wanted(0, self.cursor, self._sender))
+            body = msgspec.msgpack.encode(Wanted(0, self.cursor))
             return request("POST", f"{self._path}/fetch", self._token, body)
         self._sent = next(self._messages)
         return request("PUT", f"{self._path}/messages", self._token, self._sent)

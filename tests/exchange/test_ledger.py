@@ -753,7 +753,13 @@ def test_a_place_that_cannot_carry_them_says_so(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"best": float("nan")}, {"saved": float("inf")}, {"saved": -1e10}, {"trials": -1}, {"sender": "a\nb"}],
+    [
+        {"best": float("nan")},
+        {"saved": float("inf")},
+        {"saved": -1e10},
+        {"trials": -1},
+        {"sender": "a\nb"},
+    ],
 )
 def test_progress_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(MessageRefused):

@@ -29,8 +29,8 @@ def add(name: _Name, db: Db = None, config: Config = None) -> None:
     console = Console()
     screen.say(
         console,
-        f"{name!r} is an operator of the hub: this token lets its holder log in to its page, create "
-        "federations, invite, and revoke. It is not shown again:",
+        f"{name!r} is an operator of the hub: this token lets its holder log in to its page, "
+        "create federations, invite, and revoke. It is not shown again:",
     )
     console.print(Text(f"\n  {token}\n"), soft_wrap=True)
 

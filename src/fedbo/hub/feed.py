@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 from sqlalchemy import Engine, bindparam, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange.hub.wire import MOST_PEERS, News, Wanted
-from fedbo.federation import Federation
 from fedbo.hub import schema
-from fedbo.hub.alike import Likeness, Single, weights
 from fedbo.hub.problems import Refused
 from fedbo.hub.shelf import Head, Row, Shelf
 
@@ -58,10 +55,6 @@ _CHANGED = (
     )
     .order_by(_message.cursor)
     .limit(_PAGE)
-)
-_FILE = select(schema.epoch.c.file).where(
-    schema.epoch.c.federation == bindparam("federation"),
-    schema.epoch.c.number == bindparam("epoch"),
 )
 
 
@@ -116,7 +109,7 @@ class Feeds:
         place = federation, wanted.epoch
         feed = self._feeds.get(place)
         if feed is None:
-            feed = _Feed(self._engine, self._threads, self._file, *place, self._most_peers)
+            feed = _Feed(self._engine, self._threads, self._file, *place)
             self._feeds[place] = feed
         self._feeds.move_to_end(place)
         try:
@@ -199,13 +192,10 @@ class _Feed:
         file: _File | None,
         federation: int,
         epoch: int,
-        most_peers: int,
     ) -> None:
         self.shelf = Shelf()
         self._engine, self._threads, self._file = engine, threads, file
-        self._most_peers = most_peers
         self._place = {"federation": federation, "epoch": epoch}
-        self._likeness: Likeness | None = None
         self._waiting: list[asyncio.Future[Shelf]] = []
         self._looking: asyncio.Task[None] | None = None
 
@@ -251,13 +241,6 @@ class _Feed:
             if is_last:
                 reached = max(reached, page.head.cursor)
             self.shelf.head = page.head._replace(cursor=reached)
-        if self.shelf.out > self._most_peers and len(rows := self.shelf.undirected()):
-            contents = self.shelf.contents(rows)
-            if self._likeness is None or len(rows) > _FEW:
-                U = await run(threads, self._directions, contents)
-            else:
-                U = self._directions(contents)
-            self.shelf.direct(rows, U)
 
     def _peek(self) -> _Page | None:
         """Look at the database without a thread; return None if that does not do."""
@@ -274,7 +257,8 @@ class _Feed:
             if self._place["epoch"] > head.epoch:
                 raise Refused(
                     "wrong-epoch",
-                    f"the epoch is {self._place['epoch']}, and the federation is in {head.epoch}",
+                    f"epoch {self._place['epoch']} was asked for, but the federation is in epoch "
+                    f"{head.epoch}",
                 )
             since = known.cursor if head.generation == known.generation else -1
             if since == head.cursor:
@@ -282,13 +266,6 @@ class _Feed:
             changed = connection.execute(_CHANGED, {**self._place, "since": since})
             rows = [Row._make(row) for row in changed]
             return _Page(head, rows, len(rows) < _PAGE)
-
-    def _directions(self, contents: Sequence[bytes]) -> Single:
-        if self._likeness is None:
-            with self._engine.connect() as connection:
-                file = connection.execute(_FILE, self._place).scalar_one()
-            self._likeness = Likeness(Federation.from_toml(file))
-        return self._likeness.directions(np.stack([weights(content) for content in contents]))
 
 
 def _refused(error: Exception) -> Exception:

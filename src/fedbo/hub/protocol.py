@@ -146,7 +146,7 @@ class Protocol(HttpToolsProtocol):
             self._abort("the body does not arrive")
 
     def _stop(self, fault: BaseException | None) -> None:
-        """Refuse a request; but if an earlier one is not answered yet, only close the connection."""
+        """Refuse a request; if an earlier one is not answered yet, only close the connection."""
         last = self.cycle
         is_open = last is not None and not last.response_complete
         if self.pipeline or (is_open and (last.response_started or not last.more_body)):

@@ -9,15 +9,14 @@ number   its id in the database                                                 
 cursor   of its last change                                                          int64
 is_out   whether it is handed out; otherwise it was withdrawn or removed             bool
 member   the id of its member; 0 if that has left                                    int64
-luck     a random number; in a random selection come first those with the smallest   uint64
-u        its direction (`fedbo.hub.alike`), known only if messages are selected      float32
+luck     a random number: a selection has those with the smallest                    uint64
 handed   the message itself, or its signed withdrawal                                list
 =======  ==========================================================================  ========
 
-If more messages are out than one member gets, it gets a selection: those of its own agents, those
-most like the message of the agent that asks, and a random rest, which differs from agent to agent
-and does not change without need. The agent says what it holds, and is told the difference. A
-selection is made anew if the agent's own message has changed, or if much of it is gone.
+If more messages are out than one member gets, it gets a selection: those of its own agents, and a
+random sample of the others, which differs from member to member and does not change without need.
+(Those most like its own message would be no better: see docs/transfer.md.) The member says what it
+holds, and is told the difference. A sample is filled up if much of it is gone.
 
 A message that its sender has withdrawn is replaced by the signed withdrawal, which an agent that
 held it gets once: so the hub cannot put the message back. Other removals are numbers to forget.
@@ -34,9 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.exchange.hub.wire import MOST_PEERS, Handed, News, Wanted
-from fedbo.hub.alike import Indices, Single, nearest
 
-_FEW = 0.9  # a selection that has shrunk to this share is made anew
+Indices = NDArray[np.intp]
+
+_FEW = 0.9  # a selection that has shrunk to this share is filled up
 _ROW_BYTES = 400  # that a message takes in memory beside its content
 
 
@@ -83,7 +83,6 @@ class Shelf:
         self._n = 0
         self._content_bytes = 0
         self._rows: dict[int, int] = {}
-        self._senders: dict[str, int] = {}  # the row that changed last
         self._handed: list[Handed | None] = []
         self._recent: dict[int, int] = {}  # the cursors of all rows, in ascending order
         self._columns: dict[str, NDArray[Any]] = {
@@ -92,7 +91,6 @@ class Shelf:
             "is_out": np.zeros(0, dtype=np.bool_),
             "member": np.zeros(0, dtype=np.int64),
             "luck": np.zeros(0, dtype=np.uint64),
-            "is_directed": np.zeros(0, dtype=np.bool_),
         }
 
     @property
@@ -115,37 +113,14 @@ class Shelf:
         self._column("cursor")[new] = [one.cursor for one in changed]
         self._column("member")[new] = [one.member or 0 for one in changed]
         self._column("is_out")[new] = is_out
-        self._column("is_directed")[new] = False
         self._column("luck")[new] = _mixed(self._column("number")[new])
         for i, one in zip(rows, changed, strict=True):
             old = self._handed[i]
             self._content_bytes -= 0 if old is None else len(old.content)
             self._content_bytes += len(one.content)
             self._handed[i] = Handed(one.number, one.content) if one.content else None
-            self._senders[one.sender] = i
             self._recent.pop(i, None)
             self._recent[i] = one.cursor
-
-    def undirected(self) -> Indices:
-        """Return the rows of messages that are out and have no direction yet."""
-        return np.flatnonzero(self._column("is_out") & ~self._column("is_directed"))
-
-    def contents(self, rows: Indices) -> list[bytes]:
-        """Return the messages in these rows."""
-        return [one.content for one in self._hand(rows)]
-
-    def direct(self, rows: Indices, U: Single) -> None:
-        """Take the directions of messages.
-
-        Args:
-            rows: Their rows.
-            U: (n, d) their directions.
-        """
-        if "u" not in self._columns:
-            room = len(self._columns["number"])
-            self._columns["u"] = np.zeros((room, U.shape[1]), dtype=np.float32)
-        self._column("u")[rows] = U
-        self._column("is_directed")[rows] = True
 
     def news(self, member: int, wanted: Wanted, most: int) -> News:
         """Return what has changed for an agent since it last asked.
@@ -183,43 +158,28 @@ class Shelf:
         return changed if len(changed) <= 2 * MOST_PEERS else None
 
     def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
-        is_out, cursor = self._column("is_out"), self._column("cursor")
+        is_out = self._column("is_out")
         own = np.flatnonzero((self._column("member") == member) & is_out)[:most]
-        asks = self._senders.get(wanted.sender, -1)
-        if asks >= 0 and self._column("member")[asks] not in (0, member):
-            asks = -1
         if since is None or not wanted.held:
-            chosen = self._choose(member, wanted.sender, own, asks, most)
+            chosen = self._filled_up(member, own, most)
             return self._answer(chosen, (), is_all=True, is_selection=True)
         held, _ = self._held(wanted.held)
-        kept = np.union1d(held[is_out[held]], own)
-        has_changed = asks >= 0 and cursor[asks] > since
-        if has_changed or not _FEW * most <= len(kept) <= most:
-            kept = self._choose(member, wanted.sender, own, asks, most)
+        others = np.setdiff1d(held[is_out[held]], own)
+        kept = np.sort(np.concatenate([own, others[: most - len(own)]]))
+        if len(kept) < _FEW * most:
+            kept = self._filled_up(member, kept, most)
         return self._difference(kept, wanted.held, since, is_selection=True)
 
-    def _choose(self, member: int, sender: str, own: Indices, asks: int, most: int) -> Indices:
-        """Choose messages that are out: one's own, those most like one's own, and a random rest."""
+    def _filled_up(self, member: int, kept: Indices, most: int) -> Indices:
+        """Add random messages that are out, for the same member mostly the same ones."""
         is_left = self._column("is_out").copy()
-        is_left[own] = False
-        chosen = [own]
-        if asks >= 0 and self._column("is_directed")[asks] and self._column("is_out")[asks]:
-            likeness = self._column("u") @ self._column("u")[asks]
-            likeness[~is_left] = -2.0
-            half = min(most // 2, most - len(own))
-            chosen.append(nearest(likeness, half))
-            is_left[chosen[-1]] = False
-        lack = most - sum(map(len, chosen))
-        chosen.append(self._first_by_luck(is_left, lack, f"{member} {sender}"))
-        return np.sort(np.concatenate(chosen))
-
-    def _first_by_luck(self, is_left: NDArray[np.bool_], n: int, whose: str) -> Indices:
-        """Choose n of the rows that are left at random, for the same agent mostly the same."""
-        seed = f"{self.head.generation} {whose}".encode()
+        is_left[kept] = False
+        seed = f"{self.head.generation} {member}".encode()
         odd = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big") | 1
         luck = self._column("luck") * np.uint64(odd)
         luck[~is_left] = np.iinfo(np.uint64).max
-        return _smallest(luck, n, int(is_left.sum()))
+        drawn = _smallest(luck, most - len(kept), int(is_left.sum()))
+        return np.sort(np.concatenate([kept, drawn]))
 
     def _difference(
         self, chosen: Indices, numbers: Sequence[int], since: int, *, is_selection: bool = False

@@ -126,7 +126,8 @@ class Writer:
         if self._is_stopped:
             raise Refused("not-ready", "the hub is about to stop; try again soon", 1)
         if self._waiting.qsize() >= self._most:
-            raise Refused("not-ready", f"{self._most:,} changes are waiting to be written; try again soon", 1)
+            waiting = f"{self._most:,} changes are waiting to be written; try again soon"
+            raise Refused("not-ready", waiting, 1)
         self._waiting.put(change)
         return await change.future
 

@@ -59,7 +59,6 @@ class HubExchange(Exchange):
         self._lock, self._fetching = Lock(), Lock()
         self._members: dict[tuple[str, str], Member] = {}  # by place and name
         self._held: dict[tuple[bytes, int], Held] = {}  # by federation and epoch
-        self._asking: dict[tuple[bytes, int], str] = {}  # the agent that published last
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has no token and no connection. It fetches for itself.
@@ -71,9 +70,7 @@ class HubExchange(Exchange):
 
     def publish(self, message: Message) -> bool:
         sender = self._member(message.fingerprint, message.sender)
-        is_out = sender.publish(message)
-        self._asking[message.fingerprint, message.epoch] = message.sender
-        return is_out
+        return sender.publish(message)
 
     def fetch(self, federation: Federation) -> list[Message]:
         mine = self._member(federation.fingerprint)
@@ -82,7 +79,7 @@ class HubExchange(Exchange):
             held = self._held.get(place)
             if held is None or held.name != mine.membership.member:
                 held = self._held[place] = Held(federation, mine.membership.member)
-            newest = self._update(mine, held, self._asking.get(place, ""))
+            newest = self._update(mine, held)
             found, refused = chosen(federation, self.keyring, held.messages())
             faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
             untold, held.told = faults - held.told, faults
@@ -187,11 +184,11 @@ class HubExchange(Exchange):
             return self._member(federation.fingerprint)
         return self._session(self._of_one_place(self._at_this_address())[0])
 
-    def _update(self, mine: Member, held: Held, sender: str) -> int:
+    def _update(self, mine: Member, held: Held) -> int:
         """Ask the hub for news; return the current epoch of the federation."""
         while True:
             try:
-                return mine.fetch(held.wanted(sender), held.most_bytes, held.take)
+                return mine.fetch(held.wanted(), held.most_bytes, held.take)
             except StrangeAnswer:
                 if not held.restart():  # else perhaps too much has changed since the last time
                     raise

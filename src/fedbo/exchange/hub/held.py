@@ -11,7 +11,6 @@ from fedbo.exchange.choice import Outlawed, origin, signature_fault
 from fedbo.exchange.file import most_bytes
 from fedbo.exchange.hub.wire import MOST_HANDED, MOST_PEERS, Handed, News, Wanted
 from fedbo.federation import Federation
-from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 
 _MOST_HELD = 2 * MOST_PEERS  # messages, and withdrawals that replace them
@@ -55,18 +54,10 @@ class Held:
         """The most bytes that an answer can have."""
         return min((MOST_PEERS + 64) * (self._most + _BESIDE) + _OTHERS, _LARGEST)
 
-    def wanted(self, sender: str) -> Wanted:
-        """Return the next question.
-
-        Args:
-            sender: The agent that asks; if it is not one of this member, its only one is.
-        """
-        own = {one.sender for one in self.messages() if member(one.sender) == self.name}
-        asking = own.pop() if len(own) == 1 else ""
-        if member(sender) == self.name:
-            asking = sender
+    def wanted(self) -> Wanted:
+        """Return the next question."""
         held = tuple(self._found) if self._is_selection else ()
-        return Wanted(self._federation.epoch, self._cursor, asking, held)
+        return Wanted(self._federation.epoch, self._cursor, held)
 
     def take(self, data: bytes) -> int:
         """Take in what has changed; a ValueError, and no change, if no hub would say so.

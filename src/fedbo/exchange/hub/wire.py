@@ -27,13 +27,11 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     Args:
         epoch: Of the federation.
         cursor: What the last answer gave; empty at first.
-        sender: The agent that asks: it gets messages that are like its own. May be empty.
         held: The numbers of the messages that it holds, if the last answer was a selection.
     """
 
     epoch: int
     cursor: _Cursor = ""
-    sender: str = ""
     held: _Numbers = ()
 
 

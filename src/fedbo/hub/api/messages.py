@@ -127,8 +127,7 @@ async def _publish(call: Call, content: bytes) -> Response:
 async def fetch(call: Called, request: Request) -> Response:
     """Return what has changed since the member last asked (`Wanted` in MessagePack).
 
-    Of more than 1,024 messages, those that are most like the asking agent's own are handed out, and
-    a random rest.
+    Of more than 1,024 messages, the member's own and a random sample of the others are handed out.
     """
     caller = call.known
     body = await read_body(request, _WANTED_BYTES)
@@ -139,8 +138,6 @@ async def fetch(call: Called, request: Request) -> Response:
         raise Refused(
             "wrong-request", f"the body is not what a fetch asks for: {shortened(str(error), 200)}"
         ) from None
-    if wanted.sender:
-        check_sender(caller, wanted.sender)
     news = await call.service.feeds.news(call.federation_id, caller.id, wanted)
     return await _packed(request, news)
 

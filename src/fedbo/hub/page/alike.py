@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from fedbo.federation import Federation
 
 Single = NDArray[np.float32]
-Indices = NDArray[np.intp]
 
 _POINTS = 9  # 2^9 points of the cube
 _MOST_DIRECTIONS = 32
@@ -71,37 +70,6 @@ class Likeness:
         U = (rows / np.where(largest > 0, largest, 1.0)) @ self._L  # no square can overflow
         norms = np.sqrt(np.einsum("nd,nd->n", U, U))[:, None]
         return np.asarray(U / np.where(norms > 0, norms, 1.0), dtype=np.float32)
-
-    def choose(
-        self, own: ArrayLike | None, omegas: ArrayLike, most: int, rng: np.random.Generator
-    ) -> Indices:
-        """Choose messages: half of them those most like one's own, and a random rest.
-
-        Args:
-            own: (M,) weights of one's own message; None if there is none, and all are random.
-            omegas: (N, M) weights of the messages to choose from.
-            most: How many to choose at most.
-            rng: Source of randomness.
-
-        Returns:
-            The rows that were chosen, in ascending order.
-        """
-        rows = np.asarray(omegas, dtype=np.float32)
-        if len(rows) <= most:
-            return np.arange(len(rows))
-        alike = np.empty(0, dtype=np.intp)
-        if own is not None:
-            u = self.directions(np.asarray(own)[None])[0]
-            alike = nearest(self.directions(rows) @ u, most // 2)
-        rest = np.setdiff1d(np.arange(len(rows)), alike)
-        return np.sort(np.append(alike, rng.choice(rest, most - len(alike), replace=False)))
-
-
-def nearest(likeness: Single, most: int) -> Indices:
-    """Return the rows of the largest numbers (N,), in any order."""
-    if most >= len(likeness):
-        return np.arange(len(likeness))
-    return np.argpartition(likeness, len(likeness) - most)[len(likeness) - most :]
 
 
 def weights(content: bytes) -> Single:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo.federation import Federation
-from fedbo.hub.alike import Likeness, layout, nearest, weights
+from fedbo.hub.page.alike import Likeness, layout, weights
 from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.space import Categorical, Float, Int
@@ -46,28 +46,6 @@ def test_the_cosine_is_that_of_the_functions(space: str) -> None:
     np.testing.assert_allclose(U @ U[0], correlations(federation, omegas), atol=0.12)
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_the_chosen_are_the_most_alike_and_a_random_rest(space: str) -> None:
-    federation, rng = Federation(SPACES[space], features=60, seed=5), np.random.default_rng(1)
-    omegas = population(federation, 400)
-    chosen = Likeness(federation).choose(omegas[0], omegas, 60, rng)
-    assert len({*chosen}) == 60 and (np.diff(chosen) > 0).all()
-    truth = correlations(federation, omegas)
-    best = np.argsort(-truth)[:30]
-    assert len({*best} & {*chosen}) >= 25  # those at the edge may differ
-    assert truth[[*({*chosen} - {*best})]].mean() < truth[best].min()
-
-
-def test_without_an_own_message_all_are_random() -> None:
-    federation, rng = Federation(SPACES["plane"], features=20), np.random.default_rng(2)
-    likeness, omegas = Likeness(federation), population(federation, 50)
-    counts = np.zeros(50)
-    for _ in range(200):
-        counts[likeness.choose(None, omegas, 20, rng)] += 1
-    assert counts.sum() == 4000 and counts.min() > 45 and counts.max() < 115
-    assert likeness.choose(None, omegas[:7], 20, rng).tolist() == [*range(7)]
-
-
 def test_neither_size_nor_sign_nor_zero_is_a_problem() -> None:
     federation = Federation(SPACES["plane"], features=20)
     likeness, omega = Likeness(federation), np.random.default_rng(3).standard_normal(20)
@@ -81,12 +59,6 @@ def test_any_number_of_features(features: int) -> None:
     federation = Federation({"x": Float(0, 1)}, features=features)
     U = Likeness(federation).directions(np.ones((2, features)))
     assert np.isfinite(U).all() and U.shape[1] <= 32
-
-
-def test_the_nearest() -> None:
-    likeness = np.array([0.1, 0.9, -1.0, 0.5], dtype=np.float32)
-    assert sorted(nearest(likeness, 2)) == [1, 3]
-    assert sorted(nearest(likeness, 9)) == [0, 1, 2, 3]
 
 
 def test_weights_are_read_from_every_kind_of_message() -> None:
