@@ -15,7 +15,6 @@ machine as the hub. At the end, every message that was acknowledged must be in t
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -34,13 +33,12 @@ from typing import Any
 import numpy as np
 import uvloop
 from lean import Caller, Connection, Echo, Exchange
-from rich.console import Console
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import Engine, func, insert, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from fedbo.exchange.hub.wire import Wanted
+from fedbo.exchange.hub.wire import News, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import admin, schema
 from fedbo.hub.app import from_environ
@@ -49,13 +47,18 @@ from fedbo.hub.serve import Stage
 from fedbo.hub.settings import Settings
 from fedbo.hub.tokens import digest, new_token
 from fedbo.identity import KeyPair
-from fedbo.message import Message
+from fedbo.message import Message, read
 from fedbo.space import Float
+from fedbo_paper.contests import options, screen
 
 AGENTS, WORKERS, M = 64, 2, 100
 FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M)
+MOST_RATE = 8000  # publishes a second for which messages are made in advance
+TRIALS = 20  # behind a message
+SLICE = 5.0  # seconds between two looks at the memory
 REPEATS = 40  # fetches of each kind with --members
-console = Console(stderr=True)
+FIRST, ALL, NEWS = "first after the start", "by a newcomer", "after one publish"
+FETCHES = (FIRST, ALL, NEWS)
 
 
 def with_echo() -> ASGIApp:
@@ -85,13 +88,15 @@ class Site:
             epoch=0,
             sender=self.name,
             sequence=self.sequence,
-            t_n=20,
+            t_n=TRIALS,
         )
         return self.keys.sign(message).encode()
 
 
-def enrol(engine: Engine, federation: str, sites: list[Site]) -> None:
-    """Create a federation with these members."""
+def enrol(
+    engine: Engine, federation: str, sites: list[Site], *, has_messages: bool = False
+) -> None:
+    """Create a federation with these members, each of them perhaps with a message."""
     with begin(engine) as connection:
         made = admin.create_federation(connection, federation, FEDERATION, actor="benchmark")
         rows = [
@@ -106,11 +111,36 @@ def enrol(engine: Engine, federation: str, sites: list[Site]) -> None:
             for site in sites
         ]
         connection.execute(insert(schema.member), rows)
+        if has_messages:
+            of = schema.member.c
+            ids = select(of.name, of.id).where(of.federation == made.id)
+            numbers = {name: id for name, id in connection.execute(ids)}
+            omegas = np.random.default_rng(0).standard_normal((len(sites), M))
+            rows = [
+                {
+                    "federation": made.id,
+                    "member": numbers[site.name],
+                    "epoch": 0,
+                    "sender": site.name,
+                    "key": site.keys.public,
+                    "content": site.message(omega),
+                    "sequence": site.sequence,
+                    "t_n": TRIALS,
+                    "is_out": True,
+                    "cursor": cursor,
+                    "changed": time.time(),
+                }
+                for cursor, (site, omega) in enumerate(zip(sites, omegas, strict=True), start=1)
+            ]
+            connection.execute(insert(schema.message), rows)
+            connection.execute(
+                update(schema.federation).filter_by(id=made.id).values(cursor=len(sites))
+            )
 
 
 def _serve(settings: Settings, pipe: Pipe) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the log is written as usual, but not kept
-    stage = Stage(settings, app="hub:with_echo")
+    stage = Stage(settings, app=f"hub:{with_echo.__name__}")
     pipe.send(int(stage.address.rpartition(":")[2]))
     sys.exit(stage.run())
 
@@ -137,7 +167,7 @@ class Hub:
                 Caller(self.port, "").call("GET", "/readyz", b"")
                 return
             time.sleep(0.1)
-        sys.exit("hub.py: the hub did not start")
+        raise screen.refuse("the hub did not start")
 
     def _workers(self) -> Iterator[Path]:
         for path in Path("/proc").glob("[0-9]*"):
@@ -161,6 +191,16 @@ class Hub:
 
 
 @contextlib.contextmanager
+def running(url: str, workers: int) -> Iterator[Hub]:
+    """Run a hub."""
+    hub = Hub(url, workers)
+    try:
+        yield hub
+    finally:
+        hub.stop()
+
+
+@contextlib.contextmanager
 def database(postgresql: bool) -> Iterator[str]:
     """The address of a new database."""
     with tempfile.TemporaryDirectory(prefix="fedbo-hub-") as folder:
@@ -178,107 +218,212 @@ def database(postgresql: bool) -> Iterator[str]:
 
 
 class Load:
-    """64 agents and their connections."""
+    """64 agents and their connections.
+
+    Args:
+        hub: The hub.
+        sites: The members, one for each agent.
+    """
 
     def __init__(self, hub: Hub, sites: list[Site]) -> None:
         self._hub, self._sites = hub, sites
         self._rng = np.random.default_rng(0)
 
     async def connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        made = [
-            loop.create_connection(Connection, "127.0.0.1", self._hub.port) for _ in self._sites
-        ]
+        """Open a connection for each agent, and use both endpoints for a second."""
+        loop, port = asyncio.get_running_loop(), self._hub.port
+        made = [loop.create_connection(Connection, "127.0.0.1", port) for _ in self._sites]
         self._connections = [protocol for _, protocol in await asyncio.gather(*made)]
+        for kind in ("hub", "echo"):
+            await self.phase(kind, 1.0)
 
-    def prepare(self, seconds: float, rate: float) -> list[list[bytes]]:
-        """Make the messages of a phase before it begins."""
-        count = int(seconds * rate / len(self._sites)) + 20
-        omegas = self._rng.standard_normal((count, M))
-        return [[site.message(omega) for omega in omegas] for site in self._sites]
-
-    async def phase(self, kind: str, seconds: float, rate: float) -> dict[str, Any]:
+    async def phase(self, kind: str, seconds: float) -> dict[str, float]:
         """Run all agents for some seconds, and return what was measured."""
-        messages = self.prepare(seconds, rate)
-        end = time.perf_counter() + seconds
-        scripts = []
-        for site, own in zip(self._sites, messages, strict=True):
-            bodies = itertools.cycle(own) if kind == "echo" else iter(own)
-            if kind == "echo":
-                wanted = Wanted(0, site.cursor)
-                scripts.append(Echo("/echo", site.token, bodies, wanted))
-            else:
-                scripts.append(Exchange("bench", site.token, bodies, site.cursor))
-        start, cpu, server = time.perf_counter(), time.process_time(), self._hub.cpu()
+        scripts = self._scripts(kind, seconds)
+        start, cpu, end = time.perf_counter(), self._hub.cpu(), time.perf_counter() + seconds
         pairs = zip(self._connections, scripts, strict=True)
         await asyncio.gather(*(connection.run(script, end) for connection, script in pairs))
-        passed, own_cpu = time.perf_counter() - start, time.process_time() - cpu
+        passed = time.perf_counter() - start
         for site, script in zip(self._sites, scripts, strict=True):
             if isinstance(script, Exchange):
                 site.cursor, site.published = script.cursor, site.published + script.published
                 site.last = script.last
         times = np.concatenate([connection.times for connection in self._connections])
         return {
-            "kind": kind,
-            "rate": len(times) / passed,
-            "p50": float(np.percentile(times, 50)) * 1e3,
-            "p99": float(np.percentile(times, 99)) * 1e3,
-            "client_us": own_cpu / len(times) * 1e6,
-            "server_us": (self._hub.cpu() - server) / len(times) * 1e6,
+            "requests a second": len(times) / passed,
+            "median, ms": float(np.percentile(times, 50)) * 1e3,
+            "p99, ms": float(np.percentile(times, 99)) * 1e3,
+            "CPU of the hub, µs": (self._hub.cpu() - cpu) / len(times) * 1e6,
         }
 
+    def _scripts(self, kind: str, seconds: float) -> list[Echo | Exchange]:
+        """Make all messages of a phase before it begins."""
+        count = int(seconds * MOST_RATE / len(self._sites)) + 20
+        omegas = self._rng.standard_normal((count, M))
+        scripts: list[Echo | Exchange] = []
+        for site in self._sites:
+            own = [site.message(omega) for omega in omegas]
+            if kind == "echo":
+                wanted = Wanted(0, site.cursor)
+                scripts.append(Echo("/echo", site.token, itertools.cycle(own), wanted))
+            else:
+                scripts.append(Exchange("bench", site.token, iter(own), site.cursor))
+        return scripts
 
-async def throughput(hub: Hub, sites: list[Site], seconds: float, rounds: int) -> list[dict]:
+
+async def throughput(hub: Hub, sites: list[Site], seconds: float, rounds: int) -> dict[str, Any]:
+    """Measure the hub and the echo in turns, and show both."""
     load = Load(hub, sites)
     await load.connect()
-    for kind in ("hub", "echo"):
-        await load.phase(kind, 1.0, 8000)
-    phases = []
+    phases: dict[str, list[dict[str, float]]] = {"hub": [], "echo": []}
     for number in range(rounds):
+        screen.say(f"round {number + 1} of {rounds}")
         for kind in ("hub", "echo") if number % 2 else ("echo", "hub"):
-            console.print(f"round {number + 1} of {rounds}: {kind}")
-            phases.append(await load.phase(kind, seconds, 8000))
-    return phases
+            phases[kind].append(await load.phase(kind, seconds))
+    rows, found = [], {}
+    for what in phases["hub"][0]:
+        ours, echo = (median(one[what] for one in phases[kind]) for kind in ("hub", "echo"))
+        found[what] = {"hub": ours, "echo": echo, "ratio": ours / echo}
+        rows.append([what, f"{ours:,.1f}", f"{echo:,.1f}", f"{ours / echo:.2f}"])
+    columns = ["", "hub", "echo", "hub / echo"]
+    screen.table(f"{AGENTS} agents, medians of {rounds} rounds", columns, rows)
+    return {"medians": found, "rounds": phases}
 
 
-def check(engine: Engine, sites: list[Site]) -> int:
-    """Check that everything acknowledged is in the database; return how much that is."""
+async def memory(hub: Hub, sites: list[Site], minutes: float) -> dict[str, Any]:
+    """Run the hub under load for some minutes, and show the memory of its workers."""
+    load = Load(hub, sites)
+    await load.connect()
+    start, seen = time.perf_counter(), []
+    while (passed := time.perf_counter() - start) < 60 * minutes:
+        rate = (await load.phase("hub", SLICE))["requests a second"]
+        seen.append((passed + SLICE, hub.memory(), rate))
+        if len(seen) % 6 == 0:
+            screen.say(f"{passed + SLICE:.0f} s of {60 * minutes:.0f} s: {seen[-1][1]:.1f} MB")
+    shown = [seen[i] for i in np.linspace(0, len(seen) - 1, min(len(seen), 11)).astype(int)]
+    rows = [[f"{when:.0f}", f"{size:.1f}", f"{rate:,.0f}"] for when, size, rate in shown]
+    columns = ["seconds", "MB of both workers", "requests a second"]
+    screen.table(f"{AGENTS} agents for {minutes:g} minutes", columns, rows)
+    half = [np.mean([size for _, size, _ in part]) for part in np.array_split(seen, 2)]
+    screen.say(f"mean of the first half {half[0]:.1f} MB, of the second {half[1]:.1f} MB")
+    return {"seen": seen}
+
+
+def against_members(hub: Hub, groups: dict[int, list[Site]]) -> dict[str, Any]:
+    """Measure what a fetch takes in federations of different sizes, and show it.
+
+    Args:
+        hub: The hub.
+        groups: The members of each federation, by their number.
+    """
+    times: dict[int, dict[str, list[float]]] = {}
+    asking = {N: Fetching(hub, f"of-{N}", sites) for N, sites in groups.items()}
+    for N, one in asking.items():
+        times[N] = {kind: [] for kind in FETCHES}
+        times[N][FIRST].append(one.everything())
+    for repeat in range(REPEATS):
+        if repeat % 10 == 0:
+            screen.say(f"fetch {repeat + 1} of {REPEATS} of each kind")
+        for N, one in asking.items():
+            times[N][ALL].append(one.everything())
+            times[N][NEWS].append(one.news())
+    smallest, rows, found = min(groups), [], {}
+    for kind in FETCHES:
+        medians = {N: median(times[N][kind]) * 1e3 for N in groups}
+        found[kind] = {str(N): value for N, value in medians.items()}
+        ratios = (f"{medians[N] / medians[smallest]:.2f}" for N in groups if smallest != N)
+        rows.append([kind, *(f"{medians[N]:.2f}" for N in groups), *ratios])
+    columns = [
+        "ms",
+        *(f"{N:,} members" for N in groups),
+        *("ratio" for _ in range(len(groups) - 1)),
+    ]
+    screen.table(f"a fetch, medians of {REPEATS}", columns, rows)
+    return found
+
+
+class Fetching:
+    """A member that fetches, while another one publishes before each fetch of news."""
+
+    def __init__(self, hub: Hub, federation: str, sites: list[Site]) -> None:
+        self._path, self._hub = f"/v1/federations/{federation}", hub
+        self._asks = Caller(hub.port, sites[0].token)
+        self._others = {site.name: site for site in sites[1:]}
+        self._rng = np.random.default_rng(1)
+        self._news: News
+        self._held: dict[int, bytes]
+
+    def everything(self) -> float:
+        """Return the seconds that a fetch of a newcomer took."""
+        seconds, self._news = self._asks.fetch(self._path, Wanted(0))
+        self._held = {one.number: one.content for one in self._news.handed}
+        return seconds
+
+    def news(self) -> float:
+        """Return the seconds that a fetch took after a member that it hears has published."""
+        heard = (read(content).sender for content in self._held.values())
+        other = next(self._others[name] for name in heard if name in self._others)
+        message = other.message(self._rng.standard_normal(M))
+        Caller(self._hub.port, other.token).call("PUT", f"{self._path}/messages", message)
+        seconds, self._news = self._asks.fetch(self._path, Wanted(0, self._news.cursor))
+        (new,) = self._news.handed
+        if new.content != message:
+            raise screen.refuse("a fetch did not return what was published before it")
+        self._held[new.number] = message
+        return seconds
+
+
+def check(engine: Engine, sites: list[Site]) -> None:
+    """Check that everything acknowledged is in the database."""
     with engine.connect() as connection:
         rows = {row.sender: row for row in connection.execute(select(schema.message))}
         published = func.count().filter(schema.audit.c.action == "published")
         changes = connection.scalar(select(published).select_from(schema.audit))
     for site in sites:
         if rows[site.name].content != site.last or not rows[site.name].is_out:
-            sys.exit(f"hub.py: the last acknowledged message of {site.name} is not there")
+            raise screen.refuse(f"the last acknowledged message of {site.name} is not there")
     acknowledged = sum(site.published for site in sites)
     if changes != acknowledged:
-        sys.exit(f"hub.py: {acknowledged:,} messages were acknowledged, {changes:,} are logged")
-    return acknowledged
+        raise screen.refuse(f"{acknowledged:,} messages were acknowledged, {changes:,} are logged")
+    screen.say(f"All {acknowledged:,} acknowledged messages are in the database.")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--postgresql", action="store_true")
+    """Run the command."""
+    parser = options.parser(__doc__)
+    add = parser.add_argument
+    add("--seconds", type=options.positive, default=3, help="of a phase; default: 3")
+    add("--rounds", type=options.positive, default=4, help="of hub and echo; default: 4")
+    text = "run the hub under load for so long, and show the memory of its workers"
+    add("--minutes", type=options.positive, help=text)
+    text = "measure a fetch in federations with so many members"
+    add("--members", type=options.positive, nargs="+", metavar="N", help=text)
+    add("--postgresql", action="store_true", help="use a PostgreSQL of its own")
+    add("--json", type=Path, metavar="OUT", help="also write the figures to this file")
     given = parser.parse_args()
-    with database(given.postgresql) as url:
+    if given.members and min(given.members) < 2:
+        raise screen.refuse("--members: a federation needs at least 2 members")
+    with database(given.postgresql) as url, contextlib.ExitStack() as stack:
         engine = open_database(url)
-        sites = [Site(f"site-{i}") for i in range(AGENTS)]
-        enrol(engine, "bench", sites)
-        hub = Hub(url, WORKERS)
-        try:
-            phases = uvloop.run(throughput(hub, sites, given.seconds, given.rounds))
-            print(hub.memory())
-        finally:
-            hub.stop()
-        for phase in phases:
-            print({k: v if isinstance(v, str) else round(v, 2) for k, v in phase.items()})
-        for key in ("rate", "p50", "p99"):
-            a, b = (median(p[key] for p in phases if p["kind"] == k) for k in ("hub", "echo"))
-            print(key, "hub", round(a, 1), "echo", round(b, 1), "ratio", round(a / b, 3))
-        print("acknowledged", check(engine, sites))
+        stack.callback(engine.dispose)
+        if given.members:
+            groups = {N: [Site(f"site-{i}") for i in range(N)] for N in sorted(given.members)}
+            for N, members in groups.items():
+                screen.say(f"a federation with {N:,} members")
+                enrol(engine, f"of-{N}", members, has_messages=True)
+            hub = stack.enter_context(running(url, workers=1))
+            found = against_members(hub, groups)
+        else:
+            sites = [Site(f"site-{i}") for i in range(AGENTS)]
+            enrol(engine, "bench", sites)
+            hub = stack.enter_context(running(url, workers=WORKERS))
+            if given.minutes:
+                found = uvloop.run(memory(hub, sites, given.minutes))
+            else:
+                found = uvloop.run(throughput(hub, sites, given.seconds, given.rounds))
+            check(engine, sites)
+    screen.finish(found, given.json)
 
 
 if __name__ == "__main__":
-    main()
+    screen.run(main)

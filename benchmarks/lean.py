@@ -199,7 +199,12 @@ class Caller:
         return seconds, _decompressor.decompress(found) if is_packed else found
 
     def fetch(self, federation: str, wanted: Wanted) -> tuple[float, News]:
-        """Return the seconds that a fetch took, and what it gave."""
+        """Return the seconds that a fetch took, and what it gave.
+
+        Args:
+            federation: The path of the federation in the API.
+            wanted: The question.
+        """
         body = msgspec.msgpack.encode(wanted)
-        seconds, answer = self.call("POST", f"/v1/federations/{federation}/fetch", body)
+        seconds, answer = self.call("POST", f"{federation}/fetch", body)
         return seconds, _news.decode(answer)

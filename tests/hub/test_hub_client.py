@@ -375,8 +375,8 @@ def truths() -> list[bytes]:
     scalars = Scalars(fingerprint=OURS.fingerprint, sender="p", **fitted)
     return [
         b'{"out": true}',
-        msgspec.msgpack.encode(News("g.5", True, False, held, (), 1)),
-        msgspec.msgpack.encode(News("g.5", False, True, held[:1], (1, 2), 0)),
+        msgspec.msgpack.encode(News("g.5", True, held, (), 1)),
+        msgspec.msgpack.encode(News("g.5", False, held[:1], (1, 2), 0)),
         msgspec.msgpack.encode([(time.time(), one.content) for one in held]),
         msgspec.msgpack.encode([scalars.encode()]),
         json.dumps({"epoch": 1, "file": file, "federation": "liver", "token": TOKEN}).encode(),
@@ -437,13 +437,13 @@ def test_too_many_messages_are_refused(
     exchange, say = lying_hub
     content = message().encode()
     for n in (2049, 5000):
-        news = News("g.1", True, False, tuple(Handed(i, content) for i in range(n)), (), 0)
+        news = News("g.1", True, tuple(Handed(i, content) for i in range(n)), (), 0)
         say(Answer(200, msgspec.msgpack.encode(news)))
         with pytest.raises(StrangeAnswer):
             exchange.fetch(OURS)
     for i in range(3):  # and in pieces
         handed = tuple(Handed(1000 * i + j, content) for j in range(1000))
-        say(Answer(200, msgspec.msgpack.encode(News(f"g.{i}", False, False, handed, (), 0))))
+        say(Answer(200, msgspec.msgpack.encode(News(f"g.{i}", False, handed, (), 0))))
         if i < 2:
             assert len(exchange.fetch(OURS)) == 1
     with pytest.raises(StrangeAnswer, match="more than 1,024 messages"):
@@ -461,7 +461,7 @@ def test_what_a_hub_hands_out_is_checked(
         b"\0" * 10_000,
     ]
     handed = tuple(Handed(i, one) for i, one in enumerate([*bad, good.encode()]))
-    say(Answer(200, msgspec.msgpack.encode(News("g.1", True, False, handed, (), 0))))
+    say(Answer(200, msgspec.msgpack.encode(News("g.1", True, handed, (), 0))))
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == [good]
     texts = " ".join(str(one.message) for one in caught)
@@ -469,7 +469,7 @@ def test_what_a_hub_hands_out_is_checked(
     assert "not a message" in texts and "is of epoch 1" in texts and "10,000 bytes" in texts
     assert exchange.fetch(OURS) == [good]  # and says no more
     many = tuple(Handed(i, b"%d" % i) for i in range(500))
-    say(Answer(200, msgspec.msgpack.encode(News("g.2", True, False, many, (), 0))))
+    say(Answer(200, msgspec.msgpack.encode(News("g.2", True, many, (), 0))))
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == []
     assert len(caught) == 6 and "495 more messages" in str(caught[-1].message)

@@ -252,7 +252,7 @@ def test_of_very_many_peers_a_selection_is_held(exchange: OpenHub) -> None:
     names = [f"peer-{i:04}" for i in range(1300)]
     exchange.office.put_all(mine.url.federation, [message(sender=name) for name in names])
     found = {one.sender for one in mine.fetch(OURS)}
-    assert len(found) == 1024 and "site-a" in found
+    assert 896 <= len(found) <= 1024 and "site-a" in found
     assert {one.sender for one in mine.fetch(OURS)} == found
     gone = sorted(found - {"site-a"})[:300]
     exchange.office.take_back(mine.url.federation, gone)

@@ -9,22 +9,24 @@ number   its id in the database                                                 
 cursor   of its last change                                                          int64
 is_out   whether it is handed out; otherwise it was withdrawn or removed             bool
 member   the id of its member; 0 if that has left                                    int64
-luck     a random number: a selection has those with the smallest                    uint64
+luck     a random number; times an odd number of a member it is a lot                uint64
 handed   the message itself, or its signed withdrawal                                list
 =======  ==========================================================================  ========
 
-If more messages are out than one member gets, it gets a selection: those of its own agents, and a
-random sample of the others, which differs from member to member and does not change without need.
-(Those most like its own message would be no better: see docs/transfer.md.) The member says what it
-holds, and is told the difference. A sample is filled up if much of it is gone.
+If more messages are out than one member gets, it gets those of its own agents and a random sample
+of the others: those whose lots, for this member, are not above a limit. (Those that are most like
+its own message would be no better: see docs/transfer.md.) The limit is in the member's cursor, so
+that nobody need remember what a member holds. It changes only if the sample has become too large
+or too small, so a sample is kept as long as possible.
 
-A message that its sender has withdrawn is replaced by the signed withdrawal, which an agent that
+A message that its sender has withdrawn is replaced by the signed withdrawal, which a member that
 held it gets once: so the hub cannot put the message back. Other removals are numbers to forget.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -36,7 +38,10 @@ from fedbo.exchange.hub.wire import MOST_PEERS, Handed, News, Wanted
 
 Indices = NDArray[np.intp]
 
-_FEW = 0.9  # a selection that has shrunk to this share is filled up
+_ALL = 2**64 - 1  # the limit of a sample with everything
+_SPARE = 1 / 16  # the share of a sample by which it may grow before it is drawn again, or shrink
+_NUMBERS = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,16}")
+_NONE: Indices = np.zeros(0, dtype=np.intp)
 _ROW_BYTES = 400  # that a message takes in memory beside its content
 
 
@@ -65,6 +70,13 @@ class Row(NamedTuple):
     member: int | None
     sender: str
     content: bytes
+
+
+class _Known(NamedTuple):
+    """What a cursor says: the last change that its member knows, and the limit of its sample."""
+
+    since: int
+    limit: int
 
 
 class Shelf:
@@ -123,30 +135,41 @@ class Shelf:
             self._recent[i] = one.cursor
 
     def news(self, member: int, wanted: Wanted, most: int) -> News:
-        """Return what has changed for an agent since it last asked.
+        """Return what has changed for a member since it last asked.
 
         Args:
-            member: The id of its member.
+            member: Its id.
             wanted: What it asks for.
             most: How many messages it gets at most.
         """
-        since = self._since(wanted.cursor)
-        if self.out <= most:
-            return self._all_news(wanted, since)
-        return self._selected_news(member, wanted, since, most)
+        known = self._known(wanted.cursor)
+        changed = None if known is None else self._changed(known.since)
+        count = 0 if known is None or not changed else self._count(member, known.limit)
+        if known is None or changed is None or count > 2 * most:
+            limit = self._drawn(member, most)
+            return self._news(limit, self._heard(member, limit), is_all=True)
+        if not changed:
+            return self._news(known.limit, _NONE)
+        limit = known.limit if self._is_right(count, most) else self._drawn(member, most)
+        rows = np.array(changed, dtype=np.intp)
+        is_out = self._column("is_out")[rows]
+        new = rows[is_out & self._is_heard(member, limit, rows)]
+        lost = rows[~is_out & self._is_heard(member, known.limit, rows)]
+        withdrawn, gone = self._withdrawn(lost)
+        if limit != known.limit:
+            before, now = self._heard(member, known.limit), self._heard(member, limit)
+            new = np.union1d(new, np.setdiff1d(now, before))
+            gone = np.concatenate([gone, np.setdiff1d(before, now)])
+        return self._news(limit, np.concatenate([new, withdrawn]), gone)
 
-    def _all_news(self, wanted: Wanted, since: int | None) -> News:
-        is_out = self._column("is_out")
-        if since is not None and wanted.held:  # there were too many messages when it last asked
-            return self._difference(np.flatnonzero(is_out), wanted.held, since)
-        if since is not None and (changed := self._changed(since)) is not None:
-            handed = [one for row in changed if (one := self._handed[row]) is not None]
-            gone = []
-            if len(handed) < len(changed):
-                rows = [row for row in changed if self._handed[row] is None]
-                gone = self._column("number")[rows].tolist()
-            return self._news(handed, gone)
-        return self._answer(np.flatnonzero(is_out), (), is_all=True)
+    def _known(self, cursor: str) -> _Known | None:
+        """Return what a cursor says; None if it means nothing here or is too old."""
+        generation, _, numbers = cursor.partition(".")
+        if generation != self.head.generation or _NUMBERS.fullmatch(numbers) is None:
+            return None
+        since, _, limit = numbers.partition(".")
+        known = _Known(int(since), int(limit, 16))
+        return known if self.head.floor <= known.since <= self.head.cursor else None
 
     def _changed(self, since: int) -> list[int] | None:
         """Return the rows that have changed since a cursor; None if these are too many."""
@@ -157,89 +180,59 @@ class Shelf:
             changed.append(row)
         return changed if len(changed) <= 2 * MOST_PEERS else None
 
-    def _selected_news(self, member: int, wanted: Wanted, since: int | None, most: int) -> News:
-        is_out = self._column("is_out")
-        own = np.flatnonzero((self._column("member") == member) & is_out)[:most]
-        if since is None or not wanted.held:
-            chosen = self._filled_up(member, own, most)
-            return self._answer(chosen, (), is_all=True, is_selection=True)
-        held, _ = self._held(wanted.held)
-        others = np.setdiff1d(held[is_out[held]], own)
-        kept = np.sort(np.concatenate([own, others[: most - len(own)]]))
-        if len(kept) < _FEW * most:
-            kept = self._filled_up(member, kept, most)
-        return self._difference(kept, wanted.held, since, is_selection=True)
+    def _is_right(self, count: int, most: int) -> bool:
+        """Whether a sample of so many messages is neither too large nor too small."""
+        fewest = most - int(2 * _SPARE * most)
+        return count == self.out <= most or fewest <= count <= most < self.out
 
-    def _filled_up(self, member: int, kept: Indices, most: int) -> Indices:
-        """Add random messages that are out, for the same member mostly the same ones."""
-        is_left = self._column("is_out").copy()
-        is_left[kept] = False
+    def _drawn(self, member: int, most: int) -> int:
+        """Return the limit of a new sample."""
+        if self.out <= most:
+            return _ALL
+        is_other = self._column("is_out") & (self._column("member") != member)
+        others = int(np.count_nonzero(is_other))
+        k = most - int(_SPARE * most) - (self.out - others)
+        if k <= 0:
+            return 0
+        lots = self._lots(member, slice(None))
+        enough = min(int(2**64 * (k + 6 * k**0.5 + 6) / others), _ALL)  # almost always
+        small = lots[is_other & (lots <= np.uint64(enough))]
+        if len(small) < k:
+            small = lots[is_other]
+        return int(np.partition(small, k - 1)[k - 1])
+
+    def _count(self, member: int, limit: int) -> int:
+        """Return how many messages are in a member's sample."""
+        return self.out if limit == _ALL else len(self._heard(member, limit))
+
+    def _heard(self, member: int, limit: int) -> Indices:
+        """Return the rows of a member's sample: its own messages, and those with small lots."""
+        return np.flatnonzero(self._column("is_out") & self._is_heard(member, limit, slice(None)))
+
+    def _is_heard(self, member: int, limit: int, rows: Indices | slice) -> NDArray[np.bool_]:
+        members = self._column("member")[rows]
+        if limit == _ALL:
+            return np.ones(len(members), dtype=np.bool_)
+        return np.asarray((self._lots(member, rows) <= np.uint64(limit)) | (members == member))
+
+    def _lots(self, member: int, rows: Indices | slice) -> NDArray[np.uint64]:
         seed = f"{self.head.generation} {member}".encode()
         odd = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big") | 1
-        luck = self._column("luck") * np.uint64(odd)
-        luck[~is_left] = np.iinfo(np.uint64).max
-        drawn = _smallest(luck, most - len(kept), int(is_left.sum()))
-        return np.sort(np.concatenate([kept, drawn]))
-
-    def _difference(
-        self, chosen: Indices, numbers: Sequence[int], since: int, *, is_selection: bool = False
-    ) -> News:
-        """Return what to tell an agent that holds messages with these numbers."""
-        held, unknown = self._held(numbers)
-        cursor = self._column("cursor")
-        new = chosen[~np.isin(chosen, held) | (cursor[chosen] > since)]
-        old = held[~np.isin(held, chosen)]
-        is_news = ~self._column("is_out")[old] & (cursor[old] > since)
-        withdrawn, gone = self._withdrawn(old[is_news])
-        gone = np.concatenate([old[~is_news], gone])
-        forget = [*self._column("number")[gone].tolist(), *unknown]
-        return self._answer(np.concatenate([new, withdrawn]), forget, is_selection=is_selection)
+        return np.asarray(self._column("luck")[rows] * np.uint64(odd))
 
     def _withdrawn(self, rows: Indices) -> tuple[Indices, Indices]:
         """Divide rows that are not out: those with a signed withdrawal, and the others."""
         is_signed = np.array([self._handed[row] is not None for row in rows], dtype=np.bool_)
         return rows[is_signed], rows[~is_signed]
 
-    def _answer(
-        self,
-        rows: Indices,
-        gone: Sequence[int],
-        *,
-        is_all: bool = False,
-        is_selection: bool = False,
-    ) -> News:
-        return self._news(self._hand(rows), gone, is_all=is_all, is_selection=is_selection)
-
     def _news(
-        self,
-        handed: Sequence[Handed],
-        gone: Sequence[int],
-        *,
-        is_all: bool = False,
-        is_selection: bool = False,
+        self, limit: int, rows: Indices, gone: Indices = _NONE, *, is_all: bool = False
     ) -> News:
-        cursor = f"{self.head.generation}.{self.head.cursor}"
-        return News(cursor, is_all, is_selection, tuple(handed), tuple(gone), self.head.epoch)
-
-    def _hand(self, rows: Indices) -> list[Handed]:
+        cursor = f"{self.head.generation}.{self.head.cursor}.{limit:x}"
         found = map(self._handed.__getitem__, rows.tolist())
-        return [one for one in found if one is not None]
-
-    def _held(self, numbers: Sequence[int]) -> tuple[Indices, list[int]]:
-        """Return the rows of these numbers, and the numbers that are in none."""
-        rows = [self._rows.get(number, -1) for number in numbers]
-        found = np.array(rows, dtype=np.intp)
-        if found.min() >= 0:
-            return found, []
-        return found[found >= 0], [number for number in numbers if number not in self._rows]
-
-    def _since(self, cursor: str) -> int | None:
-        """Return the number in a cursor; None if it means nothing here or is too old."""
-        generation, _, digits = cursor.rpartition(".")
-        if generation != self.head.generation or not digits.isascii() or not digits.isdigit():
-            return None
-        number = int(digits) if len(digits) < 20 else -1
-        return number if self.head.floor <= number <= self.head.cursor else None
+        handed = tuple(one for one in found if one is not None)
+        numbers = tuple(self._column("number")[gone].tolist())
+        return News(cursor, is_all, handed, numbers, self.head.epoch)
 
     def _row(self, number: int) -> int:
         row = self._rows.get(number)
@@ -267,14 +260,3 @@ def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))
-
-
-def _smallest(values: NDArray[np.uint64], n: int, left: int) -> Indices:
-    """Return the rows of the n smallest values; ``left`` values are uniform, the others largest."""
-    if n >= left:
-        return np.argsort(values, kind="stable")[:left]
-    likely = int(2**64 * min((n + 4 * n**0.5 + 4) / left, 1.0))
-    rows = np.flatnonzero(values < np.uint64(min(likely, 2**64 - 1)))
-    if len(rows) < n:
-        return np.argpartition(values, n)[:n]
-    return np.asarray(rows[np.argpartition(values[rows], n - 1)[:n]])

@@ -43,7 +43,6 @@ class Held:
         self._federation = federation
         self._most = most_bytes(federation.kind, federation.features)
         self._cursor = ""
-        self._is_selection = False
         self._found: dict[int, Message | Fault] = {}
         self._withdrawals: dict[object, Withdrawal] = {}  # by origin
         self.told: set[Fault] = set()  # each has had its warning
@@ -56,8 +55,7 @@ class Held:
 
     def wanted(self) -> Wanted:
         """Return the next question."""
-        held = tuple(self._found) if self._is_selection else ()
-        return Wanted(self._federation.epoch, self._cursor, held)
+        return Wanted(self._federation.epoch, self._cursor)
 
     def take(self, data: bytes) -> int:
         """Take in what has changed; a ValueError, and no change, if no hub would say so.
@@ -82,12 +80,12 @@ class Held:
             else:
                 found[one.number] = checked
         self._found = found
-        self._cursor, self._is_selection = news.cursor, news.is_selection
+        self._cursor = news.cursor
         return news.epoch
 
     def restart(self) -> bool:
         """Ask for everything the next time; return whether that is another question."""
-        was_asked, self._cursor, self._is_selection = bool(self._cursor), "", False
+        was_asked, self._cursor = bool(self._cursor), ""
         return was_asked
 
     def messages(self) -> list[Message]:

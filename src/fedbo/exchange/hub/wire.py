@@ -17,7 +17,6 @@ MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
 _Few = msgspec.Meta(max_length=MOST_HANDED)
 _Cursor = Annotated[str, msgspec.Meta(max_length=100)]
-_Numbers = Annotated[tuple[int, ...], _Few]
 _Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
 
 
@@ -27,12 +26,10 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     Args:
         epoch: Of the federation.
         cursor: What the last answer gave; empty at first.
-        held: The numbers of the messages that it holds, if the last answer was a selection.
     """
 
     epoch: int
     cursor: _Cursor = ""
-    held: _Numbers = ()
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
@@ -48,8 +45,6 @@ class News(msgspec.Struct, frozen=True, array_like=True):
     Args:
         cursor: For the next question.
         is_all: Whether this is everything: the member forgets what it held before.
-        is_selection: Whether there are more messages than are handed out, so that the next
-            question must say which ones are held.
         handed: What is new. A later message of an agent has the same number as the earlier one.
         gone: The numbers of messages to forget.
         epoch: The current epoch of the federation, which may be later than the one asked for.
@@ -57,7 +52,6 @@ class News(msgspec.Struct, frozen=True, array_like=True):
 
     cursor: _Cursor
     is_all: bool
-    is_selection: bool
     handed: Annotated[tuple[Handed, ...], _Few]
     gone: _Gone
     epoch: int

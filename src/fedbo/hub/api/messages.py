@@ -36,7 +36,7 @@ SenderName = Annotated[
     str, Query(max_length=SENDER_BYTES, description="The agent: MEMBER or MEMBER/ANYTHING.")
 ]
 _LARGE = 2**18  # bytes: from here on, work is done in a thread
-_WANTED_BYTES = 64 * 1024
+_WANTED_BYTES = 1024
 _WORTH = 512  # bytes: smaller answers are not compressed
 _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -116,7 +116,6 @@ async def _publish(call: Call, content: bytes) -> Response:
     "/v1/federations/{federation}/fetch",
     "member",
     "wrong-epoch",
-    "wrong-sender",
     extra={"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}},
     answers={
         "description": "What has changed: `News` in MessagePack, compressed with zstd if accepted.",
