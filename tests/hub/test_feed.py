@@ -314,7 +314,7 @@ def test_after_a_restore_everything_is_handed_out_again(engine: Engine, writer: 
             connection.execute(schema.message.delete().where(schema.message.c.sender == "m3"))
         group.change(schema.federation, group.id, cursor=3)
         news = await agent.fetch(feeds)
-        assert news.is_all and news.cursor == "restored.3.ffffffffffffffff"
+        assert news.is_all and news.cursor == f"restored.{group.members[0].id}.3.ffffffffffffffff"
         assert agent.senders == group.out() and len(agent.held) == 3
         feeds.stop()
 
@@ -392,7 +392,10 @@ def test_after_many_removals_everything_is_handed_out_again(
 
 @pytest.mark.parametrize(
     "cursor",
-    ["", "x", "1", ".", "{g}.", "{g}.2", "{g}.-1.f", "{g}.999.f", "{g}.٣.f", "{g}.2.-f", "z.2.f"],
+    [
+        *("", "x", "1", ".", "{g}.", "{g}.{m}", "{g}.{m}.2", "{g}.{m}.-1.f", "{g}.{m}.999.f"),
+        *("{g}.{m}.٣.f", "{g}.{m}.2.-f", "{g}.{m}.2.f ", "z.{m}.2.f", "{g}.999.2.f"),
+    ],
 )
 def test_a_cursor_that_means_nothing_gets_everything(
     engine: Engine, writer: Writer, cursor: str
@@ -403,7 +406,7 @@ def test_a_cursor_that_means_nothing_gets_everything(
     async def run() -> None:
         feeds, agent = Feeds(engine), Agent(group, group.members[0])
         await publish(writer, group, 2)
-        agent.cursor = cursor.format(g=hub.generation)
+        agent.cursor = cursor.format(g=hub.generation, m=agent.member.id)
         assert (await agent.fetch(feeds)).is_all
         assert len(agent.held) == 2
         feeds.stop()
@@ -435,6 +438,54 @@ def test_epochs_and_federations_do_not_meet(engine: Engine, writer: Writer) -> N
             await feeds.news(999, 1, Wanted(0))
         assert refused.value.slug == "no-such-federation"
         assert len(feeds) == 3
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_who_joins_again_gets_everything_again(engine: Engine, writer: Writer) -> None:
+    group, most = Group(engine, 60), 20
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine, most_peers=most), Agent(group, group.members[0])
+        await publish(writer, group, 60)
+        await agent.fetch(feeds)
+        await writer.submit(lambda connection: admin.leave(connection, group.members[1].id))
+        agent.member = group.members[2]  # another row: its sample is another one
+        news = await agent.fetch(feeds)
+        assert news.is_all and agent.senders.items() <= group.out().items()
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+def test_of_large_messages_fewer_are_handed_out(
+    engine: Engine, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(engine, 30)
+    size = len(group.message("m0", 1).encode())
+    monkeypatch.setattr("fedbo.hub.shelf.ANSWER_BYTES", 10 * size + size // 2)
+
+    async def run() -> None:
+        feeds, agent = Feeds(engine), Agent(group, group.members[0])
+        await publish(writer, group, 30)
+        await agent.fetch(feeds)
+        assert 5 <= len(agent.held) <= 10 and "m0" in agent.senders
+        feeds.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("epoch", [3, 2**31 - 1])
+def test_an_epoch_that_does_not_exist_takes_no_memory(engine: Engine, epoch: int) -> None:
+    group = Group(engine, 1)
+
+    async def run() -> None:
+        feeds = Feeds(engine)
+        with pytest.raises(Refused) as refused:
+            await Agent(group, group.members[0]).fetch(feeds, epoch)
+        assert refused.value.slug == "wrong-epoch"
+        assert len(feeds) == 0 and feeds.nbytes == 0
         feeds.stop()
 
     asyncio.run(run())

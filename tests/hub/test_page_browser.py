@@ -18,7 +18,7 @@ from fedbo.hub.database import begin
 pytestmark = pytest.mark.slow
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-LONG = "W" * 64
+LONG = "W" * 48
 MEMBERS = ("alpha", "beta", "gamma", "delta")
 
 expect.set_options(timeout=60_000)

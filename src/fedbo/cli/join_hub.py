@@ -44,11 +44,6 @@ def become_member(
         address = f"{place.url.base}/{invited.name}"
         keys = KeyPair.load() if is_signed else None
         who = None if name is None else member(name)
-        if book.of(place.url.base, invited.name, invited.fingerprint, who):
-            mine = enrol(place.address, invited, who, keys)
-            update_file(HubExchange(address), file)
-            typer.echo(screen.lines(f"You are the member {mine.member!r} of {address} already."))
-            return
         mine = enrol(
             place.address,
             invited,
@@ -56,6 +51,10 @@ def become_member(
             keys,
             lambda federation: updates.append(_Update(file, federation, address)),
         )
+        if not updates:
+            update_file(HubExchange(address), file)
+            typer.echo(screen.lines(f"You are the member {mine.member!r} of {address} already."))
+            return
         updates[0].write()
     except (ValueError, OSError) as error:
         checks.end(_reason(error, file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -67,9 +68,11 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
             log.close()
             raise
         log.write("started", version=__version__, process=os.getpid(), db=settings.shown_db())
+        pruning = asyncio.create_task(service.prune_daily())
         try:
             yield
         finally:
+            pruning.cancel()
             await anyio.to_thread.run_sync(service.stop)
             log.write("stopped", process=os.getpid())
             log.close()

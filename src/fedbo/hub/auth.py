@@ -1,7 +1,11 @@
 """Who makes a request: a member or an operator, by a token or by the cookie of the page.
 
 A token that was found is believed for a second without another look, so a revoked one stops working
-within a second, in every worker. Changes look again in their own transaction.
+within a second, in every worker. What a member changes looks again in its own transaction.
+
+An address with too many failures may still use a valid token: others behind the same address would
+suffer from one agent with a wrong token, and a token is too long to be guessed. So only the number
+of looks at the database is limited.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedbo.hub import schema
-from fedbo.hub.limits import Buckets, refuse_for
+from fedbo.hub.limits import BURST, Buckets, refuse_for
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
 from fedbo.hub.shell import Record
@@ -30,6 +34,7 @@ COOKIE = "fedbo-session"
 #: The header that a page of another site cannot send along with the cookie.
 HEADER = "x-fedbo"
 _BELIEVED = 1.0  # seconds
+_LOOKS = 20.0  # tokens a second that are looked up for an address with too many failures
 _REMEMBERED = 20_000  # tokens and cookies
 _MOST_SESSIONS = 20  # of one member or operator
 _TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{43}")
@@ -97,6 +102,7 @@ class Auth:
     def __init__(self, settings: Settings, engine: Engine, writer: Writer) -> None:
         self._settings, self._engine, self._writer = settings, engine, writer
         self._failures = Buckets(settings.failures / 60.0, settings.failures)
+        self._looks = Buckets(_LOOKS, BURST * _LOOKS)
         self._known: OrderedDict[tuple[bool, bytes], tuple[float, Caller]] = OrderedDict()
 
     async def caller(self, request: Request) -> Caller | None:
@@ -217,7 +223,7 @@ class Auth:
         """
         wait = self._failures.wait(_record(request).address)
         if wait > 0.0:
-            raise refuse_for(wait, "there were too many wrong tokens from this address")
+            raise _too_many(wait)
 
     def _is_https(self, request: Request) -> bool:
         is_https = self._settings.public_url.startswith("https:")
@@ -229,8 +235,10 @@ class Auth:
         when, known = self._known.get(key, (0.0, None))
         if known is not None and time.monotonic() - when < _BELIEVED:
             return known
-        if known is None:  # else it was right a while ago, so it is not a guess
-            self.check_failures(request)
+        address = _record(request).address
+        wait = self._failures.wait(address) if known is None else 0.0
+        if wait > 0.0 and self._looks.take(address) > 0.0:
+            raise _too_many(wait)
         expected = _SECRET if is_session else _TOKEN
         found = None
         if expected.fullmatch(secret):
@@ -239,6 +247,8 @@ class Auth:
         if found is None:
             self._known.pop(key, None)
             self.failed(request)
+            if wait > 0.0:
+                raise _too_many(wait)
             raise Refused(
                 "wrong-token",
                 "the log-in has ended: log in again"
@@ -255,6 +265,10 @@ class Auth:
     def _read(self, lookup: Lookup, hashed: bytes) -> Caller | None:
         with self._engine.connect() as connection:
             return lookup(connection, hashed)
+
+
+def _too_many(wait: float) -> Refused:
+    return refuse_for(wait, "there were too many wrong tokens from this address")
 
 
 def token_required() -> Refused:

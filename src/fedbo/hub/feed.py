@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange.hub.wire import MOST_PEERS, News, Wanted
 from fedbo.hub import schema
-from fedbo.hub.problems import Refused
+from fedbo.hub.problems import Refused, no_database
 from fedbo.hub.shelf import Head, Row, Shelf
 
 #: Bytes that all messages in memory may take.
@@ -39,6 +39,10 @@ _HEAD = select(
     _federation.floor,
     _federation.epoch,
 ).where(_federation.id == bindparam("federation"))
+_EPOCH = select(schema.epoch.c.id).where(
+    schema.epoch.c.federation == bindparam("federation"),
+    schema.epoch.c.number == bindparam("epoch"),
+)
 _CHANGED = (
     select(
         _message.id,
@@ -85,15 +89,11 @@ class Feeds:
         self._feeds: OrderedDict[tuple[int, int], _Feed] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedbo-feed")
         self._file = _File(engine) if engine.dialect.name == "sqlite" else None
+        self.nbytes = 0  #: how many bytes of memory their messages take, about
 
     def __len__(self) -> int:
         """How many federations, each in one epoch, are in memory."""
         return len(self._feeds)
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes of memory their messages take, about."""
-        return sum(feed.shelf.nbytes for feed in self._feeds.values())
 
     async def news(self, federation: int, member: int, wanted: Wanted) -> News:
         """Return what has changed for an agent since it last asked.
@@ -115,10 +115,10 @@ class Feeds:
         try:
             shelf = await feed.latest()
         except Refused as refused:
-            if refused.slug != "not-ready":
-                self._feeds.pop(place, None)
+            if refused.slug != "not-ready" and self._feeds.pop(place, None) is not None:
+                self.nbytes -= feed.nbytes
             raise
-        self._drop_oldest()
+        self._measure(place, feed)
         return shelf.news(member, wanted, self._most_peers)
 
     def stop(self) -> None:
@@ -127,11 +127,14 @@ class Feeds:
         if self._file is not None:
             self._file.close()
 
-    def _drop_oldest(self) -> None:
-        taken = self.nbytes
-        while taken > self._most_bytes and len(self._feeds) > 1:
+    def _measure(self, place: tuple[int, int], feed: _Feed) -> None:
+        """Count the memory that a feed takes now, and drop others if it is too much."""
+        if self._feeds.get(place) is feed:
+            self.nbytes += feed.shelf.nbytes - feed.nbytes
+            feed.nbytes = feed.shelf.nbytes
+        while self.nbytes > self._most_bytes and len(self._feeds) > 1:
             _, dropped = self._feeds.popitem(last=False)
-            taken -= dropped.shelf.nbytes
+            self.nbytes -= dropped.nbytes
 
 
 class _Page(NamedTuple):
@@ -194,6 +197,7 @@ class _Feed:
         epoch: int,
     ) -> None:
         self.shelf = Shelf()
+        self.nbytes = 0  # that were counted last
         self._engine, self._threads, self._file = engine, threads, file
         self._place = {"federation": federation, "epoch": epoch}
         self._waiting: list[asyncio.Future[Shelf]] = []
@@ -254,11 +258,11 @@ class _Feed:
             if found is None:
                 raise Refused("no-such-federation", "the federation does not exist any more")
             head = Head._make(found)
-            if self._place["epoch"] > head.epoch:
+            if not known.generation and connection.execute(_EPOCH, self._place).first() is None:
                 raise Refused(
                     "wrong-epoch",
                     f"epoch {self._place['epoch']} was asked for, but the federation is in epoch "
-                    f"{head.epoch}",
+                    f"{head.epoch}, and has had no such epoch",
                 )
             since = known.cursor if head.generation == known.generation else -1
             if since == head.cursor:
@@ -273,6 +277,6 @@ def _refused(error: Exception) -> Exception:
         return Refused(error.slug, error.detail, error.retry_after)
     if not isinstance(error, SQLAlchemyError):
         return error
-    refused = Refused("not-ready", "the database does not answer; try again soon", 1)
+    refused = no_database()
     refused.__cause__ = error
     return refused

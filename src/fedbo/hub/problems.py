@@ -59,3 +59,8 @@ class Refused(Exception):
             "detail": self.detail,
             **({"instance": request} if request else {}),
         }
+
+
+def no_database() -> Refused:
+    """Return the problem of a hub whose database does not answer."""
+    return Refused("not-ready", "the database does not answer; try again soon", 1)

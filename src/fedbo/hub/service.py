@@ -35,6 +35,7 @@ _MOST_NAMES = 100_000  # of federations
 _ROOM = 256 * 2**20  # bytes of large bodies that are in memory at the same time
 _STILL_READY = 1.0  # seconds
 _PATIENCE = 5.0  # seconds in which the database must answer
+_DAY = 86400.0  # seconds
 _NOTED = 20  # refusals of one caller a minute that are in the audit log
 #: Not in the audit log: floods, and what is nobody's doing.
 _NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method", "too-slow")
@@ -71,6 +72,13 @@ class Service:
         self.writer = Writer(self.engine, committed=self.metrics.committed)
         self.feeds = Feeds(self.engine)
         self.auth = Auth(self.settings, self.engine, self.writer)
+
+    async def prune_daily(self) -> None:
+        """Forget once a day what a hub need not remember, until it is cancelled."""
+        while True:
+            await asyncio.sleep(_DAY)
+            with contextlib.suppress(Refused):  # the database does not answer
+                await self.change(admin.prune)
 
     def stop(self) -> None:
         """Write what waits, and close the database."""

@@ -16,8 +16,8 @@ handed   the message itself, or its signed withdrawal                           
 If more messages are out than one member gets, it gets those of its own agents and a random sample
 of the others: those whose lots, for this member, are not above a limit. (Those that are most like
 its own message would be no better: see docs/transfer.md.) The limit is in the member's cursor, so
-that nobody need remember what a member holds. It changes only if the sample has become too large
-or too small, so a sample is kept as long as possible.
+that the hub need not remember what a member holds. It changes only if the sample has become too
+large or too small, so a sample is kept as long as possible.
 
 A message that its sender has withdrawn is replaced by the signed withdrawal, which a member that
 held it gets once: so the hub cannot put the message back. Other removals are numbers to forget.
@@ -34,13 +34,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.exchange.hub.wire import MOST_PEERS, Handed, News, Wanted
+from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_PEERS, Handed, News, Wanted
 
 Indices = NDArray[np.intp]
 
 _ALL = 2**64 - 1  # the limit of a sample with everything
 _SPARE = 1 / 16  # the share of a sample by which it may grow before it is drawn again, or shrink
-_NUMBERS = re.compile(r"[0-9]{1,18}\.[0-9a-f]{1,16}")
+_NUMBERS = re.compile(r"([0-9]{1,18})\.([0-9a-f]{1,16})")
 _NONE: Indices = np.zeros(0, dtype=np.intp)
 _ROW_BYTES = 400  # that a message takes in memory beside its content
 
@@ -93,7 +93,7 @@ class Shelf:
         self.head = Head()
         self.out = 0  #: how many messages are out
         self._n = 0
-        self._content_bytes = 0
+        self._content_bytes = self._largest = 0
         self._rows: dict[int, int] = {}
         self._handed: list[Handed | None] = []
         self._recent: dict[int, int] = {}  # the cursors of all rows, in ascending order
@@ -130,6 +130,7 @@ class Shelf:
             old = self._handed[i]
             self._content_bytes -= 0 if old is None else len(old.content)
             self._content_bytes += len(one.content)
+            self._largest = max(self._largest, len(one.content))
             self._handed[i] = Handed(one.number, one.content) if one.content else None
             self._recent.pop(i, None)
             self._recent[i] = one.cursor
@@ -140,16 +141,17 @@ class Shelf:
         Args:
             member: Its id.
             wanted: What it asks for.
-            most: How many messages it gets at most.
+            most: How many messages it gets at most; fewer if they are large.
         """
-        known = self._known(wanted.cursor)
+        most = max(1, min(most, ANSWER_BYTES // max(self._largest, 1)))
+        known = self._known(member, wanted.cursor)
         changed = None if known is None else self._changed(known.since)
         count = 0 if known is None or not changed else self._count(member, known.limit)
         if known is None or changed is None or count > 2 * most:
             limit = self._drawn(member, most)
-            return self._news(limit, self._heard(member, limit), is_all=True)
+            return self._news(member, limit, self._heard(member, limit), is_all=True)
         if not changed:
-            return self._news(known.limit, _NONE)
+            return self._news(member, known.limit, _NONE)
         limit = known.limit if self._is_right(count, most) else self._drawn(member, most)
         rows = np.array(changed, dtype=np.intp)
         is_out = self._column("is_out")[rows]
@@ -160,15 +162,17 @@ class Shelf:
             before, now = self._heard(member, known.limit), self._heard(member, limit)
             new = np.union1d(new, np.setdiff1d(now, before))
             gone = np.concatenate([gone, np.setdiff1d(before, now)])
-        return self._news(limit, np.concatenate([new, withdrawn]), gone)
+        return self._news(member, limit, np.concatenate([new, withdrawn]), gone)
 
-    def _known(self, cursor: str) -> _Known | None:
-        """Return what a cursor says; None if it means nothing here or is too old."""
-        generation, _, numbers = cursor.partition(".")
-        if generation != self.head.generation or _NUMBERS.fullmatch(numbers) is None:
+    def _known(self, member: int, cursor: str) -> _Known | None:
+        """Return what a cursor says; None if it is another member's, too old, or means nothing."""
+        start = f"{self.head.generation}.{member}."
+        if not cursor.startswith(start):
             return None
-        since, _, limit = numbers.partition(".")
-        known = _Known(int(since), int(limit, 16))
+        found = _NUMBERS.fullmatch(cursor, len(start))
+        if found is None:
+            return None
+        known = _Known(int(found[1]), int(found[2], 16))
         return known if self.head.floor <= known.since <= self.head.cursor else None
 
     def _changed(self, since: int) -> list[int] | None:
@@ -226,9 +230,15 @@ class Shelf:
         return rows[is_signed], rows[~is_signed]
 
     def _news(
-        self, limit: int, rows: Indices, gone: Indices = _NONE, *, is_all: bool = False
+        self,
+        member: int,
+        limit: int,
+        rows: Indices,
+        gone: Indices = _NONE,
+        *,
+        is_all: bool = False,
     ) -> News:
-        cursor = f"{self.head.generation}.{self.head.cursor}.{limit:x}"
+        cursor = f"{self.head.generation}.{member}.{self.head.cursor}.{limit:x}"
         found = map(self._handed.__getitem__, rows.tolist())
         handed = tuple(one for one in found if one is not None)
         numbers = tuple(self._column("number")[gone].tolist())

@@ -13,13 +13,15 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbo.hub.limits import network
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
-from fedbo.hub.problems import MEDIA_TYPE, Refused
+from fedbo.hub.problems import MEDIA_TYPE, Refused, no_database
 
 if TYPE_CHECKING:
     from fedbo.hub.auth import Caller
@@ -102,6 +104,11 @@ class Shell:
             await send_problem(refused, record, answer)
         except ClientDisconnect:
             record.status = _GONE
+        except (OperationalError, InterfaceError, PoolTimeout) as error:
+            self._log.error("database", error, request=record.id)
+            if record.status:
+                raise _Broken from None
+            await send_problem(no_database(), record, answer)
         except Exception as error:
             self._log.error("failed", error, request=record.id)
             if not record.status:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from fedbo.hub import schema
 from fedbo.hub.checkpoints import Checkpoints
 from fedbo.hub.database import begin
-from fedbo.hub.problems import Refused
+from fedbo.hub.problems import Refused, no_database
 from fedbo.hub.publishing import Member, Publication, Publishing, lock
 from fedbo.message import Message, Withdrawal
 
@@ -257,7 +257,7 @@ def _is_lost(error: BaseException) -> bool:
 
 def _unavailable(error: BaseException) -> BaseException:
     if isinstance(error, SQLAlchemyError):
-        refused = Refused("not-ready", "the database does not answer; try again soon", 1)
+        refused = no_database()
         refused.__cause__ = error
         return refused
     return error

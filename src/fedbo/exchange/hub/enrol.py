@@ -35,7 +35,8 @@ def enrol(
 ) -> Membership:
     """Become a member, and store the token.
 
-    Whoever is a member under this name already stays it, and the invitation is not needed.
+    Whoever is a member under this name already stays it, and the invitation is not needed, unless
+    the hub says that the token is not valid any more.
 
     Args:
         address: The address of the hub.
@@ -43,7 +44,8 @@ def enrol(
         name: The name of the member: 1 to 48 bytes of UTF-8, without a slash. By default the one
             that the federation lists with this key, or else a random one.
         keys: The key pair that signs the member's messages; None (default): they are not signed.
-        accept: Is called with the federation before anything is changed. If it raises, nothing is.
+        accept: Is called with the federation before anything is changed, unless this user is a
+            member already. If it raises, nothing is changed.
 
     Raises:
         ValueError: If this is not an invitation, or not one to the hub's federation.
@@ -59,9 +61,10 @@ def enrol(
         )
     key = "" if keys is None else str(keys)
     for known in memberships.of(url.base, invited.name, invited.fingerprint, name):
+        if Member(known, memberships).is_refused():
+            memberships.remove(known)  # the operator has removed it
+            continue
         _check_same(known, key)
-        if accept is not None:
-            accept(Member(known, memberships).federation())
         return known
     client = Client(url)
     federation = _open(client, invited)

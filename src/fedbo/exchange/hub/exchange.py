@@ -77,8 +77,9 @@ class HubExchange(Exchange):
         place = bytes(federation.fingerprint), federation.epoch
         with self._fetching:
             held = self._held.get(place)
-            if held is None or held.name != mine.membership.member:
-                held = self._held[place] = Held(federation, mine.membership.member)
+            owner = mine.membership.place, mine.membership.member
+            if held is None or held.owner != owner:
+                held = self._held[place] = Held(federation, *owner)
             newest = self._update(mine, held)
             found, refused = chosen(federation, self.keyring, held.messages())
             faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
@@ -124,8 +125,8 @@ class HubExchange(Exchange):
     def holdings(self) -> list[Holding]:
         """Return what is in this user's federations, or in the one that the address names.
 
-        Of each federation, the hub lists the 1,024 messages that have changed last. Nothing is
-        checked against a federation or a keyring.
+        Of each federation, the hub lists at most 1,024 messages: the user's own, and those that
+        have changed last. Nothing is checked against a federation or a keyring.
         """
         there = self._at_this_address()
         held: list[Holding] = []

@@ -9,14 +9,13 @@ import msgspec
 
 from fedbo.exchange.choice import Outlawed, origin, signature_fault
 from fedbo.exchange.file import most_bytes
-from fedbo.exchange.hub.wire import MOST_HANDED, MOST_PEERS, Handed, News, Wanted
+from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, MOST_PEERS, Handed, News, Wanted
 from fedbo.federation import Federation
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 
 _MOST_HELD = 2 * MOST_PEERS  # messages, and withdrawals that replace them
 _BESIDE = 64  # bytes beside each message in an answer
 _OTHERS = 400 * MOST_HANDED  # bytes of all withdrawals in an answer
-_LARGEST = 2**28  # bytes of an answer
 
 
 class Fault(NamedTuple):
@@ -35,11 +34,12 @@ class Held:
 
     Args:
         federation: The federation, in one epoch.
+        place: The address of the federation.
         name: The name of the member that holds it.
     """
 
-    def __init__(self, federation: Federation, name: str) -> None:
-        self.name = name
+    def __init__(self, federation: Federation, place: str, name: str) -> None:
+        self.owner = place, name
         self._federation = federation
         self._most = most_bytes(federation.kind, federation.features)
         self._cursor = ""
@@ -51,7 +51,8 @@ class Held:
     @property
     def most_bytes(self) -> int:
         """The most bytes that an answer can have."""
-        return min((MOST_PEERS + 64) * (self._most + _BESIDE) + _OTHERS, _LARGEST)
+        messages = min(MOST_PEERS * self._most, max(ANSWER_BYTES, self._most))
+        return messages + MOST_HANDED * _BESIDE + _OTHERS
 
     def wanted(self) -> Wanted:
         """Return the next question."""

@@ -113,6 +113,16 @@ class Member:
     def forget_progress(self, sender: str) -> None:
         self._send("DELETE", "/progress", query={"sender": sender})
 
+    def is_refused(self) -> bool:
+        """Whether the hub says that the token is not valid: the member was removed, or revoked."""
+        try:
+            self._send("GET", "/member")
+        except HubRefused as error:
+            return error.slug == "wrong-token"
+        except ExchangeError:  # the hub does not answer
+            return False
+        return False
+
     def leave(self) -> bool:
         """Leave the federation: the hub deletes all that it has of the member.
 
@@ -138,8 +148,7 @@ class Member:
         """
         self._memberships.check_writable()
         self._send("PUT", "/member/key", msgspec.json.encode({"key": key or None}))
-        self.membership = msgspec.structs.replace(self.membership, key=key)
-        self._memberships.add(self.membership)
+        self.membership = self._memberships.set_key(self.membership, key)
 
     def rotate(self) -> None:
         """Get a new token, and store it; the old one is not valid any more."""

@@ -153,6 +153,26 @@ class Memberships:
 
         self._change(change)
 
+    def set_key(self, membership: Membership, key: str) -> Membership:
+        """Change the key of a membership, and return it with the token that is stored now.
+
+        Args:
+            membership: The membership, perhaps with an earlier token.
+            key: The public key as text; empty if the member's messages are not signed.
+        """
+        changed = msgspec.structs.replace(membership, key=key)
+        _check(changed)
+
+        def change(there: list[Membership]) -> list[Membership]:
+            nonlocal changed
+            for i, one in enumerate(there):
+                if _same(one, membership):
+                    changed = there[i] = msgspec.structs.replace(one, key=key)
+            return there
+
+        self._change(change)
+        return changed
+
     def remove(self, membership: Membership) -> None:
         """Forget a membership.
 

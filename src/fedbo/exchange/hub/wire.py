@@ -13,9 +13,12 @@ import msgspec
 MOST_PEERS = 1024
 #: How many messages and withdrawals one answer has at most, and how many a member holds.
 MOST_HANDED = 4 * MOST_PEERS
+#: How many bytes of messages a hub hands out in one answer at most.
+ANSWER_BYTES = 2**27
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
 _Few = msgspec.Meta(max_length=MOST_HANDED)
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Cursor = Annotated[str, msgspec.Meta(max_length=100)]
 _Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
 
@@ -28,7 +31,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         cursor: What the last answer gave; empty at first.
     """
 
-    epoch: int
+    epoch: _Epoch
     cursor: _Cursor = ""
 
 

@@ -71,7 +71,7 @@ class MemberInfo(NamedTuple):
     agents: int  # with a message that is out
     messages: int  # that are out, in all epochs
     bytes: int  # of these messages
-    trials: int  # behind these messages, of each agent in its latest epoch
+    trials: int  # behind these messages; of each agent the most in any epoch
 
 
 _COLUMNS = (

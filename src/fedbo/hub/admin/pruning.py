@@ -1,4 +1,4 @@
-"""What a hub forgets when it starts, so that its tables do not grow for ever."""
+"""What a hub forgets when it starts and once a day, so that its tables do not grow for ever."""
 
 from __future__ import annotations
 

@@ -156,13 +156,14 @@ async def messages(
 ) -> Response:
     """List the messages that are handed out, in all epochs: of one's own agent, or of anyone.
 
-    Of anyone, those that were changed last, and at most 1,024.
+    Of anyone, at most 1,024: one's own, and those that were changed last.
     """
     row = schema.message.c
     found = select(row.changed, row.content).where(row.is_out)
     if sender is None:
         here = row.federation == call.federation_id
-        found = found.where(here).order_by(row.cursor.desc()).limit(MOST_PEERS)
+        is_own = row.member == call.known.id
+        found = found.where(here).order_by(is_own.desc(), row.cursor.desc()).limit(MOST_PEERS)
     else:
         check_sender(call.known, sender)
         found = found.where(row.member == call.known.id, row.sender == sender).order_by(row.epoch)
