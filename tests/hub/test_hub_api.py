@@ -23,7 +23,7 @@ from fedbo.federation import Federation, Scalars
 from fedbo.hub import admin, limits, migrations, schema
 from fedbo.hub.auth import COOKIE
 from fedbo.hub.database import begin
-from fedbo.hub.problems import PROBLEMS
+from fedbo.hub.problems import PROBLEMS, Refused
 from fedbo.hub.shell import Record
 from fedbo.hub.tokens import new_secret, new_token
 from fedbo.identity import KeyPair
@@ -532,17 +532,24 @@ def test_failed_log_ins_are_counted_by_address(new_database: Callable[[str], str
         assert _not_invited(liver).status_code == 403
         assert world.ask("GET", HERE, "nonsense").status_code == 401
 
+        def refused() -> None:
+            for answer in (
+                world.ask("GET", HERE, new_token("member")),
+                _not_invited(liver),
+                world.ask("GET", HERE, headers={"cookie": f"{COOKIE}={new_secret()}"}),
+            ):
+                assert (answer.status_code, problem(answer)) == (429, "too-many-requests")
+                assert int(answer.headers["retry-after"]) > 0
+
         def no_work(*_: object) -> Any:
             raise AssertionError("the database is asked")
 
+        refused()
+        assert liver.b.ask("GET", "/member").is_success, "so does a token that is new to it"
+        while world.service.auth._looks.take(limits.network("testclient")) == 0:
+            pass
         connect, world.service.engine.connect = world.service.engine.connect, no_work
-        for answer in (
-            world.ask("GET", HERE, new_token("member")),
-            _not_invited(liver),
-            world.ask("GET", HERE, headers={"cookie": f"{COOKIE}={new_secret()}"}),
-        ):
-            assert (answer.status_code, problem(answer)) == (429, "too-many-requests")
-            assert int(answer.headers["retry-after"]) > 0
+        refused()
         world.service.engine.connect = connect
         assert liver.a.ask("GET", "/member").is_success, "a known token still works"
 
@@ -565,6 +572,39 @@ def test_a_cookie_needs_the_header_to_change_something(liver: Liver) -> None:
         admin.drop_operator(connection, "ann", actor=ACTOR)
     liver.world.service.auth._known.clear()
     assert problem(liver.world.ask("GET", HERE, headers=cookie)) == "wrong-token"
+
+
+def test_a_token_that_was_replaced_opens_no_session(both: Liver) -> None:
+    """Even while this worker still believes it."""
+    auth, portal = both.world.service.auth, both.world.client.portal
+    login = Request({"type": "http", "fedbo": Record("192.0.2.7")})
+    operator = portal.call(auth.by_token, login, both.operator)
+    member = portal.call(auth.by_token, login, both.a.token)
+    with begin(both.world.engine) as connection:
+        admin.rotate(connection, member.id)
+        admin.drop_operator(connection, operator.name, actor=ACTOR)
+    for token in (both.a.token, both.operator):
+        with pytest.raises(Refused) as refused:
+            portal.call(auth.open_session, login, token)
+        assert refused.value.slug == "wrong-token"
+
+
+def test_a_database_that_is_away_is_a_problem_to_try_again(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert liver.a.ask("GET", "/member").is_success
+    service = liver.world.service
+
+    def away(*_: object) -> Any:
+        raise OperationalError("SELECT 1", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr(service.engine, "connect", away)
+    for token in (liver.a.token, liver.b.token):
+        answer = liver.world.ask("GET", HERE + "/member", token)
+        assert (answer.status_code, problem(answer)) == (503, "not-ready")
+        assert answer.headers["retry-after"] == "1"
+    monkeypatch.undo()
+    assert liver.b.ask("GET", "/member").is_success
 
 
 def test_a_database_of_another_version_is_not_ready(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from fedbo.cli import app as cli
 from fedbo.exchange import Ledger, Progress, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.scalars import Scalars
+from fedbo.hub import admin
+from fedbo.hub.database import begin
 from fedbo.identity import KeyPair
 
 FILE = Path("federation.toml")
@@ -114,6 +117,20 @@ def test_to_join_again_changes_nothing(liver: Liver) -> None:
     assert result.exit_code == 0, result.output
     assert f"You are the member 'clinic' of {liver.place} already." in said(result)
     assert Memberships().all() == before
+
+
+def test_who_was_removed_joins_again_with_a_new_invitation(liver: Liver) -> None:
+    joined(liver, "--name", "clinic")
+    (before,) = Memberships().all()
+    with begin(liver.office.engine) as connection:
+        admin.remove(connection, liver.name, "clinic", actor="test")
+    time.sleep(1.1)  # a token is believed for a second
+    result = invoke(
+        "join", liver.hub, "--invite", liver.office.invite(liver.name), "--name", "clinic"
+    )
+    assert result.exit_code == 0 and "You are now the member 'clinic'" in said(result)
+    (after,) = Memberships().all()
+    assert after.token != before.token
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,10 @@ def _operator(number: int, name: str, token: bytes) -> Caller:
 
 
 def _insert_session(connection: Connection, caller: Caller, secret: str, expires: float) -> None:
-    row = schema.session.c
+    row, whose = schema.session.c, schema.operator if caller.is_operator else schema.member
+    valid = select(whose.c.token).where(whose.c.id == caller.id).with_for_update()
+    if connection.scalar(valid) != caller.token:
+        raise Refused("wrong-token", "the token was revoked or replaced meanwhile")
     connection.execute(delete(schema.session).where(row.expires < time.time()))
     own = row.operator if caller.is_operator else row.member
     ids = select(row.id).where(own == caller.id).order_by(row.id.desc())

@@ -173,7 +173,6 @@ class Client:
         while True:
             wait = _jitter.uniform(0, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            is_last = was_down or time.monotonic() + wait > end
             try:
                 answer = self._attempt(http, request, most, end)
                 self._is_down = False
@@ -181,11 +180,13 @@ class Client:
             except _Again as again:
                 self._is_down = again.is_down
                 wait = max(wait, again.after)
-                if is_last or (once and again.is_done) or time.monotonic() + wait > end:
+                is_last = was_down or time.monotonic() + wait > end
+                if is_last or (once and again.is_done):
                     raise again.error from None
             except httpx.HTTPError as error:
                 failure = self._failure(httpx, error)
                 self._is_down = True
+                is_last = was_down or time.monotonic() + wait > end
                 is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 if is_last or (once and is_sent) or _is_certificate(error):
                     raise failure from None

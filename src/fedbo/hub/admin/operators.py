@@ -53,7 +53,8 @@ def drop_operator(connection: Connection, name: str, *, actor: str) -> None:
         actor: Who does it.
     """
     connection.execute(select(hub.c.id).with_for_update())
-    found = connection.scalar(select(operator.c.id).where(operator.c.name == name))
+    named = select(operator.c.id).where(operator.c.name == name)
+    found = connection.scalar(named.with_for_update())
     if found is None:
         raise Refused("not-found", f"this hub has no operator {name!r}")
     connection.execute(delete(session).where(session.c.operator == found))
