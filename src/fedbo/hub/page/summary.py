@@ -58,7 +58,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     agents: int
     trials: int
-    saved: float
+    saved: float | None  # None: nobody gives an estimate
     rows: list[Report]
 
 
@@ -149,4 +149,4 @@ def _progress(connection: Connection, federation: int) -> Progress:
     query = select(*columns).where(here).order_by(progress.c.changed.desc()).limit(_REPORTS)
     rows = [Report(*row) for row in connection.execute(query)]
     rows.sort(key=lambda row: row.sender)
-    return Progress(agents, int(trials or 0), float(saved or 0.0), rows)
+    return Progress(agents, int(trials or 0), saved, rows)

@@ -54,8 +54,11 @@ function sign() {
 }
 
 export function progress({ rows, agents, saved, trials }, direction) {
+  const shared = `${plural(agents, "agent")} ${agents === 1 ? "shares" : "share"} progress: ${plural(trials, "trial")} so far.`;
+  const estimate = saved === null ? ""
+    : ` By ${agents === 1 ? "its own estimate" : "their own estimates"}, collaborating saved ${plural(Math.round(saved), "trial")}.`;
   const about = agents
-    ? `${plural(agents, "agent")} ${agents === 1 ? "shares" : "share"} progress. By ${agents === 1 ? "its own estimate" : "their own estimates"}, collaborating saved ${plural(Math.round(saved), "trial")}; ${count(trials)} were run.`
+    ? shared + estimate
     : "No site shares its progress. It is off unless a site switches it on.";
   text($("progress-about"), about);
   const most = Math.max(1, ...rows.map((row) => row.trials + Math.max(0, row.saved ?? 0)));
