@@ -581,12 +581,13 @@ def test_a_database_of_another_version_is_not_ready(
 def test_large_messages_have_room_only_for_a_few_at_once(world: World) -> None:
     large = Federation(AGREED.space, features=300, kind="belief", seed=3)
     site = Site(world, world.federation("liver", large), "a")
-    with world.service.room.for_bytes(200 * 2**20):
-        assert problem(site.put(b"nonsense")) == "wrong-message"
-        world.service.room.taken += 100 * 2**20
-        assert problem(site.put(b"nonsense")) == "not-ready"
-        world.service.room.taken -= 100 * 2**20
-    assert world.service.room.taken == 0
+    room = world.service.room
+    with room.hold("others") as others:
+        others.take(256 * 2**20)
+        assert problem(site.put(bytes(100_000))) == "not-ready"
+        assert problem(site.put(b"small")) == "wrong-message"
+    assert problem(site.put(bytes(100_000))) == "wrong-message"
+    assert (room.taken, room.taken_of) == (0, {})
 
 
 @pytest.mark.parametrize(

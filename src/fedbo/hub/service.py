@@ -32,7 +32,7 @@ K = TypeVar("K")
 NO_FEDERATION = "there is no such federation, or it is not yours"
 _MOST_AGREED = 1000  # epochs of federations that are kept
 _MOST_NAMES = 100_000  # of federations
-_ROOM = 256 * 2**20  # bytes of large bodies that are in memory at the same time
+_ROOM, _SHARE = 256 * 2**20, 64 * 2**20  # bytes in memory at the same time; of one member
 _STILL_READY = 1.0  # seconds
 _PATIENCE = 5.0  # seconds in which the database must answer
 _DAY = 86400.0  # seconds
@@ -62,7 +62,7 @@ class Service:
         self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._was_ready = -math.inf
-        self.room = Room(_ROOM)
+        self.room = Room(_ROOM, _SHARE)  #: for messages that arrive
 
     def start(self) -> None:
         """Open the database, and bring it up to date."""

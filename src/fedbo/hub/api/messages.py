@@ -86,8 +86,8 @@ async def publish(call: Called, request: Request) -> Response:
     """
     agreed = await call.service.agreed(call.federation_id)
     most = most_bytes(agreed.kind, agreed.features)
-    with call.service.room.for_bytes(most):
-        content = await read_body(request, most)
+    with call.service.room.hold(call.known.id) as hold:
+        content = await read_body(request, most, hold)
         call.record.received = len(content)
         return await _publish(call, content)
 
