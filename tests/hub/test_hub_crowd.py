@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hub.running import RunningHub
-from hub.world import ACTOR, AGREED, problem
+from hub.world import ACTOR, AGREED, World, problem
 
 from fedbo.federation import Federation
-from fedbo.hub import admin
+from fedbo.hub import admin, shell
 from fedbo.hub.database import begin
 from fedbo.hub.limits import Room
 from fedbo.hub.problems import Refused
@@ -25,6 +27,12 @@ def settle(hub: RunningHub, agreed: Federation = AGREED) -> list[str]:
         admin.create_federation(connection, "liver", agreed, actor=ACTOR)
         secret = admin.invite(connection, "liver", uses=2, actor=ACTOR).invitation.secret
         return [admin.enrol(connection, secret, name).token for name in ("a", "b")]
+
+
+@pytest.fixture
+def world(new_database: Callable[[str], str]) -> Iterator[World]:
+    with World(new_database("sqlite")) as running:
+        yield running
 
 
 def belief(M: int) -> Federation:
@@ -47,6 +55,15 @@ def connections(hub: RunningHub, count: int, sent: bytes) -> Iterator[list[socke
             made.append(stack.enter_context(one))
             one.sendall(sent)
         yield made
+
+
+def refused(waiting: list[socket.socket], count: int) -> list[bytes]:
+    """Return the first answers with problems."""
+    found: dict[socket.socket, bytes] = {}
+    while sum(answer.endswith(b"}") for answer in found.values()) < count:
+        for one in select.select(waiting, [], [], 60.0)[0]:
+            found[one] = found.get(one, b"") + one.recv(65536)
+    return list(found.values())
 
 
 # Large messages that arrive.
@@ -76,3 +93,43 @@ def test_a_member_has_a_share_of_the_room_and_one_body_may_be_larger() -> None:
     assert (room.taken, room.taken_of) == (0, {})
 
 
+# Requests that run at the same time.
+
+
+def test_slow_requests_of_one_member_leave_the_others_theirs(hub: RunningHub) -> None:
+    a, b = settle(hub)
+    with connections(hub, 40, put(a, 300) + b"x") as slow, hub.client(b) as client:
+        answers = refused(slow, 8)
+        assert all(b" 429 " in one and b"retry-after: 1\r\n" in one for one in answers)
+        assert all(b"of this member" in one for one in answers)
+        assert client.get(HERE + "/member").is_success
+    hub.wait_for(lambda: hub.get(HERE + "/member", a).is_success)
+
+
+def test_slow_requests_of_one_address_leave_other_addresses_theirs(
+    tmp_path: Path, new_database: Callable[[str], str]
+) -> None:
+    """An invitation need not be right to send its body slowly."""
+    proxy = "--trusted-proxies", "127.0.0.1"
+    with RunningHub(tmp_path, new_database("sqlite"), *proxy, "--rate", "0") as hub:
+        head = b"POST /v1/members HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 192.0.2.1\r\n"
+        with connections(hub, 140, head + b"content-length: 300\r\n\r\nx") as slow:
+            answers = refused(slow, 12)
+            assert all(b" 429 " in one and b"retry-after: 1\r\n" in one for one in answers)
+            assert all(b"from this address" in one for one in answers)
+            with hub.client() as client:
+                client.headers["x-forwarded-for"] = "192.0.2.1"
+                assert problem(client.get("/v1/hub")) == "too-many-requests"
+                assert client.get("/healthz").is_success and client.get("/readyz").is_success
+            assert hub.get("/v1/hub").is_success
+
+
+def test_a_worker_that_is_full_is_still_healthy(world: World) -> None:
+    at_once = world.service.at_once
+    while at_once.enter(None, shell.MOST_AT_ONCE):
+        pass
+    assert problem(world.ask("GET", "/v1/hub")) == "not-ready"
+    assert world.ask("GET", "/healthz").is_success and world.ask("GET", "/readyz").is_success
+    at_once.leave(None)
+    assert all(world.ask("GET", "/v1/hub").is_success for _ in range(3))
+    assert at_once._counts == {None: shell.MOST_AT_ONCE - 1}

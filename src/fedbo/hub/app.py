@@ -92,7 +92,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(Lane, main=app)
-    app.add_middleware(Shell, log=log, metrics=metrics)
+    app.add_middleware(Shell, log=log, metrics=metrics, at_once=service.at_once)
     for module in _MODULES:
         module.resource.mount(app)
     page.mount(app)

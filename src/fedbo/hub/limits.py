@@ -1,4 +1,4 @@
-"""How much anyone may ask of a hub: requests a second, failed log-ins, and memory."""
+"""How much anyone may ask of a hub: requests a second and at once, failed log-ins, and memory."""
 
 from __future__ import annotations
 
@@ -70,6 +70,45 @@ class Buckets:
     def _level(self, key: Hashable, now: float) -> float:
         level, when = self._levels.get(key, (self.burst, now))
         return min(self.burst, level + (now - when) * self.rate)
+
+
+class AtOnce:
+    """Counts what runs at the same time, for each key.
+
+    >>> at_once = AtOnce()
+    >>> [at_once.enter("a", most=2), at_once.enter("a", most=2), at_once.enter("a", most=2)]
+    [True, True, False]
+    >>> at_once.leave("a")
+    >>> at_once.enter("a", most=2)
+    True
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Hashable, int] = {}
+
+    def enter(self, key: Hashable, most: int) -> bool:
+        """Count one more of a key, unless so many run; return whether it was counted.
+
+        Args:
+            key: Whose it is.
+            most: How many may run.
+        """
+        count = self._counts.get(key, 0)
+        if count >= most:
+            return False
+        self._counts[key] = count + 1
+        return True
+
+    def leave(self, key: Hashable) -> None:
+        """Count one less of a key.
+
+        Args:
+            key: Whose it was.
+        """
+        if (count := self._counts[key] - 1) > 0:
+            self._counts[key] = count
+        else:
+            del self._counts[key]
 
 
 class Room:

@@ -18,7 +18,7 @@ from fedbo.hub import admin, migrations, schema
 from fedbo.hub.auth import Auth, Caller
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
-from fedbo.hub.limits import BURST, Buckets, Room
+from fedbo.hub.limits import BURST, AtOnce, Buckets, Room
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
@@ -58,6 +58,7 @@ class Service:
     def __init__(self, settings: Settings, log: Log, metrics: Metrics) -> None:
         self.settings, self.log, self.metrics = settings, log, metrics
         self.requests = Buckets(settings.rate, BURST * settings.rate)
+        self.at_once = AtOnce()  #: requests that run: of addresses (str), of members (int), of all
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
         self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
         self._ids: OrderedDict[str, int] = OrderedDict()

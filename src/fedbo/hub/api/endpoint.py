@@ -36,6 +36,7 @@ _ROLES: dict[Who, str] = {
     "operator": "Needs the token of an operator.",
     "both": "Needs the token of a member of the federation, or of an operator.",
 }
+_MOST_OF_MEMBER = 32  # requests that run at the same time
 _SECURITY: list[dict[str, list[str]]] = [{"token": []}, {"session": []}]
 _ALWAYS = ("too-many-requests", "failed", "not-ready")
 _IDENTIFIED = ("wrong-token", "not-allowed", *_ALWAYS)
@@ -203,6 +204,7 @@ async def admit(request: Request, who: Who) -> Call:
     record.caller = caller
     if not caller.is_operator:
         _take(service, caller.id)
+        _enter(service, record, caller.id)
         service.writer.note_seen(caller.id)
     name = request.path_params.get("federation", "")
     if not name:
@@ -227,6 +229,14 @@ def _check_role(caller: Caller, who: Who) -> None:
 def _take(service: Service, key: int | str) -> None:
     if wait := service.requests.take(key):
         raise refuse_for(wait, f"more than {service.settings.rate:g} requests a second")
+
+
+def _enter(service: Service, record: Record, member: int) -> None:
+    """Count a request of a member as long as it runs."""
+    if not service.at_once.enter(member, _MOST_OF_MEMBER):
+        text = f"{_MOST_OF_MEMBER} requests of this member are not answered yet"
+        raise Refused("too-many-requests", f"{text}: try again in 1 s", 1)
+    record.running.append(member)
 
 
 def _guarded(who: Who, most: int) -> type[APIRoute]:
