@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import os
+import select as waits
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hub.running import RunningHub
-from hub.world import ACTOR, AGREED, World, problem
+from hub.world import ACTOR, AGREED, World, message, news, problem, wanted
+from sqlalchemy import insert, select, update
 
 from fedbo.federation import Federation
-from fedbo.hub import admin, shell
+from fedbo.hub import admin, schema, shell
 from fedbo.hub.database import begin
 from fedbo.hub.limits import Room
 from fedbo.hub.problems import Refused
@@ -58,12 +61,44 @@ def connections(hub: RunningHub, count: int, sent: bytes) -> Iterator[list[socke
 
 
 def refused(waiting: list[socket.socket], count: int) -> list[bytes]:
-    """Return the first answers with problems."""
+    """Return so many answers with problems, and read only the beginning of others."""
     found: dict[socket.socket, bytes] = {}
     while sum(answer.endswith(b"}") for answer in found.values()) < count:
-        for one in select.select(waiting, [], [], 60.0)[0]:
-            found[one] = found.get(one, b"") + one.recv(65536)
-    return list(found.values())
+        unread = [one for one in waiting if not found.get(one, b"").startswith(b"HTTP/1.1 200")]
+        assert unread, "nothing is refused"
+        for one in waits.select(unread, [], [], 60.0)[0]:
+            found[one] = found.get(one, b"") + one.recv(1024)
+    return [answer for answer in found.values() if answer.endswith(b"}")]
+
+
+def fill(hub: RunningHub, messages: int, size: int) -> None:
+    """Put large messages into the database, whatever is in them."""
+    with begin(hub.engine) as connection:
+        member = schema.member.c
+        found = select(member.federation, member.id).where(member.name == "b")
+        federation, owner = connection.execute(found).one()
+        for cursor in range(1, messages + 1):
+            row = {"federation": federation, "member": owner, "epoch": 0, "sender": f"b/{cursor}"}
+            row |= {
+                "content": os.urandom(size),
+                "sequence": 1,
+                "t_n": 1,
+                "is_out": True,
+                "key": b"",
+            }
+            connection.execute(
+                insert(schema.message).values(row | {"cursor": cursor, "changed": 0})
+            )
+        connection.execute(update(schema.federation).values(cursor=messages))
+
+
+def peak(hub: RunningHub) -> float:
+    """Return how many megabytes of memory the hub has had at most."""
+    status = Path(f"/proc/{hub.process.pid}/status")
+    if not status.exists():
+        pytest.skip("this system has no /proc")
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
 
 
 # Large messages that arrive.
@@ -91,6 +126,59 @@ def test_a_member_has_a_share_of_the_room_and_one_body_may_be_larger() -> None:
             other.take(100_000)
         assert refused.value.slug == "not-ready" and refused.value.retry_after
     assert (room.taken, room.taken_of) == (0, {})
+
+
+# Large answers that are not taken.
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        f"POST {HERE}/fetch HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nauthorization: Bearer %b"
+        "\r\n\r\n\x92\x00\xa0",
+        f"GET {HERE}/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n",
+    ],
+    ids=["fetch", "list"],
+)
+def test_answers_that_one_member_does_not_take_are_few(hub: RunningHub, asked: str) -> None:
+    a, b = settle(hub)
+    fill(hub, messages=16, size=2**20)
+    with hub.client(b) as client:
+        every = news(client.post(HERE + "/fetch", **wanted()))
+        assert [len(one.content) for one in every.handed] == [2**20] * 16
+        before = peak(hub)
+        with connections(hub, 30, 2 * (asked.encode("latin1") % a.encode())) as waiting:
+            answers = refused(waiting, 26)
+            assert all(b" 429 " in one and b"retry-after: 2\r\n" in one for one in answers)
+            assert len(news(client.post(HERE + "/fetch", **wanted())).handed) == 16
+        assert peak(hub) - before < 300.0
+    hub.wait_for(lambda: hub.get(HERE + "/messages", a).is_success)
+
+
+def test_a_large_answer_is_the_same_in_pieces(hub: RunningHub) -> None:
+    a, _ = settle(hub)
+    fill(hub, messages=3, size=100_000)
+    with hub.client(a) as client:
+        for coding in ("zstd", "identity"):
+            client.headers["accept-encoding"] = coding
+            listed = client.get(HERE + "/messages")
+            assert len(msgspec.msgpack.decode(listed.content)) == 3
+            fetched = client.post(HERE + "/fetch", **wanted())
+            assert int(fetched.headers["content-length"]) > 300_000
+            assert {len(one.content) for one in news(fetched).handed} == {100_000}
+
+
+def test_messages_that_are_too_large_together_are_not_listed_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = world.federation("liver")
+    token = world.enrol(secret, "a")
+    for i in range(3):
+        world.ask("PUT", HERE + "/messages", token, content=message(f"a/{i}").encode())
+    size = len(message("a/0").encode())
+    monkeypatch.setattr("fedbo.hub.api.messages.ANSWER_BYTES", 2 * size)
+    listed = msgspec.msgpack.decode(world.ask("GET", HERE + "/messages", token).content)
+    assert [content for _, content in listed] == [message(f"a/{i}").encode() for i in (2, 1)]
 
 
 # Requests that run at the same time.

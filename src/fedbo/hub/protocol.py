@@ -43,6 +43,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=ANSWER_BYTES)  # with TLS it would be more
         self._expect(HEAD_SECONDS)
         if len(self.connections) > most_connections:
             self._refuse(503, Refused("not-ready", "there are too many connections", 1))
@@ -113,6 +114,12 @@ class Protocol(HttpToolsProtocol):
             self._stalled.cancel()
             self._stalled = None
         super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self._abort("the answer is not taken")
+        else:
+            super().timeout_keep_alive_handler()
 
     def _expect_taken(self) -> None:
         """Give the other side some seconds to take some of the answer."""

@@ -64,6 +64,7 @@ class Service:
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._was_ready = -math.inf
         self.room = Room(_ROOM, _SHARE)  #: for messages that arrive
+        self.answers = Room(_ROOM, _SHARE)  #: for messages that are handed out
 
     def start(self) -> None:
         """Open the database, and bring it up to date."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 1000
 #: How many of them may come from one address, which many members may share.
 MOST_OF_ADDRESS = 128
+#: Larger answers are sent in pieces of so many bytes, as fast as they are taken.
+PIECE = 64 * 1024
 _HEALTH = ("/healthz", "/readyz")  # whoever asks would restart a hub that is only busy
 _GONE = 499  # the status in the log if the caller hung up
 _ALWAYS = [
@@ -95,7 +97,11 @@ class Shell:
                 names = {name for name, _ in given}
                 message["headers"] = given + [one for one in headers if one[0] not in names]
             else:
-                record.sent += len(message.get("body", b""))
+                body = message.get("body", b"")
+                record.sent += len(body)
+                if len(body) > PIECE:
+                    await _send_pieces(body, message.get("more_body", False), send)
+                    return
             await send(message)
 
         try:
@@ -158,6 +164,18 @@ class Shell:
             problem=record.problem,
             address=record.address,
         )
+
+
+async def _send_pieces(body: bytes, is_more: bool, send: Send) -> None:
+    """Send a part of an answer as fast as it is taken.
+
+    A connection would keep all of it until it is taken, while the request seems to be over.
+    """
+    for start in range(0, len(body), PIECE):
+        piece = body[start : start + PIECE]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    if not is_more:  # when this was sent, at most one piece is left
+        await send({"type": "http.response.body", "body": b""})
 
 
 class _Broken(Exception):
