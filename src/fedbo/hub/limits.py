@@ -220,6 +220,26 @@ def network(address: str) -> str:
     return str(ipaddress.ip_network((int(given) >> 64 << 64, 64)))
 
 
+@lru_cache(maxsize=4096)
+def is_among(address: str, networks: tuple[str, ...]) -> bool:
+    """Tell whether an address is one of these, or in one of these networks.
+
+    Args:
+        address: The address.
+        networks: Addresses and networks; ``*``: all of them.
+
+    >>> is_among("10.0.0.7", ("192.0.2.1", "10.0.0.0/8")), is_among("", ("192.0.2.1",))
+    (True, False)
+    """
+    if "*" in networks:
+        return True
+    try:
+        given = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(given in ipaddress.ip_network(one) for one in networks)
+
+
 async def read_body(request: Request, most: int, hold: Hold | None = None) -> bytes:
     """Return the body of a request, which is not read further than it may be.
 
