@@ -108,6 +108,14 @@ def test_a_line_for_people_cannot_move_the_cursor() -> None:
     assert "\n" not in as_text({"time": 0.0, "event": "request", "who": "a\nb"})
 
 
+@pytest.mark.parametrize("name", ["a status=200", "a\tb", "a=b", '"', 'a" b="', "a\u00a0b", "a\nb"])
+def test_a_name_cannot_pretend_to_be_another_field(name: str) -> None:
+    line = as_text({"time": 0.0, "event": "request", "who": name, "status": 401})
+    start, end = '00:00:00 request who="', '" status=401'
+    assert line.startswith(start) and line.endswith(end)
+    assert '"' not in line[len(start) : -len(end)].replace('\\"', "")
+
+
 def test_everything_secret_looks_like_a_secret() -> None:
     for secret in (new_token("member"), new_token("operator"), new_secret()):
         assert scrubbed(f"x {secret} y") == "x (hidden) y"
