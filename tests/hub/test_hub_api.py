@@ -604,7 +604,9 @@ def test_a_strange_header_is_a_wrong_token(world: World, header: str) -> None:
 def test_numbers_for_prometheus(liver: Liver) -> None:
     liver.a.put(message("a"))
     liver.a.put(b"nonsense")
-    text = liver.ask("GET", "/metrics").text
+    answer = liver.ask("GET", "/metrics")
+    assert answer.headers["cache-control"] == "no-store"
+    text = answer.text
     for expected in (
         'fedbo_hub_requests_total{method="PUT",route="/v1/federations/{federation}/messages",'
         'status="200"} 1.0',

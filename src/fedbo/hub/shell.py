@@ -42,6 +42,7 @@ _ALWAYS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _API = [*_ALWAYS, (b"cache-control", b"no-store")]
+_HTTPS = (b"strict-transport-security", b"max-age=31536000")
 _UNKNOWN = "(none)"
 _TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
@@ -89,6 +90,8 @@ class Shell:
             *(_API if scope["path"].startswith("/v1") else _ALWAYS),
             (b"x-request-id", record.id.encode()),
         ]
+        if scope.get("scheme") == "https":
+            headers.append(_HTTPS)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
