@@ -523,6 +523,15 @@ def test_a_flood_is_slowed_down_for_one_member_only(new_database: Callable[[str]
         assert all(liver.ask("GET", HERE).is_success for _ in range(6))
 
 
+def test_what_takes_long_counts_as_several_requests(new_database: Callable[[str], str]) -> None:
+    with World(new_database("sqlite"), rate=0.01) as world:
+        world.service.requests.burst = 20.0
+        liver = Liver(world)
+        assert [liver.a.ask("GET", "/overview").status_code for _ in range(3)] == [200, 200, 429]
+        statuses = [liver.b.ask("GET", "/members").status_code for _ in range(5)]
+        assert statuses == [200] * 4 + [429]
+
+
 def test_failed_log_ins_are_counted_by_address(new_database: Callable[[str], str]) -> None:
     with World(new_database("sqlite"), failures=5) as world:
         liver = Liver(world)

@@ -38,6 +38,15 @@ def test_what_buckets_remember_is_bounded() -> None:
     assert buckets.take(999, now=0.0) > 0.0
 
 
+def test_something_expensive_counts_as_more_but_is_never_impossible() -> None:
+    buckets = Buckets(rate=1.0, burst=8.0)
+    assert buckets.take("a", now=0.0, cost=5.0) == 0.0
+    assert buckets.take("a", now=0.0, cost=5.0) == 2.0
+    assert buckets.take("a", now=0.0) == 0.0
+    assert buckets.take("b", now=0.0, cost=100.0) == 0.0
+    assert buckets.take("b", now=0.0, cost=100.0) == 8.0
+
+
 def test_no_rate_is_no_limit() -> None:
     assert all(Buckets(0.0, 0.0).take("a") == 0.0 for _ in range(100))
 

@@ -53,15 +53,21 @@ class Buckets:
         level = self._level(key, time.monotonic() if now is None else now)
         return max(0.0, (1.0 - level) / self.rate)
 
-    def take(self, key: Hashable, now: float | None = None) -> float:
-        """Count one time, unless it is too often; return what `wait` returned before."""
+    def take(self, key: Hashable, now: float | None = None, cost: float = 1.0) -> float:
+        """Count one time, unless it is too often; return after how many seconds it is not.
+
+        Args:
+            key: Who wants to do it.
+            now: The time in seconds; by default a clock's.
+            cost: As how many times it counts; never as more than may be done at once.
+        """
         if not self.rate:
             return 0.0
         now = time.monotonic() if now is None else now
-        level = self._level(key, now)
-        if level < 1.0:
-            return (1.0 - level) / self.rate
-        self._levels[key] = level - 1.0, now
+        level, cost = self._level(key, now), min(cost, self.burst)
+        if level < cost:
+            return (cost - level) / self.rate
+        self._levels[key] = level - cost, now
         self._levels.move_to_end(key)
         if len(self._levels) > self._most:
             self._levels.popitem(last=False)

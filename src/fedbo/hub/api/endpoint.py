@@ -107,6 +107,7 @@ class Resource:
         extra: dict[str, Any] | None = None,
         answers: dict[str, Any] | None = None,
         is_plain: bool = False,
+        cost: int = 1,
     ) -> Callable[[F], F]:
         """Declare an endpoint.
 
@@ -120,6 +121,7 @@ class Resource:
             extra: More about it for the documentation.
             answers: What the documentation says about its answer, if it is not JSON.
             is_plain: Whether it gets the call and the request, and reads the body itself: faster.
+            cost: As how many requests it counts, for the limit of a member.
         """
 
         def declare(function: F) -> F:
@@ -148,7 +150,7 @@ class Resource:
                 description=f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_ROLES[who]}",
                 operation_id=function.__name__,
                 openapi_extra={**secured, **(extra or {})},
-                route_class_override=_plain(who) if is_plain else _guarded(who, most),
+                route_class_override=_plain(who, cost) if is_plain else _guarded(who, most, cost),
             )
 
         return declare
@@ -180,12 +182,13 @@ def problem_responses(slugs: tuple[str, ...]) -> dict[int | str, dict[str, Any]]
     }
 
 
-async def admit(request: Request, who: Who) -> Call:
+async def admit(request: Request, who: Who, cost: int = 1) -> Call:
     """Find out who makes a request, and let it in if it may.
 
     Args:
         request: The request.
         who: Who may make it.
+        cost: As how many requests it counts.
 
     Raises:
         Refused: If it may not.
@@ -203,7 +206,7 @@ async def admit(request: Request, who: Who) -> Call:
         raise token_required()
     record.caller = caller
     if not caller.is_operator:
-        _take(service, caller.id)
+        _take(service, caller.id, cost)
         _enter(service, record, caller.id)
         service.writer.note_seen(caller.id)
     name = request.path_params.get("federation", "")
@@ -226,8 +229,8 @@ def _check_role(caller: Caller, who: Who) -> None:
         raise Refused("not-allowed", f"this needs the token of {needed}, and yours is {yours}'s")
 
 
-def _take(service: Service, key: int | str) -> None:
-    if wait := service.requests.take(key):
+def _take(service: Service, key: int | str, cost: int = 1) -> None:
+    if wait := service.requests.take(key, cost=cost):
         raise refuse_for(wait, f"more than {service.settings.rate:g} requests a second")
 
 
@@ -239,7 +242,7 @@ def _enter(service: Service, record: Record, member: int) -> None:
     record.running.append(member)
 
 
-def _guarded(who: Who, most: int) -> type[APIRoute]:
+def _guarded(who: Who, most: int, cost: int) -> type[APIRoute]:
     """Make the class of a route that lets in whom it may, and reads a body of at most so much."""
 
     class Guarded(APIRoute):
@@ -248,7 +251,7 @@ def _guarded(who: Who, most: int) -> type[APIRoute]:
 
             async def admitted(request: Request) -> Response:
                 try:
-                    call = request.scope["fedbo.call"] = await admit(request, who)
+                    call = request.scope["fedbo.call"] = await admit(request, who, cost)
                     body = b""
                     if request.method not in ("GET", "DELETE"):
                         body = await read_body(request, most)
@@ -263,7 +266,7 @@ def _guarded(who: Who, most: int) -> type[APIRoute]:
     return Guarded
 
 
-def _plain(who: Who) -> type[APIRoute]:
+def _plain(who: Who, cost: int) -> type[APIRoute]:
     """Make the class of a route whose function gets the call and the request, and nothing else."""
 
     class Plain(APIRoute):
@@ -275,7 +278,7 @@ def _plain(who: Who) -> type[APIRoute]:
                 return
             request = Request(scope, receive, send)
             try:
-                call = await admit(request, who)
+                call = await admit(request, who, cost)
                 response = await self.endpoint(call, request)
             except Refused as refused:
                 await _note(request, refused)

@@ -156,6 +156,7 @@ async def fetch(call: Called, request: Request) -> Response:
         "description": "When each was published, and the message: MessagePack arrays.",
         "content": {MEDIA_TYPE: _BINARY},
     },
+    cost=5,
 )
 async def messages(
     call: Called, request: Request, federation: Name, sender: SenderName | None = None
