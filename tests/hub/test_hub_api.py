@@ -523,6 +523,15 @@ def test_a_flood_is_slowed_down_for_one_member_only(new_database: Callable[[str]
         assert all(liver.ask("GET", HERE).is_success for _ in range(6))
 
 
+def test_what_takes_long_counts_as_several_requests(new_database: Callable[[str], str]) -> None:
+    with World(new_database("sqlite"), rate=0.01) as world:
+        world.service.requests.burst = 20.0
+        liver = Liver(world)
+        assert [liver.a.ask("GET", "/overview").status_code for _ in range(3)] == [200, 200, 429]
+        statuses = [liver.b.ask("GET", "/members").status_code for _ in range(5)]
+        assert statuses == [200] * 4 + [429]
+
+
 def test_failed_log_ins_are_counted_by_address(new_database: Callable[[str], str]) -> None:
     with World(new_database("sqlite"), failures=5) as world:
         liver = Liver(world)
@@ -621,12 +630,13 @@ def test_a_database_of_another_version_is_not_ready(
 def test_large_messages_have_room_only_for_a_few_at_once(world: World) -> None:
     large = Federation(AGREED.space, features=300, kind="belief", seed=3)
     site = Site(world, world.federation("liver", large), "a")
-    with world.service.room.for_bytes(200 * 2**20):
-        assert problem(site.put(b"nonsense")) == "wrong-message"
-        world.service.room.taken += 100 * 2**20
-        assert problem(site.put(b"nonsense")) == "not-ready"
-        world.service.room.taken -= 100 * 2**20
-    assert world.service.room.taken == 0
+    room = world.service.room
+    with room.hold("others") as others:
+        others.take(256 * 2**20)
+        assert problem(site.put(bytes(100_000))) == "not-ready"
+        assert problem(site.put(b"small")) == "wrong-message"
+    assert problem(site.put(bytes(100_000))) == "wrong-message"
+    assert (room.taken, room.taken_of) == (0, {})
 
 
 @pytest.mark.parametrize(
@@ -643,7 +653,9 @@ def test_a_strange_header_is_a_wrong_token(world: World, header: str) -> None:
 def test_numbers_for_prometheus(liver: Liver) -> None:
     liver.a.put(message("a"))
     liver.a.put(b"nonsense")
-    text = liver.ask("GET", "/metrics").text
+    answer = liver.ask("GET", "/metrics")
+    assert answer.headers["cache-control"] == "no-store"
+    text = answer.text
     for expected in (
         'fedbo_hub_requests_total{method="PUT",route="/v1/federations/{federation}/messages",'
         'status="200"} 1.0',

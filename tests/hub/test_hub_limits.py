@@ -38,6 +38,15 @@ def test_what_buckets_remember_is_bounded() -> None:
     assert buckets.take(999, now=0.0) > 0.0
 
 
+def test_something_expensive_counts_as_more_but_is_never_impossible() -> None:
+    buckets = Buckets(rate=1.0, burst=8.0)
+    assert buckets.take("a", now=0.0, cost=5.0) == 0.0
+    assert buckets.take("a", now=0.0, cost=5.0) == 2.0
+    assert buckets.take("a", now=0.0) == 0.0
+    assert buckets.take("b", now=0.0, cost=100.0) == 0.0
+    assert buckets.take("b", now=0.0, cost=100.0) == 8.0
+
+
 def test_no_rate_is_no_limit() -> None:
     assert all(Buckets(0.0, 0.0).take("a") == 0.0 for _ in range(100))
 
@@ -106,6 +115,14 @@ def test_an_error_leaves_its_traceback_and_no_secret(style: Any) -> None:
 def test_a_line_for_people_cannot_move_the_cursor() -> None:
     assert "\x1b" not in as_text({"time": 0.0, "event": "request", "who": "a\x1b[2J\nb"})
     assert "\n" not in as_text({"time": 0.0, "event": "request", "who": "a\nb"})
+
+
+@pytest.mark.parametrize("name", ["a status=200", "a\tb", "a=b", '"', 'a" b="', "a\u00a0b", "a\nb"])
+def test_a_name_cannot_pretend_to_be_another_field(name: str) -> None:
+    line = as_text({"time": 0.0, "event": "request", "who": name, "status": 401})
+    start, end = '00:00:00 request who="', '" status=401'
+    assert line.startswith(start) and line.endswith(end)
+    assert '"' not in line[len(start) : -len(end)].replace('\\"', "")
 
 
 def test_everything_secret_looks_like_a_secret() -> None:

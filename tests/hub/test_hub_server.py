@@ -221,6 +221,14 @@ def test_it_serves_with_tls(tmp_path: Path, certificates: Certificates) -> None:
             assert client.get(HERE).is_success
             answer = client.post("/v1/session", json={"token": operator})
             assert "Secure" in answer.headers["set-cookie"]
+            assert answer.headers["set-cookie"].startswith("__Host-fedbo-session=")
+            assert answer.headers["strict-transport-security"] == "max-age=31536000"
+            secret = answer.cookies["__Host-fedbo-session"]
+            client.headers.pop("authorization")
+            client.cookies.clear()
+            for name, role in (("__Host-fedbo-session", "operator"), ("fedbo-session", None)):
+                who = client.get("/v1/session", headers={"cookie": f"{name}={secret}"})
+                assert who.json()["role"] == role
         unknown = ssl.create_default_context()
         with hub.client(verify=unknown) as client, pytest.raises(httpx.ConnectError):
             client.get("/v1/hub")
@@ -310,9 +318,12 @@ def test_a_proxy_is_believed_only_if_it_is_trusted(
             assert statuses == [401, 401, 401]
             assert (again.status_code, third.status_code) == (401, 429)
             assert "Secure" in secure.headers["set-cookie"]
+            assert "strict-transport-security" in secure.headers
         else:
             assert statuses == [401, 401, 429]
+            assert secure.headers["set-cookie"].startswith("fedbo-session=")
             assert "Secure" not in secure.headers["set-cookie"]
+            assert "strict-transport-security" not in secure.headers
         (tmp_path / "hub.err").unlink()
     assert set(seen[""]) == {"127.0.0.1"}
     assert seen["127.0.0.1,10.0.0.0/8"][:3] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]

@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from fedbo.hub import protocol
+from fedbo.hub.limits import AtOnce
 
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n"
@@ -35,6 +36,13 @@ async def count(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+@pytest.fixture(autouse=True)
+def nothing_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the connections of earlier tests, whose event loops have ended."""
+    monkeypatch.setattr(protocol, "_of_address", AtOnce())
+    monkeypatch.setattr(protocol, "_idle", {})
+
+
 @asynccontextmanager
 async def server() -> AsyncIterator[Connect]:
     config = uvicorn.Config(count, lifespan="off", http=protocol.Protocol, log_config=None)
@@ -44,7 +52,17 @@ async def server() -> AsyncIterator[Connect]:
         lambda: protocol.Protocol(config, state, {}), "127.0.0.1", 0
     )
     port = listening.sockets[0].getsockname()[1]
-    yield lambda: asyncio.open_connection("127.0.0.1", port)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.append(writer)
+        return reader, writer
+
+    yield connect
+    for transport in [*writers, *(one.transport for one in state.connections)]:
+        transport.close()
+    await asyncio.gather(*(one.wait_closed() for one in writers), return_exceptions=True)
     listening.close()
 
 
@@ -147,3 +165,76 @@ def test_an_answer_may_be_taken_slowly_but_it_must_be_taken(
 
     assert asyncio.run(take(wait=0.0, pause=0.015)) >= LARGE
     assert asyncio.run(take(wait=3.0, pause=0.0)) < LARGE
+
+
+# How many connections there may be.
+
+SMALL = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
+
+
+async def asked(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+    """Send a request, and return the first line of the answer; empty if there is none."""
+    reader, writer = connection
+    with suppress(ConnectionError):
+        writer.write(SMALL)
+        return (await reader.readuntil(b"host,content-length")).split(b"\r\n")[0]
+    return b""
+
+
+def test_one_address_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "most_connections", 16)
+
+    async def run() -> None:
+        async with server() as connect:
+            made = [await connect() for _ in range(4)]
+            assert [await asked(one) for one in made] == [b"HTTP/1.1 200 OK"] * 4
+            refused = await (await connect())[0].read()
+            assert refused.startswith(b"HTTP/1.1 429") and b"retry-after: 1\r\n" in refused
+            assert b"4 connections from this address" in refused
+            assert [await asked(one) for one in made] == [b"HTTP/1.1 200 OK"] * 4
+            made[0][1].close()
+            await made[0][1].wait_closed()
+            await asyncio.sleep(0.05)
+            assert await asked(await connect()) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(asyncio.wait_for(run(), 60.0))
+
+
+@pytest.mark.parametrize("proxies", [("127.0.0.1",), ("127.0.0.0/8", "::1"), ("*",)])
+def test_connections_of_a_proxy_are_limited_only_together_with_all_others(
+    proxies: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If there are too many, the one that has been idle longest is closed."""
+    monkeypatch.setattr(protocol, "most_connections", 4)
+    monkeypatch.setattr(protocol, "proxies", proxies)
+
+    async def run() -> None:
+        async with server() as connect:
+            made = [await connect() for _ in range(4)]
+            for i in (2, 3, 0):
+                assert await asked(made[i]) == b"HTTP/1.1 200 OK"
+            made[1][1].write(SMALL[:10])  # it is busy
+            await asyncio.sleep(0.05)
+            made += [await connect() for _ in range(2)]
+            assert [await asked(made[i]) for i in (4, 5)] == [b"HTTP/1.1 200 OK"] * 2
+            assert [await made[i][0].read() for i in (2, 3)] == [b"", b""]
+            made[1][1].write(SMALL[10:])
+            assert (await made[1][0].read(12)).endswith(b" 200")
+            assert await asked(made[0]) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(asyncio.wait_for(run(), 60.0))
+
+
+def test_if_no_connection_is_idle_a_new_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "most_connections", 4)
+    monkeypatch.setattr(protocol, "proxies", ("*",))
+
+    async def run() -> None:
+        async with server() as connect:
+            made = [await connect() for _ in range(4)]
+            for _, writer in made:
+                writer.write(SMALL[:10])
+            await asyncio.sleep(0.05)
+            assert (await (await connect())[0].read()).startswith(b"HTTP/1.1 503")
+
+    asyncio.run(asyncio.wait_for(run(), 60.0))

@@ -30,7 +30,7 @@ from fedbo.hub.api import (
     scalars,
 )
 from fedbo.hub.api.endpoint import Problem
-from fedbo.hub.auth import COOKIE
+from fedbo.hub.auth import COOKIE, SECURE_COOKIE
 from fedbo.hub.lane import Lane
 from fedbo.hub.log import Handler, Log
 from fedbo.hub.metrics import Metrics
@@ -92,7 +92,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(Lane, main=app)
-    app.add_middleware(Shell, log=log, metrics=metrics)
+    app.add_middleware(Shell, log=log, metrics=metrics, at_once=service.at_once)
     for module in _MODULES:
         module.resource.mount(app)
     page.mount(app)
@@ -123,7 +123,12 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         components = made.setdefault("components", {})
         components["securitySchemes"] = {
             "token": {"type": "http", "scheme": "bearer"},
-            "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": COOKIE,
+                "description": f"Through HTTPS, its name is {SECURE_COOKIE}.",
+            },
         }
         schemas = components.setdefault("schemas", {})
         schemas["Problem"] = Problem.model_json_schema()

@@ -31,6 +31,8 @@ from fedbo.hub.tokens import digest, new_secret
 from fedbo.hub.writer import Writer
 
 COOKIE = "fedbo-session"
+#: Its name if it came through HTTPS: browsers let only this hub itself set it.
+SECURE_COOKIE = "__Host-" + COOKIE
 #: The header that a page of another site cannot send along with the cookie.
 HEADER = "x-fedbo"
 _BELIEVED = 1.0  # seconds
@@ -119,7 +121,7 @@ class Auth:
             scheme, _, token = header.partition(" ")
             token = token.strip() if scheme.lower() == "bearer" else ""
             return await self.by_token(request, token)
-        secret = request.cookies.get(COOKIE)
+        secret = request.cookies.get(self._cookie(request))
         if secret is None:
             return None
         if request.method not in _SAFE and request.headers.get(HEADER) != "1":
@@ -159,7 +161,7 @@ class Auth:
         Args:
             request: The request.
         """
-        secret = request.cookies.get(COOKIE)
+        secret = request.cookies.get(self._cookie(request))
         if secret is None or _SECRET.fullmatch(secret) is None:
             return
         hashed, row = digest(secret), schema.session.c
@@ -179,7 +181,7 @@ class Auth:
             session: What `open_session` returned.
         """
         response.set_cookie(
-            COOKIE,
+            self._cookie(request),
             session.secret,
             max_age=max(0, int(session.expires - time.time())),
             path="/",
@@ -196,7 +198,11 @@ class Auth:
             response: Its answer.
         """
         response.delete_cookie(
-            COOKIE, path="/", secure=self._is_https(request), httponly=True, samesite="strict"
+            self._cookie(request),
+            path="/",
+            secure=self._is_https(request),
+            httponly=True,
+            samesite="strict",
         )
 
     def forget(self, hashed: bytes) -> None:
@@ -224,6 +230,9 @@ class Auth:
         wait = self._failures.wait(_record(request).address)
         if wait > 0.0:
             raise _too_many(wait)
+
+    def _cookie(self, request: Request) -> str:
+        return SECURE_COOKIE if self._is_https(request) else COOKIE
 
     def _is_https(self, request: Request) -> bool:
         is_https = self._settings.public_url.startswith("https:")

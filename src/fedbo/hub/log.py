@@ -6,6 +6,7 @@ hub. If too many lines wait, lines are left out, and a line says how many.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -25,6 +26,7 @@ _PAUSE = 0.02  # seconds in which lines gather, so that one write has many
 _LAST = 2.0  # seconds that the last lines have when the hub stops
 #: Tokens, invitations, cookies and their hashes are all at least this long.
 _SECRET = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
+_NOT_PLAIN = re.compile(r'[\s="]')
 _encoder = msgspec.json.Encoder()
 
 
@@ -134,13 +136,21 @@ def as_text(line: dict[str, Any]) -> str:
 
     >>> as_text({"time": 0.0, "event": "request", "method": "GET", "status": 200, "problem": ""})
     '00:00:00 request method=GET status=200'
+    >>> as_text({"time": 0.0, "event": "request", "who": "ann status=500"})
+    '00:00:00 request who="ann status=500"'
     """
     when = datetime.fromtimestamp(line["time"], UTC).strftime("%H:%M:%S")
     rest = {name: value for name, value in line.items() if name not in ("time", "event")}
     trace = rest.pop("traceback", "")
     words = [when, line["event"]]
-    words += [f"{name}={value}" for name, value in rest.items() if value not in ("", None)]
+    words += [f"{name}={_word(value)}" for name, value in rest.items() if value not in ("", None)]
     return printable(" ".join(words)) + ("\n" + trace if trace else "")
+
+
+def _word(value: object) -> str:
+    """Return a value as one word, in quotes if it could be taken for more."""
+    text = str(value)
+    return text if _NOT_PLAIN.search(text) is None else json.dumps(text, ensure_ascii=False)
 
 
 def scrubbed(text: str) -> str:

@@ -2,7 +2,8 @@
 
 A connection is closed if the head of a request is too large or too slow, if a body takes so long
 that whoever reads it must have given up, if many requests are sent before the first is answered, or
-if the other side does not take its answer.
+if the other side does not take its answer. One address has a share of the connections; if there are
+too many of all, the one that has been idle longest makes room.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fedbo.hub.limits import network
+from fedbo.hub.limits import AtOnce, is_among, network
 from fedbo.hub.problems import MEDIA_TYPE, Refused
 
 HEAD_BYTES = 32 * 1024
@@ -27,6 +28,10 @@ MOST_WAITING = 16  # requests on one connection that wait for the answers to ear
 _HEADER_BYTES = 32  # that a header takes beside its name and value, as HTTP/2 counts
 #: How many connections one worker keeps; `fedbo.hub.serve` lowers it if there are fewer files.
 most_connections = 10_000
+#: Proxies that are trusted: for them, the connections of one address are not limited.
+proxies: tuple[str, ...] = ()
+_of_address = AtOnce()
+_idle: dict[Protocol, None] = {}  # the one that has been idle longest is the first
 
 
 class Protocol(HttpToolsProtocol):
@@ -40,14 +45,28 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = 0  # of the address and the headers, with those after the body
         self._loose_bytes = 0  # that have come since the parser last made something of them
         self._unsent = 0  # bytes of the answer, when the timer was set
+        self._address, self._is_counted = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=ANSWER_BYTES)  # with TLS it would be more
         self._expect(HEAD_SECONDS)
-        if len(self.connections) > most_connections:
+        self._address = network(self.client[0]) if self.client else ""
+        if not is_among(self.client[0] if self.client else "", proxies):
+            self._is_counted = _of_address.enter(self._address, _share())
+            if not self._is_counted:
+                given = f"there are {_share():,} connections from this address"
+                self._refuse(429, Refused("too-many-requests", f"{given}: close some of them", 1))
+                return
+        if len(self.connections) > most_connections and not _close_idle():
             self._refuse(503, Refused("not-ready", "there are too many connections", 1))
+            return
+        _idle[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        _idle.pop(self, None)
+        if self._is_counted:
+            _of_address.leave(self._address)
         for timer in (self._deadline, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -56,6 +75,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.parser is None or self.transport.is_closing():
             return
+        _idle.pop(self, None)
         if self._deadline is None:
             self._expect(HEAD_SECONDS)
         self._unset_keepalive_if_required()
@@ -104,6 +124,11 @@ class Protocol(HttpToolsProtocol):
             self._deadline = None
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.timeout_keep_alive_task is not None:
+            _idle[self] = None
+
     def pause_writing(self) -> None:
         self._expect_taken()
         super().pause_writing()
@@ -114,6 +139,12 @@ class Protocol(HttpToolsProtocol):
             self._stalled = None
         super().resume_writing()
 
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.abort("the answer is not taken")
+        else:
+            super().timeout_keep_alive_handler()
+
     def _expect_taken(self) -> None:
         """Give the other side some seconds to take some of the answer."""
         self._unsent = self.transport.get_write_buffer_size()
@@ -121,7 +152,7 @@ class Protocol(HttpToolsProtocol):
 
     def _check_taken(self) -> None:
         if self._unsent - self.transport.get_write_buffer_size() < ANSWER_BYTES:
-            self._abort("the answer is not taken")
+            self.abort("the answer is not taken")
         else:
             self._expect_taken()
 
@@ -137,27 +168,34 @@ class Protocol(HttpToolsProtocol):
 
     def _late(self) -> None:
         self._deadline = None
-        if self._is_head and self._head_bytes + self._loose_bytes:
+        if self.transport.is_closing():  # with TLS, that waits for the other side
+            self.transport.abort()
+        elif self._is_head and self._head_bytes + self._loose_bytes:
             given = f"the head of the request did not arrive within {HEAD_SECONDS:g} s"
             self._refuse(408, Refused("too-slow", given))
         elif self._is_head:
             self.transport.close()
         else:
-            self._abort("the body does not arrive")
+            self.abort("the body does not arrive")
 
     def _stop(self, fault: BaseException | None) -> None:
         """Refuse a request; if an earlier one is not answered yet, only close the connection."""
         last = self.cycle
         is_open = last is not None and not last.response_complete
         if self.pipeline or (is_open and (last.response_started or not last.more_body)):
-            self._abort("what follows a request cannot be used")
+            self.abort("what follows a request cannot be used")
         elif isinstance(fault, _TooMuch):
             given = f"the head of the request has more than {HEAD_BYTES:,} bytes"
             self._refuse(413, Refused("too-large", given))
         else:
             self._refuse(400, Refused("wrong-request", "this is not a request of HTTP/1.1"))
 
-    def _abort(self, why: str) -> None:
+    def abort(self, why: str) -> None:
+        """Close the connection at once.
+
+        Args:
+            why: For the log.
+        """
         self.logger.warning("A connection was closed: %s.", why)
         self.transport.abort()
 
@@ -170,7 +208,7 @@ class Protocol(HttpToolsProtocol):
             "route": "(none)",
             "status": status,
             "problem": refused.slug,
-            "address": network(self.client[0]) if self.client else "",
+            "address": self._address,
         }
         self.logger.warning("A request was refused.", extra={"fedbo": line})
         lines = [
@@ -180,8 +218,25 @@ class Protocol(HttpToolsProtocol):
             f"x-request-id: {request}",
             "connection: close",
         ]
+        if refused.retry_after is not None:
+            lines.append(f"retry-after: {refused.retry_after}")
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
+
+
+def _share() -> int:
+    """How many connections one address may have."""
+    return most_connections // 4
+
+
+def _close_idle() -> bool:
+    """Close the connection that has been idle longest; return False if none is."""
+    if not _idle:
+        return False
+    longest = next(iter(_idle))
+    del _idle[longest]
+    longest.abort("it is idle, and there are too many")
+    return True
 
 
 class _TooMuch(Exception):

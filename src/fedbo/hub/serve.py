@@ -138,6 +138,7 @@ def _work(listening: socket.socket, app: str) -> int:
     """Serve at a socket in this process; return the exit code."""
     settings = Settings.from_environ(os.environ)
     protocol.most_connections = _most_connections()
+    protocol.proxies = tuple(split(settings.trusted_proxies))
     config = uvicorn.Config(
         app,
         factory=True,

@@ -18,7 +18,7 @@ from fedbo.hub import admin, migrations, schema
 from fedbo.hub.auth import Auth, Caller
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.feed import Feeds
-from fedbo.hub.limits import BURST, Buckets, Room
+from fedbo.hub.limits import BURST, AtOnce, Buckets, Room
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
@@ -32,7 +32,7 @@ K = TypeVar("K")
 NO_FEDERATION = "there is no such federation, or it is not yours"
 _MOST_AGREED = 1000  # epochs of federations that are kept
 _MOST_NAMES = 100_000  # of federations
-_ROOM = 256 * 2**20  # bytes of large bodies that are in memory at the same time
+_ROOM, _SHARE = 256 * 2**20, 64 * 2**20  # bytes in memory at the same time; of one member
 _STILL_READY = 1.0  # seconds
 _PATIENCE = 5.0  # seconds in which the database must answer
 _DAY = 86400.0  # seconds
@@ -58,11 +58,13 @@ class Service:
     def __init__(self, settings: Settings, log: Log, metrics: Metrics) -> None:
         self.settings, self.log, self.metrics = settings, log, metrics
         self.requests = Buckets(settings.rate, BURST * settings.rate)
+        self.at_once = AtOnce()  #: requests that run: of addresses (str), of members (int), of all
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
         self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._was_ready = -math.inf
-        self.room = Room(_ROOM)
+        self.room = Room(_ROOM, _SHARE)  #: for messages that arrive
+        self.answers = Room(_ROOM, _SHARE)  #: for messages that are handed out
 
     def start(self) -> None:
         """Open the database, and bring it up to date."""

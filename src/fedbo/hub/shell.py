@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedbo.hub.limits import network
+from fedbo.hub.limits import AtOnce, network
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import MEDIA_TYPE, Refused, no_database
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 #: How many requests one worker handles at the same time; more are told to try again.
 MOST_AT_ONCE = 1000
+#: How many of them may come from one address, which many members may share.
+MOST_OF_ADDRESS = 128
+#: Larger answers are sent in pieces of so many bytes, as fast as they are taken.
+PIECE = 64 * 1024
+_HEALTH = ("/healthz", "/readyz")  # whoever asks would restart a hub that is only busy
 _GONE = 499  # the status in the log if the caller hung up
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -36,6 +42,7 @@ _ALWAYS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _API = [*_ALWAYS, (b"cache-control", b"no-store")]
+_HTTPS = (b"strict-transport-security", b"max-age=31536000")
 _UNKNOWN = "(none)"
 _TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
@@ -44,8 +51,8 @@ class Record:
     """What is known of one request, for its line in the log. Handlers fill it in."""
 
     __slots__ = (
-        "address", "allowed", "caller", "federation", "id", "problem", "received", "sent",
-        "started", "status",
+        "address", "allowed", "caller", "federation", "id", "problem", "received", "running",
+        "sent", "started", "status",
     )  # fmt: skip
 
     def __init__(self, address: str) -> None:
@@ -56,6 +63,7 @@ class Record:
         self.federation = self.problem = ""
         self.caller: Caller | None = None
         self.allowed = ""  # methods that an address takes, if it does not take this one
+        self.running: list[Hashable] = []  # what it counts as in `AtOnce`
 
 
 class Shell:
@@ -65,11 +73,11 @@ class Shell:
         app: The rest of it.
         log: Where lines go.
         metrics: Where requests are counted.
+        at_once: Counts the requests that run.
     """
 
-    def __init__(self, app: ASGIApp, log: Log, metrics: Metrics) -> None:
-        self._app, self._log, self._metrics = app, log, metrics
-        self._running = 0
+    def __init__(self, app: ASGIApp, log: Log, metrics: Metrics, at_once: AtOnce) -> None:
+        self._app, self._log, self._metrics, self._at_once = app, log, metrics, at_once
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,6 +90,8 @@ class Shell:
             *(_API if scope["path"].startswith("/v1") else _ALWAYS),
             (b"x-request-id", record.id.encode()),
         ]
+        if scope.get("scheme") == "https":
+            headers.append(_HTTPS)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -90,16 +100,17 @@ class Shell:
                 names = {name for name, _ in given}
                 message["headers"] = given + [one for one in headers if one[0] not in names]
             else:
-                record.sent += len(message.get("body", b""))
+                body = message.get("body", b"")
+                record.sent += len(body)
+                if len(body) > PIECE:
+                    await _send_pieces(body, message.get("more_body", False), send)
+                    return
             await send(message)
 
-        self._running += 1
         try:
-            if self._running > MOST_AT_ONCE:
-                busy = Refused("not-ready", "the hub has too much to do: try again soon", 1)
-                await send_problem(busy, record, answer)
-            else:
-                await self._app(scope, receive, answer)
+            if scope["path"] not in _HEALTH:
+                self._enter(record)
+            await self._app(scope, receive, answer)
         except Refused as refused:
             await send_problem(refused, record, answer)
         except ClientDisconnect:
@@ -121,8 +132,19 @@ class Shell:
             else:
                 raise _Broken from None
         finally:
-            self._running -= 1
+            for key in record.running:
+                self._at_once.leave(key)
             self._finish(scope, record)
+
+    def _enter(self, record: Record) -> None:
+        """Count a request as long as it runs; `Refused` if too many run."""
+        if not self._at_once.enter(record.address, MOST_OF_ADDRESS):
+            text = f"{MOST_OF_ADDRESS} requests from this address are not answered yet"
+            raise Refused("too-many-requests", f"{text}: try again in 1 s", 1)
+        record.running.append(record.address)
+        if not self._at_once.enter(None, MOST_AT_ONCE):
+            raise Refused("not-ready", "the hub has too much to do: try again soon", 1)
+        record.running.append(None)
 
     def _finish(self, scope: Scope, record: Record) -> None:
         seconds = time.perf_counter() - record.started
@@ -145,6 +167,18 @@ class Shell:
             problem=record.problem,
             address=record.address,
         )
+
+
+async def _send_pieces(body: bytes, is_more: bool, send: Send) -> None:
+    """Send a part of an answer as fast as it is taken.
+
+    A connection would keep all of it until it is taken, while the request seems to be over.
+    """
+    for start in range(0, len(body), PIECE):
+        piece = body[start : start + PIECE]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    if not is_more:  # when this was sent, at most one piece is left
+        await send({"type": "http.response.body", "body": b""})
 
 
 class _Broken(Exception):

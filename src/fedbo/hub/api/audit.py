@@ -17,7 +17,7 @@ _PIECE = 2**16  # characters that are sent at once
 _LINES = {"description": "One JSON object in each line.", "content": {MEDIA_TYPE: {}}}
 
 
-@resource.endpoint("GET", "/v1/federations/{federation}/audit", "both", answers=_LINES)
+@resource.endpoint("GET", "/v1/federations/{federation}/audit", "both", answers=_LINES, cost=10)
 async def federation_audit(call: Called, federation: Name) -> Response:
     """Export the audit log of a federation; a member gets only the lines about itself."""
     caller = call.known

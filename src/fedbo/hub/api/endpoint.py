@@ -36,6 +36,7 @@ _ROLES: dict[Who, str] = {
     "operator": "Needs the token of an operator.",
     "both": "Needs the token of a member of the federation, or of an operator.",
 }
+_MOST_OF_MEMBER = 32  # requests that run at the same time
 _SECURITY: list[dict[str, list[str]]] = [{"token": []}, {"session": []}]
 _ALWAYS = ("too-many-requests", "failed", "not-ready")
 _IDENTIFIED = ("wrong-token", "not-allowed", *_ALWAYS)
@@ -106,6 +107,7 @@ class Resource:
         extra: dict[str, Any] | None = None,
         answers: dict[str, Any] | None = None,
         is_plain: bool = False,
+        cost: int = 1,
     ) -> Callable[[F], F]:
         """Declare an endpoint.
 
@@ -119,6 +121,7 @@ class Resource:
             extra: More about it for the documentation.
             answers: What the documentation says about its answer, if it is not JSON.
             is_plain: Whether it gets the call and the request, and reads the body itself: faster.
+            cost: As how many requests it counts, for the limit of a member.
         """
 
         def declare(function: F) -> F:
@@ -147,7 +150,7 @@ class Resource:
                 description=f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_ROLES[who]}",
                 operation_id=function.__name__,
                 openapi_extra={**secured, **(extra or {})},
-                route_class_override=_plain(who) if is_plain else _guarded(who, most),
+                route_class_override=_plain(who, cost) if is_plain else _guarded(who, most, cost),
             )
 
         return declare
@@ -179,12 +182,13 @@ def problem_responses(slugs: tuple[str, ...]) -> dict[int | str, dict[str, Any]]
     }
 
 
-async def admit(request: Request, who: Who) -> Call:
+async def admit(request: Request, who: Who, cost: int = 1) -> Call:
     """Find out who makes a request, and let it in if it may.
 
     Args:
         request: The request.
         who: Who may make it.
+        cost: As how many requests it counts.
 
     Raises:
         Refused: If it may not.
@@ -202,7 +206,8 @@ async def admit(request: Request, who: Who) -> Call:
         raise token_required()
     record.caller = caller
     if not caller.is_operator:
-        _take(service, caller.id)
+        _take(service, caller.id, cost)
+        _enter(service, record, caller.id)
         service.writer.note_seen(caller.id)
     name = request.path_params.get("federation", "")
     if not name:
@@ -224,12 +229,20 @@ def _check_role(caller: Caller, who: Who) -> None:
         raise Refused("not-allowed", f"this needs the token of {needed}, and yours is {yours}'s")
 
 
-def _take(service: Service, key: int | str) -> None:
-    if wait := service.requests.take(key):
+def _take(service: Service, key: int | str, cost: int = 1) -> None:
+    if wait := service.requests.take(key, cost=cost):
         raise refuse_for(wait, f"more than {service.settings.rate:g} requests a second")
 
 
-def _guarded(who: Who, most: int) -> type[APIRoute]:
+def _enter(service: Service, record: Record, member: int) -> None:
+    """Count a request of a member as long as it runs."""
+    if not service.at_once.enter(member, _MOST_OF_MEMBER):
+        text = f"{_MOST_OF_MEMBER} requests of this member are not answered yet"
+        raise Refused("too-many-requests", f"{text}: try again in 1 s", 1)
+    record.running.append(member)
+
+
+def _guarded(who: Who, most: int, cost: int) -> type[APIRoute]:
     """Make the class of a route that lets in whom it may, and reads a body of at most so much."""
 
     class Guarded(APIRoute):
@@ -238,7 +251,7 @@ def _guarded(who: Who, most: int) -> type[APIRoute]:
 
             async def admitted(request: Request) -> Response:
                 try:
-                    call = request.scope["fedbo.call"] = await admit(request, who)
+                    call = request.scope["fedbo.call"] = await admit(request, who, cost)
                     body = b""
                     if request.method not in ("GET", "DELETE"):
                         body = await read_body(request, most)
@@ -253,7 +266,7 @@ def _guarded(who: Who, most: int) -> type[APIRoute]:
     return Guarded
 
 
-def _plain(who: Who) -> type[APIRoute]:
+def _plain(who: Who, cost: int) -> type[APIRoute]:
     """Make the class of a route whose function gets the call and the request, and nothing else."""
 
     class Plain(APIRoute):
@@ -265,7 +278,7 @@ def _plain(who: Who) -> type[APIRoute]:
                 return
             request = Request(scope, receive, send)
             try:
-                call = await admit(request, who)
+                call = await admit(request, who, cost)
                 response = await self.endpoint(call, request)
             except Refused as refused:
                 await _note(request, refused)

@@ -64,4 +64,8 @@ async def metrics(call: Called) -> Response:
     counts = await call.service.read(
         lambda there: (there.scalar(federations) or 0, there.scalar(members) or 0)
     )
-    return Response(call.service.metrics.render(*counts), media_type=MEDIA_TYPE)
+    return Response(
+        call.service.metrics.render(*counts),
+        media_type=MEDIA_TYPE,
+        headers={"cache-control": "no-store"},
+    )

@@ -101,7 +101,7 @@ async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMemb
     )
 
 
-@resource.endpoint("GET", "/v1/federations/{federation}/members", "both")
+@resource.endpoint("GET", "/v1/federations/{federation}/members", "both", cost=5)
 async def members(
     call: Called,
     federation: Name,

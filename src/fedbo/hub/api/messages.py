@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 import zstandard
 from fastapi import Query
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Engine, func, select, update
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from fedbo.exchange.file import most_bytes
-from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_PEERS, Wanted
+from fedbo.exchange.hub.wire import ANSWER_BYTES, MEDIA_TYPE, MOST_PEERS, Wanted
 from fedbo.hub import admin, schema
 from fedbo.hub.api.endpoint import Call, Called, Resource
 from fedbo.hub.api.federations import EpochNumber, Name
@@ -23,6 +25,7 @@ from fedbo.hub.api.member import check_token
 from fedbo.hub.auth import Caller
 from fedbo.hub.limits import read_body
 from fedbo.hub.problems import Refused
+from fedbo.hub.shell import PIECE
 from fedbo.identity import verify
 from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused, Withdrawal, read
@@ -86,8 +89,8 @@ async def publish(call: Called, request: Request) -> Response:
     """
     agreed = await call.service.agreed(call.federation_id)
     most = most_bytes(agreed.kind, agreed.features)
-    with call.service.room.for_bytes(most):
-        content = await read_body(request, most)
+    with call.service.room.hold(call.known.id) as hold:
+        content = await read_body(request, most, hold)
         call.record.received = len(content)
         return await _publish(call, content)
 
@@ -138,7 +141,10 @@ async def fetch(call: Called, request: Request) -> Response:
             "wrong-request", f"the body is not what a fetch asks for: {shortened(str(error), 200)}"
         ) from None
     news = await call.service.feeds.news(call.federation_id, caller.id, wanted)
-    return await _packed(request, news)
+    size = sum(len(one.content) for one in news.handed)
+    if size < PIECE:
+        return packed(request, news)
+    return Large(call, request, size, lambda: news)
 
 
 @resource.endpoint(
@@ -150,25 +156,42 @@ async def fetch(call: Called, request: Request) -> Response:
         "description": "When each was published, and the message: MessagePack arrays.",
         "content": {MEDIA_TYPE: _BINARY},
     },
+    cost=5,
 )
 async def messages(
     call: Called, request: Request, federation: Name, sender: SenderName | None = None
 ) -> Response:
     """List the messages that are handed out, in all epochs: of one's own agent, or of anyone.
 
-    Of anyone, at most 1,024: one's own, and those that were changed last.
+    Of anyone, at most 1,024: one's own, and those that were changed last. In any case at most
+    128 MiB.
     """
     row = schema.message.c
-    found = select(row.changed, row.content).where(row.is_out)
+    found = select(row.id, func.length(row.content)).where(row.is_out)
     if sender is None:
         here = row.federation == call.federation_id
         is_own = row.member == call.known.id
         found = found.where(here).order_by(is_own.desc(), row.cursor.desc()).limit(MOST_PEERS)
     else:
         check_sender(call.known, sender)
-        found = found.where(row.member == call.known.id, row.sender == sender).order_by(row.epoch)
-    rows = await call.service.read(lambda connection: connection.execute(found).all())
-    return await _packed(request, [(one.changed, bytes(one.content)) for one in rows])
+        own = row.member == call.known.id, row.sender == sender
+        found = found.where(*own).order_by(row.epoch.desc())
+    numbers, size = [], 0
+    for number, length in await call.service.read(lambda there: there.execute(found).all()):
+        if (size := size + length) > ANSWER_BYTES:
+            break
+        numbers.append(number)
+    engine = call.service.engine
+    return Large(call, request, min(size, ANSWER_BYTES), lambda: _listed(engine, numbers))
+
+
+def _listed(engine: Engine, numbers: list[int]) -> list[tuple[float, bytes]]:
+    """Return when messages were published, and the messages."""
+    row = schema.message.c
+    query = select(row.id, row.changed, row.content).where(row.id.in_(numbers), row.is_out)
+    with engine.connect() as connection:
+        found = {one.id: (one.changed, bytes(one.content)) for one in connection.execute(query)}
+    return [found[number] for number in numbers if number in found]
 
 
 @resource.endpoint(
@@ -281,15 +304,46 @@ def check_sender(caller: Caller, sender: str) -> None:
         )
 
 
-async def _packed(request: Request, answer: object) -> Response:
-    """Return an answer in MessagePack, compressed if that is accepted and worth it."""
+class Large(Response):
+    """A large answer: it is made when there is room for it, which it keeps until it is taken.
+
+    Args:
+        call: Whose it is.
+        request: What it is the answer to.
+        size: How many bytes it has, about.
+        find: Returns what it says, in a thread.
+    """
+
+    def __init__(self, call: Call, request: Request, size: int, find: Callable[[], object]) -> None:
+        super().__init__()
+        self._call, self._request, self._size, self._find = call, request, size, find
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._call.service.answers.hold(self._call.known.id) as hold:
+            hold.take(self._size)
+            made = await asyncio.to_thread(self._make)
+            del self._find  # the hub may have other messages before these are taken
+            await made(scope, receive, send)
+
+    def _make(self) -> Response:
+        compressor = zstandard.ZstdCompressor(level=1)  # one for each thread
+        return packed(self._request, self._find(), compressor)
+
+
+def packed(
+    request: Request, answer: object, compressor: zstandard.ZstdCompressor = _quick
+) -> Response:
+    """Return an answer in MessagePack, compressed if that is accepted and worth it.
+
+    Args:
+        request: What it is the answer to.
+        answer: What it says.
+        compressor: What compresses it.
+    """
     data = _msgpack.encode(answer)
     headers = {"vary": "accept-encoding"}
     if len(data) >= _WORTH and accepts_zstd(request.headers.get("accept-encoding", "")):
-        if len(data) < _LARGE:
-            data = _quick.compress(data)
-        else:
-            data = await asyncio.to_thread(zstandard.ZstdCompressor(level=1).compress, data)
+        data = compressor.compress(data)
         headers["content-encoding"] = "zstd"
     return Response(data, media_type=MEDIA_TYPE, headers=headers)
 

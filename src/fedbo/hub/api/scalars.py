@@ -107,6 +107,7 @@ async def share(call: Called, request: Request, federation: Name) -> Shared:
         "description": "Scalars as they were shared: a MessagePack array of byte strings.",
         "content": {MEDIA_TYPE: _BINARY},
     },
+    cost=5,
 )
 async def shared(
     call: Called,

@@ -158,6 +158,7 @@ class Overviews:
         "description": "All that the page shows. Its ETag changes when something has changed.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     },
+    cost=10,
 )
 async def overview(
     call: Called,
