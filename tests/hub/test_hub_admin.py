@@ -227,6 +227,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
         *("", " ", " a", "a ", ".", "..", "a/b", "/", "a\nb", "\x1b[2J", "\ud800", "a\u200eb"),
         *("x" * 49, "ü" * 25, "Zu\u0308rich", "\u212b"),
         *("command line", "unknown", "operator anna", "operator "),
+        *("invitation 1", "invitation x"),
         *("\u3164", "a\u115f", "\u1160", "\uffa0", "clinic\u2800", "\u034f", "\ufe0f"),
     ]:
         with pytest.raises(Refused) as caught:
@@ -238,7 +239,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
 
 
 def test_names_that_anyone_can_have(connection: Connection) -> None:
-    for name in ("a", "A", "x" * 48, "ü" * 24, "Zürich 2", "a.b", "-", "operators"):
+    for name in ("a", "A", "x" * 48, "ü" * 24, "Zürich 2", "a.b", "-", "operators", "invitation"):
         enrolled(connection, name)
         assert admin.find_member(connection, "liver", name).name == name
 
