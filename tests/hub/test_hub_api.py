@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 import zstandard
-from hub.world import ACTOR, AGREED, World, message, news, problem, scalars, wanted
+from hub.world import ACTOR, AGREED, World, later, message, news, problem, scalars, wanted
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
@@ -461,6 +461,39 @@ def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> N
     names = [one["name"] for one in both.b.ask("GET", "/members").json()]
     assert names == ["b", "signer"]
     assert both.world.enrol(both.secret, "a")
+
+
+def test_a_signed_message_that_was_deleted_cannot_be_put_back(both: Liver) -> None:
+    """A peer may have kept it, and the name is free."""
+    kept = message("signer", 3, keys=both.keys)
+    assert both.signer.put(kept).json() == {"out": True}
+    assert both.signer.ask("DELETE", "/member").is_success
+    again = Site(both.world, both.secret, "signer", both.keys)
+    for one in (kept, message("signer", 2, keys=both.keys)):
+        assert again.put(one).json() == {"out": False}
+    assert not both.b.fetch().handed
+    assert again.put(message("signer", 4, keys=both.keys)).json() == {"out": True}
+    both.a.put(message("a", 3))
+    assert both.a.ask("DELETE", "/member").is_success
+    unsigned = Site(both.world, both.secret, "a")
+    assert unsigned.put(message("a", 3)).json() == {"out": True}
+
+
+def test_a_signed_withdrawal_outlives_a_change_of_the_key(both: Liver) -> None:
+    kept = message("signer", 3, keys=both.keys)
+    both.signer.put(kept)
+    header = {"fingerprint": AGREED.fingerprint, "epoch": 0, "sender": "signer", "sequence": 3}
+    withdrawal = both.keys.sign(Withdrawal(**header))
+    both.signer.put(withdrawal)
+    (me,) = (one for one in both.ask("GET", HERE + "/members").json() if one["name"] == "signer")
+    for key in (None, both.keys.public):
+        with begin(both.world.engine) as connection:
+            admin.rekey(connection, me["id"], key)
+    later()
+    assert both.signer.put(kept).json() == {"out": False}
+    (row,) = both.world.rows()["message"]
+    assert withdrawal.encode() in row
+    assert both.signer.put(message("signer", 4, keys=both.keys)).json() == {"out": True}
 
 
 def test_an_operator_removes_and_revokes(both: Liver) -> None:

@@ -8,9 +8,13 @@ the row                 a message is handed out if
 there is none           always
 has a message           its sequence is larger; the same message again is a retry
 has a withdrawal        its sequence is larger
-is empty                always: the message was deleted, or its member has left
+is empty                its sequence is larger, or it is not signed
 ======================  ==========================================================
 
+A row is empty if its message was deleted: its member has left, or has another key. Whoever kept a
+signed message cannot put it back. Without a signature anyone can write a message with a larger
+sequence, so the sequence of an empty row protects nobody there, and a study that has withdrawn may
+publish the same message again.
 """
 
 from __future__ import annotations
@@ -205,7 +209,8 @@ class Publishing:
 
     def _publish(self, one: Publication) -> bool:
         row = self._rows.get(one.place, _EMPTY)
-        if not row.is_empty and one.sequence <= row.sequence:
+        is_free = row.is_empty and not one.place.key
+        if not is_free and one.sequence <= row.sequence:
             if one.is_message:
                 return row.is_out and self._content(one.place) == one.content
             if not row.is_out or one.sequence < row.sequence:
