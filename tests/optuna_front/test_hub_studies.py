@@ -181,7 +181,7 @@ def test_a_new_key_is_used_at_once(town: Town) -> None:
     study = town.study("liver")
     run(study, 2)
     [membership] = Memberships().all()
-    Member(membership, Memberships()).rekey(str(KeyPair.retire()))
+    Member(membership, Memberships()).rekey(KeyPair.retire())
     run(study, 2)
     town.senders()
     assert town.sequences == {"clinic/liver": 4}

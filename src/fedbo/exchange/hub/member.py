@@ -11,11 +11,13 @@ from fedbo.exchange.base import ExchangeError
 from fedbo.exchange.file import LARGEST
 from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused
 from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_HANDED, Wanted
 from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.federation.file import LARGEST_FILE
 from fedbo.federation.scalars import Scalars
+from fedbo.identity import KeyPair
 from fedbo.message import Message, Withdrawal
 from fedbo.outside import printable, shortened
 
@@ -140,14 +142,15 @@ class Member:
         self._memberships.remove(self.membership)
         return is_known
 
-    def rekey(self, key: str) -> None:
-        """Sign messages with another key from now on; what the old one signed is withdrawn.
+    def rekey(self, keys: KeyPair | None) -> None:
+        """Sign messages with another key from now on; what the old one signed is deleted.
 
         Args:
-            key: The public key as text; empty if messages are not signed any more.
+            keys: The new key pair; None if messages are not signed any more.
         """
         self._memberships.check_writable()
-        self._send("PUT", "/member/key", msgspec.json.encode({"key": key or None}))
+        self._send("PUT", "/member/key", lambda: self._new_key(keys))
+        key = "" if keys is None else str(keys)
         self.membership = self._memberships.set_key(self.membership, key)
 
     def rotate(self) -> None:
@@ -172,23 +175,34 @@ class Member:
         self,
         method: str,
         path: str,
-        content: bytes | None = None,
+        content: bytes | Callable[[], bytes] | None = None,
         media_type: str = JSON,
         *,
         query: Mapping[str, str] | None = None,
         most: int = MOST,
         once: bool = False,
     ) -> bytes:
+        """Send a request; content that depends on the token is made anew for another token."""
         whole = f"/v1/federations/{self.membership.federation}{path}"
         for is_last in (False, True):
+            data = content() if callable(content) else content
             try:
                 return self._client.send(
-                    method, whole, content, media_type, query=query, most=most, once=once
+                    method, whole, data, media_type, query=query, most=most, once=once
                 )
             except HubRefused as error:
                 if is_last or error.slug != "wrong-token" or not self._renew():
                     raise
         raise AssertionError("the second attempt returns or raises")
+
+    def _new_key(self, keys: KeyPair | None) -> bytes:
+        """Return what the hub is told of a key, with the proof that it is ours."""
+        if keys is None:
+            return msgspec.json.encode({"key": None})
+        mine = self.membership
+        shared = mine.federation, mine.agreed, mine.member, hashed(mine.token)
+        proof = Statement("rekey", *shared).sign(keys)
+        return msgspec.json.encode({"key": str(keys), "proof": proof})
 
     def _renew(self) -> bool:
         """Take the token that another process has stored; return whether there is one."""
