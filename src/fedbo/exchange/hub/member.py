@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Annotated, TypeVar
 
@@ -251,7 +252,8 @@ def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation
     """Return the later epoch of a federation that a hub hands out, if it is to be trusted.
 
     A hub may start an epoch and enrol members. But it must not speak for a site: what is agreed
-    on beside the scalars stays, and so do the keys that are listed here.
+    on beside the scalars stays, and so do the names and keys that are listed here. If a name could
+    be dropped, the next epoch could list it with another key.
 
     Args:
         place: The address of the federation, for errors.
@@ -269,11 +271,14 @@ def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation
     if ours.members and not theirs.members:
         fault = fault or "it does not list the keys of its members any more"
     for name, key in ours.members.items():
-        if theirs.members.get(name, key) != key:
-            fault = fault or f"it lists another key for {name!r}"
+        if theirs.members.get(name) != key:
+            has = "lists another key for" if name in theirs.members else "does not list"
+            fault = fault or f"it {has} {name!r}"
     if fault:
         raise ExchangeError(
             f"epoch {theirs.epoch} at {place} does not continue epoch {ours.epoch}: {fault}. Ask "
-            "whoever runs the hub; if it is right, replace the federation file by hand"
+            "the other members, not only whoever runs the hub. If it is right, get the new "
+            f"federation file with fedbo join {shlex.quote(place)} --federation NEW, and use it in "
+            "place of yours"
         )
     return theirs
