@@ -227,6 +227,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
         *("", " ", " a", "a ", ".", "..", "a/b", "/", "a\nb", "\x1b[2J", "\ud800", "a\u200eb"),
         *("x" * 49, "ü" * 25, "Zu\u0308rich", "\u212b"),
         *("command line", "unknown", "operator anna", "operator "),
+        *("invitation 1", "invitation x"),
         *("\u3164", "a\u115f", "\u1160", "\uffa0", "clinic\u2800", "\u034f", "\ufe0f"),
     ]:
         with pytest.raises(Refused) as caught:
@@ -238,7 +239,7 @@ def test_names_that_nobody_can_have(connection: Connection) -> None:
 
 
 def test_names_that_anyone_can_have(connection: Connection) -> None:
-    for name in ("a", "A", "x" * 48, "ü" * 24, "Zürich 2", "a.b", "-", "operators"):
+    for name in ("a", "A", "x" * 48, "ü" * 24, "Zürich 2", "a.b", "-", "operators", "invitation"):
         enrolled(connection, name)
         assert admin.find_member(connection, "liver", name).name == name
 
@@ -392,6 +393,7 @@ def test_what_remains_of_a_member_that_goes(engine: Engine, how: str) -> None:
         rows = connection.execute(select(schema.message).order_by(schema.message.c.id)).all()
         gone = [row for row in rows if row.sender.startswith("clinic")]
         assert [(row.is_out, row.content, row.member) for row in gone] == [(False, b"", None)] * 2
+        assert [(row.sequence, row.t_n) for row in gone] == [(1, 0)] * 2
         assert {row.cursor for row in gone} == {before + 1, before + 2}
         assert [tuple(row) for row in rows if row not in gone] == other[2:]
         for table in (schema.scalars, schema.progress, schema.session):
@@ -480,8 +482,7 @@ def test_pruning_raises_the_floor(connection: Connection) -> None:
     month = time.time() - 31 * 86400
     connection.execute(update(schema.message).values(changed=month))
     withdrawn = publish(connection, two, "two/b")
-    kinds = schema.message.update().where(schema.message.c.cursor == withdrawn)
-    connection.execute(kinds.values(is_out=False, changed=month))  # its content is a withdrawal
+    _withdraw(connection, withdrawn, month)
     connection.execute(update(schema.invitation).values(expires=month))
     session = {"secret": b"s", "member": two.id, "expires": 1.0}
     connection.execute(schema.session.insert().values(session))
@@ -492,6 +493,31 @@ def test_pruning_raises_the_floor(connection: Connection) -> None:
     assert not connection.execute(select(schema.invitation)).all()
     assert admin.prune(connection) == 0
     assert admin.find_federation(connection, "liver").floor == gone
+
+
+def test_a_withdrawal_stays_until_a_month_after_its_member_has_left(
+    connection: Connection,
+) -> None:
+    own = enrolled(connection, "clinic", KEY)
+    month = time.time() - 31 * 86400
+    cursor = publish(connection, own, "clinic")
+    _withdraw(connection, cursor, month)
+    (before,) = connection.scalars(select(schema.message.c.content)).all()
+    admin.rekey(connection, own.id, None)
+    admin.rekey(connection, own.id, KEY)
+    admin.leave(connection, own.id)
+    assert admin.prune(connection) == 0
+    (row,) = connection.execute(select(schema.message)).all()
+    assert (row.content, row.cursor, row.member) == (before, cursor, None)
+    connection.execute(update(schema.message).values(changed=month))
+    assert admin.prune(connection) == 1
+    assert admin.find_federation(connection, "liver").floor == cursor
+
+
+def _withdraw(connection: Connection, cursor: int, when: float) -> None:
+    """Pretend that the content of a row is a signed withdrawal."""
+    change = update(schema.message).where(schema.message.c.cursor == cursor)
+    connection.execute(change.values(is_out=False, changed=when))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,18 @@ import msgspec
 import numpy as np
 import pytest
 import zstandard
-from hub.world import ACTOR, AGREED, World, message, news, problem, scalars, wanted
+from hub.world import (
+    ACTOR,
+    AGREED,
+    World,
+    key_given,
+    later,
+    message,
+    news,
+    problem,
+    scalars,
+    wanted,
+)
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
@@ -32,6 +43,7 @@ from fedbo.message import Message, Withdrawal
 from fedbo.space import Float
 
 HERE = "/v1/federations/liver"
+OTHER = Federation(AGREED.space, features=8, seed=4)
 BINARY = {"headers": {"content-type": MEDIA_TYPE}}
 
 
@@ -447,7 +459,7 @@ def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> N
     both.a.token = both.a.ask("POST", "/member/token").json()["token"]
     assert problem(both.world.ask("GET", HERE + "/member", old)) == "wrong-token"
     keys = KeyPair.generate()
-    changed = both.a.ask("PUT", "/member/key", json={"key": str(keys)})
+    changed = both.a.ask("PUT", "/member/key", json=key_given("rekey", "a", both.a.token, keys))
     assert changed.json() == {"key": str(keys)}
     assert not both.b.fetch().handed
     assert problem(both.a.put(message("a", 2))) == "wrong-key"
@@ -461,6 +473,39 @@ def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> N
     names = [one["name"] for one in both.b.ask("GET", "/members").json()]
     assert names == ["b", "signer"]
     assert both.world.enrol(both.secret, "a")
+
+
+def test_a_signed_message_that_was_deleted_cannot_be_put_back(both: Liver) -> None:
+    """A peer may have kept it, and the name is free."""
+    kept = message("signer", 3, keys=both.keys)
+    assert both.signer.put(kept).json() == {"out": True}
+    assert both.signer.ask("DELETE", "/member").is_success
+    again = Site(both.world, both.secret, "signer", both.keys)
+    for one in (kept, message("signer", 2, keys=both.keys)):
+        assert again.put(one).json() == {"out": False}
+    assert not both.b.fetch().handed
+    assert again.put(message("signer", 4, keys=both.keys)).json() == {"out": True}
+    both.a.put(message("a", 3))
+    assert both.a.ask("DELETE", "/member").is_success
+    unsigned = Site(both.world, both.secret, "a")
+    assert unsigned.put(message("a", 3)).json() == {"out": True}
+
+
+def test_a_signed_withdrawal_outlives_a_change_of_the_key(both: Liver) -> None:
+    kept = message("signer", 3, keys=both.keys)
+    both.signer.put(kept)
+    header = {"fingerprint": AGREED.fingerprint, "epoch": 0, "sender": "signer", "sequence": 3}
+    withdrawal = both.keys.sign(Withdrawal(**header))
+    both.signer.put(withdrawal)
+    (me,) = (one for one in both.ask("GET", HERE + "/members").json() if one["name"] == "signer")
+    for key in (None, both.keys.public):
+        with begin(both.world.engine) as connection:
+            admin.rekey(connection, me["id"], key)
+    later()
+    assert both.signer.put(kept).json() == {"out": False}
+    (row,) = both.world.rows()["message"]
+    assert withdrawal.encode() in row
+    assert both.signer.put(message("signer", 4, keys=both.keys)).json() == {"out": True}
 
 
 def test_an_operator_removes_and_revokes(both: Liver) -> None:
@@ -489,13 +534,65 @@ def test_only_listed_members_with_their_keys_enrol(world: World) -> None:
     listed = Federation(AGREED.space, features=8, seed=3, members={"a": str(keys)})
     secret = world.federation("liver", listed)
 
-    def enrol(**given: Any) -> Any:
-        return world.ask("POST", "/v1/members", json={"secret": secret, **given})
+    def enrol(name: str, keys: KeyPair | None = None) -> Any:
+        given = {} if keys is None else key_given("enrol", name, secret, keys)
+        return world.ask("POST", "/v1/members", json={"secret": secret, "name": name, **given})
 
-    assert problem(enrol(name="b", key=str(keys))) == "wrong-name"
-    assert problem(enrol(name="a")) == "wrong-key"
-    assert problem(enrol(name="a", key=str(KeyPair.generate()))) == "wrong-key"
-    assert enrol(name="a", key=str(keys)).status_code == 201
+    assert problem(enrol("b", keys)) == "wrong-name"
+    assert problem(enrol("a")) == "wrong-key"
+    assert problem(enrol("a", KeyPair.generate())) == "wrong-key"
+    assert enrol("a", keys).status_code == 201
+
+
+def test_nobody_enrols_with_the_key_of_another(world: World) -> None:
+    keys, own = KeyPair.generate(), KeyPair.generate()
+    listed = Federation(AGREED.space, features=8, seed=3, members={"a": str(keys)})
+    secret, other = world.federation("liver", listed), world.federation("lung", listed)
+    right = key_given("enrol", "a", secret, keys)
+    wrong = [
+        key_given("enrol", "a", secret, own)["proof"],
+        key_given("enrol", "b", secret, keys)["proof"],
+        key_given("enrol", "a", other, keys)["proof"],
+        key_given("enrol", "a", secret, keys, federation="lung")["proof"],
+        key_given("enrol", "a", secret, keys, agreed=OTHER)["proof"],
+        key_given("rekey", "a", secret, keys)["proof"],
+        message("a", keys=keys).signature.hex(),
+        *("", "00", "x" * 128, "0" * 128),
+    ]
+    before = world.rows()
+    for proof in wrong:
+        body = {"secret": secret, "name": "a", **right, "proof": proof}
+        answer = world.ask("POST", "/v1/members", json=body)
+        assert problem(answer) == "wrong-signature", proof
+        assert str(keys) in answer.text and secret not in answer.text
+    body = {"secret": secret, "name": "a", "key": str(keys)}
+    assert problem(world.ask("POST", "/v1/members", json=body)) == "wrong-signature"
+    assert world.rows("audit") == {name: before[name] for name in before if name != "audit"}
+    epoch = listed.next_epoch(length_scale=0.7)  # begins after the invitation was opened
+    with begin(world.engine) as connection:
+        admin.add_epoch(connection, "liver", epoch, actor=ACTOR)
+    body = {"secret": secret, "name": "a", **right}
+    assert world.ask("POST", "/v1/members", json=body).status_code == 201
+
+
+def test_nobody_changes_its_key_to_that_of_another(liver: Liver) -> None:
+    keys, token = KeyPair.generate(), liver.a.token
+    wrong = [
+        key_given("rekey", "a", token, KeyPair.generate())["proof"],
+        key_given("rekey", "b", token, keys)["proof"],
+        key_given("rekey", "a", liver.b.token, keys)["proof"],
+        key_given("enrol", "a", token, keys)["proof"],
+        "",
+    ]
+    for proof in wrong:
+        answer = liver.a.ask("PUT", "/member/key", json={"key": str(keys), "proof": proof})
+        assert problem(answer) == "wrong-signature", proof
+    assert liver.a.ask("GET", "/member").json()["key"] == ""
+    given = key_given("rekey", "a", token, keys)
+    assert liver.a.ask("PUT", "/member/key", json=given).json() == {"key": str(keys)}
+    assert liver.a.ask("PUT", "/member/key", json={"key": None}).json() == {"key": None}
+    liver.a.token = liver.a.ask("POST", "/member/token").json()["token"]
+    assert problem(liver.a.ask("PUT", "/member/key", json=given)) == "wrong-signature"
 
 
 def test_refusals_are_in_the_audit_log_but_cannot_fill_it(liver: Liver) -> None:

@@ -204,14 +204,24 @@ def test_a_key_can_be_replaced(exchange: OpenHub) -> None:
     old, new = new_keys(), new_keys()
     mine = joined(exchange, key=old.public)
     mine.publish(old.sign(message()))
-    mine.site().rekey(str(new))
+    mine.site().rekey(new)
     assert Memberships().all()[-1].key == str(new) == mine.signer(OURS)
     with pytest.raises(HubRefused) as caught:
         mine.publish(old.sign(message(sequence=2)))
     assert caught.value.slug == "wrong-key"
     assert mine.publish(new.sign(message(sequence=2))) is True
-    mine.site().rekey("")
+    mine.site().rekey(None)
     assert mine.publish(message(sequence=3)) is True
+
+
+def test_a_key_can_be_replaced_with_a_token_that_another_process_has_rotated(
+    exchange: OpenHub,
+) -> None:
+    keys, member = new_keys(), joined(exchange).site(OURS)
+    Member(member.membership, Memberships()).rotate()
+    member.rekey(keys)
+    assert Memberships().all()[-1].key == str(keys)
+    assert member.publish(keys.sign(message())) is True
 
 
 def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:

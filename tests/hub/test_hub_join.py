@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contracts.exchange import OTHERS, OURS, message, new_keys, sequences
@@ -195,6 +196,32 @@ def test_a_list_of_members_is_not_replaced(liver: Liver) -> None:
     assert result.exit_code == 0, result.output
     assert "does not list the keys of its members any more" in said(result)
     assert Federation.load(FILE).epoch == 0
+
+
+def test_a_name_that_was_dropped_from_the_list_is_dropped_by_hand(liver: Liver) -> None:
+    """Otherwise a hub could drop a member in one epoch, and list another key in the next."""
+    joined(liver)
+    kept, gone, other = (str(new_keys()) for _ in range(3))
+    given: dict[str, Any] = {"features": 5, "seed": 7}
+    Federation(PLANE, **given, members={"a": kept, "clinic": gone}).save(FILE)
+    for epoch, members, fault in (
+        (1, {"a": kept}, "does not list 'clinic'"),
+        (2, {"a": kept, "clinic": other}, "lists another key for 'clinic'"),
+        (3, {"a": kept}, "does not list 'clinic'"),
+    ):
+        later = Federation(PLANE, **given, members=members, epoch=epoch)
+        liver.office.begin_epoch(liver.name, later)
+        result = invoke("join", liver.place)
+        assert result.exit_code == 0, result.output
+        assert fault in said(result) and "going on with federation.toml" in said(result)
+        assert Federation.load(FILE).epoch == 0
+    assert f"fedbo join {liver.place} --federation NEW" in said(result)
+    result = invoke("join", liver.place, "--federation", "NEW")
+    assert result.exit_code == 0, result.output
+    Path("NEW").replace(FILE)
+    result = invoke("join", liver.place)
+    assert result.exit_code == 0 and "Warning" not in said(result)
+    assert Federation.load(FILE).members == later.members
 
 
 def test_a_hub_that_is_away_does_not_stop_anyone(

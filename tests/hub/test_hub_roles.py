@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from hub.world import ACTOR, AGREED, World, later, message, news, problem, scalars, wanted
+from hub.world import (
+    ACTOR,
+    AGREED,
+    World,
+    key_given,
+    later,
+    message,
+    news,
+    problem,
+    scalars,
+    wanted,
+)
 from sqlalchemy import insert
 
 from fedbo.exchange.hub.wire import MEDIA_TYPE
@@ -258,7 +269,8 @@ def test_what_a_member_leaves_and_changes_is_its_own(world: World) -> None:
     here, token = f"/v1/federations/{cast.federation}", cast.tokens["member"]
     keys = KeyPair.generate()
     others = _others(world, cast)
-    assert world.ask("PUT", here + "/member/key", token, json={"key": str(keys)}).is_success
+    given = key_given("rekey", "member", token, keys, federation=cast.federation)
+    assert world.ask("PUT", here + "/member/key", token, json=given).is_success
     assert world.ask("DELETE", here + "/progress", token, params={"sender": "member"}).is_success
     assert world.ask("DELETE", here + "/member", token).is_success
     assert _others(world, cast) == others

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from hub.running import SOURCE, RunningHub
-from hub.world import ACTOR, AGREED, message, news, problem, scalars, wanted
+from hub.world import ACTOR, AGREED, key_given, message, news, problem, scalars, wanted
 from sqlalchemy import select
 
 from fedbo.exchange.hub.invitation import Invitation
@@ -473,7 +473,13 @@ def test_no_secret_is_in_any_log_error_or_answer(hub: RunningHub) -> None:
     made = ask("POST", HERE + "/invitations", operator, json={"uses": 3}).json()
     shown = {made["invitation"]}
     secrets.add(Invitation.parse(made["invitation"]).secret)
-    enrolled = ask("POST", "/v1/members", json={"secret": secret, "name": "new", "key": str(keys)})
+    proved = key_given("enrol", "new", secret, keys)
+    refused = [
+        ask("POST", "/v1/members", json={"secret": secret, "name": "x", **proved}),
+        ask("PUT", HERE + "/member/key", tokens[1], json=key_given("rekey", "x", tokens[1], keys)),
+    ]
+    assert [problem(answer) for answer in refused] == ["wrong-signature"] * 2
+    enrolled = ask("POST", "/v1/members", json={"secret": secret, "name": "new", **proved})
     rotated = ask("POST", HERE + "/member/token", tokens[2])
     secrets |= {enrolled.json()["token"], rotated.json()["token"]}
     shown |= {enrolled.json()["token"], rotated.json()["token"]}

@@ -26,6 +26,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.publishing import MOST_NAMES
 from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
+from fedbo.identity import KeyPair
 from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
 
@@ -82,9 +83,7 @@ class Rules:
         _, sequence, is_out, content = self.rows.get(place, (0, -1, False, b""))
         is_message = isinstance(signed, Message)
         is_later = signed.sequence > sequence
-        if not content:
-            is_taken = True
-        elif is_message:
+        if is_message:
             if is_out and not is_later and content == signed.encode():
                 return True
             is_taken = is_later
@@ -101,9 +100,9 @@ class Rules:
         return is_message or is_out
 
     def leave(self, member: int) -> None:
-        for place, (whose, sequence, *_) in self.rows.items():
+        for place, (whose, sequence, is_out, content) in self.rows.items():
             if whose == member:
-                self.rows[place] = 0, sequence, False, b""
+                self.rows[place] = 0, sequence, False, b"" if is_out else content
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -116,7 +115,7 @@ def test_random_batches_end_as_the_rules_say(engine: Engine, seed: int) -> None:
         member = chance.choice([*joined.values()])
         sender = f"{member.name}/{chance.choice('abc')}" if chance.random() < 0.7 else member.name
         make = group.withdrawal if chance.random() < 0.3 else group.message
-        at = {"sender": sender, "sequence": chance.randrange(6), "epoch": chance.randrange(2)}
+        at = {"sender": sender, "sequence": chance.randrange(20), "epoch": chance.randrange(2)}
         return member, make(**at, key=member.key)
 
     async def run() -> None:
@@ -248,6 +247,25 @@ def test_names_of_agents_are_limited_too(engine: Engine, writer: Writer) -> None
         return await together(*(writer.publish(member, one) for one in gone))
 
     assert asyncio.run(run()) == [False] * MOST_NAMES + ["too-many-agents"]
+
+
+def test_a_new_key_makes_no_room_for_more_rows(engine: Engine, writer: Writer) -> None:
+    group = Group(engine, 1)
+    id = group.members[0].id
+
+    async def fill() -> list[Any]:
+        (member,) = group.all(schema.member, id=id)
+        names = [f"m0/{i}" for i in range(MOST_AGENTS)]
+        sent = [group.message(name, 1, key=member.key or b"") for name in names]
+        return await in_one_batch(*(writer.publish(member, one) for one in sent))
+
+    assert asyncio.run(fill()) == [True] * MOST_AGENTS
+    for i in range(1, MOST_NAMES // MOST_AGENTS + 1):
+        with begin(engine) as connection:
+            admin.rekey(connection, id, KeyPair.generate().public)
+        is_full = i * MOST_AGENTS >= MOST_NAMES
+        assert asyncio.run(fill()) == ["too-many-agents" if is_full else True] * MOST_AGENTS
+    assert len(group.all(schema.message)) == MOST_NAMES
 
 
 def test_a_change_that_fails_breaks_no_other(engine: Engine, writer: Writer) -> None:

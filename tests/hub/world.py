@@ -7,13 +7,14 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import msgspec
 import numpy as np
 from sqlalchemy import Engine, select
 
+from fedbo.exchange.hub.proof import Statement
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation, Scalars
 from fedbo.hub import admin, schema
@@ -21,6 +22,7 @@ from fedbo.hub.app import create_app
 from fedbo.hub.database import begin
 from fedbo.hub.log import Log
 from fedbo.hub.settings import Settings
+from fedbo.hub.tokens import digest
 from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.space import Float
@@ -108,6 +110,29 @@ class World:
         """Return the lines of the audit log about an action."""
         lines = map(json.loads, admin.audit_lines(self.engine))
         return [line for line in lines if line["action"] == action]
+
+
+def key_given(
+    purpose: Literal["enrol", "rekey"],
+    member: str,
+    secret: str,
+    keys: KeyPair,
+    *,
+    federation: str = "liver",
+    agreed: Federation = AGREED,
+) -> dict[str, str]:
+    """Return a key and its proof, as a request to enrol or to change the key has them.
+
+    Args:
+        purpose: Which of the two.
+        member: The name of the member.
+        secret: The secret of the invitation, or the member's token.
+        keys: The key pair.
+        federation: The name of the federation.
+        agreed: The federation.
+    """
+    shared = federation, agreed.fingerprint, member, digest(secret)
+    return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
 
 
 def message(

@@ -146,6 +146,20 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
     assert town.senders() == [name_of(other)]
 
 
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_study_goes_on_when_its_member_has_left_and_come_back(town: Town, signed: bool) -> None:
+    town.enrol("clinic", signed=signed)
+    study = town.study("liver")
+    run(study, 2)
+    [membership] = Memberships().all()
+    assert Member(membership, Memberships()).leave()
+    assert town.senders() == []
+    town.enrol("clinic", signed=signed)
+    run(study)
+    town.senders()
+    assert town.sequences == {"clinic/liver": 3}
+
+
 def test_without_a_membership_a_study_tunes_alone_until_there_is_one(town: Town) -> None:
     town.enrol("lab")
     run(town.study("peer"), 2)
@@ -167,7 +181,7 @@ def test_a_new_key_is_used_at_once(town: Town) -> None:
     study = town.study("liver")
     run(study, 2)
     [membership] = Memberships().all()
-    Member(membership, Memberships()).rekey(str(KeyPair.retire()))
+    Member(membership, Memberships()).rekey(KeyPair.retire())
     run(study, 2)
     town.senders()
     assert town.sequences == {"clinic/liver": 4}
@@ -303,6 +317,20 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     newcomer = town.study()
     run(newcomer)
     assert inbox(newcomer) == ["clinic/liver"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_deleted_message_is_published_again_under_another_name(town: Town, storage: str) -> None:
+    town.enrol("clinic")
+    publish(storage, town.address, "--name", "liver")
+    [membership] = Memberships().all()
+    assert Member(membership, Memberships()).leave()
+    town.enrol("clinic")
+    said = publish(storage, town.address, code=1)
+    assert "has deleted this one, and does not take it again" in said
+    assert town.senders() == []
+    publish(storage, town.address, "--name", "again")
+    assert town.senders() == ["clinic/again"]
 
 
 @pytest.mark.filterwarnings("always")

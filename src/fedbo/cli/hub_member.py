@@ -87,12 +87,12 @@ def rekey(
     """Tell the hub your new key, or that you have none; what the old one signed is deleted."""
     mine = _member(address, name)
     try:
-        key = "" if unsigned else str(KeyPair.load())
-        mine.rekey(key)
+        keys = None if unsigned else KeyPair.load()
+        mine.rekey(keys)
     except (ExchangeError, KeyRefused, OSError) as error:
         checks.end(str(error))
     who, place = mine.membership.member, mine.membership.place
-    signed = f"signed with {key}" if key else "not signed"
+    signed = f"signed with {keys}" if keys else "not signed"
     screen.say(Console(), f"{place} takes messages of {who!r} from now on if they are {signed}.")
 
 

@@ -8,9 +8,13 @@ the row                 a message is handed out if
 there is none           always
 has a message           its sequence is larger; the same message again is a retry
 has a withdrawal        its sequence is larger
-is empty                always: the message was deleted, or its member has left
+is empty                its sequence is larger, or it is not signed
 ======================  ==========================================================
 
+A row is empty if its message was deleted: its member has left, or has another key. Whoever kept a
+signed message cannot put it back. Without a signature anyone can write a message with a larger
+sequence, so the sequence of an empty row protects nobody there, and a study that has withdrawn may
+publish the same message again.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ from fedbo.hub.statements import Statements
 from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
 
-#: How many names the agents of one member may have had, withdrawn messages included.
+#: How many names the agents of one member may have had, withdrawn messages included. A name counts
+#: once for each key, because each has a row of its own.
 MOST_NAMES = 256
 
 _KEY, _CURSOR = '"key"', '"cursor"'  # words of SQL
@@ -98,6 +103,7 @@ class _Row(NamedTuple):
 
 _EMPTY = _Row(-1, False, True)
 _Answer = tuple[bool | None, BaseException | None]
+_Agent = tuple[str, bytes]  # its name, and the key of its messages
 
 
 def lock(connection: Connection, ids: Collection[int]) -> dict[int, Locked]:
@@ -130,7 +136,7 @@ class Publishing:
         self._now = time.time()
         self._changed: dict[Place, tuple[Any, ...]] = {}
         self._audit: list[tuple[Any, ...]] = []
-        self._agents: dict[int, dict[str, int]] | None = None  # messages of each of their agents
+        self._agents: dict[int, dict[_Agent, int]] | None = None  # messages of each, by member
 
     def answers(self, given: Sequence[Publication]) -> list[_Answer]:
         """Make the changes, and return the answer to each: whether it is out, or an error."""
@@ -177,12 +183,13 @@ class Publishing:
         ((content,),) = self._run.execute(f"SELECT content FROM message WHERE {where}", place)
         return bytes(content)
 
-    def _read_agents(self) -> dict[int, dict[str, int]]:
-        """Return how many messages are out of each agent of the members, by name."""
-        agents: dict[int, dict[str, int]] = {id: {} for id in self._members}
+    def _read_agents(self) -> dict[int, dict[_Agent, int]]:
+        """Return how many messages are out of each agent of the members."""
+        agents: dict[int, dict[_Agent, int]] = {id: {} for id in self._members}
         place = f"message WHERE member IN {self._run.marks(len(agents))}"
-        for id, name, is_out in self._run.select(("member", "sender", "is_out"), place, agents):
-            agents[id][name] = agents[id].get(name, 0) + is_out
+        columns = ("member", "sender", _KEY, "is_out")
+        for id, name, key, is_out in self._run.select(columns, place, agents, binary=(_KEY,)):
+            agents[id][name, key] = agents[id].get((name, key), 0) + is_out
         return agents
 
     def _answer(self, one: Publication) -> _Answer:
@@ -202,7 +209,8 @@ class Publishing:
 
     def _publish(self, one: Publication) -> bool:
         row = self._rows.get(one.place, _EMPTY)
-        if not row.is_empty and one.sequence <= row.sequence:
+        is_free = row.is_empty and not one.place.key
+        if not is_free and one.sequence <= row.sequence:
             if one.is_message:
                 return row.is_out and self._content(one.place) == one.content
             if not row.is_out or one.sequence < row.sequence:
@@ -218,25 +226,27 @@ class Publishing:
             self._agents = self._read_agents()
             for place, (_, member, *_) in self._changed.items():  # not in the database yet
                 self._count(member, place, self._stored.get(place, _EMPTY).is_out)
-        sender, agents = one.place.sender, self._agents[one.member.id]
-        others = sum(1 for name, out in agents.items() if out and name != sender)
+        agent, agents = (one.place.sender, one.place.key), self._agents[one.member.id]
+        others = sum(1 for other, out in agents.items() if out and other != agent)
         if one.is_message and others >= MOST_AGENTS:
             raise Refused(
                 "too-many-agents",
                 f"{one.member.name!r} has {others} agents with a message here, expected at most "
                 f"{MOST_AGENTS}: withdraw one, or publish under one of their names",
             )
-        if sender not in agents and len(agents) >= MOST_NAMES:
+        if agent not in agents and len(agents) >= MOST_NAMES:
             raise Refused(
                 "too-many-agents",
-                f"the agents of {one.member.name!r} have had {MOST_NAMES} names here, and cannot "
-                "have more: publish under one of these names",
+                f"the agents of {one.member.name!r} have had {MOST_NAMES} names here, counted anew "
+                "for each key, and cannot have more: publish under one of these names with its "
+                "key, or leave and join again",
             )
 
     def _count(self, member: int, place: Place, was_out: bool) -> None:
         if self._agents is not None:
             agents, change = self._agents[member], self._rows[place].is_out - was_out
-            agents[place.sender] = agents.get(place.sender, 0) + change
+            agent = place.sender, place.key
+            agents[agent] = agents.get(agent, 0) + change
 
     def _change(self, one: Publication, was_out: bool) -> None:
         place, member, is_out = one.place, one.member, one.is_message

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from typing import Literal
+
+from fedbo.exchange.hub.proof import hashed
 
 Kind = Literal["member", "operator"]
 
@@ -27,4 +28,4 @@ def new_secret() -> str:
 
 def digest(text: str) -> bytes:
     """Return what is stored of a token or secret. It has too many bits to be guessed."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return hashed(text)

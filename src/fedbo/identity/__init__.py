@@ -1,6 +1,6 @@
 """Who is who: key pairs that sign messages, and the keyring that says which keys are trusted."""
 
 from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair, KeyRefused, is_installed, own_keys, verify
+from fedbo.identity.keys import KeyPair, KeyRefused, is_installed, is_signed, own_keys, verify
 
-__all__ = ["KeyPair", "KeyRefused", "Keyring", "is_installed", "own_keys", "verify"]
+__all__ = ["KeyPair", "KeyRefused", "Keyring", "is_installed", "is_signed", "own_keys", "verify"]

@@ -92,8 +92,17 @@ class KeyPair:
         Args:
             unsigned: What to sign; an earlier signature is replaced.
         """
-        signature = self._private.sign(unsigned.signed_bytes)
+        signature = self.sign_bytes(unsigned.signed_bytes)
         return msgspec.structs.replace(unsigned, key=self.public, signature=signature)
+
+    def sign_bytes(self, data: bytes) -> bytes:
+        """Return the signature of something else; `is_signed` checks it.
+
+        Args:
+            data: What to sign. It must begin with a line that says what it is, so that nobody can
+                use the signature for anything else. Messages begin with ``fedbo 2 message``.
+        """
+        return self._private.sign(data)
 
     @classmethod
     def generate(cls) -> KeyPair:
@@ -224,18 +233,35 @@ def verify(signed: Signed) -> None:
             f"{what} is signed, and signatures are checked with the package cryptography, which "
             "is not installed: pip install 'fedbo[identity]'"
         )
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        _public_key(signed.key).verify(signed.signature, content)
-    except (InvalidSignature, ValueError):
+    if not is_signed(signed.key, signed.signature, content):
         raise MessageRefused(
             f"{what} has a wrong signature: it was not made with {key_text(signed.key)}, or it "
             "was changed on its way"
-        ) from None
+        )
     if len(_valid) >= _REMEMBERED:
         _valid.clear()
     _valid.add(digest)
+
+
+def is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
+    """Tell whether a signature was made with the private key of a public key.
+
+    Args:
+        key: The 32 bytes of the public key.
+        signature: What `KeyPair.sign_bytes` returned, or anything else.
+        data: What was signed.
+
+    Raises:
+        KeyRefused: If the package that checks signatures is not installed.
+    """
+    _require_package()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        _public_key(key).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -199,8 +199,10 @@ class Publication:
                 "trial, and publish the message that follows"
             )
         return (
-            f"{where} already has a later message under the name {message.sender!r}, or one that "
-            "was withdrawn. If another study has this name, give this one another with --name"
+            f"{where} already has a later message under the name {message.sender!r}, or has "
+            "deleted this one, and does not take it again: it was withdrawn, or its member has "
+            "left or changed its key. Give this study another name with --name, or run another "
+            "trial, and publish the message that follows"
         )
 
     def _withdraw_former(self, agent: StudyAgent, federation: Federation) -> None:

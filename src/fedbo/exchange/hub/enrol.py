@@ -12,6 +12,7 @@ from fedbo.exchange.hub.client import Client, HubRefused
 from fedbo.exchange.hub.invitation import Invitation
 from fedbo.exchange.hub.member import MOST_FILE, Member, read_federation, store
 from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.url import HubUrl
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
@@ -77,7 +78,7 @@ def enrol(
         federation=invited.name,
         fingerprint=str(invited.fingerprint),
         member=name,
-        token=_token(client, invited, name, key),
+        token=_token(client, invited, name, keys),
         key=key,
     )
     store(client, memberships, membership)
@@ -111,8 +112,11 @@ def _default_name(federation: Federation, keys: KeyPair | None) -> str:
     return f"site-{secrets.token_hex(4)}"
 
 
-def _token(client: Client, invited: Invitation, name: str, key: str) -> str:
-    body = {"secret": invited.secret, "name": name} | ({"key": key} if key else {})
+def _token(client: Client, invited: Invitation, name: str, keys: KeyPair | None) -> str:
+    body = {"secret": invited.secret, "name": name}
+    if keys is not None:
+        shared = invited.name, invited.fingerprint, name, hashed(invited.secret)
+        body |= {"key": str(keys), "proof": Statement("enrol", *shared).sign(keys)}
     try:
         return client.ask("POST", "/v1/members", _Enrolled, body, most=MOST_FILE, once=True).token
     except HubRefused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Annotated, TypeVar
 
@@ -11,11 +12,13 @@ from fedbo.exchange.base import ExchangeError
 from fedbo.exchange.file import LARGEST
 from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused
 from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_HANDED, Wanted
 from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.federation.file import LARGEST_FILE
 from fedbo.federation.scalars import Scalars
+from fedbo.identity import KeyPair
 from fedbo.message import Message, Withdrawal
 from fedbo.outside import printable, shortened
 
@@ -140,14 +143,15 @@ class Member:
         self._memberships.remove(self.membership)
         return is_known
 
-    def rekey(self, key: str) -> None:
-        """Sign messages with another key from now on; what the old one signed is withdrawn.
+    def rekey(self, keys: KeyPair | None) -> None:
+        """Sign messages with another key from now on; what the old one signed is deleted.
 
         Args:
-            key: The public key as text; empty if messages are not signed any more.
+            keys: The new key pair; None if messages are not signed any more.
         """
         self._memberships.check_writable()
-        self._send("PUT", "/member/key", msgspec.json.encode({"key": key or None}))
+        self._send("PUT", "/member/key", lambda: self._new_key(keys))
+        key = "" if keys is None else str(keys)
         self.membership = self._memberships.set_key(self.membership, key)
 
     def rotate(self) -> None:
@@ -172,23 +176,34 @@ class Member:
         self,
         method: str,
         path: str,
-        content: bytes | None = None,
+        content: bytes | Callable[[], bytes] | None = None,
         media_type: str = JSON,
         *,
         query: Mapping[str, str] | None = None,
         most: int = MOST,
         once: bool = False,
     ) -> bytes:
+        """Send a request; content that depends on the token is made anew for another token."""
         whole = f"/v1/federations/{self.membership.federation}{path}"
         for is_last in (False, True):
+            data = content() if callable(content) else content
             try:
                 return self._client.send(
-                    method, whole, content, media_type, query=query, most=most, once=once
+                    method, whole, data, media_type, query=query, most=most, once=once
                 )
             except HubRefused as error:
                 if is_last or error.slug != "wrong-token" or not self._renew():
                     raise
         raise AssertionError("the second attempt returns or raises")
+
+    def _new_key(self, keys: KeyPair | None) -> bytes:
+        """Return what the hub is told of a key, with the proof that it is ours."""
+        if keys is None:
+            return msgspec.json.encode({"key": None})
+        mine = self.membership
+        shared = mine.federation, mine.agreed, mine.member, hashed(mine.token)
+        proof = Statement("rekey", *shared).sign(keys)
+        return msgspec.json.encode({"key": str(keys), "proof": proof})
 
     def _renew(self) -> bool:
         """Take the token that another process has stored; return whether there is one."""
@@ -237,7 +252,8 @@ def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation
     """Return the later epoch of a federation that a hub hands out, if it is to be trusted.
 
     A hub may start an epoch and enrol members. But it must not speak for a site: what is agreed
-    on beside the scalars stays, and so do the keys that are listed here.
+    on beside the scalars stays, and so do the names and keys that are listed here. If a name could
+    be dropped, the next epoch could list it with another key.
 
     Args:
         place: The address of the federation, for errors.
@@ -255,11 +271,14 @@ def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation
     if ours.members and not theirs.members:
         fault = fault or "it does not list the keys of its members any more"
     for name, key in ours.members.items():
-        if theirs.members.get(name, key) != key:
-            fault = fault or f"it lists another key for {name!r}"
+        if theirs.members.get(name) != key:
+            has = "lists another key for" if name in theirs.members else "does not list"
+            fault = fault or f"it {has} {name!r}"
     if fault:
         raise ExchangeError(
             f"epoch {theirs.epoch} at {place} does not continue epoch {ours.epoch}: {fault}. Ask "
-            "whoever runs the hub; if it is right, replace the federation file by hand"
+            "the other members, not only whoever runs the hub. If it is right, get the new "
+            f"federation file with fedbo join {shlex.quote(place)} --federation NEW, and use it in "
+            "place of yours"
         )
     return theirs

@@ -16,6 +16,7 @@ from fedbo.hub.admin.federations import (
     find_federation,
     lock_federation,
 )
+from fedbo.hub.admin.names import invitation_subject
 from fedbo.hub.problems import Refused
 from fedbo.hub.schema import invitation
 from fedbo.hub.tokens import digest, new_secret
@@ -112,7 +113,8 @@ def drop_invitation(connection: Connection, name: str, number: int, *, actor: st
     own = (invitation.c.federation == here.id) & (invitation.c.id == number)
     if not connection.execute(delete(invitation).where(own)).rowcount:
         raise Refused("not-found", f"there is no invitation {number} to {name!r}")
-    record(connection, "revoked", actor=actor, federation=name, subject=f"invitation {number}")
+    subject = invitation_subject(number)
+    record(connection, "revoked", actor=actor, federation=name, subject=subject)
 
 
 def open_invitation(

@@ -218,6 +218,8 @@ def rekey(connection: Connection, member_id: int, key: bytes | None) -> None:
 def leave(connection: Connection, member_id: int) -> None:
     """Let a member leave: what the hub has of it is deleted, and its name is free.
 
+    What is left for a while are the counters of its messages, and withdrawals that it signed.
+
     Args:
         connection: In a transaction that writes.
         member_id: The member.
@@ -317,19 +319,24 @@ def _check_key(file: str, name: str, key: bytes | None) -> None:
 def _clear(connection: Connection, own: MemberRow) -> None:
     """Delete everything that the hub has of a member, except for its own row."""
     _take_back(connection, own)
-    connection.execute(update(message).where(message.c.member == own.id).values(member=None))
+    traces = update(message).where(message.c.member == own.id)
+    connection.execute(traces.values(member=None, changed=time.time()))
     for table in (scalars, progress, session):
         connection.execute(delete(table).where(table.c.member == own.id))
 
 
 def _take_back(connection: Connection, own: MemberRow) -> None:
-    """Take all messages of a member back. Empty rows remain for a while, to tell the others."""
-    mine = select(message.c.id).where(message.c.member == own.id, message.c.content != b"")
+    """Take all messages of a member back.
+
+    Empty rows remain for a while: they tell the others, and their sequences keep signed messages
+    from being put back. What the member itself has withdrawn stays withdrawn by its signature.
+    """
+    mine = select(message.c.id).where(message.c.member == own.id, message.c.is_out)
     rows = connection.scalars(mine.order_by(message.c.id)).all()
     if not rows:
         return
     cursors, now = take_cursors(connection, own.federation, len(rows)), time.time()
     gone = update(message).where(message.c.id == bindparam("row"))
-    gone = gone.values(is_out=False, content=b"", changed=now, cursor=bindparam("new"))
+    gone = gone.values(is_out=False, content=b"", t_n=0, changed=now, cursor=bindparam("new"))
     pairs = zip(rows, cursors, strict=True)
     connection.execute(gone, [{"row": row, "new": cursor} for row, cursor in pairs])

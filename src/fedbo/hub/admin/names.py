@@ -9,7 +9,7 @@ from fedbo.outside import shortened
 
 #: Who acted, if it was neither a member nor an operator.
 COMMAND_LINE, UNKNOWN = "command line", "unknown"
-_OPERATOR = "operator "
+_OPERATOR, _INVITATION = "operator ", "invitation "
 #: Python prints these letters and this symbol, and they look like nothing.
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _LONGEST = 48  # bytes; the name of an agent begins with its member's, and has 64 at most
@@ -18,6 +18,11 @@ _LONGEST = 48  # bytes; the name of an agent begins with its member's, and has 6
 def operator_actor(name: str) -> str:
     """Return how the audit log calls an operator. No member can have such a name."""
     return _OPERATOR + name
+
+
+def invitation_subject(number: int) -> str:
+    """Return how the audit log calls an invitation. No member can have such a name."""
+    return f"{_INVITATION}{number}"
 
 
 def check_person(name: str) -> str:
@@ -55,6 +60,6 @@ def _fault(name: str) -> str | None:
         return "which is not in the normal form NFC of Unicode"
     if name in (".", ".."):
         return "which means a folder"
-    if name in (COMMAND_LINE, UNKNOWN) or name.startswith(_OPERATOR):
-        return "which means someone else in the audit log"
+    if name in (COMMAND_LINE, UNKNOWN) or name.startswith((_OPERATOR, _INVITATION)):
+        return "which means someone or something else in the audit log"
     return None

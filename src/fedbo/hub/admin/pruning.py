@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import Connection, and_, case, delete, func, not_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, not_, or_, select, update
 
 from fedbo.hub.admin.federations import lock_federation
 from fedbo.hub.schema import federation, invitation, message, session
 
-#: Days after which the hub forgets that a message was removed.
+#: Days after which the hub forgets that a message was removed. Then a copy could be put back.
 DAYS = 30
 _DAY = 86400.0
 
@@ -17,7 +17,8 @@ _DAY = 86400.0
 def prune(connection: Connection, *, days: float = DAYS) -> int:
     """Delete traces of messages removed long ago, and old invitations and sessions.
 
-    Whoever asks with a cursor from before such a removal gets everything anew.
+    Signed withdrawals stay as long as their member does. Whoever asks with a cursor from before
+    such a removal gets everything anew.
 
     Args:
         connection: In a transaction that writes.
@@ -28,9 +29,8 @@ def prune(connection: Connection, *, days: float = DAYS) -> int:
     """
     now, pruned = time.time(), 0
     oldest = now - days * _DAY
-    old = and_(
-        not_(message.c.is_out), func.length(message.c.content) == 0, message.c.changed < oldest
-    )
+    is_trace = or_(func.length(message.c.content) == 0, message.c.member.is_(None))
+    old = and_(not_(message.c.is_out), is_trace, message.c.changed < oldest)
     for number in connection.scalars(select(federation.c.id).order_by(federation.c.id)).all():
         here = lock_federation(connection, number)
         own = and_(message.c.federation == here.id, old)

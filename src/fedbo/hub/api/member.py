@@ -5,10 +5,18 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, select
 
+from fedbo.exchange.hub.proof import Statement
 from fedbo.hub import admin, schema
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
-from fedbo.hub.api.members import MemberInfo, MemberName, public_key, shown
+from fedbo.hub.api.members import (
+    MemberInfo,
+    MemberName,
+    Proof,
+    check_proof,
+    public_key,
+    shown,
+)
 from fedbo.hub.auth import Caller
 from fedbo.hub.problems import Refused
 from fedbo.message.key import key_text
@@ -25,11 +33,17 @@ class Token(BaseModel):
 class Key(BaseModel):
     """The public key of a member."""
 
-    model_config = ConfigDict(extra="forbid")
-
     key: str | None = Field(
         max_length=64, description="As fedbo identity show prints it; null: messages are unsigned."
     )
+
+
+class NewKey(Key):
+    """Another public key, and the proof that the member has its private key."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    proof: Proof = ""
 
 
 @resource.endpoint("GET", "/v1/federations/{federation}/member", "member")
@@ -75,11 +89,20 @@ async def rotate(call: Called, federation: Name) -> Token:
 
 
 @resource.endpoint(
-    "PUT", "/v1/federations/{federation}/member/key", "member", "wrong-key", "wrong-name"
+    "PUT",
+    "/v1/federations/{federation}/member/key",
+    "member",
+    "wrong-key",
+    "wrong-name",
+    "wrong-signature",
 )
-async def rekey(call: Called, federation: Name, body: Key) -> Key:
+async def rekey(call: Called, federation: Name, body: NewKey) -> Key:
     """Use another key. Messages signed with the old one are taken back."""
     caller, key = call.known, None if body.key is None else public_key(body.key)
+    if key is not None:
+        agreed = await call.service.agreed(call.federation_id)
+        shared = federation, agreed.fingerprint, caller.name, caller.token
+        check_proof(Statement("rekey", *shared), key, body.proof)
 
     def rekey(connection: Connection) -> None:
         check_token(connection, caller)

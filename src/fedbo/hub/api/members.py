@@ -9,15 +9,25 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 
+from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement
 from fedbo.hub import admin
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
 from fedbo.hub.api.invitations import Secret, count_failure
 from fedbo.hub.problems import Refused
+from fedbo.hub.tokens import digest
 from fedbo.message.key import key_text, parse_key
 
 resource = Resource("members")
 
+Proof = Annotated[
+    str,
+    Field(
+        max_length=PROOF_DIGITS,
+        description="The key's signature of a `Statement` (fedbo.exchange.hub.proof), in "
+        "hexadecimal digits: that the member has the private key.",
+    ),
+]
 _PAGE = 1000  # members at once
 
 
@@ -33,6 +43,7 @@ class NewMember(BaseModel):
         max_length=64,
         description="The public key that signs its messages, as fedbo identity show prints it.",
     )
+    proof: Proof = ""
 
 
 class EnrolledMember(BaseModel):
@@ -76,6 +87,7 @@ class MemberName(BaseModel):
     "wrong-name",
     "name-taken",
     "wrong-key",
+    "wrong-signature",
     status=201,
 )
 async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMember:
@@ -85,6 +97,10 @@ async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMemb
         here, _ = await call.service.read(
             lambda connection: admin.open_invitation(connection, body.secret)
         )
+        if key is not None:
+            agreed = await call.service.agreed(here.id)
+            shared = here.name, agreed.fingerprint, body.name, digest(body.secret)
+            check_proof(Statement("enrol", *shared), key, body.proof)
         made = await call.service.change(
             lambda connection: admin.enrol(connection, body.secret, body.name, key), here.id
         )
@@ -149,6 +165,23 @@ def public_key(text: str) -> bytes:
         return parse_key(text)
     except ValueError as error:
         raise Refused("wrong-key", str(error)) from None
+
+
+def check_proof(statement: Statement, key: bytes, proof: str) -> None:
+    """Raise `Refused` unless a member has proved that it has a private key.
+
+    Args:
+        statement: What the member has to sign.
+        key: The public key.
+        proof: The signature that it sent.
+    """
+    if not statement.is_signed(key, proof):
+        given = "is wrong" if proof else "is missing"
+        raise Refused(
+            "wrong-signature",
+            f"the proof that you have the private key of {key_text(key)} {given}: enrol with fedbo "
+            "join, or change the key with fedbo hub rekey, on the machine that has this key",
+        )
 
 
 def shown(found: admin.MemberInfo) -> MemberInfo:

@@ -223,8 +223,9 @@ async def withdraw(
             return False
         cursors = admin.take_cursors(connection, caller.federation, len(rows))
         for found, cursor in zip(rows, cursors, strict=True):
-            gone = {"is_out": False, "content": b"", "cursor": cursor, "changed": time.time()}
-            connection.execute(update(schema.message).where(row.id == found.id).values(gone))
+            gone = {"is_out": False, "content": b"", "t_n": 0, "cursor": cursor}
+            change = update(schema.message).where(row.id == found.id)
+            connection.execute(change.values(gone | {"changed": time.time()}))
             admin.record(
                 connection,
                 "withdrew",

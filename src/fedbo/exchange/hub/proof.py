@@ -1,0 +1,76 @@
+"""The proof that a member has the private key of the public key that it gives to a hub.
+
+Everybody may know a public key: a federation file lists those of its members. So whoever enrols
+with a key, or changes its key, signs a statement with it. The statement has a hash of the secret of
+the invitation, or of the member's token: the signature is of no use with another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fedbo.identity import KeyPair, is_signed
+from fedbo.message.fingerprint import PART_BYTES
+
+#: Hexadecimal digits of a proof.
+PROOF_DIGITS = 128
+
+
+class Statement(NamedTuple):
+    """What a member signs to prove that a key is its own.
+
+    Args:
+        purpose: What the key is given for.
+        federation: The name of the federation at the hub.
+        fingerprint: The fingerprint of the federation, in any epoch.
+        member: The name of the member.
+        hashed: What `hashed` returns for the invitation's secret, or for the member's token.
+
+    >>> keys = KeyPair.generate()
+    >>> statement = Statement("enrol", "liver", bytes(16), "clinic", hashed("a secret"))
+    >>> proof = statement.sign(keys)
+    >>> statement.is_signed(keys.public, proof)
+    True
+    >>> statement._replace(member="lab").is_signed(keys.public, proof)
+    False
+    """
+
+    purpose: Literal["enrol", "rekey"]
+    federation: str
+    fingerprint: bytes
+    member: str
+    hashed: bytes
+
+    def sign(self, keys: KeyPair) -> str:
+        """Return the proof that this member has these keys.
+
+        Args:
+            keys: The key pair.
+        """
+        return keys.sign_bytes(self._encode()).hex()
+
+    def is_signed(self, key: bytes, proof: str) -> bool:
+        """Tell whether this is the proof that the member has a key.
+
+        Args:
+            key: The 32 bytes of the public key.
+            proof: What `sign` returned, or anything else.
+        """
+        try:
+            signature, data = bytes.fromhex(proof), self._encode()
+        except ValueError:  # of a name that is no text, too
+            return False
+        return is_signed(key, signature, data)
+
+    def _encode(self) -> bytes:
+        lasting = self.fingerprint[:-PART_BYTES]  # the last part changes with the epoch
+        parts = (self.federation, lasting, self.member, self.hashed)
+        return f"fedbo hub {self.purpose} 1\n".encode() + msgspec.msgpack.encode(parts)
+
+
+def hashed(secret: str) -> bytes:
+    """Return the hash of a secret or a token, as a hub stores it."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
