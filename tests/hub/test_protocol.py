@@ -21,8 +21,8 @@ LARGE = 20_000_000
 
 
 async def count(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the size of the body; to a GET with much; to a DELETE late."""
-    size, is_more = 0, True
+    """Answer with the size of the body; to a GET with much; to a DELETE late; to a PATCH early."""
+    size, is_more = 0, scope["method"] != "PATCH"
     while is_more:
         message = await receive()
         size += len(message.get("body", b""))
@@ -187,11 +187,15 @@ def test_one_address_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPa
     async def run() -> None:
         async with server() as connect:
             made = [await connect() for _ in range(4)]
-            assert [await asked(one) for one in made] == [b"HTTP/1.1 200 OK"] * 4
+            for _, writer in made:
+                writer.write(SMALL[:10])  # they are busy
+            await asyncio.sleep(0.05)
             refused = await (await connect())[0].read()
             assert refused.startswith(b"HTTP/1.1 429") and b"retry-after: 1\r\n" in refused
             assert b"4 connections from this address" in refused
-            assert [await asked(one) for one in made] == [b"HTTP/1.1 200 OK"] * 4
+            for reader, writer in made:
+                writer.write(SMALL[10:])
+                assert (await reader.read(12)).endswith(b" 200")
             made[0][1].close()
             await made[0][1].wait_closed()
             await asyncio.sleep(0.05)
@@ -238,3 +242,41 @@ def test_if_no_connection_is_idle_a_new_one_is_refused(monkeypatch: pytest.Monke
             assert (await (await connect())[0].read()).startswith(b"HTTP/1.1 503")
 
     asyncio.run(asyncio.wait_for(run(), 60.0))
+
+
+def test_a_body_after_the_answer_does_not_keep_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        async with server() as connect:
+            reader, writer = await connect()
+            writer.write(HEAD.replace(b"POST", b"PATCH") + b"content-length: 3\r\n\r\n")
+            await reader.readuntil(b"0 host")
+            writer.write(b"abc")
+            await asyncio.sleep(0.1)
+            assert len(protocol._idle) == 1
+            (idle,) = protocol._idle
+            idle.timeout_keep_alive_handler()
+            assert await asyncio.wait_for(reader.read(), 5) == b",content-length"
+
+    asyncio.run(run())
+
+
+def test_an_idle_connection_of_the_same_address_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(protocol, "most_connections", 8)  # of one address 2
+
+    async def run() -> None:
+        async with server() as connect:
+            readers = []
+            for _ in range(3):
+                reader, writer = await connect()
+                writer.write(HEAD + b"content-length: 0\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                readers.append(reader)
+            with suppress(ConnectionError):
+                await asyncio.wait_for(readers[0].read(), 5)
+            assert readers[0].at_eof() or readers[0].exception() is not None
+
+    asyncio.run(run())

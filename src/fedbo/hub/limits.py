@@ -59,7 +59,7 @@ class Buckets:
         Args:
             key: Who wants to do it.
             now: The time in seconds; by default a clock's.
-            cost: As how many times it counts; never as more than may be done at once.
+            cost: How many requests it counts as; never more than may be made at once.
         """
         if not self.rate:
             return 0.0
@@ -118,9 +118,9 @@ class AtOnce:
 
 
 class Room:
-    """Limits how much memory large bodies take at the same time, all together and of one member.
+    """Limits how much memory large bodies take at the same time, in total and for each member.
 
-    One that is larger than that may still come, if it is the only one.
+    A larger one is accepted if nothing else is held.
 
     Args:
         most: Bytes of all.

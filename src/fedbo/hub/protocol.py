@@ -3,7 +3,7 @@
 A connection is closed if the head of a request is too large or too slow, if a body takes so long
 that whoever reads it must have given up, if many requests are sent before the first is answered, or
 if the other side does not take its answer. One address has a share of the connections; if there are
-too many of all, the one that has been idle longest makes room.
+too many, the one that has been idle longest makes room.
 """
 
 from __future__ import annotations
@@ -45,17 +45,20 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = 0  # of the address and the headers, with those after the body
         self._loose_bytes = 0  # that have come since the parser last made something of them
         self._unsent = 0  # bytes of the answer, when the timer was set
-        self._address, self._is_counted = "", False
+        self.address, self._is_counted = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=ANSWER_BYTES)  # with TLS it would be more
         self._expect(HEAD_SECONDS)
-        self._address = network(self.client[0]) if self.client else ""
+        self.address = network(self.client[0]) if self.client else ""
         if not is_among(self.client[0] if self.client else "", proxies):
-            self._is_counted = _of_address.enter(self._address, _share())
+            most = _share()
+            self._is_counted = _of_address.enter(self.address, most)
+            if not self._is_counted and _close_idle(self.address):
+                self._is_counted = _of_address.enter(self.address, most + 1)  # it ends soon
             if not self._is_counted:
-                given = f"there are {_share():,} connections from this address"
+                given = f"there are {most:,} connections from this address"
                 self._refuse(429, Refused("too-many-requests", f"{given}: close some of them", 1))
                 return
         if len(self.connections) > most_connections and not _close_idle():
@@ -66,7 +69,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _idle.pop(self, None)
         if self._is_counted:
-            _of_address.leave(self._address)
+            _of_address.leave(self.address)
         for timer in (self._deadline, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -89,6 +92,9 @@ class Protocol(HttpToolsProtocol):
             self._stop(error.__context__)
         except _TooMuch as error:
             self._stop(error)
+        else:
+            if self._deadline is None and self.cycle is not None and self.cycle.response_complete:
+                self._rest()  # this was the end of a body that was answered before it had arrived
 
     def on_message_begin(self) -> None:
         self._is_head, self._head_bytes, self._loose_bytes = True, 0, 0
@@ -128,6 +134,13 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None:
             _idle[self] = None
+
+    def _rest(self) -> None:
+        """Wait for another request, but not for ever."""
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+        _idle[self] = None
 
     def pause_writing(self) -> None:
         self._expect_taken()
@@ -208,7 +221,7 @@ class Protocol(HttpToolsProtocol):
             "route": "(none)",
             "status": status,
             "problem": refused.slug,
-            "address": self._address,
+            "address": self.address,
         }
         self.logger.warning("A request was refused.", extra={"fedbo": line})
         lines = [
@@ -229,11 +242,11 @@ def _share() -> int:
     return most_connections // 4
 
 
-def _close_idle() -> bool:
-    """Close the connection that has been idle longest; return False if none is."""
-    if not _idle:
+def _close_idle(address: str | None = None) -> bool:
+    """Close the connection, of this address or any, that has been idle longest, if there is one."""
+    longest = next((one for one in _idle if address in (None, one.address)), None)
+    if longest is None:
         return False
-    longest = next(iter(_idle))
     del _idle[longest]
     longest.abort("it is idle, and there are too many")
     return True

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from sqlalchemy import Connection
 
+from fedbo.exchange.hub.wire import ANSWER_BYTES
 from fedbo.hub.problems import Refused
 from fedbo.hub.statements import Statements
 from fedbo.identity.claim import MOST_AGENTS
@@ -228,18 +229,20 @@ class Publishing:
                 self._count(member, place, self._stored.get(place, _EMPTY).is_out)
         agent, agents = (one.place.sender, one.place.key), self._agents[one.member.id]
         others = sum(1 for other, out in agents.items() if out and other != agent)
-        if one.is_message and others >= MOST_AGENTS:
+        most = min(MOST_AGENTS, max(1, ANSWER_BYTES // max(1, len(one.content))))
+        if one.is_message and others >= most:
             raise Refused(
                 "too-many-agents",
                 f"{one.member.name!r} has {others} agents with a message here, expected at most "
-                f"{MOST_AGENTS}: withdraw one, or publish under one of their names",
+                f"{most} with messages of {len(one.content):,} bytes: withdraw one, or publish "
+                "under one of their names",
             )
         if agent not in agents and len(agents) >= MOST_NAMES:
             raise Refused(
                 "too-many-agents",
-                f"the agents of {one.member.name!r} have had {MOST_NAMES} names here, counted anew "
-                "for each key, and cannot have more: publish under one of these names with its "
-                "key, or leave and join again",
+                f"the agents of {one.member.name!r} have had {MOST_NAMES} names here (a name "
+                "counts again under each new key), and cannot have more: publish under one of "
+                "these names with its key, or leave and join again",
             )
 
     def _count(self, member: int, place: Place, was_out: bool) -> None:

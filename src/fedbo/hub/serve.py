@@ -8,6 +8,7 @@ users cannot see, and not by arguments.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import gc
@@ -23,9 +24,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -123,6 +126,11 @@ class _Server(uvicorn.Server):
     """A server whose process ends by itself when a signal has stopped it, with exit code 0."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.is_ssl:  # uvicorn has no option for it
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(
+                loop.create_server, ssl_handshake_timeout=protocol.HEAD_SECONDS
+            )
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # all that is there now stays; to look at it again and again takes 70 ms

@@ -9,7 +9,7 @@ number   its id in the database                                                 
 cursor   of its last change                                                          int64
 is_out   whether it is handed out; otherwise it was withdrawn or removed             bool
 member   the id of its member; 0 if that has left                                    int64
-luck     a random number; times an odd number of a member it is a lot                uint64
+luck     a random number; multiplied by a member's odd number, it gives the lot      uint64
 handed   the message itself, or its signed withdrawal                                list
 =======  ==========================================================================  ========
 

@@ -42,7 +42,7 @@ _ALWAYS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _API = [*_ALWAYS, (b"cache-control", b"no-store")]
-_HTTPS = (b"strict-transport-security", b"max-age=31536000")
+_HTTPS = (b"strict-transport-security", b"max-age=86400")
 _UNKNOWN = "(none)"
 _TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
@@ -172,7 +172,7 @@ class Shell:
 async def _send_pieces(body: bytes, is_more: bool, send: Send) -> None:
     """Send a part of an answer as fast as it is taken.
 
-    A connection would keep all of it until it is taken, while the request seems to be over.
+    A connection would keep all of it until it is taken, after the request was counted as finished.
     """
     for start in range(0, len(body), PIECE):
         piece = body[start : start + PIECE]

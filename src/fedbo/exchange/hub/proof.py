@@ -61,7 +61,7 @@ class Statement(NamedTuple):
         """
         try:
             signature, data = bytes.fromhex(proof), self._encode()
-        except ValueError:  # of a name that is no text, too
+        except ValueError:  # also if the name is not valid Unicode
             return False
         return is_signed(key, signature, data)
 

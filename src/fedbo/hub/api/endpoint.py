@@ -121,7 +121,7 @@ class Resource:
             extra: More about it for the documentation.
             answers: What the documentation says about its answer, if it is not JSON.
             is_plain: Whether it gets the call and the request, and reads the body itself: faster.
-            cost: As how many requests it counts, for the limit of a member.
+            cost: How many requests it counts as, for the limit of a member.
         """
 
         def declare(function: F) -> F:
@@ -188,7 +188,7 @@ async def admit(request: Request, who: Who, cost: int = 1) -> Call:
     Args:
         request: The request.
         who: Who may make it.
-        cost: As how many requests it counts.
+        cost: How many requests it counts as.
 
     Raises:
         Refused: If it may not.

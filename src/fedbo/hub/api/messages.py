@@ -12,7 +12,7 @@ import zstandard
 from fastapi import Query
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection, Engine, func, select, update
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -40,6 +40,7 @@ SenderName = Annotated[
 ]
 _LARGE = 2**18  # bytes: from here on, work is done in a thread
 _WANTED_BYTES = 1024
+_PATIENCE, _SLOWEST = 30.0, 128 * 1024  # seconds, and bytes a second, to take a large answer
 _WORTH = 512  # bytes: smaller answers are not compressed
 _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -324,7 +325,11 @@ class Large(Response):
             hold.take(self._size)
             made = await asyncio.to_thread(self._make)
             del self._find  # the hub may have other messages before these are taken
-            await made(scope, receive, send)
+            try:
+                async with asyncio.timeout(_PATIENCE + self._size / _SLOWEST):
+                    await made(scope, receive, send)
+            except TimeoutError:  # it keeps others waiting
+                raise ClientDisconnect from None
 
     def _make(self) -> Response:
         compressor = zstandard.ZstdCompressor(level=1)  # one for each thread
