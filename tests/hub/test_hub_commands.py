@@ -132,6 +132,7 @@ def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatc
     "command",
     [
         ["invite", "liver"],
+        ["invitations", "liver"],
         ["members"],
         ["revoke", "liver", "clinic"],
         ["remove", "liver", "clinic"],
@@ -175,6 +176,40 @@ def test_invite(hub: str) -> None:
     text = words("invite", "liver", "--uses", "1")
     assert "one member can join" in text and INVITATION.search(text)
     assert "this hub has no federation 'lung'" in words("invite", "lung", code=1)
+
+
+def test_open_invitations_are_listed_and_cancelled(db: str) -> None:
+    create("liver", "--uses", "3")
+    run("invite", "liver", "--uses", "1200")
+    text = run("invitations", "liver")
+    assert not INVITATION.search(text)
+    rows = [line.split() for line in text.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["3", "1,200"]
+    assert all(re.fullmatch(r"\d\d:\d\d[+-]\d\d:\d\d", row[3]) for row in rows)
+    first, second = (row[0] for row in rows)
+    assert f"Invitation {first} to 'liver' is cancelled" in words(
+        "invitations", "liver", "--cancel", first
+    )
+    assert f"there is no invitation {first} to 'liver'" in words(
+        "invitations", "liver", "--cancel", first, code=1
+    )
+    assert [line.split()[0] for line in run("invitations", "liver").splitlines()[2:]] == [second]
+    run("invitations", "liver", "--cancel", second)
+    assert "There are no open invitations to 'liver'" in words("invitations", "liver")
+    assert "no federation 'lung'" in words("invitations", "lung", code=1)
+
+
+def test_who_is_revoked_could_come_back_with_an_open_invitation(hub: str) -> None:
+    [row] = run("invitations", "liver").splitlines()[2:]
+    command = f"fedbo hub invitations liver --cancel {row.split()[0]}"
+    for _ in range(2):  # also if it was revoked already
+        text = words("revoke", "liver", "Zürich 2")
+        assert "can join again under another name" in text and command in text
+    run("invite", "liver")
+    assert "fedbo hub invitations liver --cancel NUMBER" in words("remove", "liver", "Zürich 2")
+    for row in run("invitations", "liver").splitlines()[2:]:
+        run("invitations", "liver", "--cancel", row.split()[0])
+    assert "invitation" not in words("remove", "liver", "clinic")
 
 
 def test_members(hub: str) -> None:
@@ -291,7 +326,7 @@ def test_names_from_outside_cannot_move_the_cursor(db: str) -> None:
 
 def test_help_lists_the_commands() -> None:
     text = words("--help")
-    for name in ("create", "invite", "members", "revoke", "remove", "epoch", "operator", "audit"):
+    for name in ("create", "invitations", "members", "revoke", "remove", "epoch", "operator", "audit"):
         assert name in text
     assert "backup" in text and "restore" in text
     assert "hub" in CliRunner().invoke(app, ["--help"]).output
