@@ -142,6 +142,7 @@ def withdraw(given: Given) -> None:
     if sender is None and known is not None:
         sender = known.name
     if sender is None:
+        studies.existing(given.storage, given.study)  # if not, raises and lists those that are
         raise ValueError(
             f"{given} has not run a trial, so it has no name among peers: give the storage of a "
             "study that has, or the name with --name"
