@@ -210,9 +210,9 @@ def _show(invited: Invited, address: str | None, chosen: Settings) -> None:
         "only to those who may join:",
     )
     _print(console, f"{invited.invitation}")
-    screen.say(console, "They join with:")
+    screen.say(console, "Save it as invitation.txt, since commands can be seen by others; then:")
     where = shlex.quote((address or _reached(chosen)).rstrip("/"))
-    _print(console, f"fedbo join {where} --invite {invited.invitation}")
+    _print(console, f"fedbo join {where} --invite - < invitation.txt")
 
 
 def _print(console: Console, line: str) -> None:
