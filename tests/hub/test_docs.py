@@ -282,6 +282,7 @@ def serving(operator: Home, block: Block, authority: Path, port: int) -> Iterato
     finally:
         process.terminate()
         out, err = process.communicate(timeout=120)
+    assert str(operator.path / "fedbo.db") in "".join(out.split("\n"))
     assert process.returncode == 0, f"{out}\n{err}"
     assert "fedbo-m-" not in out + err
 
