@@ -638,7 +638,8 @@ def test_preview_writes_nothing() -> None:
 def test_a_message_can_be_taken_back() -> None:
     result = invoke("--withdraw")
     assert result.exit_code == 1
-    assert "it has no name among peers" in said(result)
+    assert "there is no study 'federation' in" in said(result)
+    assert "Give the study with --study" in said(result)
     assert "nothing to withdraw" in said(invoke("--withdraw", "--name", "site-a"))
     join("score", "--trials", "1", "--name", "site-a")
     text = said(invoke("--withdraw"))

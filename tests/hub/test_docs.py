@@ -2,7 +2,7 @@
 
 An operator and two members follow the page, each with a home folder of its own and in processes of
 their own, through TLS with a private certificate authority. Only the port is another one, so that
-two of these tests can run at once.
+two of these tests can run at once, and the second member has another name.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Home:
 
     def __init__(self, path: Path, port: int) -> None:
         path.mkdir()
-        self.path, self._port = path, port
+        self.path, self._port, self.name = path, port, path.name
         programs = path / "bin"
         programs.mkdir()
         python = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
@@ -126,7 +126,7 @@ class Home:
         }
 
     def text(self, code: str) -> str:
-        return code.replace(PORT, str(self._port))
+        return code.replace(PORT, str(self._port)).replace("--name clinic", f"--name {self.name}")
 
     def write(self, name: str, code: str) -> None:
         (self.path / name).write_text(self.text(code), encoding="utf-8")
@@ -251,7 +251,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         operator.write(named[1], block.code)
     said["First start"] = operator.run(prepare.code)
     with serving(operator, serve, folder / "ca.pem", port):
-        sites = Home(folder / "site-a", port), Home(folder / "site-b", port)
+        sites = Home(folder / "clinic", port), Home(folder / "lab", port)
         for number, site in enumerate(sites):
             (site.path / "ca.pem").write_bytes(made["ca.pem"])
             [word] = re.findall(r"^\s*(liver\.[0-9a-f]+\.\S+)$", said["First start"], re.M)
@@ -282,13 +282,15 @@ def serving(operator: Home, block: Block, authority: Path, port: int) -> Iterato
     finally:
         process.terminate()
         out, err = process.communicate(timeout=120)
+    assert str(operator.path / "fedbo.db") in "".join(out.split("\n"))
     assert process.returncode == 0, f"{out}\n{err}"
     assert "fedbo-m-" not in out + err
 
 
 def member(site: Home) -> str:
     """The name of the only member that a site is, as the command says."""
-    [name] = re.findall(r"site-[0-9a-f]{8}", site.run("fedbo hub memberships"))
+    [name] = re.findall(r"/liver +(\w+)", site.run("fedbo hub memberships"))
+    assert name == site.name
     return name
 
 
@@ -301,7 +303,12 @@ def test_two_studies_in_separate_homes_hear_each_other(world: World) -> None:
         assert len(study.trials) == 40
         queries = [trial.system_attrs["fedbo:query"] for trial in study.trials]
         heard = {name for query in queries for name in query.get("weights", {})}
-        assert {name.partition("/")[0] for name in heard} == {other}
+        assert heard == {f"{other}/liver"}
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_without_a_script(world: World) -> None:
+    assert "tune:loss" in world.sites[0].run(blocks("Tune")[2].code)
 
 
 @pytest.mark.slow
@@ -341,7 +348,7 @@ def test_a_study_of_another_sampler_can_be_published(world: World) -> None:
         n_trials=12,
     )
     before = site.run("fedbo exchange status https://localhost:8765")
-    site.run(blocks("Tune")[2].code)
+    site.run(blocks("Tune")[3].code)
     after = site.run("fedbo exchange status https://localhost:8765")
     assert after.count(member(site)) == before.count(member(site)) + 1
 
@@ -354,4 +361,4 @@ def test_whoever_leaves_is_gone(world: World) -> None:
     first.follow("Leave")
     assert name not in second.run("fedbo exchange status https://localhost:8765")
     assert name not in world.operator.run("fedbo hub members liver --config hub.toml")
-    assert not re.search("site-", first.run("fedbo hub memberships"))
+    assert "You are not a member of any hub" in first.run("fedbo hub memberships")

@@ -320,6 +320,20 @@ def test_a_proxy_does_not_see_what_stays_on_this_machine(monkeypatch: pytest.Mon
         assert proxy.asked == []
 
 
+def test_a_hub_with_tls_that_is_asked_without_it() -> None:
+    with Liar(lambda _: Answer(raw=b"")) as hub, pytest.raises(ExchangeError) as caught:
+        Client(hub.address).send("GET", "/v1/hub", once=True)
+    assert str(caught.value).endswith("whether the hub is running, or use https://")
+
+
+def test_what_it_means_if_a_token_is_refused() -> None:
+    refused = one_after_another(refusal("wrong-token", 401))
+    with Liar(refused) as hub, pytest.raises(HubRefused) as caught:
+        Client(hub.address, TOKEN).send("GET", "/v1/hub")
+    assert str(caught.value).endswith("or the hub was restored from a backup. Ask whoever runs it")
+    assert caught.value.slug == "wrong-token"
+
+
 def test_no_log_has_a_token(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with Liar(one_after_another(refusal("wrong-token", 401))) as hub, pytest.raises(HubRefused):
@@ -539,14 +553,25 @@ def test_an_invitation_to_another_federation_is_noticed() -> None:
     assert Memberships().all() == []
 
 
-def test_a_lost_answer_to_enrolling_is_explained() -> None:
+@pytest.mark.parametrize("lost", [Answer(raw=b""), Answer(502, b"")])
+def test_a_lost_answer_to_a_rotation_is_explained(
+    lying_hub: tuple[HubExchange, Callable[[Answer], None]], lost: Answer
+) -> None:
+    exchange, set_answer = lying_hub
+    set_answer(lost)
+    with pytest.raises(ExchangeError, match="it had changed it and its answer was lost"):
+        exchange.site().rotate()
+
+
+@pytest.mark.parametrize("lost", [Answer(raw=b""), Answer(502, b"")])
+def test_a_lost_answer_to_enrolling_is_explained(lost: Answer) -> None:
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
     opened = {"federation": "liver", "epoch": 0, "file": OURS.to_toml()}
 
     def answer(asked: Request) -> Answer:
         if asked.path.endswith("open"):
             return Answer(200, json.dumps(opened).encode())
-        return Answer(raw=b"")
+        return lost
 
     with Liar(answer) as hub:
         with pytest.raises(ExchangeError, match="it had enrolled you and its answer was lost"):

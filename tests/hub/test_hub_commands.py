@@ -66,9 +66,8 @@ def create(name: str = "liver", *arguments: str, code: int = 0) -> str:
 def test_create_prints_an_invitation_with_which_one_can_join(db: str) -> None:
     text = create("liver", "--uses", "3", "--days", "2", "--address", "https://hub.example.org/")
     assert str(AGREED.fingerprint) in text and "3 members can join until 20" in text
-    first, second = INVITATION.findall(text)
-    assert first == second
-    assert f"fedbo join https://hub.example.org --invite {first}" in text
+    (first,) = INVITATION.findall(text)
+    assert "fedbo join https://hub.example.org --invite - < invitation.txt" in text
     engine = open_database(db)
     with begin(engine) as connection:
         done = admin.enrol(connection, Invitation.parse(first).secret, "clinic")
@@ -84,8 +83,7 @@ def test_a_line_to_copy_is_never_broken(db: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "40")
     lines = run("create", "liver", "--federation", "federation.toml").splitlines()
     assert [line for line in lines if re.fullmatch(rf"  {INVITATION.pattern}", line)]
-    join = rf"  fedbo join http://127\.0\.0\.1:8765 --invite {INVITATION.pattern}"
-    assert [line for line in lines if re.fullmatch(join, line)]
+    assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
 
 
 def test_nothing_is_created_if_the_invitation_cannot_be_made(db: str) -> None:
@@ -132,6 +130,7 @@ def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatc
     "command",
     [
         ["invite", "liver"],
+        ["invitations", "liver"],
         ["members"],
         ["revoke", "liver", "clinic"],
         ["remove", "liver", "clinic"],
@@ -175,6 +174,40 @@ def test_invite(hub: str) -> None:
     text = words("invite", "liver", "--uses", "1")
     assert "one member can join" in text and INVITATION.search(text)
     assert "this hub has no federation 'lung'" in words("invite", "lung", code=1)
+
+
+def test_open_invitations_are_listed_and_cancelled(db: str) -> None:
+    create("liver", "--uses", "3")
+    run("invite", "liver", "--uses", "1200")
+    text = run("invitations", "liver")
+    assert not INVITATION.search(text)
+    rows = [line.split() for line in text.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["3", "1,200"]
+    assert all(re.fullmatch(r"\d\d:\d\d[+-]\d\d:\d\d", row[3]) for row in rows)
+    first, second = (row[0] for row in rows)
+    assert f"Invitation {first} to 'liver' is cancelled" in words(
+        "invitations", "liver", "--cancel", first
+    )
+    assert f"there is no invitation {first} to 'liver'" in words(
+        "invitations", "liver", "--cancel", first, code=1
+    )
+    assert [line.split()[0] for line in run("invitations", "liver").splitlines()[2:]] == [second]
+    run("invitations", "liver", "--cancel", second)
+    assert "There are no open invitations to 'liver'" in words("invitations", "liver")
+    assert "no federation 'lung'" in words("invitations", "lung", code=1)
+
+
+def test_who_is_revoked_could_come_back_with_an_open_invitation(hub: str) -> None:
+    [row] = run("invitations", "liver").splitlines()[2:]
+    command = f"fedbo hub invitations liver --cancel {row.split()[0]}"
+    for _ in range(2):  # also if it was revoked already
+        text = words("revoke", "liver", "Zürich 2")
+        assert "can join again under another name" in text and command in text
+    run("invite", "liver")
+    assert "fedbo hub invitations liver --cancel NUMBER" in words("remove", "liver", "Zürich 2")
+    for row in run("invitations", "liver").splitlines()[2:]:
+        run("invitations", "liver", "--cancel", row.split()[0])
+    assert "invitation" not in words("remove", "liver", "clinic")
 
 
 def test_members(hub: str) -> None:
@@ -269,6 +302,7 @@ def test_the_audit_log(hub: str, place: Path) -> None:
 def test_backup_and_restore(
     hub: str, place: Path, new_database: Callable[[str], str], kind: str
 ) -> None:
+    assert run("backup", "hub.backup").splitlines()[0]
     text = words("backup", "hub.backup")
     assert re.search(r"\b\d\d rows are in hub.backup \(\d+\.\d kB\)", text)
     assert (place / "hub.backup").stat().st_mode & 0o777 == 0o600
@@ -291,7 +325,7 @@ def test_names_from_outside_cannot_move_the_cursor(db: str) -> None:
 
 def test_help_lists_the_commands() -> None:
     text = words("--help")
-    for name in ("create", "invite", "members", "revoke", "remove", "epoch", "operator", "audit"):
+    for name in ("create", "invite", "invitations", "members", "revoke", "remove", "epoch"):
         assert name in text
-    assert "backup" in text and "restore" in text
+    assert all(name in text for name in ("operator", "audit", "backup", "restore"))
     assert "hub" in CliRunner().invoke(app, ["--help"]).output

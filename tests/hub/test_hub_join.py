@@ -92,6 +92,25 @@ def test_an_invitation_may_come_from_standard_input(liver: Liver) -> None:
     assert "Your messages will be not signed" in said(result)
 
 
+def test_an_invitation_may_be_in_a_file(liver: Liver) -> None:
+    Path("invitation.txt").write_text(f"{liver.invitation}\n")
+    result = invoke("join", liver.hub, "--invite", "invitation.txt", "--name", "clinic")
+    assert result.exit_code == 0, result.output
+    Path("invitation.txt").write_bytes(b"\xff\xfe")
+    result = invoke("join", liver.hub, "--invite", "invitation.txt", "--name", "lab")
+    assert result.exit_code == 1 and "this is not an invitation" in said(result)
+    result = invoke("join", liver.hub, "--invite", "invitatoin.txt", "--name", "lab")
+    assert result.exit_code == 1 and "no file of this name" in said(result)
+
+
+def test_a_second_name_in_one_federation_is_pointed_out(liver: Liver) -> None:
+    assert "Warning" not in joined(liver, "--name", "clinic")
+    text = joined(liver, "--name", "lab")
+    assert "you are also the member 'clinic' there" in text
+    assert f"fedbo hub leave {liver.place} --name clinic" in text
+    assert {one.member for one in Memberships().all()} == {"clinic", "lab"}
+
+
 def test_a_file_may_have_another_name(liver: Liver) -> None:
     text = joined(liver, "--federation", "liver.toml")
     assert Federation.load("liver.toml") == OURS and not FILE.exists()
@@ -103,6 +122,8 @@ def test_the_same_file_is_fine_and_another_is_not_overwritten(liver: Liver) -> N
     result = invoke("join", liver.hub, "--invite", liver.invitation)
     assert result.exit_code == 1
     assert "is not the federation at" in said(result) and "was not overwritten" in said(result)
+    assert "You have not joined, and the invitation is still valid" in said(result)
+    assert f"--invite - --federation {liver.name}.toml < invitation.txt" in said(result)
     assert Memberships().all() == [] and Federation.load(FILE) == OTHERS["seed"]
     OURS.save(FILE)
     before = FILE.stat().st_mtime_ns
@@ -329,10 +350,31 @@ def test_the_status_of_a_hub_is_shown(liver: Liver) -> None:
     result = invoke("exchange", "status", liver.hub, "--federation", FILE)
     assert result.exit_code == 0, result.output
     assert f"Exchange {liver.hub}" in said(result)
+    assert f"The federation '{liver.name}', where you are the member 'clinic'" in said(result)
     assert "clinic/a" in said(result) and "accepted" in said(result)
     Memberships().remove(Memberships().all()[0])
     result = invoke("exchange", "status", liver.hub)
-    assert result.exit_code == 2 and "you are not a member" in said(result)
+    assert result.exit_code == 1 and "you are not a member" in said(result)
+
+
+def test_a_status_that_cannot_be_got_takes_one_line(liver: Liver) -> None:
+    joined(liver, "--name", "clinic", "--unsigned")
+    with begin(liver.office.engine) as connection:
+        admin.revoke(connection, liver.name, "clinic", actor="test")
+    time.sleep(1.1)  # a token is believed for a second
+    result = invoke("exchange", "status", liver.hub)
+    assert result.exit_code == 1 and len(result.output.splitlines()) == 1
+    assert "does not accept your token" in said(result) and "Usage" not in said(result)
+
+
+def test_a_token_that_was_not_rotated(liver: Liver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 0.1)
+    joined(liver, "--name", "clinic", "--unsigned")
+    away, book = f"http://127.0.0.1:{free_port()}", Memberships().path
+    book.write_text(book.read_text().replace(liver.hub, away))
+    result = invoke("hub", "rotate", away)
+    assert result.exit_code == 1 and "cannot be reached" in said(result)
+    assert said(result).endswith("The token is unchanged.")
 
 
 def test_the_ledger_lists_scalars_and_progress(liver: Liver) -> None:

@@ -12,7 +12,15 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Holding, exchange_at
+from fedbo.exchange import (
+    Exchange,
+    ExchangeError,
+    FolderExchange,
+    Holding,
+    HubExchange,
+    exchange_at,
+)
+from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, MessageRefused
@@ -46,11 +54,16 @@ def status(
         place = exchange_at(exchange)
         if isinstance(place, FolderExchange) and not place.folder.exists():
             raise ExchangeError(f"there is no folder {place.address}; check the address")
-        holdings = place.holdings()
     except ExchangeError as error:
         raise checks.refused(str(error), "EXCHANGE") from None
+    try:
+        holdings = place.holdings()
+    except ExchangeError as error:
+        checks.end(str(error))
     console = Console()
     screen.say(console, f"Exchange {place.address}", "bold")
+    if isinstance(place, HubExchange):
+        _memberships(console, place)
     groups: dict[tuple[bytes, int], list[Holding]] = {}
     for holding in holdings:
         if holding.message is not None and holding.fault is None:
@@ -71,6 +84,13 @@ def status(
             "prints what a file says.",
         )
     _faults(console, [holding for holding in holdings if holding.fault is not None])
+
+
+def _memberships(console: Console, place: HubExchange) -> None:
+    """Print the federations of a hub that are shown, and who this user is there."""
+    for one in Memberships().of(place.url.base, place.url.federation):
+        text = f"The federation {one.federation!r}, where you are the member {one.member!r}"
+        screen.say(console, text)
 
 
 def _ours(

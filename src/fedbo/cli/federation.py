@@ -202,7 +202,8 @@ def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
         f"values are refused. Each site then runs fedbo join EXCHANGE --federation {path} "
         "--storage STORAGE --objective MODULE:FUNCTION, or uses "
         f"FederatedSampler({str(path)!r}, EXCHANGE) as the sampler of its study. EXCHANGE is a "
-        "folder that all sites can reach.",
+        "folder that all sites can reach, or the https:// address of a hub, where fedbo hub create "
+        "puts this file for those who are invited.",
     )
 
 

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import typer
 
-from fedbo.cli import hub_federation, hub_member, hub_operator, hub_serve, hub_store
+from fedbo.cli import (
+    hub_federation,
+    hub_invitations,
+    hub_member,
+    hub_operator,
+    hub_serve,
+    hub_store,
+)
 
 _MEMBER = "For members"
 
@@ -15,6 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Run a hub, manage it, or be a memb
 app.command()(hub_serve.serve)
 app.command()(hub_federation.create)
 app.command()(hub_federation.invite)
+app.command()(hub_invitations.invitations)
 app.command()(hub_federation.members)
 app.command()(hub_federation.revoke)
 app.command()(hub_federation.remove)

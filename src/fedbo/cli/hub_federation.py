@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.cli.exchange import age
 from fedbo.cli.hub_database import Config, Db, database, settings
+from fedbo.cli.hub_invitations import warn_of_open
 from fedbo.federation import Federation
 
 if TYPE_CHECKING:
@@ -118,8 +118,10 @@ def revoke(name: _Name, member: _Member, db: Db = None, config: Config = None) -
         with begin(engine) as connection:
             was_revoked = admin.find_member(connection, name, member).is_revoked
             admin.revoke(connection, name, member, actor=admin.COMMAND_LINE)
+            still_open = admin.invitations(connection, name)
     if was_revoked:
         screen.say(Console(), f"{member!r} of {name!r} was revoked already.")
+        warn_of_open(name, still_open)
         return
     screen.say(
         Console(),
@@ -127,6 +129,7 @@ def revoke(name: _Name, member: _Member, db: Db = None, config: Config = None) -
         f"deleted. Nobody else can take its name, unless you run fedbo hub remove {name} "
         f"{shlex.quote(member)}.",
     )
+    warn_of_open(name, still_open)
 
 
 def remove(name: _Name, member: _Member, db: Db = None, config: Config = None) -> None:
@@ -140,11 +143,13 @@ def remove(name: _Name, member: _Member, db: Db = None, config: Config = None) -
 
         with begin(engine) as connection:
             admin.remove(connection, name, member, actor=admin.COMMAND_LINE)
+            still_open = admin.invitations(connection, name)
     screen.say(
         Console(),
         f"{member!r} is no longer a member of {name!r}: its token is no longer valid, its messages "
         "are deleted, and its name is free. The audit log still says what it did.",
     )
+    warn_of_open(name, still_open)
 
 
 def epoch(
@@ -197,7 +202,7 @@ def _invite(connection: Connection, name: str, uses: int, days: float) -> Invite
 
 
 def _show(invited: Invited, address: str | None, chosen: Settings) -> None:
-    console, until = Console(), time.strftime("%Y-%m-%d %H:%M", time.localtime(invited.expires))
+    console, until = Console(), screen.moment(invited.expires)
     members = "one member" if invited.uses == 1 else f"{invited.uses:,} members"
     screen.say(
         console,
@@ -205,9 +210,9 @@ def _show(invited: Invited, address: str | None, chosen: Settings) -> None:
         "only to those who may join:",
     )
     _print(console, f"{invited.invitation}")
-    screen.say(console, "They join with:")
+    screen.say(console, "Save it as invitation.txt, since commands can be seen by others; then:")
     where = shlex.quote((address or _reached(chosen)).rstrip("/"))
-    _print(console, f"fedbo join {where} --invite {invited.invitation}")
+    _print(console, f"fedbo join {where} --invite - < invitation.txt")
 
 
 def _print(console: Console, line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -59,6 +58,6 @@ def list_(db: Db = None, config: Config = None) -> None:
         return
     grid = screen.grid("operator", "since")
     for one in found:
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created))
+        since = screen.moment(one.created)
         grid.add_row(Text(screen.printable(one.name)), since)
     screen.show(Console(), grid)

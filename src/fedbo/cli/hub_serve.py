@@ -93,7 +93,7 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
         federations = [one.name for one in admin.federations(connection)]
         has_operator = bool(admin.operators(connection))
     db = f" --db {settings.shown_db()}" if settings.db != type(settings)().db else ""
-    said = [f"The page is at {page}/; the database is {settings.shown_db()}."]
+    said = [f"The page is at {page}/; the database is {_database(settings)}."]
     if not has_operator:
         said.append(f"There is no operator yet: fedbo hub operator add NAME{db} prints a token.")
     if not federations:
@@ -102,3 +102,14 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
             f"{db} creates one and prints an invitation."
         )
     return said
+
+
+def _database(settings: Settings) -> str:
+    """Return where the database is: the full path of a file, or an address without a password."""
+    from sqlalchemy.engine import make_url
+
+    url = make_url(settings.db)
+    file = url.database or ""
+    if url.get_backend_name() == "sqlite" and file and not file.startswith((":", "file:")):
+        return os.path.abspath(file)
+    return settings.shown_db()

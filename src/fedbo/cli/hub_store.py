@@ -94,6 +94,7 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show how far it has come, if this is a terminal."""
     from rich.progress import Progress  # slow to import
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

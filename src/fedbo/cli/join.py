@@ -23,8 +23,9 @@ def join(
         str | None,
         typer.Option(
             metavar="INVITATION",
-            help="First become a member of a federation at the hub; - reads the invitation from "
-            "standard input, where other users of this machine do not see it.",
+            help="First become a member of a federation at the hub. Give a file with the "
+            "invitation, or - to read it from standard input: other users of this machine can see "
+            "what is on the command line.",
         ),
     ] = None,
     storage: Annotated[
@@ -97,7 +98,9 @@ def join(
         bool, typer.Option("--withdraw", help="Only withdraw this site's message; run nothing.")
     ] = False,
 ) -> None:
-    """Tune an objective in an Optuna study that takes part in a federation.
+    """Tune an objective with other sites, through a folder or a hub, or become a hub's member.
+
+    The trials are those of an Optuna study.
 
     To resume after Ctrl-C or a crash, run the same command again. For several workers, run it
     several times at once with the same storage. Ctrl-C lets the running trial finish; a second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -32,15 +33,14 @@ def become_member(
 
     Args:
         place: The hub.
-        invitation: The invitation; "-" reads it from standard input.
+        invitation: The invitation, or a file with it; "-" reads it from standard input.
         name: The name of this site, or of an agent of it; by default a random one.
         file: The federation file. One that exists must be of this federation.
         is_signed: Whether messages are signed with this user's key.
     """
-    word = sys.stdin.readline(_LONGEST) if invitation == "-" else invitation
     updates: list[_Update] = []
     try:
-        invited, book = Invitation.parse(word), Memberships()
+        invited, book = _read(invitation), Memberships()
         address = f"{place.url.base}/{invited.name}"
         keys = KeyPair.load() if is_signed else None
         who = None if name is None else member(name)
@@ -49,7 +49,7 @@ def become_member(
             invited,
             who,
             keys,
-            lambda federation: updates.append(_Update(file, federation, address)),
+            lambda federation: updates.append(_planned(file, federation, address)),
         )
         if not updates:
             update_file(HubExchange(address), file)
@@ -65,6 +65,14 @@ def become_member(
         f"which only this user can read. Your messages will be {signed}. "
         f"{updates[0].done or f'The federation file is {file}.'}",
     )
+    others = [one for one in book.of(mine.address, mine.federation) if one.member != mine.member]
+    for one in others:
+        leave = f"fedbo hub leave {shlex.quote(one.place)} --name {shlex.quote(one.member)}"
+        typer.echo(
+            f"Warning: you are also the member {screen.printable(one.member)!r} there. If you only "
+            f"wanted another name, leave as that member: {screen.printable(leave)}",
+            err=True,
+        )
 
 
 def update_file(place: HubExchange, file: Path) -> None:
@@ -107,6 +115,33 @@ def say_next(place: HubExchange, file: Path) -> None:
     typer.echo(
         screen.printable(f"  {command} --storage sqlite:///site.db --objective MODULE:FUNCTION")
     )
+
+
+def _read(given: str) -> Invitation:
+    """Return the invitation that was given: itself, a file with it, or "-"."""
+    if given == "-":
+        return Invitation.parse(sys.stdin.readline(_LONGEST))
+    if os.path.isfile(given):
+        with open(given, encoding="utf-8", errors="replace") as file:
+            return Invitation.parse(file.read(_LONGEST))
+    try:
+        return Invitation.parse(given)
+    except ValueError as error:  # which does not quote it
+        raise ValueError(f"{error}. There is no file of this name either") from None
+
+
+def _planned(file: Path, theirs: Federation, address: str) -> _Update:
+    """Return what is to be done about the file of someone who is not a member yet."""
+    try:
+        return _Update(file, theirs, address)
+    except (ValueError, OSError) as error:
+        name = address.rpartition("/")[2]
+        other = f"{name}.toml" if file.name != f"{name}.toml" else f"{name}-2.toml"
+        raise ValueError(
+            f"{_reason(error, file)}. You have not joined, and the invitation is still valid. To "
+            f"keep both files: fedbo join {shlex.quote(address)} --invite - --federation {other} "
+            "< invitation.txt"
+        ) from None
 
 
 class _Update:

@@ -142,6 +142,10 @@ def withdraw(given: Given) -> None:
     if sender is None and known is not None:
         sender = known.name
     if sender is None:
+        try:
+            studies.existing(given.storage, given.study)
+        except ValueError as error:
+            raise ValueError(f"{error}. Give the study with --study") from None
         raise ValueError(
             f"{given} has not run a trial, so it has no name among peers: give the storage of a "
             "study that has, or the name with --name"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from rich import box
 from rich.console import Console
@@ -57,6 +58,15 @@ def count(n: int, noun: str) -> str:
     ('1 trial', '5,150 numbers')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def moment(when: float) -> str:
+    """Say when something is, to the minute, in local time and with its distance from UTC.
+
+    >>> len(moment(1e9)) == len("2001-09-09 01:46+00:00")
+    True
+    """
+    return datetime.fromtimestamp(when, UTC).astimezone().isoformat(" ", "minutes")
 
 
 def size(nbytes: int) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +26,12 @@ CONFIG = PREFIX + "CONFIG"  # names the TOML file
 #: Where the numbers of several workers meet; prometheus_client looks when it is imported.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _LARGEST = 2**16  # bytes of the file
+_EXPECTED = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text in quotes",
+}
 _RANGES = {
     "port": (0, 65535),
     "workers": (1, 64),
@@ -144,7 +150,7 @@ def load(
     given = {name: value for name, value in flags.items() if value is not None}
     values: dict[str, Any] = {}
     if file is not None:
-        values |= _converted(_read(file), lambda name: f"{name} in {file}", strict=True)
+        values |= _converted(_read(file), str, f" in {file}", strict=True)
     values |= _converted(variables, lambda name: PREFIX + name.upper(), strict=False)
     values |= _converted(given, lambda name: f"--{name.replace('_', '-')}", strict=False)
     return Settings(**values)
@@ -166,26 +172,40 @@ def _read(file: Path) -> dict[str, Any]:
         raise ValueError(f"the settings {file} are not a TOML file: {error}") from None
 
 
-def _converted(given: Mapping[str, Any], place: Any, *, strict: bool) -> dict[str, Any]:
+def _converted(
+    given: Mapping[str, Any], spelt: Callable[[str], str], place: str = "", *, strict: bool
+) -> dict[str, Any]:
+    """Return settings with the right types.
+
+    Args:
+        given: The settings by name.
+        spelt: Returns how a name is written where they come from.
+        place: Where that is, for errors.
+        strict: Whether a number must not be given as text.
+    """
     types, values = get_type_hints(Settings), {}
     for name, value in given.items():
+        where = spelt(name) + place
         if name not in types:
-            raise ValueError(f"{place(name)} is not a setting of the hub{_closest(name, types)}")
+            hint = _closest(name, types, spelt)
+            raise ValueError(f"{where} is not a setting of the hub{hint}")
         try:
             values[name] = msgspec.convert(value, types[name], strict=strict)
-        except msgspec.ValidationError as error:
-            shown = "" if name == "db" else f" is {shortened(repr(value))}"
-            raise ValueError(f"{place(name)}{shown}: {error}") from None
+        except msgspec.ValidationError:
+            shown = "not a text" if name == "db" else shortened(repr(value))
+            expected = _EXPECTED.get(types[name]) or " or ".join(get_args(types[name]))
+            raise ValueError(f"{where} is {shown}, expected {expected}") from None
         try:
             Settings(**{name: values[name]})
         except ValueError as error:
-            raise ValueError(f"{place(name)}: {error}") from None
+            raise ValueError(f"{where}: {error}") from None
     return values
 
 
-def _closest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(known)}"
+def _closest(name: str, known: Iterable[str], spelt: Callable[[str], str]) -> str:
+    if found := difflib.get_close_matches(name, known, n=1):
+        return f"; did you mean {spelt(found[0])}?"
+    return f"; there are {', '.join(map(spelt, known))}"
 
 
 def _check_network(text: str) -> None:

@@ -38,7 +38,7 @@ BUDGET = 10.0  # seconds for one call, retries included
 _CONNECT, _READ = 5.0, 15.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; each pause is up to twice the one before
 _BUSY = (429, 503)  # statuses with which the hub says that it has done nothing
-_BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
+BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
 _LONGEST = 500  # characters of what a hub says
 _WINDOW = 2**23  # bytes that zstd may look back, as RFC 9659 says
 
@@ -65,6 +65,10 @@ class HubRefused(ExchangeError):
 
 class StrangeAnswer(ExchangeError):
     """What a hub has answered, no hub of fedbo answers; the text says what is wrong with it."""
+
+
+class Unreachable(ExchangeError):
+    """No connection to a hub was made, so that it has not received the request."""
 
 
 class _Problem(msgspec.Struct):
@@ -158,6 +162,7 @@ class Client:
 
         Raises:
             HubRefused: If the hub refuses it.
+            Unreachable: If there is no connection to the hub.
             ExchangeError: If the hub does not answer, or not as a hub does.
         """
         httpx, http = self._connected()
@@ -260,14 +265,15 @@ class Client:
         said = [printable(shortened(text, _LONGEST)) for text in (problem.title, problem.detail)]
         text = ": ".join(text for text in said if text) or f"it answers with status {status}"
         if slug == "wrong-token":
-            text += (
-                ". The member was revoked or removed, or another machine has rotated the token; "
-                "ask whoever runs the hub"
+            text = (
+                "The hub does not accept your token: you were revoked or removed, the token was "
+                "rotated on another machine, or the hub was restored from a backup. Ask whoever "
+                "runs it"
             )
         error = HubRefused(f"{where}: {text}", slug, status)
-        if status in _BUSY or status in _BETWEEN:
+        if status in _BUSY or status in BETWEEN:
             after = _seconds(response.headers.get("Retry-After", ""))
-            raise _Again(error, after, is_down=status != 429, is_done=status in _BETWEEN)
+            raise _Again(error, after, is_down=status != 429, is_done=status in BETWEEN)
         raise error
 
     def _connected(self) -> tuple[Any, httpx.Client]:
@@ -312,27 +318,28 @@ class Client:
     def _failure(self, httpx: Any, error: Exception) -> ExchangeError:
         where, why = self.url.base, printable(shortened(str(error), _LONGEST))
         if _is_certificate(error):
-            return ExchangeError(
+            return Unreachable(
                 f"the certificate of {where} is not trusted ({why}); if the hub has a private "
                 "certificate authority, set SSL_CERT_FILE to the file with its certificate"
             )
         if isinstance(error, httpx.ProxyError):
-            return ExchangeError(
+            return Unreachable(
                 f"{where} cannot be reached through the proxy ({why}); check HTTPS_PROXY, "
                 "ALL_PROXY and NO_PROXY"
             )
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             reason = why or "no answer"
-            return ExchangeError(
+            return Unreachable(
                 f"{where} cannot be reached ({reason}); check the address, the network, and "
                 "whether a proxy is needed (HTTPS_PROXY)"
             )
+        hint = "check the network, and whether the hub is running"
         if isinstance(error, httpx.TimeoutException):
             why = "it did not answer in time"
+        elif not self.url.is_encrypted:
+            hint += ", or use https://"  # a hub with TLS closes the connection
         why = why or "the connection was closed"
-        return ExchangeError(
-            f"{where} did not answer ({why}); check the network, and whether the hub is running"
-        )
+        return ExchangeError(f"{where} did not answer ({why}); {hint}")
 
     def strange(self, why: str) -> StrangeAnswer:
         """Return the error for an answer that no hub gives."""

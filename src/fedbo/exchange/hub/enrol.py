@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from fedbo.exchange.base import ExchangeError
-from fedbo.exchange.hub.client import Client, HubRefused
+from fedbo.exchange.hub.client import BETWEEN, Client, HubRefused, Unreachable
 from fedbo.exchange.hub.invitation import Invitation
 from fedbo.exchange.hub.member import MOST_FILE, Member, read_federation, store
 from fedbo.exchange.hub.memberships import Membership, Memberships
@@ -119,9 +119,11 @@ def _token(client: Client, invited: Invitation, name: str, keys: KeyPair | None)
         body |= {"key": str(keys), "proof": Statement("enrol", *shared).sign(keys)}
     try:
         return client.ask("POST", "/v1/members", _Enrolled, body, most=MOST_FILE, once=True).token
-    except HubRefused:
+    except Unreachable:
         raise
     except ExchangeError as error:
+        if isinstance(error, HubRefused) and error.status not in BETWEEN:
+            raise
         raise ExchangeError(
             f"{error}. If the hub says from now on that {name!r} is taken, it had enrolled you and "
             "its answer was lost: ask whoever runs it to remove that member, or take another name"

@@ -10,7 +10,7 @@ import msgspec
 
 from fedbo.exchange.base import ExchangeError
 from fedbo.exchange.file import LARGEST
-from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused
+from fedbo.exchange.hub.client import BETWEEN, JSON, MOST, Client, HubRefused, Unreachable
 from fedbo.exchange.hub.memberships import Membership, Memberships
 from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_HANDED, Wanted
@@ -159,9 +159,11 @@ class Member:
         self._memberships.check_writable()
         try:
             data = self._send("POST", "/member/token", once=True)
-        except HubRefused:
-            raise
+        except Unreachable as error:
+            raise ExchangeError(f"{error}. The token is unchanged.") from None
         except ExchangeError as error:
+            if isinstance(error, HubRefused) and error.status not in BETWEEN:
+                raise
             raise ExchangeError(
                 f"{error}. If the hub says from now on that the token is not valid, it had changed "
                 "it and its answer was lost: ask whoever runs it to remove this member, and join "
