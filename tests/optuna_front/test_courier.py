@@ -174,6 +174,33 @@ def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     assert courier.complaints() == []
 
 
+def test_pauses_in_an_outage_grow_and_keep_the_ledger_short(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, place = Clock(), Place()
+    monkeypatch.setattr("fedbo.optuna.courier.time", clock)
+    monkeypatch.setattr("fedbo.optuna.courier._FIRST_PAUSE", 1.0)
+    place.on_publish = down
+    courier, tried = Courier(place, ledger), []
+    for i in range(300):  # two trials a second
+        clock.now = 100.0 + i / 2
+        before = len(ledger.read()) if i else 0
+        courier.send(ready(1 + i // 100))
+        until(lambda: not courier._is_running)
+        if len(ledger.read()) > before:
+            tried.append(i / 2)
+    assert tried == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0]
+    assert {one.sequence for one in ledger.read()[-2:]} == {3}
+    courier.send(ready(4))
+    until(lambda: not courier._is_running)
+    place.on_publish = lambda: None
+    assert place.published == [] and courier.flush(PATIENCE)  # which does not wait for the pause
+    assert place.published == [4]
+    courier.send(ready(5))  # and the outage is over
+    assert courier.flush(PATIENCE)
+    assert [one.action for one in ledger.read()[-2:]] == ["sent", "sent"]
+
+
 def test_each_outage_is_told_of_once(ledger: Ledger) -> None:
     place = Place()
     courier = Courier(place, ledger)
