@@ -167,8 +167,8 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
     if any(row.entry.action == "undelivered" for row in found):
         screen.say(
             console,
-            "A message is not delivered if the exchange could not be reached, or had a later message "
-            "under this name.",
+            "A message is not delivered if the exchange could not be reached, or had a later "
+            "message under this name.",
         )
 
 

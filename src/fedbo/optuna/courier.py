@@ -77,6 +77,7 @@ class Courier:
         self._is_running = False
         self._outgoing: Make | None = None
         self._is_sending = False
+        self.last_words = ""  # what to say at the exit if the last message was not delivered
         self.signature = ("", "")  # the name of the study, and the key that signs its messages
         self._unsent: Letter | None = None  # failed or held, and is tried with a later errand
         self._pause, self._pause_ends = _FIRST_PAUSE, 0.0
@@ -161,6 +162,23 @@ class Courier:
                 seconds,
             )
             return not self._has_more_to_send
+
+    def leave(self, seconds: float) -> list[str]:
+        """Send what is left, and return what went wrong; for a program that ends.
+
+        Args:
+            seconds: The longest time to wait.
+        """
+        is_late = not self.flush(seconds)
+        with self._changed:
+            lost = self.last_words or (
+                "this study's last message was not delivered. The next one is sent when the study "
+                "goes on"
+            )
+            if is_late:
+                lost = f"{self.exchange.address} did not answer in time: {lost}"
+            is_lost = is_late or self._unsent is not None
+            return [*self._complaints.take(), *([lost] if is_lost else [])]
 
     # The errands
 
@@ -308,13 +326,7 @@ def _leave() -> None:
     """Send what all couriers together have left when the interpreter exits."""
     until = time.monotonic() + _LEAVING
     for courier in list(_couriers):
-        complaints = []
-        if not courier.flush(max(0.0, until - time.monotonic())):
-            complaints = [
-                f"{courier.exchange.address} did not answer in time, so this study's last message "
-                "was not published. The next one will be published when the study goes on"
-            ]
-        for complaint in complaints + courier.complaints():
+        for complaint in courier.leave(max(0.0, until - time.monotonic())):
             caller.warn(complaint, ExchangeWarning)
 
 
