@@ -6,7 +6,7 @@ Optuna 5 has no public equivalent. No other file of fedbo uses private names, an
 =========================  ========================================================================
 ``Study._storage``,        To read and write system attributes, and to tell whether two objects are
 ``Study._study_id``        the same study.
-``_backend``               The storage with the address, behind the cache that Optuna puts before it.
+``_backend``               The storage that has an address, behind the cache of Optuna.
 ``FrozenTrial._trial_id``  To write the system attributes of a trial.
 ``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns
                            those of one bracket. A cache saves reading the storage twice in a trial.
