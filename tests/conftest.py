@@ -30,6 +30,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 60.0)
     monkeypatch.setattr("fedbo.optuna.mailbox._LOOKS", 6000)
+    monkeypatch.setattr("fedbo.optuna.courier._FIRST_PAUSE", 0.0)  # nor after it
     monkeypatch.setattr(FederatedSampler.flush, "__defaults__", (60.0,))
 
 

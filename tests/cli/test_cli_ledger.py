@@ -239,12 +239,47 @@ class Hub(MemoryExchange):
 
     is_down = False
 
+    def publish(self, message: Message) -> bool:
+        if self.is_down:
+            raise ExchangeError("the hub does not answer; try again later")
+        return super().publish(message)
+
     def share(self, scalars: Scalars) -> None:
         pass
 
     def report(self, progress: Progress) -> None:
         if self.is_down:
             raise ExchangeError("the hub does not answer; try again later")
+
+
+def test_all_attempts_to_send_a_message_are_one_row(log: Path) -> None:
+    hub, ledger = Hub(), Ledger()
+
+    def rows() -> list[list[str]]:
+        lines = invoke(columns=140).stdout.splitlines()[1:]
+        return [line.split(maxsplit=6) for line in lines[: lines.index("")]]
+
+    ledger.publish(hub, message())
+    hub.is_down = True
+    for _ in range(3):
+        with pytest.raises(ExchangeError):
+            ledger.publish(hub, message(scores=2))
+    with pytest.raises(ExchangeError):
+        ledger.publish(hub, message(scores=3))
+    assert [(row[0], row[-1]) for row in rows()][1:] == [
+        ("7", "not delivered (3 attempts)"),
+        ("9", "not delivered (1 attempt)"),
+    ]
+    assert "1 message left this machine" in said(invoke())
+    assert "Message 7, undelivered" in said(invoke("--show", "7"))
+    assert len(json.loads(invoke("--json").stdout)) == 9  # all entries
+    hub.is_down = False
+    ledger.publish(hub, message(scores=3))
+    assert [row[0] for row in rows()] == ["1", "7", "10"]
+    assert rows()[2][-1].endswith(" sent")
+    assert "2 messages left this machine" in said(invoke())
+    ledger.withdraw(hub, federation(), "site-a")
+    assert [row[0] for row in rows()] == ["1", "7", "10", "11"]
 
 
 def test_scalars_and_progress_are_listed_and_shown(log: Path) -> None:
@@ -261,9 +296,9 @@ def test_scalars_and_progress_are_listed_and_shown(log: Path) -> None:
     hub.is_down = True
     with pytest.raises(ExchangeError):
         ledger.report(hub, Progress(**given, trials=13))  # type: ignore[arg-type]
-    lines = invoke().stdout.splitlines()
+    lines = invoke(columns=140).stdout.splitlines()
     assert lines[2].endswith("scalars sent") and lines[3].endswith("progress sent")
-    assert lines[6].endswith("progress undelivered")
+    assert lines[5].split()[0] == "6" and lines[5].endswith("progress not delivered (1 attempt)")
     text = said(invoke())
     assert "1 message, progress 2 times and scalars 1 time left this machine" in text
     text = said(invoke("--show", "2"))

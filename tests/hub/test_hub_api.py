@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -608,6 +609,41 @@ def test_refusals_are_in_the_audit_log_but_cannot_fill_it(liver: Liver) -> None:
     assert 20 <= len(refused) < 40
 
 
+def test_refused_joins_are_in_the_audit_log_of_their_federation(liver: Liver) -> None:
+    def join(name: str, secret: str = liver.secret, **given: Any) -> str:
+        body = {"secret": secret, "name": name, **given}
+        return problem(liver.world.ask("POST", "/v1/members", json=body))
+
+    with begin(liver.world.engine) as connection:
+        used = admin.invite(connection, "liver", uses=1, actor=ACTOR).invitation.secret
+        late = admin.invite(connection, "liver", actor=ACTOR)
+        expired = update(schema.invitation).where(schema.invitation.c.id == late.id)
+        connection.execute(expired.values(expires=1.0))
+    liver.world.enrol(used, "c")
+    key = str(KeyPair.generate())
+    assert join("d", used) == join("invitation 3", late.invitation.secret) == "not-invited"
+    assert join("a") == "name-taken"
+    assert join("e", key="nonsense") == "wrong-key"
+    assert join("f", key=key) == "wrong-signature"
+    assert join("\x1b[2J" + 58 * "\U000e0001") == "wrong-name"
+    assert join("g", new_secret()) == "not-invited"
+    opened = {"secret": used, "name": "liver"}
+    assert problem(liver.world.ask("POST", "/v1/invitations/open", json=opened)) == "not-invited"
+    lines = liver.world.audit("refused")
+    hostile = lines.pop(5)["subject"]
+    assert hostile.startswith("'\\x1b[2J\\U000e0001") and len(hostile) == 128
+    assert [(one["federation"], one["subject"], one["detail"]["problem"]) for one in lines] == [
+        ("liver", "d", "not-invited"),
+        ("liver", "'invitation 3'", "not-invited"),
+        ("liver", "a", "name-taken"),
+        ("liver", "e", "wrong-key"),
+        ("liver", "f", "wrong-signature"),
+        ("", "g", "not-invited"),  # nobody knows which federation that was
+        ("liver", "", "not-invited"),
+    ]
+    assert {one["actor"] for one in lines} == {admin.UNKNOWN}
+
+
 def test_a_flood_is_slowed_down_for_one_member_only(new_database: Callable[[str], str]) -> None:
     with World(new_database("sqlite"), rate=0.1) as world:
         world.service.requests.burst = 3.0
@@ -722,6 +758,32 @@ def test_a_database_of_another_version_is_not_ready(
     answer = liver.world.ask("GET", "/readyz")
     assert (answer.status_code, problem(answer)) == (503, "not-ready")
     assert "r9999" in answer.text
+
+
+def test_a_database_that_hangs_takes_one_thread_however_many_ask(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, looks = threading.Event(), []
+
+    def hang(connection: object) -> str:
+        looks.append(connection)
+        assert opened.wait(60.0)
+        return migrations.newest()
+
+    async def ask() -> list[BaseException | None]:
+        several = (world.service.check_ready() for _ in range(5))
+        return await asyncio.gather(*several, return_exceptions=True)
+
+    monkeypatch.setattr(migrations, "current", hang)
+    monkeypatch.setattr("fedbo.hub.service._PATIENCE", 0.1)
+    portal = world.client.portal
+    assert portal is not None
+    for _ in range(2):  # the second time, the first look is not over yet
+        assert all(isinstance(one, Refused) for one in portal.call(ask))
+    assert len(looks) == 1
+    monkeypatch.setattr("fedbo.hub.service._PATIENCE", 60.0)
+    opened.set()
+    assert portal.call(ask) == [None] * 5
 
 
 def test_large_messages_have_room_only_for_a_few_at_once(world: World) -> None:

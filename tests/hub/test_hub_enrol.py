@@ -18,7 +18,8 @@ from fedbo.exchange import ExchangeError, exchange_at
 from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.enrol import enrol
 from fedbo.exchange.hub.memberships import Memberships
-from fedbo.hub import schema
+from fedbo.hub import admin, schema
+from fedbo.hub.database import begin
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,25 @@ def test_a_name_that_is_taken_is_refused(
             enrol(hub.address, office.invite(liver), name)
         assert caught.value.slug == slug
     assert Memberships().all() == []
+
+
+def test_a_token_that_is_refused_is_kept_until_there_is_another(
+    hub: HubProcess, office: Office, liver: str
+) -> None:
+    mine = enrol(hub.address, office.invite(liver), "clinic")
+    lab = enrol(hub.address, office.invite(liver), "lab")
+    for name in ("clinic", "lab"):
+        with begin(office.engine) as connection:
+            admin.remove(connection, liver, name, actor=admin.COMMAND_LINE)
+    with pytest.raises(HubRefused):
+        enrol(hub.address, office.invite(liver)._replace(secret="x" * 32), "clinic")
+    assert Memberships().all() == [mine, lab]
+    again = enrol(hub.address, office.invite(liver), "clinic")
+    assert Memberships().all() == [again, lab] and again.token != mine.token
+    with begin(office.engine) as connection:
+        admin.remove(connection, liver, "clinic", actor=admin.COMMAND_LINE)
+    other = enrol(hub.address, office.invite(liver))  # under any name
+    assert Memberships().all() == [other]  # the others are refused
 
 
 def test_a_later_epoch_is_the_same_federation(hub: HubProcess, office: Office, liver: str) -> None:

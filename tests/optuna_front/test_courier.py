@@ -174,6 +174,33 @@ def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     assert courier.complaints() == []
 
 
+def test_pauses_in_an_outage_grow_and_keep_the_ledger_short(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, place = Clock(), Place()
+    monkeypatch.setattr("fedbo.optuna.courier.time", clock)
+    monkeypatch.setattr("fedbo.optuna.courier._FIRST_PAUSE", 1.0)
+    place.on_publish = down
+    courier, tried = Courier(place, ledger), []
+    for i in range(300):  # two trials a second
+        clock.now = 100.0 + i / 2
+        before = len(ledger.read()) if i else 0
+        courier.send(ready(1 + i // 100))
+        until(lambda: not courier._is_running)
+        if len(ledger.read()) > before:
+            tried.append(i / 2)
+    assert tried == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0]
+    assert {one.sequence for one in ledger.read()[-2:]} == {3}
+    courier.send(ready(4))
+    until(lambda: not courier._is_running)
+    place.on_publish = lambda: None
+    assert place.published == [] and courier.flush(PATIENCE)  # which does not wait for the pause
+    assert place.published == [4]
+    courier.send(ready(5))  # and the outage is over
+    assert courier.flush(PATIENCE)
+    assert [one.action for one in ledger.read()[-2:]] == ["sent", "sent"]
+
+
 def test_each_outage_is_told_of_once(ledger: Ledger) -> None:
     place = Place()
     courier = Courier(place, ledger)
@@ -493,6 +520,52 @@ def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -
     gate.open()
     assert courier.flush(PATIENCE)
     assert {m.sender for m in place.fetch(FEDERATION)} == {"site", "child"}
+
+
+def test_at_the_exit_a_lost_message_is_told_of_with_the_command_that_sends_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    class Drive(FolderExchange):
+        is_down = True
+
+        def publish(self, message: Message) -> bool:
+            if self.is_down:
+                down()
+            return super().publish(message)
+
+    storage, place = f"sqlite:///{tmp_path}/site.db", Drive(tmp_path / "my exchange")
+    sampler = FederatedSampler(FEDERATION, place, seed=0, ledger=ledger, signed=False)
+    study = optuna.create_study(study_name="a b", storage=storage, sampler=sampler)
+    with pytest.warns(ExchangeWarning, match="the drive is not there"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+        sampler.flush()
+    courier = sampler._courier
+    assert courier is not None
+    [said] = courier.leave(PATIENCE)
+    assert said == (
+        f"the last message of study 'a b' was not delivered to {place.address}: send it with fedbo "
+        f"publish --storage {storage} --study 'a b' --to '{place.address}' --federation FILE "
+        "--unsigned"
+    )
+    place.is_down = False
+    assert courier.leave(PATIENCE) == []
+
+
+def test_at_the_exit_no_command_is_named_that_cannot_work(ledger: Ledger) -> None:
+    place = Place()
+    place.on_publish = down
+    with pytest.warns(ExchangeWarning, match="the drive is not there"):
+        study = study_at(place, ledger, 3)
+        study.sampler.flush()  # type: ignore[attr-defined]
+    [said] = study.sampler._courier.leave(PATIENCE)  # type: ignore[attr-defined]
+    name = study.study_name
+    assert said == (
+        f"the last message of study {name!r} was not delivered to memory. The next one is sent "
+        "when the study goes on"
+    )
+    courier = Courier(Place(), ledger)
+    courier.send(ready(1))
+    assert courier.leave(PATIENCE) == []
 
 
 SCRIPT = """

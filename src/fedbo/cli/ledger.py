@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -106,13 +106,41 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
         _rows(console, row[: i + 1], f"{i}")
 
 
+class _Row(NamedTuple):
+    """A line of the list: what happened to a message, after so many attempts that failed."""
+
+    number: int
+    entry: Entry
+    failures: int
+
+
+def _by_message(entries: Mapping[int, Entry]) -> list[_Row]:
+    """Put all attempts to send the same thing to the same place into one row: the last attempt.
+
+    A row ends with "sent" if that was delivered, and with "undelivered" if it was not.
+    """
+    rows: dict[int, _Row] = {}
+    tried: dict[tuple[str, str, str], _Row] = {}  # by what is sent, where to and by which study
+    for number, entry in entries.items():
+        what = entry.content, entry.to, entry.study
+        before, failures = tried.get(what), int(entry.action == "undelivered")
+        if before is not None and "undelivered" in (before.entry.action, entry.action):
+            del rows[before.number]
+            failures += before.failures
+        rows[number] = row = _Row(number, entry, failures)
+        if entry.action in ("sent", "undelivered"):
+            tried[what] = row
+    return [*rows.values()]
+
+
 def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
-    """Print one line for each entry, by number, and the totals.
+    """Print one line for each message, by the number of its last entry, and the totals.
 
     If the lines are too long for the terminal, the agent and the place are in lines of their own,
     each above the entries that it is for.
     """
-    rows = [_cells(number, entry) for number, entry in entries.items()]
+    found = _by_message(entries)
+    rows = [_cells(row) for row in found]
     head, *lines = _aligned(rows, [*rows[0]])
     fits = max(map(cell_len, [head, *lines])) <= console.width
     if not fits:
@@ -129,28 +157,26 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
             text.stylize("yellow", text.plain.rindex(row["what"]))
         _print(console, text)
     console.print()
-    left = [entry for entry in entries.values() if entry.action not in _NOTHING_LEFT]
-    lost = [entry for entry in entries.values() if entry.action == "undelivered"]
-    size = sum(entry.nbytes for entry in left) - sum(entry.nbytes for entry in lost)
+    left = [row.entry for row in found if row.entry.action not in _NOTHING_LEFT]
+    size = sum(entry.nbytes for entry in left)
     screen.say(
         console,
-        f"{_counted(left, lost)} left this machine, {screen.size(size)} in total. The log is "
+        f"{_counted(left)} left this machine, {screen.size(size)} in total. The log is "
         f"{screen.printable(str(path))}. fedbo ledger --show N prints the content of message N.",
     )
-    if lost:
+    if any(row.entry.action == "undelivered" for row in found):
         screen.say(
             console,
-            "A message is undelivered if the exchange could not be reached, or had a later message "
-            "under this name.",
+            "A message is not delivered if the exchange could not be reached, or had a later "
+            "message under this name.",
         )
 
 
-def _counted(left: Sequence[Entry], lost: Sequence[Entry]) -> str:
+def _counted(left: Sequence[Entry]) -> str:
     """Say how many messages have left, and how often scalars and progress have."""
     times = Counter(_noun(entry) for entry in left)
-    times.subtract(_noun(entry) for entry in lost)
     counts = [screen.count(times.pop("message", 0), "message")]
-    counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items()) if n]
+    counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items())]
     return " and ".join([", ".join(counts[:-1]), counts[-1]] if counts[1:] else counts)
 
 
@@ -158,8 +184,12 @@ def _noun(entry: Entry) -> str:
     return entry.kind if entry.kind in ("scalars", "progress") else "message"
 
 
-def _cells(number: int, entry: Entry) -> dict[str, str]:
-    """Return the texts of an entry by column. Counts are of messages that left at this line."""
+def _cells(row: _Row) -> dict[str, str]:
+    """Return the texts of a row by column. Counts are of messages that left at this line."""
+    number, entry, failures = row
+    action: str = entry.action
+    if action == "undelivered":
+        action = f"not delivered ({screen.count(failures, 'attempt')})"
     shows_counts = entry.action not in _NOTHING_LEFT
     counts = {"trials": entry.t_n, "numbers": entry.numbers, "bytes": entry.nbytes}
     cells = {
@@ -169,7 +199,7 @@ def _cells(number: int, entry: Entry) -> dict[str, str]:
         "to": entry.to,
         "federation": entry.federation[:8],
         **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
-        "what": entry.action if _noun(entry) == "message" else f"{entry.kind} {entry.action}",
+        "what": action if _noun(entry) == "message" else f"{entry.kind} {action}",
     }
     return {name: screen.printable(text) for name, text in cells.items()}
 

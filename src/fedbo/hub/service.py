@@ -63,6 +63,7 @@ class Service:
         self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
         self._ids: OrderedDict[str, int] = OrderedDict()
         self._was_ready = -math.inf
+        self._look: asyncio.Task[tuple[str | None, str]] | None = None  # at the database
         self.room = Room(_ROOM, _SHARE)  #: for messages that arrive
         self.answers = Room(_ROOM, _SHARE)  #: for messages that are handed out
 
@@ -149,7 +150,7 @@ class Service:
             federation: The name of the federation; may be empty.
             subject: What it was about.
         """
-        key = "" if caller is None else caller.actor + "/" + caller.federation_name
+        key = "/" + federation if caller is None else caller.actor + "/" + caller.federation_name
         if refused.slug in _NOT_NOTED or self._noted.take(key):
             return
         actor = admin.UNKNOWN if caller is None else caller.actor
@@ -168,15 +169,21 @@ class Service:
             await self.change(note)
 
     async def check_ready(self) -> None:
-        """Raise `Refused` unless the database answers, and is what this version knows."""
+        """Raise `Refused` unless the database answers, and is what this version knows.
+
+        All who ask at the same time wait for one look at the database. If it hangs, it takes one
+        thread, however many ask.
+        """
         if time.monotonic() - self._was_ready < _STILL_READY:
             return
         if not self.writer.is_alive:
             raise Refused("not-ready", "nothing is written any more: start the hub again", 60)
+        if (look := self._look) is None or look.done():
+            look = self._look = asyncio.create_task(self.read(_revisions))
         try:
-            async with asyncio.timeout(_PATIENCE):
-                revision, newest = await self.read(_revisions)
-        except (SQLAlchemyError, TimeoutError):
+            await asyncio.wait({look}, timeout=_PATIENCE)  # which does not cancel it
+            revision, newest = look.result()
+        except (SQLAlchemyError, asyncio.InvalidStateError):
             raise Refused("not-ready", "the database does not answer", 5) from None
         if revision != newest:
             raise Refused(

@@ -52,7 +52,7 @@ class Record:
 
     __slots__ = (
         "address", "allowed", "caller", "federation", "id", "problem", "received", "running",
-        "sent", "started", "status",
+        "sent", "started", "status", "subject",
     )  # fmt: skip
 
     def __init__(self, address: str) -> None:
@@ -61,6 +61,7 @@ class Record:
         self.started = time.perf_counter()
         self.status = self.sent = self.received = 0
         self.federation = self.problem = ""
+        self.subject = ""  # what it is about, for the audit log if it is refused
         self.caller: Caller | None = None
         self.allowed = ""  # methods that an address takes, if it does not take this one
         self.running: list[Hashable] = []  # what it counts as in `AtOnce`

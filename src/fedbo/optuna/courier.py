@@ -27,6 +27,7 @@ from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.optuna.notices import Complaints, Errand
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between attempts to publish in an outage
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the interpreter exits
 
 
@@ -61,7 +62,9 @@ class Withdrawal(NamedTuple):
 class Courier:
     """Carries messages to and from an exchange; the ledger logs each before it is sent.
 
-    Even if the exchange fails or hangs, only `wait_for_first` and `flush` wait for it.
+    Even if the exchange fails or hangs, only `wait_for_first` and `flush` wait for it. The ledger
+    has a line for each attempt. So in an outage there are pauses of 1, 2, 4 … 60 seconds in which
+    nothing is published.
     """
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
@@ -74,8 +77,10 @@ class Courier:
         self._is_running = False
         self._outgoing: Make | None = None
         self._is_sending = False
+        self.last_words = ""  # what to say at the exit if the last message was not delivered
         self.signature = ("", "")  # the name of the study, and the key that signs its messages
-        self._unsent: Letter | None = None  # failed, and is tried again with the next errand
+        self._unsent: Letter | None = None  # failed or held, and is tried with a later errand
+        self._pause, self._pause_ends = _FIRST_PAUSE, 0.0
         self._published: Letter | None = None  # and its report is due
         self._is_reporting = False
         self._withdrawals: list[Withdrawal] = []
@@ -144,6 +149,7 @@ class Courier:
             Whether all messages were sent, or have failed. A report may be left.
         """
         with self._changed:
+            self._pause_ends = 0.0
             if self._outgoing is None and self._unsent is not None:
                 self._outgoing = lambda: None  # try an unsent message once more
             if self._outgoing is not None or self._withdrawals or self._published:
@@ -156,6 +162,23 @@ class Courier:
                 seconds,
             )
             return not self._has_more_to_send
+
+    def leave(self, seconds: float) -> list[str]:
+        """Send what is left, and return what went wrong; for a program that ends.
+
+        Args:
+            seconds: The longest time to wait.
+        """
+        is_late = not self.flush(seconds)
+        with self._changed:
+            lost = self.last_words or (
+                "this study's last message was not delivered. The next one is sent when the study "
+                "goes on"
+            )
+            if is_late:
+                lost = f"{self.exchange.address} did not answer in time: {lost}"
+            is_lost = is_late or self._unsent is not None
+            return [*self._complaints.take(), *([lost] if is_lost else [])]
 
     # The errands
 
@@ -210,20 +233,31 @@ class Courier:
         except Exception as error:
             with self._changed:
                 self._complaints.failed("make", error)
-        letter = self._unsent if letter is None else letter
+        with self._changed:
+            letter = self._unsent if letter is None else letter
+            if letter is not None and time.monotonic() < self._pause_ends:
+                self._hold(letter)
+                return
         is_out: bool | None = None
         if letter is not None:
             with self._errand("publish"):
                 is_out = self.ledger.publish(self.exchange, letter.message, study=letter.study)
         with self._changed:
-            if letter is not None and is_out is not None:
+            if letter is not None and is_out is None:
+                self._pause_ends = time.monotonic() + self._pause
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            elif letter is not None and is_out is not None:
+                self._pause = _FIRST_PAUSE
                 self._complaints.published(letter.message.sender, is_out)
                 self._is_fresh = False
                 if is_out and letter.report is not None:
                     self._published = letter
-            self._unsent = letter if is_out is None else None
-            self._is_sending = False
-            self._changed.notify_all()
+            self._hold(letter if is_out is None else None)
+
+    def _hold(self, letter: Letter | None) -> None:
+        """Keep a letter for a later errand, or none; the caller has the lock."""
+        self._unsent, self._is_sending = letter, False
+        self._changed.notify_all()
 
     def _report(self, letter: Letter) -> None:
         """Report progress after a message. If that fails, the next message brings the next one."""
@@ -292,13 +326,7 @@ def _leave() -> None:
     """Send what all couriers together have left when the interpreter exits."""
     until = time.monotonic() + _LEAVING
     for courier in list(_couriers):
-        complaints = []
-        if not courier.flush(max(0.0, until - time.monotonic())):
-            complaints = [
-                f"{courier.exchange.address} did not answer in time, so this study's last message "
-                "was not published. The next one will be published when the study goes on"
-            ]
-        for complaint in complaints + courier.complaints():
+        for complaint in courier.leave(max(0.0, until - time.monotonic())):
             caller.warn(complaint, ExchangeWarning)
 
 

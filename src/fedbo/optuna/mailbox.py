@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import threading
 import time
 from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.exchange import Exchange, ExchangeError, Ledger, Progress
+from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Ledger, Progress
 from fedbo.exchange.choice import same_federation
 from fedbo.federation import Federation
 from fedbo.message import Message
@@ -24,6 +25,7 @@ from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
 from fedbo.optuna.notices import namesake
 from fedbo.optuna.progress import Reporter, can_show
 from fedbo.optuna.signing import Signing, announcement
+from fedbo.optuna.studies import shown
 from fedbo.optuna.study_agent import SCORED, StudyAgent
 from fedbo.space import Direction
 
@@ -48,6 +50,7 @@ class Mailbox:
     ) -> None:
         self._courier, self._agent, self._every, self._lock = courier, agent, every, lock
         self._reporter = Reporter() if progress else None
+        courier.last_words = ""  # those of another study
         self.silence = NO_TRIAL  # why the last trial was followed by no message
         self._has_waited = False
         self._ended: set[int] = set()  # trials that ended here since the last message was made
@@ -155,9 +158,26 @@ class Mailbox:
                 self.silence = _not_due(self._every)
             else:
                 self.silence = ""
+                if not self._courier.last_words:
+                    self._courier.last_words = self._last_words()
                 report = None if self._reporter is None else self._report
                 return Letter(message, known.study, report)
             return None
+
+    def _last_words(self) -> str:
+        """Say that the last message was not delivered, and which command sends it, if one does."""
+        agent, exchange = self._agent, self._courier.exchange
+        known, address = agent.identity, private.storage_address(agent.study)
+        is_hub = exchange.address.startswith(("http://", "https://"))
+        study = agent.study.study_name
+        said = f"the last message of study {study!r} was not delivered to {exchange.address}"
+        if address is None or known is None or not (is_hub or isinstance(exchange, FolderExchange)):
+            return f"{said}. The next one is sent when the study goes on"
+        given = {"--storage": shown(address), "--study": study, "--to": exchange.address}
+        command = " ".join(f"{name} {shlex.quote(value)}" for name, value in given.items())
+        command += " --federation FILE" if known.federation and not is_hub else ""
+        command += "" if known.key else " --unsigned"
+        return f"{said}: send it with fedbo publish {command}"
 
     def _report(self) -> Progress | None:
         """Return how far the study has come. The courier calls this in its own thread.

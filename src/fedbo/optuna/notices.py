@@ -78,7 +78,11 @@ _TITLES = {
     "withdraw": "A former message of this study was not withdrawn",
     "report": "This study's progress was not reported",
 }
-_AGAIN = {"withdraw": "when the study is run again", "report": "after the next message"}
+_AGAIN = {
+    "publish": "after later trials, with pauses of up to a minute",
+    "withdraw": "when the study is run again",
+    "report": "after the next message",
+}
 
 
 class Notices:

@@ -6,6 +6,7 @@ Optuna 5 has no public equivalent. No other file of fedbo uses private names, an
 =========================  ========================================================================
 ``Study._storage``,        To read and write system attributes, and to tell whether two objects are
 ``Study._study_id``        the same study.
+``_backend``               The storage that has an address, behind the cache of Optuna.
 ``FrozenTrial._trial_id``  To write the system attributes of a trial.
 ``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns
                            those of one bracket. A cache saves reading the storage twice in a trial.
@@ -22,6 +23,7 @@ import gc
 from typing import Any
 
 from optuna.samplers import BaseSampler
+from optuna.storages import RDBStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
@@ -34,6 +36,15 @@ def get_trials(study: Study, *, cached: bool = False) -> list[FrozenTrial]:
 def is_same_study(a: Study, b: Study) -> bool:
     """Tell whether two objects stand for the same study in the same storage object."""
     return a._storage is b._storage and a._study_id == b._study_id
+
+
+def storage_address(study: Study) -> str | None:
+    """Return the address of a study's database, with its password; None if it is in none."""
+    storage = getattr(study._storage, "_backend", study._storage)
+    if not isinstance(storage, RDBStorage):
+        return None
+    is_in_memory = storage.url.startswith("sqlite") and not storage.engine.url.database
+    return None if is_in_memory or ":memory:" in storage.url else str(storage.url)
 
 
 def study_of(sampler: BaseSampler) -> Study | None:

@@ -61,9 +61,10 @@ def enrol(
             f"{url.federation!r}: use the address {url.base}"
         )
     key = "" if keys is None else str(keys)
+    removed = []  # by the operator
     for known in memberships.of(url.base, invited.name, invited.fingerprint, name):
         if Member(known, memberships).is_refused():
-            memberships.remove(known)  # the operator has removed it
+            removed.append(known)
             continue
         _check_same(known, key)
         return known
@@ -82,6 +83,8 @@ def enrol(
         key=key,
     )
     store(client, memberships, membership)
+    for known in removed:  # not before: if this fails, the tokens are still there
+        memberships.remove(known)
     return membership
 
 

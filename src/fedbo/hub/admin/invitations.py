@@ -139,7 +139,9 @@ def open_invitation(
     if is_locked:  # it may have been used while this transaction waited for the lock
         found = connection.execute(by_secret).first()
     if found is None or not found.uses:
-        raise Refused("not-invited", "the invitation is used up: ask for a new one")
+        text = "the invitation is used up: ask for a new one"
+        raise Refused("not-invited", text, federation=here.name)
     if found.expires <= time.time():
-        raise Refused("not-invited", "the invitation has expired: ask for a new one")
+        text = "the invitation has expired: ask for a new one"
+        raise Refused("not-invited", text, federation=here.name)
     return here, Opened(*found)

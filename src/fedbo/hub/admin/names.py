@@ -25,6 +25,18 @@ def invitation_subject(number: int) -> str:
     return f"{_INVITATION}{number}"
 
 
+def wanted_subject(name: str) -> str:
+    """Return how the audit log calls a name that somebody wants, and that may be anything.
+
+    Args:
+        name: The name. One that nobody can have is quoted, so that it is not taken for another.
+
+    >>> wanted_subject("clinic-a"), wanted_subject("invitation 3")
+    ('clinic-a', "'invitation 3'")
+    """
+    return repr(shortened(name)) if _fault(name) else name
+
+
 def check_person(name: str) -> str:
     """Return the name of a member or an operator; `Refused` if it cannot be one.
 

@@ -292,7 +292,8 @@ async def _note(request: Request, refused: Refused) -> None:
     if request.method != "GET":
         record: Record = request.scope["fedbo"]
         service: Service = request.app.state.service
-        await service.note_refused(refused, record.caller, record.federation)
+        federation = record.federation or refused.federation
+        await service.note_refused(refused, record.caller, federation, record.subject)
 
 
 def _replayed(body: bytes) -> Receive:

@@ -77,7 +77,8 @@ async def open_invitation(call: Called, request: Request, body: Secrets) -> Open
     def opened(connection: Connection) -> OpenedInvitation:
         here, _ = admin.open_invitation(connection, body.secret)
         if body.name is not None and body.name != here.name:
-            raise Refused("not-invited", "the invitation is for another federation of this hub")
+            text = "the invitation is for another federation of this hub"
+            raise Refused("not-invited", text, federation=here.name)
         file = admin.epoch_file(connection, here.id, here.epoch).file
         return OpenedInvitation(federation=here.name, epoch=here.epoch, file=file)
 

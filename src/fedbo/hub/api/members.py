@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement
 from fedbo.hub import admin
+from fedbo.hub.admin.names import wanted_subject
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
 from fedbo.hub.api.invitations import Secret, count_failure
@@ -92,11 +93,13 @@ class MemberName(BaseModel):
 )
 async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMember:
     """Become a member of the federation that an invitation is for."""
-    key = None if body.key is None else public_key(body.key)
+    call.record.subject = wanted_subject(body.name)
     try:
         here, _ = await call.service.read(
             lambda connection: admin.open_invitation(connection, body.secret)
         )
+        call.record.federation = here.name
+        key = None if body.key is None else public_key(body.key)
         if key is not None:
             agreed = await call.service.agreed(here.id)
             shared = here.name, agreed.fingerprint, body.name, digest(body.secret)
@@ -107,7 +110,6 @@ async def enrol(call: Called, request: Request, body: NewMember) -> EnrolledMemb
     except Refused as refused:
         count_failure(call, request, refused)
         raise
-    call.record.federation = made.federation.name
     return EnrolledMember(
         federation=made.federation.name,
         member=made.member.name,
