@@ -158,7 +158,7 @@ def test_an_invitation_made_here_works(page: Page, site: Site) -> None:
     page.get_by_role("button", name="Make the invitation").click()
     word = page.get_by_label("Invitation", exact=True).input_value()
     line = page.get_by_role("textbox", name="What the new member types").input_value()
-    assert line == f"fedbo join {site.hub.address} --invite {word}"
+    assert line == f"fedbo join {site.hub.address} --invite - < invitation.txt"
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy: Invitation").click()
     expect(page.get_by_text("Copied.")).to_be_visible()

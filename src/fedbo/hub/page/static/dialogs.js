@@ -108,7 +108,7 @@ export function invite(federation, changed) {
         "The invitation",
         h("p", {}, `It is shown only now. Send it to whoever shall join: anyone who has it can use it. It is good for ${plural(made.uses, "member")}, until ${moment(made.expires)}.`),
         secret("Invitation", "invitation", made.invitation),
-        secret("What the new member types", "join-line", `fedbo join ${address()} --invite ${made.invitation}`),
+        secret("What the new member types, with the invitation in a file", "join-line", `fedbo join ${address()} --invite - < invitation.txt`),
         done(),
       );
       $("dialog").querySelector("button").focus();
