@@ -91,6 +91,7 @@ def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         config = Config()
         config.set_main_option("script_location", str(folder))
         monkeypatch.setattr(migrations, "_config", lambda: config)
+        monkeypatch.setattr(migrations, "NEWEST", "9999")
 
     return pretend
 

@@ -768,7 +768,7 @@ def test_a_database_that_hangs_takes_one_thread_however_many_ask(
     def hang(connection: object) -> str:
         looks.append(connection)
         assert opened.wait(60.0)
-        return migrations.newest()
+        return migrations.NEWEST
 
     async def ask() -> list[BaseException | None]:
         several = (world.service.check_ready() for _ in range(5))

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, insert, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 import fedbo.hub.migrations
-from fedbo.hub import schema
+from fedbo.hub import migrations, schema
 from fedbo.hub.database import HubError, begin, open_database, shown, unusable
 
 OPEN = """
@@ -278,3 +278,11 @@ def test_a_copy_of_the_files_of_a_running_hub_opens(tmp_path: Path) -> None:
     with sqlite3.connect(copy / "hub.db") as connection:
         assert connection.execute("SELECT created FROM hub").fetchone() == (5.0,)
     connection.close()
+
+
+def test_the_newest_revision_is_the_last_one() -> None:
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(migrations._config())
+    assert scripts.get_current_head() == migrations.NEWEST
+    assert migrations.is_known(migrations.NEWEST) and not migrations.is_known("9999")

@@ -192,7 +192,7 @@ def _checked(file: Path) -> Iterator[Engine]:
             copy = stack.enter_context(_file(file, is_new=False))
             with copy.connect() as connection:
                 revision = _check(file, connection)
-            if revision != migrations.newest():
+            if revision != migrations.NEWEST:
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
                 older = Path(shutil.copyfile(file, Path(folder, "older.db")))
                 copy = stack.enter_context(_file(older))

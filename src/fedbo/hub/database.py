@@ -140,7 +140,7 @@ def newer(what: str, revision: str) -> HubError:
     """
     return HubError(
         f"{what} has revision {revision}, made by a newer fedbo: fedbo {__version__} knows "
-        f"revisions up to {migrations.newest()}; update fedbo, or use a backup that this version "
+        f"revisions up to {migrations.NEWEST}; update fedbo, or use a backup that this version "
         "made"
     )
 
@@ -271,7 +271,7 @@ def _lock_file(database: str) -> int:
 
 def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
     migrations.lock(connection)
-    found, newest = migrations.current(connection), migrations.newest()
+    found, newest = migrations.current(connection), migrations.NEWEST
     names = inspect(connection).get_table_names()
     if BACKUP_TABLE in names:
         raise HubError(

@@ -206,7 +206,7 @@ def _keep(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
 
 
 def _revisions(connection: Connection) -> tuple[str | None, str]:
-    return migrations.current(connection), migrations.newest()
+    return migrations.current(connection), migrations.NEWEST
 
 
 def _agreed(connection: Connection, federation: int, epoch: int | None) -> Federation:
