@@ -12,7 +12,7 @@ from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Inbox
-from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Query, Target
+from fedbo.policy import EI, FTS, PTS, RGPE, TAF, TS, Origin, Policy, Query, Target
 from fedbo.policy.schedule import Constant, Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
@@ -20,6 +20,7 @@ from fedbo.table import Table
 from fedbo.version import __version__
 
 __all__ = [
+    "EI",
     "FTS",
     "PTS",
     "RGPE",

@@ -21,6 +21,15 @@ class TestTS(BetaContract):
         return fedbo.TS()
 
 
+class TestEI(PolicyContract):
+    kind = "weights"
+    listens = False
+    sources = frozenset({"own"})
+
+    def policy(self) -> fedbo.EI:
+        return fedbo.EI()
+
+
 class TestFTS(BetaContract):
     kind = "weights"
 

@@ -19,7 +19,7 @@ from fedbo.files import FileRefused
 from fedbo.identity import KeyRefused
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
-from fedbo.policy import FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
+from fedbo.policy import EI, FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
 from fedbo.space import Categorical, Float, Int
 from fedbo.space.axis import Value
 
@@ -37,7 +37,7 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-_Known = TS | FTS | PTS | RGPE | TAF
+_Known = TS | EI | FTS | PTS | RGPE | TAF
 
 #: Options of 0.1.0 that are now in `fedbo_paper.preset`, and their values in the default settings.
 _MOVED = {"design": "sobol", "standardise": True, "maximiser": "refine", "tell_initial": True}

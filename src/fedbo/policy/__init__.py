@@ -1,6 +1,7 @@
 """How an agent picks its next query: one file for each policy, and what they share in `base`."""
 
 from fedbo.policy.base import Policy
+from fedbo.policy.ei import EI
 from fedbo.policy.fts import FTS
 from fedbo.policy.pts import PTS
 from fedbo.policy.query import Origin, Query, Source
@@ -10,6 +11,7 @@ from fedbo.policy.target import Target
 from fedbo.policy.ts import TS
 
 __all__ = [
+    "EI",
     "FTS",
     "PTS",
     "RGPE",
