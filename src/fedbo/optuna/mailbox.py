@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Ledger, Progress
+from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Ledger, Progress, timing
 from fedbo.exchange.choice import same_federation
 from fedbo.federation import Federation
 from fedbo.message import Message
@@ -302,8 +302,7 @@ def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) 
 
     Args:
         scored: The trials that have scores, in the order in which they ended.
-        every: Publish after each so many scores. If None, publish when a trial is the best so far,
-            and when there are twice as many scores as in the last message.
+        every: Publish after each so many scores; None leaves it to the rule of `timing.due`.
         direction: Which values are better.
 
     >>> values = (5.0, 4.0, 6.0, 6.0, 6.0, 1.0)
@@ -312,18 +311,14 @@ def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) 
     >>> due(trials, None, "minimize"), due(trials, 2, "minimize")
     ([1, 2, 4, 6], [2, 4, 6])
     """
-    if every is not None:
-        return list(range(every, len(scored) + 1, every))
-    counts: list[int] = []
-    best, sign = -math.inf, 1 if direction == "maximize" else -1
-    for n, trial in enumerate(scored, 1):
-        value = -math.inf
-        if trial.state is TrialState.COMPLETE and trial.value is not None:
-            value = sign * trial.value
-        if not counts or value > best or n >= 2 * counts[-1]:
-            counts.append(n)
-        best = max(best, value)
-    return counts
+    sign = 1 if direction == "maximize" else -1
+    values = [
+        sign * trial.value
+        if trial.state is TrialState.COMPLETE and trial.value is not None
+        else -math.inf
+        for trial in scored
+    ]
+    return timing.due(values, every)
 
 
 def has_namesake(
