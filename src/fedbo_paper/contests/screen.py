@@ -101,7 +101,21 @@ def finish(result: object, path: Path | None) -> None:
     Estimates become [value, low, high]; NaN and infinity become null.
     """
     if path is not None:
-        path.write_text(json.dumps(_builtin(result), indent=2, allow_nan=False) + "\n")
+        path.write_text(_formatted(_builtin(result)) + "\n")
+
+
+def _formatted(value: Any, indent: str = "") -> str:
+    """Format a value as JSON, with indents; a list that holds no other lists takes one line."""
+    deeper = indent + "  "
+    if isinstance(value, dict) and value:
+        parts = [f"{json.dumps(key)}: {_formatted(each, deeper)}" for key, each in value.items()]
+        left, right = "{}"
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        parts = [_formatted(each, deeper) for each in value]
+        left, right = "[]"
+    else:
+        return json.dumps(value, allow_nan=False)
+    return f"{left}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{right}"
 
 
 def _builtin(value: Any) -> Any:
