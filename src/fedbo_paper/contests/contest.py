@@ -1,24 +1,23 @@
-"""Contests: each task in turn is the target, all other tasks are its peers, and policies compete.
+"""Contests: each task in turn is the target, other tasks are its peers, and policies compete.
 
 Each peer has run alone before: 50 evaluations with Thompson sampling. It hands out one message of
 the kind that the policy uses. Every run on a target starts from the same 3 points. A policy that
 chooses its first points itself gets fewer of them, and all policies are compared at the same total
 number of evaluations.
+
+Two policies always compete, and ignore all messages: expected improvement (EI), which is what an
+agent alone should use, and Thompson sampling (TS).
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 import fedbo
-from fedbo_paper.contests import outside
-from fedbo_paper.contests.grounds import INITIAL, Ground, Params
-from fedbo_paper.contests.kept import kept
+from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.screen import work
 
@@ -27,11 +26,12 @@ Scores = dict[tuple[str, int, int], list[float]]  # of each run, by policy, targ
 
 HISTORY = 50  # evaluations of a peer
 HISTORIES = 3  # of each peer; run s uses history s mod 3
-SOLO = "TS"
+EI, TS = ALONE = ("EI", "TS")  # policies of an agent alone, with which all others are compared
 RANDOM = "random"
 
 POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
-    policy.__name__: policy for policy in (fedbo.TS, fedbo.FTS, fedbo.RGPE, fedbo.TAF, fedbo.PTS)
+    policy.__name__: policy
+    for policy in (fedbo.EI, fedbo.TS, fedbo.FTS, fedbo.RGPE, fedbo.TAF, fedbo.PTS)
 }
 
 
@@ -55,7 +55,8 @@ def _seed(*key: int) -> int:
     return int(np.random.SeedSequence(key).generate_state(1)[0])
 
 
-def _evaluate(agent: fedbo.Agent, ground: Ground, task: int, evaluations: int) -> History:
+def evaluate(agent: fedbo.Agent, ground: Ground, task: int, evaluations: int) -> History:
+    """Let an agent make so many evaluations of a task."""
     history: History = []
     for _ in range(evaluations):
         trial = agent.ask()
@@ -68,22 +69,31 @@ def _evaluate(agent: fedbo.Agent, ground: Ground, task: int, evaluations: int) -
 # Peers
 
 
-def alone(ground: Ground, task: int, seed: int) -> History:
-    """Run an agent alone on a task, with Thompson sampling."""
+def alone(ground: Ground, task: int, seed: int, evaluations: int = HISTORY) -> History:
+    """Run an agent alone on a task, with Thompson sampling.
+
+    A shorter history is the beginning of a longer one.
+    """
     policy = fedbo.TS()
     agent = fedbo.Agent(
         federation(ground, policy), policy, name=f"task-{task}", seed=_seed(1, seed, task)
     )
-    return _evaluate(agent, ground, task, HISTORY)
+    return evaluate(agent, ground, task, evaluations)
 
 
 def histories(
-    ground: Ground, jobs: int, seeds: int, stage: str = "peers alone"
+    ground: Ground,
+    jobs: int,
+    seeds: int,
+    stage: str = "peers alone",
+    evaluations: int = HISTORY,
 ) -> list[list[History]]:
     """Run every task's agent alone, as often as `seeds` needs it: histories by seed and task."""
     tasks = range(ground.tasks)
     calls = [
-        partial(alone, ground, task, h) for h in range(min(HISTORIES, seeds)) for task in tasks
+        partial(alone, ground, task, h, evaluations)
+        for h in range(min(HISTORIES, seeds))
+        for task in tasks
     ]
     found = work(stage, calls, jobs)
     return [found[i : i + len(tasks)] for i in range(0, len(found), len(tasks))]
@@ -96,6 +106,23 @@ def groups(seeds: int) -> list[range]:
     [[0, 3], [1, 4], [2]]
     """
     return [range(h, seeds, HISTORIES) for h in range(min(HISTORIES, seeds))]
+
+
+def peers(ground: Ground, target: int, seed: int, most: int | None = None) -> list[int]:
+    """List the tasks that a run meets: all others (default), or ``most`` of them at random.
+
+    The choice depends on nothing but the target and the seed, so all policies meet the same peers.
+
+    Args:
+        ground: The tasks.
+        target: The task that is tuned.
+        seed: The seed of the run.
+        most: Number of peers.
+    """
+    others = [task for task in range(ground.tasks) if task != target]
+    if most is None:
+        return others
+    return sorted(np.random.default_rng([7, seed, target]).permutation(others)[:most].tolist())
 
 
 def message(agreed: fedbo.Federation, task: int, history: History, seed: int) -> fedbo.Message:
@@ -129,16 +156,56 @@ def run(
     Returns:
         The scores of all trials, those of the initial points included.
     """
-    first = ground.initial(target, seed)
-    agent = fedbo.Agent(
-        federation(ground, policy),
-        policy,
-        name="target",
-        seed=_seed(3, seed, target),
-        initial=first[: policy.starts(len(first), len(received))],
-    )
+    agent = site(ground, policy, target, seed, received)
+    total = len(ground.initial(target, seed)) + evaluations
+    return [score for _, score in evaluate(agent, ground, target, total)]
+
+
+def site(
+    ground: Ground,
+    policy: fedbo.Policy,
+    task: int,
+    seed: int,
+    received: Sequence[fedbo.Message] = (),
+    name: str = "target",
+) -> fedbo.Agent:
+    """Create the agent of a run, which starts with the common points, or with fewer of them.
+
+    Args:
+        ground: The tasks.
+        policy: The agent's policy, which says how many of the common points it starts with.
+        task: The task that the agent tunes.
+        seed: The seed of the run.
+        received: The messages that the agent holds at the start; none by default.
+        name: The agent's name.
+    """
+    first = ground.initial(task, seed)
+    initial = first[: policy.starts(len(first), len(received))]
+    agent = started(ground, policy, task, seed, initial, name)
     agent.receive(received)
-    return [score for _, score in _evaluate(agent, ground, target, len(first) + evaluations)]
+    return agent
+
+
+def started(
+    ground: Ground,
+    policy: fedbo.Policy,
+    task: int,
+    seed: int,
+    initial: Sequence[Params],
+    name: str = "target",
+) -> fedbo.Agent:
+    """Create the agent of a run that starts with given points.
+
+    Args:
+        ground: The tasks.
+        policy: The agent's policy.
+        task: The task that the agent tunes.
+        seed: The seed of the run.
+        initial: The points, all of which are evaluated first.
+        name: The agent's name.
+    """
+    agreed = federation(ground, policy)
+    return fedbo.Agent(agreed, policy, name=name, seed=_seed(3, seed, task), initial=initial)
 
 
 def run_random(ground: Ground, target: int, seed: int, evaluations: int) -> list[float]:
@@ -157,66 +224,47 @@ def play(
     target: int,
     seeds: Sequence[int],
     evaluations: int,
+    most: int | None = None,
 ) -> Scores:
-    """Run policies of the library on one target, with seeds of one group."""
+    """Run policies of the library on one target, with seeds of one group.
+
+    Args:
+        ground: The tasks.
+        known: The history of each task's agent; not used by policies of an agent alone.
+        names: The policies.
+        target: The task.
+        seeds: The seeds of the runs, all of one group.
+        evaluations: Evaluations after the initial points.
+        most: How many peers a run meets; all by default.
+    """
     scores: Scores = {}
-    arrived: dict[str, list[fedbo.Message]] = {}
+    met = {seed: peers(ground, target, seed, most) for seed in seeds}
+    senders = sorted({n for chosen in met.values() for n in chosen})
+    sent: dict[str, dict[int, fedbo.Message]] = {}  # by kind and sender
     for name in names:
-        if name == RANDOM:
-            runner = partial(run_random, ground)
-        else:
-            policy = POLICIES[name]()
-            agreed = federation(ground, policy)
-            if name != SOLO and agreed.kind not in arrived:
-                arrived[agreed.kind] = messages(agreed, target, known, seeds[0])
-            runner = partial(run, ground, policy, [] if name == SOLO else arrived[agreed.kind])
+        received: dict[int, fedbo.Message] = {}
+        if name not in (*ALONE, RANDOM):
+            agreed = federation(ground, POLICIES[name]())
+            if agreed.kind not in sent:
+                written = {n: message(agreed, n, known[n], seeds[0]) for n in senders}
+                sent[agreed.kind] = written
+            received = sent[agreed.kind]
         for seed in seeds:
-            scores[name, target, seed] = runner(target, seed, evaluations)
+            here = target, seed, evaluations
+            if name == RANDOM:
+                scores[name, target, seed] = run_random(ground, *here)
+            else:
+                arrived = [received[n] for n in met[seed]] if received else []
+                scores[name, target, seed] = run(ground, POLICIES[name](), arrived, *here)
     return scores
 
 
-def play_outside(
-    ground: Ground, name: str, target: int, seed: int, evaluations: int, cache: Path
-) -> Scores:
-    """Run a sampler of Optuna on one target, unless the cache has this run."""
-    run = partial(outside.play, ground, name, target, seed, evaluations)
-    file, rows = f"{ground.name}-{name}-{target}-{seed}".replace(" ", "-"), INITIAL + evaluations
-    details = (ground.digest, name, target, seed, evaluations)
-    return {(name, target, seed): kept(cache / "outside", file, rows, run, *details)}
-
-
-# A whole contest
+# Targets and results
 
 
 def targets(ground: Ground, which: str) -> list[int]:
     """List the tasks that are targets: "even", "odd" or "all"."""
     return [task for task in range(ground.tasks) if which == "all" or task % 2 == (which == "odd")]
-
-
-def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -> Curves:
-    """Run all policies on all targets.
-
-    Returns:
-        Scores (targets, seeds, evaluations) of each policy, in the order of its trials.
-    """
-    tasks = targets(ground, options.targets)
-    own = [name for name in names if name not in outside.SAMPLERS]
-    known = histories(ground, options.jobs, options.seeds)
-    calls = [
-        partial(play, ground, known[h], own, target, group, options.evaluations)
-        for h, group in enumerate(groups(options.seeds))
-        for target in tasks
-    ]
-    scores = work("policies", calls, options.jobs)
-    for name in names:
-        if name in outside.SAMPLERS:
-            calls = [
-                partial(play_outside, ground, name, target, s, options.evaluations, options.cache)
-                for s in range(min(options.seeds, options.outside_seeds))
-                for target in tasks
-            ]
-            scores += work(name, calls, options.jobs)
-    return curves(scores, names, tasks)
 
 
 def curves(found: Iterable[Scores], names: Iterable[str], tasks: Iterable[int]) -> Curves:

@@ -4,7 +4,8 @@ Each person tunes the batch size, L2 penalty and learning rate of a logistic reg
 is the validation error. Each person in turn is the target, and all others are its peers, which have
 made 50 evaluations alone. The regret is the error above the person's best known error: the best of
 256 Sobol points and of all runs. It is not normalised, because for many people half of the box has
-the best error. The tables are those of table.py; the difference from solo is one in error.
+the best error. The tables, the JSON and the options for peers are those of table.py; differences
+from EI and TS alone are errors.
 
     FEDBO_DATA=folder python benchmarks/har.py --json out.json
 """
@@ -27,6 +28,7 @@ def main() -> None:
 
     parser = options.contest_parser(__doc__)
     options.add_policies(parser)
+    options.add_peers(parser)
     parser.add_argument("--box", choices=("linear", "log"), default="linear")
     given = parser.parse_args()
     points = Sobol(3, rng=np.random.default_rng(0)).random_base2(SURVEY)

@@ -11,8 +11,14 @@ half        a random half is from negated peers, the other half is honest
 
 Each family is run on synthetic tasks (D = 1, 2, 4, 6; similar tasks, so that honest peers would
 help), on the SVM table, and on grids of the landmine fields in both boxes. The delay at n says how
-many evaluations later than solo the default policy reaches the mean normalised regret that solo has
-after n. A regret of 0.001 counts as 0. Means are over targets and seeds.
+many evaluations later than EI alone the default policy reaches the mean normalised regret that EI
+alone has after n. A regret of 0.001 counts as 0. Means are over targets and seeds.
+
+In the JSON, `grounds` has the figures of each ground and family: `regret` with these peers;
+`solo_ei` and `solo`, the regret of EI and of Thompson sampling (TS) alone; `ratio_ei` and `ratio`,
+the ratios to these; `delay` behind EI alone; `reached`, which is false where that delay is only a
+lower bound. `runs` has the regret of every run: for each ground and each family, and for EI and TS
+alone, targets x seeds x evaluations, those of the initial points included, rounded to 6 digits.
 
     FEDBO_DATA=folder python benchmarks/hostile.py --json out.json
 """
@@ -30,10 +36,11 @@ import numpy as np
 
 import fedbo
 from fedbo_paper.contests import contest, families, measures, options, screen
-from fedbo_paper.contests.contest import SOLO, History, Scores
+from fedbo_paper.contests.contest import ALONE, EI, TS, History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Listed, Trained, grid, read_table
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.summary import AT as ALL
+from fedbo_paper.contests.summary import runs, warn_of_few
 from fedbo_paper.data import find
 from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
 from fedbo_paper.problems.problems import Landmine
@@ -51,8 +58,8 @@ ZERO = 0.001  # a regret that counts as 0
 BUMP = 0.2  # width of the bump at the worst point, as a fraction of the cube's diagonal
 RESAMPLES = 500  # for the interval of a delay
 
-# The limits in `verdicts`: the mean delay, any delay, and the ratio to solo's regret at 50 where
-# that regret is larger than ENOUGH
+# The limits in `verdicts`: the mean delay, any delay, and the ratio to the regret of EI alone at 50
+# where that regret is larger than ENOUGH
 AVERAGE, ANY, LATE, ENOUGH = 2.0, 4.0, 1.05, 0.005
 
 
@@ -146,12 +153,12 @@ def play(
     seeds: Sequence[int],
     evaluations: int,
 ) -> Scores:
-    """Run solo, and the policy in each family, on one target with seeds of one group."""
+    """Run EI and TS alone, and the policy in each family, on one target with seeds of one group."""
     scores: Scores = {}
-    for family in (SOLO, *names):
-        playing = contest.POLICIES[SOLO if family == SOLO else policy]()
+    for family in (*ALONE, *names):
+        playing = contest.POLICIES[family if family in ALONE else policy]()
         arrived: list[fedbo.Message] = []
-        if family != SOLO:
+        if family not in ALONE:
             known = peers(family, ground, met, target, seeds[0])
             agreed = contest.federation(ground, playing)
             arrived = contest.messages(agreed, target, known, seeds[0])
@@ -166,7 +173,7 @@ def play(
 
 
 def measure(field: Field, policy: str, given: argparse.Namespace) -> Curves:
-    """Compute normalised regrets (targets, seeds, evaluations) of solo and in each family."""
+    """Compute normalised regrets (targets, seeds, evaluations), alone and in each family."""
     ground = field.ground
     tables = {"honest": ground.Y, "negated": -ground.Y, "unrelated": field.unrelated}
     histories = {
@@ -184,29 +191,39 @@ def measure(field: Field, policy: str, given: argparse.Namespace) -> Curves:
             for target in tasks
         ]
     scores = screen.work(ground.name, calls, given.jobs)
-    return measures.regrets(ground, tasks, contest.curves(scores, (SOLO, *given.family), tasks))
+    return measures.regrets(ground, tasks, contest.curves(scores, (*ALONE, *given.family), tasks))
 
 
 # Results
 
 
-def figures(regret: Floats, solo: Floats) -> Figures:
-    """Compute the regrets, ratios and delays of a family on a ground."""
+def figures(regret: Floats, ei: Floats, ts: Floats) -> Figures:
+    """Compute the regrets, ratios and delays of a family on a ground.
+
+    Args:
+        regret: Regrets (targets, seeds, evaluations) in the family.
+        ei: Those of EI alone.
+        ts: Those of TS alone.
+    """
     evaluations = regret.shape[-1] - INITIAL
-    by_target, solo_by_target = regret.mean(axis=1), solo.mean(axis=1)
-    mean, solo_mean = by_target.mean(axis=0), solo_by_target.mean(axis=0)
+    by_target, ei_by_target = regret.mean(axis=1), ei.mean(axis=1)
+    mean, ei_mean = by_target.mean(axis=0), ei_by_target.mean(axis=0)
     W = resamples(len(regret), RESAMPLES)
-    result: Figures = {"regret": {}, "solo": {}, "ratio": {}, "delay": {}, "reached": {}}
+    keys = "regret", "solo_ei", "solo", "ratio_ei", "ratio", "delay", "reached"
+    result: Figures = {key: {} for key in keys}
     for n in (n for n in ALL if n <= evaluations):
         last = INITIAL + n - 1
-        result["regret"][str(n)], result["solo"][str(n)] = float(mean[last]), float(solo_mean[last])
-        result["ratio"][str(n)] = measures.ratio(regret[:, :, last], solo[:, :, last])
+        result["regret"][str(n)] = float(mean[last])
+        for alone, suffix in ((ei, "_ei"), (ts, "")):
+            result["solo" + suffix][str(n)] = float(alone[:, :, last].mean())
+            ratio = measures.ratio(regret[:, :, last], alone[:, :, last])
+            result["ratio" + suffix][str(n)] = ratio
     for n in (n for n in AT if n <= evaluations):
         last = INITIAL + n - 1
-        value, reached = measures.delay(mean, solo_mean, last, ZERO)
+        value, reached = measures.delay(mean, ei_mean, last, ZERO)
         samples = [
             measures.delay(a, b, last, ZERO)[0]
-            for a, b in zip(W @ by_target, W @ solo_by_target, strict=True)
+            for a, b in zip(W @ by_target, W @ ei_by_target, strict=True)
         ]
         low, high = np.quantile(samples, TAILS).tolist()
         result["delay"][str(n)] = Effect(value, low, high, len(regret))
@@ -215,7 +232,7 @@ def figures(regret: Floats, solo: Floats) -> Figures:
 
 
 def verdicts(results: Results) -> Figures:
-    """Decide whether the delays and regrets stay within their limits."""
+    """Decide whether delays and ratios, those to EI alone, stay within their limits."""
     found: Figures = {}
     hostile = {key: each for key, each in _flat(results).items() if key[1] in HOSTILE}
     if hostile:
@@ -225,9 +242,9 @@ def verdicts(results: Results) -> Figures:
         longest = max(delays, key=delays.__getitem__)
         bounded = all(each["reached"][n] for each in hostile.values() for n in at)
         late = {
-            " ".join(key): each["ratio"]["50"].value
+            " ".join(key): each["ratio_ei"]["50"].value
             for key, each in hostile.items()
-            if "50" in each["ratio"] and each["solo"]["50"] > ENOUGH
+            if "50" in each["ratio_ei"] and each["solo_ei"]["50"] > ENOUGH
         }
         above = {key: value for key, value in late.items() if value > LATE}
         found["mean delay"] = _verdict(means, AVERAGE, bounded and max(means.values()) <= AVERAGE)
@@ -236,10 +253,10 @@ def verdicts(results: Results) -> Figures:
         )
         found["ratio at 50"] = _verdict(above, LATE, all(r <= LATE for r in late.values()))
     ahead = {
-        f"{ground} {n}": each["ratio"][n].value
+        f"{ground} {n}": each["ratio_ei"][n].value
         for (ground, family), each in _flat(results).items()
         for n in ("10", "20")
-        if family == "half" and n in each["ratio"]
+        if family == "half" and n in each["ratio_ei"]
     }
     if ahead:
         holds = all(ratio < 1 for ratio in ahead.values())
@@ -264,10 +281,10 @@ def show(results: Results, title: str) -> None:
     found = {f"{ground}, {family}": each for (ground, family), each in _flat(results).items()}
     at, delays = ([*next(iter(found.values()))[key]] for key in ("regret", "delay"))
     screen.table(
-        f"{title}: mean regret of solo → with these peers",
+        f"{title}: mean regret of EI alone → with these peers",
         ["ground, family", *at],
         [
-            [name, *(f"{each['solo'][n]:.3f} → {each['regret'][n]:.3f}" for n in at)]
+            [name, *(f"{each['solo_ei'][n]:.3f} → {each['regret'][n]:.3f}" for n in at)]
             for name, each in found.items()
         ],
     )
@@ -277,10 +294,16 @@ def show(results: Results, title: str) -> None:
             ("" if each["reached"][n] else "≥ ") + screen.estimate(each["delay"][n], 1)
             for n in delays
         ]
-        rows.append([name, *late, screen.estimate(each["ratio"][at[-1]])])
+        ratios = [screen.estimate(each[key][at[-1]]) for key in ("ratio_ei", "ratio")]
+        rows.append([name, *late, *ratios])
     screen.table(
-        f"{title}: delay in evaluations and ratio to solo, 95 % intervals",
-        ["ground, family", *(f"delay at {n}" for n in delays), f"ratio at {at[-1]}"],
+        f"{title}: delay in evaluations behind EI alone, and ratios to {EI} and {TS} alone, "
+        "95 % intervals",
+        [
+            "ground, family",
+            *(f"delay at {n}" for n in delays),
+            *(f"to {alone} at {at[-1]}" for alone in ALONE),
+        ],
         rows,
     )
 
@@ -320,7 +343,11 @@ def main() -> None:
         groups.setdefault(field.group, []).append(curves)
         if field.group != field.ground.name:
             parts.setdefault(field.ground.name, []).append(curves)
-    results, details = _all_figures(groups), _all_figures(parts)
+    together = {name: _joined(curves) for name, curves in groups.items()}
+    for name, curves in together.items():
+        warn_of_few(len(curves[EI]), name)
+    results = _all_figures(together)
+    details = _all_figures({name: _joined(curves) for name, curves in parts.items()})
     show(results, given.policy)
     if details:
         show(details, f"{given.policy}, synthetic tasks by dimension")
@@ -333,16 +360,24 @@ def main() -> None:
             "dimensions": details,
             "verdicts": verdict,
             "seeds": given.seeds,
+            "runs": {name: runs(curves) for name, curves in together.items()},
         },
         given.json,
     )
 
 
-def _all_figures(groups: dict[str, list[Curves]]) -> Results:
-    """Compute figures by ground and family; the targets of a ground's tables are taken together."""
-    results: Results = {}
-    for name, curves in groups.items():
-        together = {key: np.concatenate([each[key] for each in curves]) for key in curves[0]}
-        solo = together.pop(SOLO)
-        results[name] = {family: figures(regret, solo) for family, regret in together.items()}
-    return results
+def _joined(tables: list[Curves]) -> Curves:
+    """Take the targets of a ground's tables together."""
+    return {key: np.concatenate([each[key] for each in tables]) for key in tables[0]}
+
+
+def _all_figures(grounds: dict[str, Curves]) -> Results:
+    """Compute figures by ground and family."""
+    return {
+        name: {
+            family: figures(regret, curves[EI], curves[TS])
+            for family, regret in curves.items()
+            if family not in ALONE
+        }
+        for name, curves in grounds.items()
+    }

@@ -4,7 +4,7 @@
 symbol  meaning                                                           shape
 ======  ================================================================  ==================
 K       number of targets                                                 scalar
-a, b    a policy's regrets and solo's regrets, by target and seed         (K, seeds)
+a, b    regrets of a policy and of an agent alone, by target and seed     (K, seeds)
 ======  ================================================================  ==================
 
 A policy may have fewer seeds than another, always the first ones. The two are compared on those.
@@ -92,7 +92,7 @@ def delay(curve: Floats, solo: Floats, n: int, floor: float = 0.0) -> tuple[floa
 
     Args:
         curve: Mean regrets of a policy.
-        solo: Mean regrets of solo.
+        solo: Mean regrets of an agent alone.
         n: Index of the regret that the curve should reach.
         floor: Regrets below it count as 0.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedbo_paper.contests import outside
-from fedbo_paper.contests.contest import POLICIES, RANDOM, SOLO
+from fedbo_paper.contests.contest import ALONE, HISTORY, POLICIES, RANDOM
 from fedbo_paper.contests.outside import SAMPLERS
 from fedbo_paper.contests.screen import refuse, say
 from fedbo_paper.data.places import user_folder
@@ -29,7 +29,7 @@ def contest_parser(description: str | None) -> argparse.ArgumentParser:
     add("--json", type=_writable, metavar="OUT", help="also write the figures to this file")
     add("--seeds", type=positive, default=10, metavar="N", help="runs on a target; default: 10")
     add_jobs(result)
-    text = "tasks that are targets, default: all; a target's peers are always all other tasks"
+    text = "tasks that are targets, default: all; a target's peers may be any other tasks"
     add("--targets", choices=("even", "odd", "all"), default="all", help=text)
     text = "evaluations after the initial points; default: 50"
     add("--evaluations", type=positive, default=50, metavar="N", help=text)
@@ -46,17 +46,27 @@ def add_jobs(result: argparse.ArgumentParser) -> None:
 
 def add_policies(result: argparse.ArgumentParser) -> None:
     """Add the options that select policies."""
-    add, text = result.add_argument, "default: all"
-    add("--policies", type=some([*POLICIES, RANDOM, *SAMPLERS]), metavar="A,B,...", help=text)
+    known = [*POLICIES, RANDOM, *SAMPLERS]
+    text = f"default: all; {' and '.join(ALONE)} always compete"
+    add = result.add_argument
+    add("--policies", type=some(known), metavar="A,B,...", help=text)
     add("--no-outside", action="store_true", help="leave out Optuna's samplers")
     text = "runs of Optuna's samplers, which are slow, on a target; default: 3"
     add("--outside-seeds", type=positive, default=3, metavar="N", help=text)
 
 
+def add_peers(result: argparse.ArgumentParser) -> None:
+    """Add the options that say which peers a target meets."""
+    add, text = result.add_argument, "peers of each run, chosen at random; default: all other tasks"
+    add("--peers", type=positive, metavar="N", help=text)
+    text = f"evaluations that peers have made, 1 to {HISTORY}; default: {HISTORY}"
+    add("--history", type=_history, default=HISTORY, metavar="T", help=text)
+
+
 def chosen(options: argparse.Namespace) -> list[str]:
-    """List the policies that compete; solo always does."""
+    """List the policies that compete; EI alone and TS alone always do."""
     named = options.policies or (*POLICIES, RANDOM, *SAMPLERS)
-    library = [name for name in (*POLICIES, RANDOM) if name in named or name == SOLO]
+    library = [name for name in (*POLICIES, RANDOM) if name in named or name in ALONE]
     samplers = [name for name in SAMPLERS if name in named and not options.no_outside]
     if samplers and not outside.is_installed():
         if options.policies:
@@ -85,6 +95,13 @@ def positive(text: str) -> int:
     """Parse a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _history(text: str) -> int:
+    """Parse the length of a history."""
+    if not text.isdecimal() or not 1 <= int(text) <= HISTORY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {HISTORY}")
     return int(text)
 
 

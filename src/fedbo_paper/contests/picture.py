@@ -2,11 +2,11 @@
 
 option      picture                                                                file
 ----------  ---------------------------------------------------------------------  ------------
---svm       table.py: regret against evaluations, and its ratio to solo            svm.png
+--svm       table.py: regret against evaluations, and its ratio to EI alone        svm.png
 --landmine  landmine.py: the same, one row for each box                            landmine.png
---har       har.py: regret, and its difference from solo, as errors                har.png
+--har       har.py: regret, and its difference from EI alone, as errors            har.png
 --ranks     table.py, landmine.py, har.py: mean ranks behind the default policy    ranks.png
---hostile   hostile.py: delays and ratios to solo, for each ground and family      hostile.png
+--hostile   hostile.py: delays and ratios to EI alone, by ground and family        hostile.png
 
     python benchmarks/picture.py docs/transfer --svm svm.json --hostile hostile.json
 """
@@ -25,14 +25,14 @@ from matplotlib.figure import Figure
 
 from fedbo.insight.colours import COLOURS
 from fedbo_paper.contests import options, screen
-from fedbo_paper.contests.contest import RANDOM, SOLO
+from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE
 from fedbo_paper.contests.outside import SAMPLERS
 
 Figures = dict[str, Any]
 
 NAMED = ("PTS", "FTS", "RGPE", "TAF", *SAMPLERS)  # each has its own colour
-GREYS = {SOLO: "black", RANDOM: "0.6"}
+OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75"}
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine, log box"}
@@ -40,8 +40,13 @@ TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine
 
 def colour(policy: str) -> str:
     """Return the colour of a policy, which is the same in every picture."""
-    known = GREYS | dict(zip(NAMED, COLOURS, strict=True))
+    known = OTHERS | dict(zip(NAMED, COLOURS, strict=True))
     return known.get(policy, COLOURS[0])
+
+
+def title(policy: str) -> str:
+    """Return the name of a policy as pictures show it."""
+    return f"{policy} alone" if policy in ALONE else policy
 
 
 def interval(
@@ -88,23 +93,25 @@ def curves(axes: Axes, policies: Figures) -> None:
         curve = np.array(figures["curve"])
         shown = np.where(curve > 0, curve, np.nan)  # a logarithmic axis cannot show 0
         seeds = figures["seeds"]
-        text = f"{name} ({seeds} seed{'s' if seeds > 1 else ''})"
+        text = f"{title(name)} ({seeds} seed{'s' if seeds > 1 else ''})"
         axes.plot(shown, color=colour(name), label=text, lw=2 if name == "PTS" else 1.4)
     axes.set_yscale("log")
     axes.set_xlim(0, None)
     axes.legend(frameon=False, fontsize="small")
 
 
-def against_solo(axes: Axes, policies: Figures, what: str) -> None:
-    """Draw the ratio to solo's regret, or the difference from it, with intervals."""
-    shown = [name for name in policies if name != SOLO]
-    at = [*policies[SOLO]["regret"]]
+def against_ei(axes: Axes, policies: Figures, what: str) -> None:
+    """Draw the ratio to the regret of EI alone, or the difference from it, with intervals."""
+    shown = [name for name in policies if name != EI]
+    at = [*policies[EI]["regret"]]
+    step = min(0.16, 0.8 / len(shown))
     for k, name in enumerate(shown):
         for i, n in enumerate(at):
-            place = i + 0.16 * (k - (len(shown) - 1) / 2)
+            place = i + step * (k - (len(shown) - 1) / 2)
             least = LEAST_RATIO if what == "ratio" else -np.inf
-            interval(axes, place, policies[name][what][n], up=True, least=least, color=colour(name))
-    axes.axhline(1.0 if what == "ratio" else 0.0, color=GREYS[SOLO], lw=1)
+            values = policies[name][f"{what}_ei"][n]
+            interval(axes, place, values, up=True, least=least, color=colour(name))
+    axes.axhline(1.0 if what == "ratio" else 0.0, color=OTHERS[EI], lw=1)
     axes.set_xticks(range(len(at)), at)
     if what == "ratio":
         logarithmic(axes, "y")
@@ -113,17 +120,17 @@ def against_solo(axes: Axes, policies: Figures, what: str) -> None:
 def contests(
     found: dict[str, Figures], what: str = "ratio", regret: str = "normalised regret"
 ) -> Figure:
-    """Draw one row for each contest: the regrets, and the comparison with solo."""
+    """Draw one row for each contest: the regrets, and the comparison with EI alone."""
     figure = Figure(figsize=(9, 3.5 * len(found)), layout="constrained")
     rows = figure.subplots(len(found), 2, squeeze=False)
     after = "evaluations after the 3 initial points"
-    for (left, right), (title, result) in zip(rows, found.items(), strict=True):
+    for (left, right), (heading, result) in zip(rows, found.items(), strict=True):
         policies = result["policies"]
         curves(left, policies)
-        label(left, title, xlabel=after, ylabel=f"mean {regret}")
-        against_solo(right, policies, what)
+        label(left, heading, xlabel=after, ylabel=f"mean {regret}")
+        against_ei(right, policies, what)
         word = "ratio to" if what == "ratio" else "difference from"
-        label(right, f"{word} solo, paired, 95 % intervals", xlabel=after)
+        label(right, f"{word} EI alone, paired, 95 % intervals", xlabel=after)
     return figure
 
 
@@ -131,7 +138,7 @@ def ranks(found: dict[str, Figures]) -> Figure:
     """Draw one panel for each contest: the mean ranks behind the default policy."""
     figure = Figure(figsize=(3.4 * len(found) + 1, 3.2), layout="constrained")
     panels = figure.subplots(1, len(found), squeeze=False)[0]
-    for axes, (title, result) in zip(panels, found.items(), strict=True):
+    for axes, (heading, result) in zip(panels, found.items(), strict=True):
         policies, default = result["policies"], result["default"]
         others = [name for name in policies if name != default]
         stops = [n for n in STOPS if n in policies[default]["rank"]]
@@ -142,9 +149,9 @@ def ranks(found: dict[str, Figures]) -> Figure:
                 text = f"at {n}" if not row else None
                 interval(axes, place, behind, up=False, color=STOPS[n], label=text)
         axes.axvline(0.0, color="black", lw=1)
-        axes.set_yticks(range(len(others)), others)
+        axes.set_yticks(range(len(others)), [title(name) for name in others])
         axes.invert_yaxis()
-        label(axes, title, xlabel=f"mean rank behind {default}")
+        label(axes, heading, xlabel=f"mean rank behind {default}")
     panels[-1].legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -153,7 +160,7 @@ def ranks(found: dict[str, Figures]) -> Figure:
 
 
 def hostile(result: Figures) -> Figure:
-    """Draw delays and ratios to solo's regret, one row for each ground and family."""
+    """Draw delays behind EI alone and ratios to its regret, one row for each ground and family."""
     found = [
         (ground, family, figures)
         for ground, by_family in result["grounds"].items()
@@ -166,8 +173,8 @@ def hostile(result: Figures) -> Figure:
             place = row + 0.18 * (k - 1.5)
             if n in figures["delay"]:
                 interval(left, place, figures["delay"][n], up=False, color=shade)
-            if n in figures["ratio"] and figures["solo"][n] > ENOUGH:
-                ratio = figures["ratio"][n]
+            if n in figures["ratio_ei"] and figures["solo_ei"][n] > ENOUGH:
+                ratio = figures["ratio_ei"][n]
                 interval(right, place, ratio, up=False, least=LEAST_RATIO, color=shade)
         if row and found[row][0] != found[row - 1][0]:
             for axes in (left, right):
@@ -184,12 +191,12 @@ def hostile(result: Figures) -> Figure:
     left.set_yticks(range(len(found)), names)
     left.set_ylim(len(found) - 0.5, -0.5)
     limits = f"(limits: {AVERAGE:g} on average, dashed; {ANY:g} for each, dotted)"
-    label(left, f"delay of {result['default']} behind solo", xlabel=f"evaluations\n{limits}")
+    label(left, f"delay of {result['default']} behind EI alone", xlabel=f"evaluations\n{limits}")
     logarithmic(right, "x")
     right.axvline(LATE, color=STOPS["50"], lw=1, ls="--")
     note = f"(limit at 50: {LATE:g}, dashed)"
-    title = f"where solo's regret exceeds {ENOUGH:g}"
-    label(right, title, xlabel=f"ratio to solo's regret\n{note}")
+    heading = f"where the regret of EI alone exceeds {ENOUGH:g}"
+    label(right, heading, xlabel=f"ratio to the regret of EI alone\n{note}")
     right.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -200,12 +207,18 @@ def hostile(result: Figures) -> Figure:
 def read(path: Path) -> Figures:
     """Read the JSON of a contest."""
     try:
-        result = json.loads(path.read_text())
+        text = path.read_text()
+        result = json.loads(text)
     except (OSError, ValueError) as error:
         raise screen.refuse(f"cannot read {path}: {error}") from None
     if not isinstance(result, dict) or not {"policies", "grounds"} & {*result}:
         raise screen.refuse(
             f"{path} is not a JSON file of table.py, landmine.py, har.py or hostile.py"
+        )
+    if '"ratio_ei"' not in text:
+        raise screen.refuse(
+            f"{path} compares with Thompson sampling only: it was written before contests ran EI "
+            "alone. Run the contest again"
         )
     return result
 

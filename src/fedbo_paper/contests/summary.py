@@ -1,4 +1,23 @@
-"""The figures of a contest, computed from its regrets and shown as tables."""
+"""The figures of a contest, computed from its regrets and shown as tables.
+
+The JSON of a contest holds, among others
+
+``policies``          the figures of each policy, by its name
+  ``regret``          mean regret, by the number of evaluations after the initial points
+  ``ratio_ei``        its ratio to the regret of EI alone, with an interval
+  ``ratio``           its ratio to the regret of TS alone
+  ``difference_ei``   its difference from the regret of EI alone
+  ``difference``      its difference from the regret of TS alone
+  ``rank``            mean rank among all policies
+  ``rank_difference`` mean rank behind the default policy
+  ``seeds``           number of runs on each target
+  ``curve``           mean regret after 0, 1, 2, … evaluations after the initial points
+``runs``              the regret of every run: for each policy targets × seeds × evaluations,
+                      those of the initial points included, rounded to 6 digits
+``targets``           the tasks that were targets, in the order of ``runs``
+``peers``             number of peers that a run met
+``history``           evaluations that these peers had made
+"""
 
 from __future__ import annotations
 
@@ -7,16 +26,19 @@ from collections.abc import Callable
 from typing import Any
 
 from fedbo_paper.contests import contest, measures
-from fedbo_paper.contests.contest import SOLO
+from fedbo_paper.contests.compete import compete
+from fedbo_paper.contests.contest import EI, TS
 from fedbo_paper.contests.grounds import INITIAL, Ground
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.options import chosen
-from fedbo_paper.contests.screen import estimate, table
+from fedbo_paper.contests.screen import estimate, say, table
 from fedbo_paper.harness.intervals import Floats
 
 Figures = dict[str, Any]
 
 AT = (5, 10, 20, 50)  # evaluations after the initial points at which policies are compared
+FEWEST = 10  # targets for an interval that can be relied on
+DIGITS = 6  # of the regret of a run
 
 
 def hold(ground: Ground, title: str, options: argparse.Namespace) -> tuple[Figures, Curves]:
@@ -25,20 +47,49 @@ def hold(ground: Ground, title: str, options: argparse.Namespace) -> tuple[Figur
     Returns:
         The figures, and the scores of all runs.
     """
-    curves = contest.compete(ground, chosen(options), options)
     tasks = contest.targets(ground, options.targets)
+    warn_of_few(len(tasks), title)
+    curves = compete(ground, chosen(options), options)
     regret = measures.regrets(ground, tasks, curves)
     result = summary(regret, contest.default_policy(), options.evaluations)
-    result |= {"targets": tasks, "tasks": ground.tasks, "histories": contest.HISTORIES}
-    show(result, title, "normalised regret" if ground.normalise else "regret")
-    return result, curves
+    result |= {"targets": tasks, "tasks": ground.tasks, **meeting(ground, options)}
+    show(result, title + _setting(options), "normalised regret" if ground.normalise else "regret")
+    return result | {"runs": runs(regret)}, curves
+
+
+def warn_of_few(targets: int, title: str) -> None:
+    """Warn if there are too few targets for intervals."""
+    if targets < FEWEST:
+        say(
+            f"Warning: {title} has {targets} target{'s' if targets != 1 else ''}. Intervals over "
+            f"fewer than {FEWEST} targets are unreliable."
+        )
+
+
+def meeting(ground: Ground, options: argparse.Namespace) -> Figures:
+    """Return what the peers of a run are like."""
+    peers = options.peers or ground.tasks - 1
+    return {"peers": peers, "history": options.history, "histories": contest.HISTORIES}
+
+
+def _setting(options: argparse.Namespace) -> str:
+    """Name the options that a table's title should mention."""
+    peers = f"{options.peers or ''} peer{'' if options.peers == 1 else 's'}".strip()
+    each = f" with {options.history} evaluations each" if options.history < contest.HISTORY else ""
+    return f", {peers}{each}" if options.peers or each else ""
+
+
+def runs(regret: Curves) -> dict[str, Any]:
+    """Return the regret of every run as lists (targets, seeds, evaluations), rounded."""
+    return {name: values.round(DIGITS).tolist() for name, values in regret.items()}
 
 
 def summary(regret: Curves, default: str, evaluations: int) -> Figures:
     """Compute the figures of a contest from regrets (targets, seeds, evaluations)."""
+    by_n = "regret", "ratio_ei", "ratio", "difference_ei", "difference", "rank", "rank_difference"
     policies: dict[str, Figures] = {
         name: {
-            **{key: {} for key in ("regret", "ratio", "difference", "rank", "rank_difference")},
+            **{key: {} for key in by_n},
             "seeds": values.shape[1],
             "curve": values.mean(axis=(0, 1))[-evaluations - 1 :].tolist(),
         }
@@ -50,8 +101,9 @@ def summary(regret: Curves, default: str, evaluations: int) -> Figures:
         for name, values in at.items():
             figures = policies[name]
             figures["regret"][str(n)] = float(values.mean())
-            figures["ratio"][str(n)] = measures.ratio(values, at[SOLO])
-            figures["difference"][str(n)] = measures.difference(values, at[SOLO])
+            for alone, suffix in ((EI, "_ei"), (TS, "")):
+                figures["ratio" + suffix][str(n)] = measures.ratio(values, at[alone])
+                figures["difference" + suffix][str(n)] = measures.difference(values, at[alone])
             figures["rank"][str(n)] = float(ranks[name].mean())
             if default in ranks:
                 behind = measures.difference(ranks[name], ranks[default])
@@ -68,7 +120,7 @@ def mean_best(ground: Ground, scores: Floats, evaluations: int) -> dict[str, flo
 def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
     """Print the figures as tables."""
     policies, default = result["policies"], result["default"]
-    at = [*policies[SOLO]["regret"]]
+    at = [*policies[EI]["regret"]]
 
     def print_table(
         title: str, key: str, text: Callable[[Any], str], left_out: str = "", seeds: bool = False
@@ -90,13 +142,17 @@ def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
         "{:.4f}".format,
         seeds=True,
     )
-    print_table("ratio to solo TS, paired, 95 % interval", "ratio", estimate, SOLO)
-    print_table(
-        "difference from solo TS, paired, 95 % interval",
-        "difference",
-        lambda effect: estimate(effect, 4),
-        SOLO,
-    )
+    for alone, suffix in ((EI, "_ei"), (TS, "")):
+        print_table(
+            f"ratio to {alone} alone, paired, 95 % interval", "ratio" + suffix, estimate, alone
+        )
+    for alone, suffix in ((EI, "_ei"), (TS, "")):
+        print_table(
+            f"difference from {alone} alone, paired, 95 % interval",
+            "difference" + suffix,
+            lambda effect: estimate(effect, 4),
+            alone,
+        )
     print_table("mean rank, on the seeds that all policies have", "rank", "{:.2f}".format)
     if default in policies and len(policies) > 2:
         print_table(

@@ -5,10 +5,17 @@ The file has the arrays `accuracy` (tasks x configurations, higher is better) an
 Only listed configurations are evaluated. Each task in turn is the target, and all other tasks are
 its peers, which have made 50 evaluations alone. Reported are, at 5, 10, 20 and 50 evaluations after
 3 common initial points: the normalised regret (best of the table - best so far) / (best - worst),
-its paired ratio to and difference from solo Thompson sampling, and mean ranks, with 95 % intervals
-over targets.
+its paired ratio to and difference from that of an agent alone, and mean ranks, with 95 % intervals
+over targets. An agent alone uses expected improvement (EI); Thompson sampling alone (TS) is a
+second reference. Both always run.
+
+--peers 5 lets each run meet 5 random peers, --history 10 peers with 10 evaluations.
+
+The JSON also has the regret of every run: `runs` holds, for each policy, targets x seeds x
+evaluations, those of the initial points included. summary.py explains all keys.
 
     python benchmarks/table.py PATH.npz --json out.json --seeds 10
+    python benchmarks/table.py PATH.npz --policies PTS --peers 5 --history 10
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ def main() -> None:
     parser = options.contest_parser(__doc__)
     parser.add_argument("path", type=Path, metavar="PATH.npz")
     options.add_policies(parser)
+    options.add_peers(parser)
     given = parser.parse_args()
     ground = read_table(given.path)
     n, D = ground.X.shape

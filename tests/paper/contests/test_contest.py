@@ -3,56 +3,85 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedbo
-from fedbo_paper.contests import contest, families, grounds, hostile, kept, options, outside, table
+from fedbo_paper.contests import (
+    compete,
+    contest,
+    families,
+    grounds,
+    hostile,
+    kept,
+    options,
+    outside,
+    screen,
+    summary,
+    table,
+)
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    X, Y = families.make("similar", 2, tasks=3, points=40)
-    config = np.column_stack([100 * X[:, 0] - 20, X[:, 1], np.full(40, 7.0)])
-    np.savez(tmp_path / "tiny.npz", accuracy=Y, config=config)
-    return tmp_path / "tiny.npz"
-
-
-def command(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *map(str, arguments)])
-    module.main()
-
-
 def test_a_table_from_file_to_json(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = path.with_name("out.json")
     short = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--no-outside", "--json", out)
-    command(table, monkeypatch, path, *short, "--policies", "TS,FTS,RGPE,TAF,random")
+    command(table, path, *short, "--policies", "FTS,RGPE,TAF,random")
     result = json.loads(out.read_text())
     assert (
         result["default"]
         == type(fedbo.Agent(fedbo.Federation({"x": fedbo.Float(0, 1)})).policy).__name__
     )
     assert result["targets"] == [0, 1, 2]
-    assert [*result["policies"]] == ["TS", "FTS", "RGPE", "TAF", "random"]
-    for figures in result["policies"].values():
-        assert 0 <= figures["regret"]["5"] <= 1
-        assert len(figures["ratio"]["5"]) == 3
-        assert 1 <= figures["rank"]["5"] <= 5
+    assert (result["peers"], result["history"]) == (2, 50)
+    # EI alone and TS alone were not asked for, but always compete
+    assert [*result["policies"]] == ["EI", "TS", "FTS", "RGPE", "TAF", "random"]
+    regret = {name: figures["regret"]["5"] for name, figures in result["policies"].items()}
+    for name, figures in result["policies"].items():
+        assert 0 <= regret[name] <= 1
+        for suffix, alone in (("", "TS"), ("_ei", "EI")):
+            ratio, *_ = figures[f"ratio{suffix}"]["5"]  # the upper end may be infinite
+            assert ratio == pytest.approx(regret[name] / regret[alone])
+            difference = figures[f"difference{suffix}"]["5"][0]
+            assert difference == pytest.approx(regret[name] - regret[alone])
+        assert 1 <= figures["rank"]["5"] <= 6
         assert figures["seeds"] == 2
-    assert result["policies"]["TS"]["ratio"]["5"] == pytest.approx([1, 1, 1])
     assert result["policies"]["TS"]["difference"]["5"] == [0, 0, 0]
+    assert result["policies"]["EI"]["difference_ei"]["5"] == [0, 0, 0]
     ranks = [figures["rank"]["5"] for figures in result["policies"].values()]
-    assert np.mean(ranks) == pytest.approx(3)
-    assert "mean normalised regret" in capsys.readouterr().out
+    assert np.mean(ranks) == pytest.approx(3.5)
+    shown = capsys.readouterr()
+    assert "mean normalised regret" in shown.out
+    assert 0 < shown.out.index("ratio to EI alone") < shown.out.index("ratio to TS alone")
+    assert "tiny has 3 targets. Intervals over fewer than 10 targets" in shown.err
+    # the regret of every run, from which all figures can be computed again
+    assert [*result["runs"]] == [*result["policies"]]
+    for name, values in result["runs"].items():
+        runs = np.array(values)
+        assert runs.shape == (3, 2, 8)
+        assert (np.diff(runs, axis=-1) <= 0).all()
+        assert runs[:, :, -1].mean() == pytest.approx(regret[name], abs=1e-6)
+
+
+def test_a_contest_with_enough_targets_warns_of_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary.warn_of_few(10, "table")
+    assert not capsys.readouterr().err
+
+
+def test_figures_are_written_one_list_to_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    result = {"a": [1.5, None], "b": [[0.0, 1.0], [2.0]], "c": {}, "d": {"e": "f"}, "g": []}
+    screen.finish(result | {"nan": float("nan")}, path)
+    assert json.loads(path.read_text()) == result | {"nan": None}
+    assert '  "b": [\n    [0.0, 1.0],\n    [2.0]\n  ],' in path.read_text()
 
 
 def test_columns_are_mapped_to_the_cube_and_doubles_left_out(
@@ -92,10 +121,10 @@ def test_all_policies_start_at_the_same_points() -> None:
     X, Y = families.make("similar", 1, tasks=3, points=30)
     ground = grounds.Listed(X, Y)
     known = [contest.alone(ground, task, 0) for task in range(3)]
-    scores = contest.play(ground, known, ["TS", "FTS", "random"], 1, [0, 3], 2)
+    scores = contest.play(ground, known, ["EI", "TS", "FTS", "random"], 1, [0, 3], 2)
     for seed in (0, 3):
         first = [ground.score(1, params) for params in ground.initial(1, seed)]
-        assert all(scores[name, 1, seed][:3] == first for name in ("TS", "FTS", "random"))
+        assert all(scores[name, 1, seed][:3] == first for name in ("EI", "TS", "FTS", "random"))
     assert scores["TS", 1, 0][:3] != scores["TS", 1, 3][:3]
 
 
@@ -134,7 +163,7 @@ def test_outside_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(outside, "play", play)
     ground = grounds.Listed(*families.make("similar", 2, tasks=2, points=30))
-    runs = [contest.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path) for seed in (0, 0, 1)]
+    runs = [compete.play_outside(ground, "Optuna GP", 1, seed, 4, tmp_path) for seed in (0, 0, 1)]
     assert len(calls) == 2 and runs[0] == runs[1] != runs[2]
     scores = runs[0]["Optuna GP", 1, 0]
     assert scores[:3] == [ground.score(1, params) for params in ground.initial(1, 0)]
@@ -159,18 +188,19 @@ def test_kept_scores_are_not_served_after_a_change(
 
 
 def test_without_optuna_its_samplers_are_left_out_and_only_refused_if_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(outside, "is_installed", lambda: False)
     parser = options.contest_parser("")
     options.add_policies(parser)
+    options.add_peers(parser)
     assert "Optuna GP" not in options.chosen(parser.parse_args([]))
     assert "make bench" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="make bench"):
         options.chosen(parser.parse_args(["--policies", "TS,Optuna GP"]))
     with pytest.raises(SystemExit):
         parser.parse_args(["--policies", "TSS"])
-    assert "'TSS' is unknown, expected some of TS, FTS" in capsys.readouterr().err
+    assert "'TSS' is unknown, expected some of EI, TS, FTS" in capsys.readouterr().err
 
 
 def test_hostile_peers() -> None:
@@ -191,20 +221,45 @@ def test_hostile_peers() -> None:
     assert not np.allclose(noise.omega, honest.omega)
 
 
+def test_delays_and_verdicts_are_against_ei_alone() -> None:
+    """An agent that does as EI alone has no delay, even if TS alone does better."""
+    ei = np.broadcast_to(0.9 ** np.arange(53), (4, 2, 53))
+    found = hostile.figures(ei, ei, ei / 10)
+    assert [found["delay"][n].value for n in ("5", "10", "20")] == [0, 0, 0]
+    assert found["ratio_ei"]["50"].value == pytest.approx(1)
+    assert found["ratio"]["50"].value == pytest.approx(10)
+    verdicts = hostile.verdicts({"svm": {"noise": found}})
+    assert {name: each["holds"] for name, each in verdicts.items()} == dict.fromkeys(
+        ("mean delay", "longest delay", "ratio at 50"), True
+    )
+    late = hostile.figures(np.minimum(1.2 * ei, 1.0), ei, 10 * ei)
+    verdicts = hostile.verdicts({"svm": {"half": late}})
+    assert not verdicts["half hostile, ratio at 10 and 20"]["holds"]
+
+
 @pytest.mark.slow
 def test_hostile_from_command_to_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name, value in {"DIMENSIONS": (1,), "INSTANCES": 1, "TASKS": 3}.items():
         monkeypatch.setattr(hostile, name, value)
     out = tmp_path / "out.json"
     short = ("--seeds", 1, "--jobs", 1, "--evaluations", 10, "--ground", "synthetic")
-    command(hostile, monkeypatch, *short, "--json", out, "--family", "noise,worst,half")
+    command(hostile, *short, "--json", out, "--family", "noise,worst,half")
     result = json.loads(out.read_text())
     assert [*result["grounds"]["synthetic"]] == ["worst", "noise", "half"]
     for figures in result["grounds"]["synthetic"].values():
         assert {*figures["delay"]} == {"5", "10"}
         point, low, high = figures["delay"]["5"]
         assert low <= high and -8 <= point <= 12
+        for suffix in ("", "_ei"):
+            expected = figures["regret"]["5"] / figures[f"solo{suffix}"]["5"]
+            assert figures[f"ratio{suffix}"]["5"][0] == pytest.approx(expected)
+    assert [*result["runs"]["synthetic"]] == ["EI", "TS", "worst", "noise", "half"]
+    assert np.shape([*result["runs"]["synthetic"].values()]) == (5, 3, 1, 13)
     assert {*result["verdicts"]} >= {"mean delay", "longest delay"}
-    assert "DOES NOT HOLD" in (text := capsys.readouterr().out) or "holds" in text
+    assert "synthetic has 3 targets" in (shown := capsys.readouterr()).err
+    assert "DOES NOT HOLD" in (text := shown.out) or "holds" in text

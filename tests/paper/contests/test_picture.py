@@ -19,8 +19,8 @@ def made_up(*names: str) -> dict:
         ratio = {n: [0.5, 0.0, 0.9] for n in AT} | {"50": [None, None, None], "20": [1, 1, None]}
         policies[name] = {
             "regret": dict.fromkeys(AT, 0.1),
-            "ratio": ratio,
-            "difference": {n: [-0.1, -0.2, 0.0] for n in AT},
+            "ratio_ei": ratio,
+            "difference_ei": {n: [-0.1, -0.2, 0.0] for n in AT},
             "rank": dict.fromkeys(AT, 1.0 + k),
             "rank_difference": {n: [float(k), k - 0.5, k + 0.5] for n in AT},
             "seeds": 1 + k,
@@ -32,8 +32,8 @@ def made_up(*names: str) -> dict:
 def family(solo: float) -> dict:
     return {
         "regret": dict.fromkeys(AT, 0.1),
-        "solo": dict.fromkeys(AT, solo),
-        "ratio": {n: [1.1, 0.4, 2.0] for n in AT},
+        "solo_ei": dict.fromkeys(AT, solo),
+        "ratio_ei": {n: [1.1, 0.4, 2.0] for n in AT},
         "delay": {n: [1.0, -2.0, 3.0] for n in AT[:3]},
         "reached": dict.fromkeys(AT[:3], True),
     }
@@ -46,8 +46,9 @@ def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
 
 @pytest.mark.slow
 def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = made_up("TS", "FTS", "RGPE", "TAF", "PTS", "random", "Optuna TPE", "Optuna GP", "mine")
-    two = made_up("TS", "PTS")
+    one = made_up("EI", "TS", "FTS", "RGPE", "TAF", "PTS", "random", "Optuna TPE", "mine")
+    one["policies"] |= made_up("Optuna GP")["policies"]
+    two = made_up("EI", "TS", "PTS")
     peers = {"unrelated": family(0.1), "half": family(0.001)}
     written = {
         "svm": one,
@@ -68,8 +69,8 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_policy_has_the_same_colour() -> None:
-    known = [picture.colour(name) for name in (*picture.NAMED, *picture.GREYS)]
-    assert len({*known}) == len(known) == 8
+    known = [picture.colour(name) for name in (*picture.NAMED, *picture.OTHERS)]
+    assert len({*known}) == len(known) == 9
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
@@ -85,3 +86,10 @@ def test_a_foreign_file_is_refused(
 def test_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="nothing to draw"):
         draw(monkeypatch, tmp_path)
+
+
+def test_a_file_without_ei_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"default": "PTS", "policies": {"TS": {"ratio": {}}}}))
+    with pytest.raises(SystemExit, match="before contests ran EI alone"):
+        draw(monkeypatch, tmp_path, "--svm", path)
