@@ -30,7 +30,7 @@ def main() -> None:
     options.add_policies(parser)
     options.add_peers(parser)
     parser.add_argument("--box", choices=("linear", "log"), default="linear")
-    given = parser.parse_args()
+    given = options.read(parser)
     points = Sobol(3, rng=np.random.default_rng(0)).random_base2(SURVEY)
     ground = Trained(Har(box=given.box), points, given.cache, given.jobs, normalise=False)
     result, curves = hold(ground, "HAR, error above the best known one of each person", given)

@@ -86,7 +86,7 @@ def main() -> None:
     options.add_policies(parser)
     options.add_peers(parser)
     parser.add_argument("--box", choices=("linear", "log", "both"), default="both")
-    given = parser.parse_args()
+    given = options.read(parser)
     boxes: dict[str, Any] = {}
     for box in ("linear", "log") if given.box == "both" else (given.box,):
         ground = Trained(Landmine(box=box), grid(SIDE, 2), given.cache, given.jobs)

@@ -60,14 +60,41 @@ def add_peers(result: argparse.ArgumentParser) -> None:
     add, text = result.add_argument, "peers of each run, chosen at random; default: all other tasks"
     add("--peers", type=positive, metavar="N", help=text)
     text = f"evaluations that peers have made, 1 to {HISTORY}; default: {HISTORY}"
-    add("--history", type=_history, default=HISTORY, metavar="T", help=text)
+    add("--history", type=_history, metavar="T", help=text)
+    text = "hold the contest among K sites that start at once, instead of with peers that have run"
+    add("--together", type=positive, metavar="K", help=text)
+
+
+def read(result: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line of a contest, and refuse options that exclude each other."""
+    given = result.parse_args()
+    named = given.policies or ()
+    if given.together is not None:
+        if given.together < 2:
+            result.error(f"--together is {given.together}, expected 2 or more sites")
+        for option in ("peers", "history"):
+            if getattr(given, option) is not None:
+                result.error(
+                    f"--together and --{option} exclude each other: sites that start together "
+                    "have no peers that have run before; leave one of them out"
+                )
+        for name in SAMPLERS:
+            if name in named:
+                result.error(
+                    f"--together excludes {name}, which exchanges no messages: leave it out of "
+                    "--policies"
+                )
+    given.history = given.history or HISTORY
+    return given
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """List the policies that compete; EI alone and TS alone always do."""
     named = options.policies or (*POLICIES, RANDOM, *SAMPLERS)
     library = [name for name in (*POLICIES, RANDOM) if name in named or name in ALONE]
-    samplers = [name for name in SAMPLERS if name in named and not options.no_outside]
+    if options.no_outside or options.together:
+        return library
+    samplers = [name for name in SAMPLERS if name in named]
     if samplers and not outside.is_installed():
         if options.policies:
             raise refuse(outside.MISSING)

@@ -17,6 +17,7 @@ The JSON of a contest holds, among others
 ``targets``           the tasks that were targets, in the order of ``runs``
 ``peers``             number of peers that a run met
 ``history``           evaluations that these peers had made
+``together``          number of sites that started at once; null if peers had run before
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from fedbo_paper.contests import contest, measures
+from fedbo_paper.contests import contest, measures, together
 from fedbo_paper.contests.compete import compete
 from fedbo_paper.contests.contest import EI, TS
 from fedbo_paper.contests.grounds import INITIAL, Ground
@@ -49,7 +50,8 @@ def hold(ground: Ground, title: str, options: argparse.Namespace) -> tuple[Figur
     """
     tasks = contest.targets(ground, options.targets)
     warn_of_few(len(tasks), title)
-    curves = compete(ground, chosen(options), options)
+    hold_with = together.compete if options.together else compete
+    curves = hold_with(ground, chosen(options), options)
     regret = measures.regrets(ground, tasks, curves)
     result = summary(regret, contest.default_policy(), options.evaluations)
     result |= {"targets": tasks, "tasks": ground.tasks, **meeting(ground, options)}
@@ -68,12 +70,17 @@ def warn_of_few(targets: int, title: str) -> None:
 
 def meeting(ground: Ground, options: argparse.Namespace) -> Figures:
     """Return what the peers of a run are like."""
+    if options.together:
+        return {"peers": options.together - 1, "history": 0, "together": options.together}
     peers = options.peers or ground.tasks - 1
-    return {"peers": peers, "history": options.history, "histories": contest.HISTORIES}
+    histories = {"history": options.history, "histories": contest.HISTORIES}
+    return {"peers": peers, **histories, "together": None}
 
 
 def _setting(options: argparse.Namespace) -> str:
     """Name the options that a table's title should mention."""
+    if options.together:
+        return f", {options.together} sites start together"
     peers = f"{options.peers or ''} peer{'' if options.peers == 1 else 's'}".strip()
     each = f" with {options.history} evaluations each" if options.history < contest.HISTORY else ""
     return f", {peers}{each}" if options.peers or each else ""

@@ -9,13 +9,15 @@ its paired ratio to and difference from that of an agent alone, and mean ranks, 
 over targets. An agent alone uses expected improvement (EI); Thompson sampling alone (TS) is a
 second reference. Both always run.
 
---peers 5 lets each run meet 5 random peers, --history 10 peers with 10 evaluations.
+--peers 5 lets each run meet 5 random peers, --history 10 peers with 10 evaluations. --together 10
+holds the contest among 10 sites that start at once, without any history.
 
 The JSON also has the regret of every run: `runs` holds, for each policy, targets x seeds x
 evaluations, those of the initial points included. summary.py explains all keys.
 
     python benchmarks/table.py PATH.npz --json out.json --seeds 10
     python benchmarks/table.py PATH.npz --policies PTS --peers 5 --history 10
+    python benchmarks/table.py PATH.npz --together 10
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def main() -> None:
     parser.add_argument("path", type=Path, metavar="PATH.npz")
     options.add_policies(parser)
     options.add_peers(parser)
-    given = parser.parse_args()
+    given = options.read(parser)
     ground = read_table(given.path)
     n, D = ground.X.shape
     screen.say(f"{given.path.name}: {ground.tasks} tasks, {n} configurations, D = {D}")

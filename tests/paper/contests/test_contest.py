@@ -39,7 +39,7 @@ def test_a_table_from_file_to_json(
         == type(fedbo.Agent(fedbo.Federation({"x": fedbo.Float(0, 1)})).policy).__name__
     )
     assert result["targets"] == [0, 1, 2]
-    assert (result["peers"], result["history"]) == (2, 50)
+    assert (result["peers"], result["history"], result["together"]) == (2, 50, None)
     # EI alone and TS alone were not asked for, but always compete
     assert [*result["policies"]] == ["EI", "TS", "FTS", "RGPE", "TAF", "random"]
     regret = {name: figures["regret"]["5"] for name, figures in result["policies"].items()}

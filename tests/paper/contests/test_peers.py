@@ -56,7 +56,7 @@ def test_few_peers_with_short_histories_from_command_to_json(
     few = ("--peers", 1, "--history", 2, "--policies", "FTS")
     command(table, path, *SHORT, *few, "--json", out)
     result = json.loads(out.read_text())
-    assert (result["peers"], result["history"]) == (1, 2)
+    assert (result["peers"], result["history"], result["together"]) == (1, 2, None)
     assert "tiny, 1 peer with 2 evaluations each: mean" in capsys.readouterr().out
     assert np.shape(result["runs"]["FTS"]) == (3, 2, 8)
 
@@ -71,6 +71,10 @@ def test_more_peers_than_there_are(path: Path, command: Any) -> None:
     [
         (table, ("x.npz", "--history", 51), "'51' is not a whole number from 1 to 50"),
         (table, ("x.npz", "--history", 0), "'0' is not a whole number from 1 to 50"),
+        (table, ("x.npz", "--together", 1), "--together is 1, expected 2 or more sites"),
+        (table, ("x.npz", "--together", 4, "--peers", 2), "--together and --peers exclude"),
+        (table, ("x.npz", "--together", 4, "--history", 50), "--together and --history exclude"),
+        (table, ("x.npz", "--together", 4, "--policies", "Optuna GP"), "excludes Optuna GP"),
     ],
 )
 def test_options_that_make_no_sense(
