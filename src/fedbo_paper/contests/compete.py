@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fedbo_paper.contests import contest, outside
+from fedbo_paper.contests import contest, outside, portfolio
 from fedbo_paper.contests.contest import Scores
 from fedbo_paper.contests.grounds import INITIAL, Ground
 from fedbo_paper.contests.kept import kept
@@ -42,6 +42,8 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
         for target in tasks
     ]
     scores = work("policies", calls, options.jobs)
+    if portfolio.NAME in names:
+        scores += portfolio.compete(ground, known, tasks, options)
     for name in names:
         if name in outside.SAMPLERS:
             calls = [

@@ -5,7 +5,7 @@ is the validation error. Each person in turn is the target, and all others are i
 made 50 evaluations alone. The regret is the error above the person's best known error: the best of
 256 Sobol points and of all runs. It is not normalised, because for many people half of the box has
 the best error. The tables, the JSON and the options for peers are those of table.py; differences
-from EI and TS alone are errors.
+from EI and TS alone are errors. No portfolio is possible, because no configurations are listed.
 
     FEDBO_DATA=folder python benchmarks/har.py --json out.json
 """

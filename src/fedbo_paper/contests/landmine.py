@@ -7,7 +7,8 @@ The contest is held in the paper's linear box and in the log box. The tables and
 peers are those of table.py. One more table says how many evaluations each policy needs until its
 mean best AUC is that of EI alone, or of TS alone, at 20 and 50. In the JSON, `boxes` has the
 figures and runs of each box, with the keys that summary.py explains. `scores` has the mean best AUC
-and the evaluations needed: `reach_ei` to reach EI alone, `reach` to reach TS alone.
+and the evaluations needed: `reach_ei` to reach EI alone, `reach` to reach TS alone. No portfolio is
+possible, because no configurations are listed.
 
     FEDBO_DATA=folder python benchmarks/landmine.py --box both --json out.json
 """

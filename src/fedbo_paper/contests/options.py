@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedbo_paper.contests import outside
+from fedbo_paper.contests import outside, portfolio
 from fedbo_paper.contests.contest import ALONE, HISTORY, POLICIES, RANDOM
 from fedbo_paper.contests.outside import SAMPLERS
 from fedbo_paper.contests.screen import refuse, say
@@ -44,10 +44,16 @@ def add_jobs(result: argparse.ArgumentParser) -> None:
     result.add_argument("--jobs", type=positive, default=cores, metavar="J", help=text)
 
 
-def add_policies(result: argparse.ArgumentParser) -> None:
-    """Add the options that select policies."""
-    known = [*POLICIES, RANDOM, *SAMPLERS]
-    text = f"default: all; {' and '.join(ALONE)} always compete"
+def add_policies(result: argparse.ArgumentParser, *, listed: bool = False) -> None:
+    """Add the options that select policies.
+
+    Args:
+        result: The parser.
+        listed: Whether all configurations are listed, as a portfolio needs it.
+    """
+    result.set_defaults(listed=listed)
+    known = [*POLICIES, RANDOM, *SAMPLERS, portfolio.CHOICE]
+    text = f"default: all but {portfolio.CHOICE}; {' and '.join(ALONE)} always compete"
     add = result.add_argument
     add("--policies", type=some(known), metavar="A,B,...", help=text)
     add("--no-outside", action="store_true", help="leave out Optuna's samplers")
@@ -69,6 +75,11 @@ def read(result: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse the command line of a contest, and refuse options that exclude each other."""
     given = result.parse_args()
     named = given.policies or ()
+    if portfolio.CHOICE in named and not given.listed:
+        result.error(
+            f"--policies {portfolio.CHOICE} needs a table of scores, because it chooses among "
+            "listed configurations: use table.py, or leave it out"
+        )
     if given.together is not None:
         if given.together < 2:
             result.error(f"--together is {given.together}, expected 2 or more sites")
@@ -78,7 +89,7 @@ def read(result: argparse.ArgumentParser) -> argparse.Namespace:
                     f"--together and --{option} exclude each other: sites that start together "
                     "have no peers that have run before; leave one of them out"
                 )
-        for name in SAMPLERS:
+        for name in (*SAMPLERS, portfolio.CHOICE):
             if name in named:
                 result.error(
                     f"--together excludes {name}, which exchanges no messages: leave it out of "
@@ -92,6 +103,8 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """List the policies that compete; EI alone and TS alone always do."""
     named = options.policies or (*POLICIES, RANDOM, *SAMPLERS)
     library = [name for name in (*POLICIES, RANDOM) if name in named or name in ALONE]
+    if portfolio.CHOICE in named:
+        library.append(portfolio.NAME)
     if options.no_outside or options.together:
         return library
     samplers = [name for name in SAMPLERS if name in named]

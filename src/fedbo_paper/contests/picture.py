@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbo.insight.colours import COLOURS
-from fedbo_paper.contests import options, screen
+from fedbo_paper.contests import options, portfolio, screen
 from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE
 from fedbo_paper.contests.outside import SAMPLERS
@@ -32,7 +32,7 @@ from fedbo_paper.contests.outside import SAMPLERS
 Figures = dict[str, Any]
 
 NAMED = ("PTS", "FTS", "RGPE", "TAF", *SAMPLERS)  # each has its own colour
-OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75"}
+OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75", portfolio.NAME: "#8B5A2B"}
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine, log box"}

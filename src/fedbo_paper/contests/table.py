@@ -10,13 +10,15 @@ over targets. An agent alone uses expected improvement (EI); Thompson sampling a
 second reference. Both always run.
 
 --peers 5 lets each run meet 5 random peers, --history 10 peers with 10 evaluations. --together 10
-holds the contest among 10 sites that start at once, without any history.
+holds the contest among 10 sites that start at once, without any history. The policy `portfolio`
+is a reference that shares raw trials: it evaluates three configurations that suit the peers, and
+then uses EI alone.
 
 The JSON also has the regret of every run: `runs` holds, for each policy, targets x seeds x
 evaluations, those of the initial points included. summary.py explains all keys.
 
     python benchmarks/table.py PATH.npz --json out.json --seeds 10
-    python benchmarks/table.py PATH.npz --policies PTS --peers 5 --history 10
+    python benchmarks/table.py PATH.npz --policies PTS,portfolio --peers 5 --history 10
     python benchmarks/table.py PATH.npz --together 10
 """
 
@@ -33,7 +35,7 @@ def main() -> None:
     """Run the command."""
     parser = options.contest_parser(__doc__)
     parser.add_argument("path", type=Path, metavar="PATH.npz")
-    options.add_policies(parser)
+    options.add_policies(parser, listed=True)
     options.add_peers(parser)
     given = options.read(parser)
     ground = read_table(given.path)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo_paper.contests import contest, grounds, table
+from fedbo_paper.contests import contest, grounds, har, table
 
 SHORT = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--no-outside")
 
@@ -74,7 +74,9 @@ def test_more_peers_than_there_are(path: Path, command: Any) -> None:
         (table, ("x.npz", "--together", 1), "--together is 1, expected 2 or more sites"),
         (table, ("x.npz", "--together", 4, "--peers", 2), "--together and --peers exclude"),
         (table, ("x.npz", "--together", 4, "--history", 50), "--together and --history exclude"),
+        (table, ("x.npz", "--together", 4, "--policies", "portfolio"), "excludes portfolio"),
         (table, ("x.npz", "--together", 4, "--policies", "Optuna GP"), "excludes Optuna GP"),
+        (har, ("--policies", "PTS,portfolio"), "portfolio needs a table of scores"),
     ],
 )
 def test_options_that_make_no_sense(

@@ -47,7 +47,7 @@ def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
 @pytest.mark.slow
 def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = made_up("EI", "TS", "FTS", "RGPE", "TAF", "PTS", "random", "Optuna TPE", "mine")
-    one["policies"] |= made_up("Optuna GP")["policies"]
+    one["policies"] |= made_up("Optuna GP", "portfolio (shares trials)")["policies"]
     two = made_up("EI", "TS", "PTS")
     peers = {"unrelated": family(0.1), "half": family(0.001)}
     written = {
@@ -70,7 +70,7 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_policy_has_the_same_colour() -> None:
     known = [picture.colour(name) for name in (*picture.NAMED, *picture.OTHERS)]
-    assert len({*known}) == len(known) == 9
+    assert len({*known}) == len(known) == 10
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
