@@ -144,7 +144,7 @@ class Agent:
     def _join(self, federation: Federation) -> None:
         """Take part in this federation, without any message so far."""
         self.federation = federation
-        self.inbox = inbox_for(federation.kind, federation.features, self._entropy)
+        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy)
         self._agents = None
         self._held = {}
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
@@ -168,7 +168,7 @@ class Agent:
     @property
     def starting(self) -> bool:
         """Whether the next query is an initial point."""
-        first = self.policy.starts(self.settings.n_initial, len(self.inbox))
+        first = self.policy.starts(self.settings.n_initial, self.inbox.informed)
         return self._initial.comes_next(first)
 
     # Queries and scores
@@ -593,7 +593,7 @@ class Agent:
             initial=initial,
             surrogate=self._surrogate,
             inbox=self.inbox,
-            phi=self.federation.phi,
+            federation=self.federation,
             maximiser=self.settings.maximiser,
             rng=rng,
             repeats=self.settings.repeats == "allow",

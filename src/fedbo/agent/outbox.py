@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
@@ -41,11 +43,17 @@ class Outbox:
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
-        trials = self.history.trials
-        numbers = [n for n in self.history.order if self.settings.informs(trials[n])]
+        numbers = self._numbers()
         if new := numbers[len(self._regression) :]:
             self._regression.add(self.history.X(new))
         return self._regression, self.settings.scores(self.history.y(numbers)).z
+
+    def _numbers(self) -> list[int]:
+        trials = self.history.trials
+        return [n for n in self.history.order if self.settings.informs(trials[n])]
+
+    def _best_point(self, y: Array) -> Array:
+        return self.history.points[self._numbers()[int(np.argmax(y))]]
 
     def write(self) -> Message:
         """Return the message, made anew if a score was told since the last one."""
@@ -72,6 +80,10 @@ class Outbox:
             key = (sequence, federation.epoch) if federation.epoch else (sequence,)
             omega = belief.draw(Stream.MESSAGE.generator(self.entropy, *key))
             message = Message.of_weights(omega, **header)
+        elif federation.is_summarised:
+            B = federation.basis.vectors
+            cell = federation.cell(self._best_point(y)) if federation.votes else None
+            message = Message.of_summary(B.T @ belief.nu, belief.covariance(B), cell, **header)
         else:
             incumbent = float(y.max()) if federation.kind == "belief+incumbent" else None
             message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)

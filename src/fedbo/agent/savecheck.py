@@ -77,7 +77,7 @@ def inbox_state(packed: Any, federation: Federation) -> dict[str, Any]:
         packed: The inbox in a file.
         federation: The federation in it.
     """
-    M = federation.features
+    M = federation.coordinates
     state: dict[str, Any] = from_packable(packed) if isinstance(packed, dict) else {}
     _require(isinstance(state, dict) and state.get("M") == M, f"the inbox is not of M = {M}")
     sizes: Any = state.get("name_sizes")
@@ -93,6 +93,8 @@ def inbox_state(packed: Any, federation: Federation) -> dict[str, Any]:
         rank = R.shape[1] if isinstance(R, np.ndarray) and R.ndim == 3 else 0
         _check_column("R", R, "f4", (n, rank, M))
         _require(rank < M + _RANK_STEP, f"the beliefs in the inbox have rank {rank}")
+        if "cells" in state:  # files of 0.4 and before have none
+            _check_column("cells", state["cells"], "i2", (n,))
         seed(state.get("entropy"))
     for name in _split(names, sizes.tolist()):
         check_origin(bytes(16), name)

@@ -14,11 +14,15 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.federation import file as toml
+from fedbo.message.message import numbers_in
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 163
 _KINDS = {
+    "summary": "what its model knows and does not know, in short",
+    "summary+cell": "what its model knows and does not know, in short, and which of some "
+    "public cells of the space its best trial is in",
     "weights": "one random draw from its model",
     "belief": "the mean and covariance of its model",
     "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
@@ -249,8 +253,6 @@ def _agreed(federation: Federation) -> Table:
     )
 
 
+
 def _numbers(federation: Federation) -> int:
-    M = federation.features
-    if federation.kind == "weights":
-        return M
-    return M + M * (M + 1) // 2 + (federation.kind == "belief+incumbent")
+    return numbers_in(federation.kind, federation.coordinates)

@@ -95,13 +95,16 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
     }
     if message.kind == "belief+incumbent":
         header["incumbent"] = f"{message.incumbent:.6g}, the best standardised score"
+    if message.kind == "summary+cell":
+        header["cell"] = f"{message.cell}, which holds the best trial"
     rows = {**about, **header, **about}  # those of ``about`` come first, and replace others
     screen.show(console, screen.pairs(rows))
     if message.kind == "weights":
         _vector(console, "omega, a draw of the feature weights", message.omega)
         return
-    _vector(console, "nu, the mean of the feature weights", message.nu)
-    screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
+    what = "the leading coordinates" if message.kind.startswith("summary") else "the feature weights"
+    _vector(console, f"nu, the mean of {what}", message.nu)
+    screen.say(console, f"\ncovariance of {what}, lower triangle by rows", "bold")
     for i, row in enumerate(message.covariance):
         _rows(console, row[: i + 1], f"{i}")
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fedbo import files
 from fedbo.exchange.tree import OpenFolder
 from fedbo.message import Kind, Message, Withdrawal, read
+from fedbo.message.message import numbers_in
 
 SUFFIX = ".fedbo"
 LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
@@ -71,7 +72,6 @@ def most_bytes(kind: Kind, M: int) -> int:
 
     Args:
         kind: The kind of message.
-        M: The number of features.
+        M: The number of weights, or of coordinates of them, that it describes.
     """
-    numbers = M if kind == "weights" else M + M * (M + 1) // 2
-    return min(LARGEST, 4 * numbers + _BESIDE)
+    return min(LARGEST, 4 * numbers_in(kind, M) + _BESIDE)

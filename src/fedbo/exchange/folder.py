@@ -364,7 +364,7 @@ def _withdrawable(
 ) -> Iterator[tuple[OpenFolder, str, Message | None]]:
     """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
     own_name = file_name(sender, b"" if keys is None else keys.public)
-    most = most_bytes(federation.kind, federation.features)
+    most = most_bytes(federation.kind, federation.coordinates)
     for folder, names in search:
         is_home = folder.path == search.home
         for name in {*names, own_name} if is_home else names:
@@ -396,7 +396,7 @@ class _Look:
 
     def __init__(self, federation: Federation, keyring: Keyring) -> None:
         self._federation, self._keyring = federation, keyring
-        self._most = most_bytes(federation.kind, federation.features)
+        self._most = most_bytes(federation.kind, federation.coordinates)
         self._unlisted: dict[tuple[object, ...], str | None] = {}  # by origin and sequence
 
     def __call__(self, folder: OpenFolder, name: str, known: File | None) -> File | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,7 +16,10 @@ from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Fingerprint, Kind, Message
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
+from fedbo.model import basis
+from fedbo.model.basis import Basis
 from fedbo.model.features import Features
+from fedbo.model.kernel import Array
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
 
@@ -27,6 +30,9 @@ FORMAT = 2
 
 #: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
 MOST_FEATURES = 5000
+
+#: A vote names one of at most this many cells of the space.
+CELLS = 64
 
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
@@ -64,8 +70,10 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "weights", one draw, which is enough for PTS and FTS; "belief" for
-            RGPE; "belief+incumbent" for TAF.
+        kind: What agents send: "summary" (the default), what an agent knows and does not know in
+            3.5 kB, best for PTS; "summary+cell", the same and the cell of the best trial;
+            "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
+            "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -94,7 +102,7 @@ class Federation:
         seed: int = 0,
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
-        kind: Kind = "weights",
+        kind: Kind = "summary",
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         format: int = FORMAT,
@@ -185,13 +193,46 @@ class Federation:
     @cached_property
     def phi(self) -> Features:
         """The shared feature map φ, the same on every machine."""
-        return Features(
-            self.space.dimensions,
-            self.features,
-            kernel=self.kernel,
-            length_scales=self.length_scale,
-            seed=self.seed,
-        )
+        D = self.space.dimensions
+        return _phi(D, self.features, self.kernel, self.length_scale, self.seed)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The leading directions of the features over the space, the same on every machine."""
+        points = self.space.cover(basis.POINTS)
+        phi = (self.features, self.kernel, self.length_scale, self.seed)
+        return _basis(points.shape, points.tobytes(), *phi)
+
+    @property
+    def coordinates(self) -> int:
+        """How many weights, or coordinates of them, a message describes."""
+        return len(self.basis) if self.is_summarised else self.features
+
+    @cached_property
+    def cells(self) -> Array:
+        """The centres (n, D) of the cells that a vote can name; a cell is what is nearest to one.
+
+        They are the same on every machine, and at most 64.
+        """
+        return self.space.cover(CELLS)
+
+    def cell(self, x: Array) -> int:
+        """Return the cell that a point lies in.
+
+        Args:
+            x: A point of the unit cube, (D,).
+        """
+        return int(np.argmin(((self.cells - x) ** 2).sum(axis=1)))
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether messages describe the coordinates of weights in `basis`, not all weights."""
+        return self.kind.startswith("summary")
+
+    @property
+    def votes(self) -> bool:
+        """Whether messages name the cell of the sender's best trial."""
+        return self.kind == "summary+cell"
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -200,7 +241,11 @@ class Federation:
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
             kind=self.kind,
-            scalars=[self.length_scale, self.noise_variance],
+            scalars=[
+                self.length_scale,
+                self.noise_variance,
+                *([self.basis.digest] if self.is_summarised else []),
+            ],
         )
 
     def check(self, message: Message) -> None:
@@ -213,8 +258,9 @@ class Federation:
             fingerprint=self.fingerprint,
             epoch=self.epoch,
             kind=self.kind,
-            M=self.features,
+            M=self.coordinates,
             noise_variance=self.noise_variance,
+            cells=len(self.cells) if self.votes else 0,
         )
 
     def difference(self, other: Federation) -> str | None:
@@ -261,6 +307,8 @@ class Federation:
     def from_toml(cls, text: str) -> Federation:
         """Read the text of a TOML file; a setting that is missing has its default.
 
+        A file that names no kind means "weights", which was the default when files began.
+
         Args:
             text: The text of the file.
 
@@ -278,6 +326,7 @@ class Federation:
                     "[members] is empty: list the members' keys, or remove the section if messages "
                     "of anybody may be accepted"
                 )
+            given.setdefault("kind", "weights")
             return cls(file.read_space(given.pop("space", {})), **given, format=written)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error
@@ -336,6 +385,24 @@ def _features(value: object) -> int:
     except ValueError as error:
         reason = "a model over M features needs matrices of M x M numbers"
         raise ValueError(f"{error}, because {reason}") from None
+
+
+def _phi(
+    D: int, M: int, kernel: KernelName, scale: float | tuple[float, ...], seed: int
+) -> Features:
+    return Features(D, M, kernel=kernel, length_scales=scale, seed=seed)
+
+
+@lru_cache(maxsize=16)  # many agents of one process have the same federation
+def _basis(
+    shape: tuple[int, int],
+    points: bytes,
+    M: int,
+    kernel: KernelName,
+    scale: float | tuple[float, ...],
+    seed: int,
+) -> Basis:
+    return Basis(_phi(shape[1], M, kernel, scale, seed), np.frombuffer(points).reshape(shape))
 
 
 def _format(value: object) -> int:

@@ -1,5 +1,8 @@
 """The beliefs that an agent holds if peers hand out (ν, σ²Σ⁻¹) instead of one draw ω.
 
+A summary is a belief about the leading coordinates of the weights, and is held in the same way. M
+is then the number of these coordinates.
+
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape
 ==========  ==================================================================  ============
@@ -9,6 +12,7 @@ R           how much the t_n observations of peer n reduced the prior's         
             covariance I: at most min(t_n, M) orthogonal rows, padded with 0
 lam         squared lengths of the rows of R_n: the eigenvalues of I − C        (r,)
 incumbents  best standardised score of each peer; NaN if it was not handed out  (N,)
+cells       cell of the best trial of each peer; −1 if it was not handed out    (N,)
 omega       one draw from N(ν_n, C), so that FTS can run on beliefs             (N, M)
 draws       S such draws, for the ranking loss of RGPE                          (N, S, M)
 ==========  ==================================================================  ============
@@ -41,7 +45,7 @@ LEAST_EIGENVALUE = 1e-6
 _BELIEF = 3  # the random stream of an agent for the draws of its peers' beliefs
 _OMEGA, _DRAWS = 0, 1
 _STEP = 8  # the rank of R grows in multiples of this, so that it rarely has to be widened
-_SAVED = ("nu", "R", "incumbents")
+_SAVED = ("nu", "R", "incumbents", "cells")
 
 
 class BeliefInbox(Inbox):
@@ -70,6 +74,7 @@ class BeliefInbox(Inbox):
             "nu": np.zeros((0, M), dtype=np.float32),
             "R": np.zeros((0, 0, M), dtype=np.float32),
             "incumbents": np.zeros(0),
+            "cells": np.zeros(0, dtype=np.int16),
             "draws": np.zeros((0, 0, M), dtype=np.float32),
         }
 
@@ -87,6 +92,11 @@ class BeliefInbox(Inbox):
     def incumbents(self) -> NDArray[np.float64]:
         """(N,) best standardised scores; NaN if the peer did not hand it out."""
         return self._column("incumbents")
+
+    @property
+    def cells(self) -> NDArray[np.int16]:
+        """(N,) cells of the best trials; -1 if the peer did not hand it out."""
+        return self._column("cells")
 
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return the (M, M) covariance C_n of the weights in this row."""
@@ -126,9 +136,11 @@ class BeliefInbox(Inbox):
     def restore(cls, state: Mapping[str, Any]) -> Self:
         inbox = super().restore(state)
         inbox.entropy = state["entropy"]
+        n = len(inbox)
+        state = {"cells": np.full(n, -1), **state}  # files of 0.4 and before have none
         shapes = {name: np.shape(state[name]) for name in _SAVED}
-        n, rank = len(inbox), shapes["R"][1] if len(shapes["R"]) == 3 else 0
-        expected = dict(zip(_SAVED, [(n, inbox.M), (n, rank, inbox.M), (n,)], strict=True))
+        rank = shapes["R"][1] if len(shapes["R"]) == 3 else 0
+        expected = dict(zip(_SAVED, [(n, inbox.M), (n, rank, inbox.M), (n,), (n,)], strict=True))
         if shapes != expected:
             raise ValueError(
                 f"the state of the inbox has beliefs of shapes {shapes}, expected {expected}; it "
@@ -141,16 +153,19 @@ class BeliefInbox(Inbox):
 
     def _values(self, message: Message) -> dict[str, Any]:
         nu, R = message.nu, _reduction(message)
+        incumbent = message.incumbent if message.kind == "belief+incumbent" else None
+        cell = message.cell if message.kind == "summary+cell" else None
         self._widen(_rounded_up(len(R)))
         samples = self._columns["draws"].shape[1]
         sent = message.sender, message.sequence
         return {
             "omega": _sample(nu, R, 1, self._key(_OMEGA, *sent))[0],
-            "t_n": message.t_n,
+            "t_n": message.t_n if len(R) else 0,  # it says nothing if its covariance is I
             "sequence": message.sequence,
             "nu": nu,
             "R": enlarged(R, self._columns["R"].shape[1:]),
-            "incumbents": np.nan if message.incumbent is None else message.incumbent,
+            "incumbents": np.nan if incumbent is None else incumbent,
+            "cells": -1 if cell is None else cell,
             "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)),
         }
 
@@ -169,7 +184,7 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
 
     Args:
         kind: What the agents of the federation hand out.
-        M: Number of shared features.
+        M: Number of weights, or of coordinates of them, that a message describes.
         entropy: Seed of the draws of beliefs.
     """
     return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)

@@ -82,6 +82,11 @@ class Inbox:
         return int(np.count_nonzero(self._remaining()))
 
     @property
+    def informed(self) -> int:
+        """Number of messages that say something: they have observations behind them."""
+        return int(np.count_nonzero(self.t_n))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays, including the room for more rows, without the senders' names."""
         return sum(column.nbytes for column in self._columns.values())

@@ -10,7 +10,12 @@ covariance  their covariance σ²Σ⁻¹ with Σ = ΦᵀΦ + σ²I; only its low
 incumbent   best standardised score so far (TAF only)                                    scalar
 σ²          ``noise_variance``, the noise of messages                                    scalar
 t_n         number of observations behind the message                                    scalar
+cell        which public cell of the space holds the best trial (a vote)                 scalar
 ==========  ===========================================================================  ======
+
+A *summary* is the mean and the covariance of the k leading coordinates of the weights
+(`fedbo.model.basis`): it says what its sender does not know, in 3.5 kB. It has k instead of M
+numbers; in this module M is the length of nu.
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``. If it is signed, this array
@@ -36,7 +41,7 @@ from fedbo.message.fingerprint import Fingerprint
 from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 from fedbo.outside import shortened
 
-Kind = Literal["weights", "belief", "belief+incumbent"]
+Kind = Literal["summary", "summary+cell", "weights", "belief", "belief+incumbent"]
 
 _LONGEST = 200  # characters of a reason that may quote a message
 
@@ -50,20 +55,48 @@ class Weights(Wire, frozen=True, tag="weights"):
         _count("omega", self.omega)
 
 
-class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
-    """The body of an RGPE or TAF message: nu and covariance as little-endian float32."""
+class Moments(Wire, frozen=True, kw_only=True):
+    """A mean and a covariance as little-endian float32."""
 
     nu: bytes
     covariance: bytes  # the lower triangle, row by row
-    incumbent: float | None = None
 
     def __post_init__(self) -> None:
         M, given = _count("nu", self.nu), _count("covariance", self.covariance)
         if given != (triangle := M * (M + 1) // 2):
             expected = f"expected {triangle} because M = {M}"
             raise MessageRefused(f"covariance has {given} numbers, {expected}")
+
+
+class Belief(Moments, frozen=True, kw_only=True, tag="belief"):
+    """The body of an RGPE or TAF message: mean and covariance of all weights."""
+
+    incumbent: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.incumbent is not None:
             force_setattr(self, "incumbent", float(self.incumbent))
+
+
+class Summary(Moments, frozen=True, kw_only=True, tag="summary"):
+    """The body of a summary: mean and covariance of the leading coordinates, perhaps a vote."""
+
+    cell: int | None = None
+
+
+def numbers_in(kind: Kind, M: int) -> int:
+    """Return how many numbers a message of a kind has.
+
+    Args:
+        kind: The kind of message.
+        M: The length of omega or nu.
+
+    >>> numbers_in("weights", 100), numbers_in("belief", 100), numbers_in("summary", 40)
+    (100, 5150, 860)
+    """
+    extra = kind in ("belief+incumbent", "summary+cell")
+    return M if kind == "weights" else M + M * (M + 1) // 2 + extra
 
 
 def _count(name: str, data: bytes) -> int:
@@ -77,6 +110,16 @@ def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if vector.ndim != 1 or not vector.size:
         raise MessageRefused(f"{name} has shape {vector.shape}, expected (M,) with M >= 1")
     return vector
+
+
+def _moments(nu: ArrayLike, covariance: ArrayLike) -> tuple[bytes, bytes]:
+    mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
+    M = mean.size
+    if square.shape != (M, M):
+        raise MessageRefused(f"covariance has shape {square.shape}, expected {(M, M)}")
+    if not np.allclose(square, square.T, rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
+    return _pack(mean), _pack(square[np.tril_indices(M)])
 
 
 def _pack(values: NDArray[np.float64]) -> bytes:
@@ -123,7 +166,7 @@ class Message(Signed, frozen=True, kw_only=True):
     type = "message"
 
     t_n: int
-    body: Weights | Belief
+    body: Weights | Belief | Summary
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
@@ -151,15 +194,28 @@ class Message(Signed, frozen=True, kw_only=True):
             incumbent: Best standardised score so far; None, the default, if it is not handed out.
             **header: The fields of `Header`.
         """
-        mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
-        M = mean.size
-        if square.shape != (M, M):
-            raise MessageRefused(f"covariance has shape {square.shape}, expected {(M, M)}")
-        if not np.allclose(square, square.T, rtol=1e-4, atol=1e-6, equal_nan=True):
-            raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
-        triangle = _pack(square[np.tril_indices(M)])
         best = None if incumbent is None else float(incumbent)
-        return cls(body=Belief(nu=_pack(mean), covariance=triangle, incumbent=best), **header)
+        mean, triangle = _moments(nu, covariance)
+        return cls(body=Belief(nu=mean, covariance=triangle, incumbent=best), **header)
+
+    @classmethod
+    def of_summary(
+        cls,
+        nu: ArrayLike,
+        covariance: ArrayLike,
+        cell: int | None = None,
+        **header: Unpack[Header],
+    ) -> Message:
+        """Build a summary.
+
+        Args:
+            nu: (k,) mean of the leading coordinates of the weights.
+            covariance: (k, k) their symmetric covariance.
+            cell: The cell of the best trial; None, the default, if it is not handed out.
+            **header: The fields of `Header`.
+        """
+        mean, triangle = _moments(nu, covariance)
+        return cls(body=Summary(nu=mean, covariance=triangle, cell=cell), **header)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Message:
@@ -204,6 +260,8 @@ class Message(Signed, frozen=True, kw_only=True):
     def kind(self) -> Kind:
         if isinstance(self.body, Weights):
             return "weights"
+        if isinstance(self.body, Summary):
+            return "summary" if self.body.cell is None else "summary+cell"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
@@ -213,13 +271,12 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def parameters(self) -> int:
         """Number of parameters handed out, as the paper counts: M, M + M² or M + M² + 1."""
-        M = self.M
-        return {"weights": M, "belief": M + M**2, "belief+incumbent": M + M**2 + 1}[self.kind]
+        return self.numbers + (0 if self.kind == "weights" else self.M * (self.M - 1) // 2)
 
     @property
     def numbers(self) -> int:
         """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
-        return self.parameters - (0 if self.kind == "weights" else self.M * (self.M - 1) // 2)
+        return numbers_in(self.kind, self.M)
 
     @property
     def nbytes(self) -> int:
@@ -248,11 +305,23 @@ class Message(Signed, frozen=True, kw_only=True):
         """Best standardised score so far, or None if the sender did not hand it out."""
         return cast("float | None", self._field("incumbent"))
 
+    @property
+    def cell(self) -> int | None:
+        """The cell of the sender's best trial, or None if the sender did not hand it out."""
+        return cast("int | None", self._field("cell"))
+
     def _field(self, name: str) -> Any:
         return getattr(self.body, name)  # or AttributeError: 'Belief' ... no attribute 'omega'
 
     def check(
-        self, *, fingerprint: Fingerprint, epoch: int, kind: Kind, M: int, noise_variance: float
+        self,
+        *,
+        fingerprint: Fingerprint,
+        epoch: int,
+        kind: Kind,
+        M: int,
+        noise_variance: float,
+        cells: int = 0,
     ) -> None:
         """Check that the message fits a federation, and that its numbers are plausible.
 
@@ -262,8 +331,9 @@ class Message(Signed, frozen=True, kw_only=True):
             fingerprint: Fingerprint of the federation.
             epoch: Epoch of the federation.
             kind: What its agents hand out.
-            M: Its number of features.
+            M: The length of omega or nu in its messages.
             noise_variance: σ² of its messages.
+            cells: How many cells there are to vote for (default 0).
 
         Raises:
             MessageRefused: The message does not fit; the text says why.
@@ -272,8 +342,11 @@ class Message(Signed, frozen=True, kw_only=True):
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        if not fault and self.M != M:
+        may_differ = not same and self.kind.startswith("summary")  # the basis follows the scalars
+        if not fault and self.M != M and not may_differ:
             fault = f"it has M = {self.M}, expected M = {M}"
+        if not fault and self.kind == "summary+cell" and not 0 <= (self.cell or 0) < cells:
+            fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")
@@ -289,6 +362,8 @@ class Message(Signed, frozen=True, kw_only=True):
         if noise_variance is not None:
             limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
         for name in self.body.__struct_fields__:
+            if name == "cell":
+                continue
             norm = _norm(self._field(name))
             if not math.isfinite(norm):
                 return f"{name} holds NaN or infinity"
@@ -306,7 +381,7 @@ class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):
     sender: str
     sequence: int
     t_n: int
-    body: Weights | Belief
+    body: Weights | Belief | Summary
 
 
 _encoder = msgspec.msgpack.Encoder()

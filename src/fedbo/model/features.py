@@ -17,7 +17,6 @@ The paper's factor √(2/M) cancels in the normalisation. Gradients include that
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,27 +81,6 @@ class Features:
     def function(self, omega: ArrayLike) -> FeatureFunction:
         """Return the sampled function φ(x)ᵀω."""
         return FeatureFunction(self, np.asarray(omega, dtype=np.float64))
-
-    def deviation(self, omegas: Array) -> Array:
-        """Return the standard deviation (n,) of φ(x)ᵀω over the cube, for each row ω of (n, M)."""
-        _, covariance = self._moments
-        variance: Array = ((omegas @ covariance) * omegas).sum(axis=1)
-        return np.sqrt(np.maximum(variance, 0.0))
-
-    @property
-    def mean(self) -> Array:
-        """Mean of φ(x) for x uniform on the cube, (M,)."""
-        return self._moments[0]
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        """Mean and covariance of φ(x) for x uniform on the cube."""
-        from scipy.stats.qmc import Sobol  # slow to import, so only where it is used
-
-        Phi = self(Sobol(len(self.length_scales), rng=0).random(1024))
-        mean: Array = Phi.mean(axis=0)
-        Phi -= mean
-        return mean, Phi.T @ Phi / len(Phi)
 
     def tangent(self, X: Array) -> Tangent:
         """Return φ at the rows of X, with its derivative there."""

@@ -57,9 +57,14 @@ class Posterior:
         var = self.sigma2 * np.einsum("ij,ij->j", V, V)
         return tangent.Phi @ self.nu, var, mu_gradient, var_gradient
 
-    def covariance(self) -> Array:
-        """Return σ²Σ⁻¹, the covariance of ω: (M, M)."""
-        A = solve_triangular(self.L, np.eye(len(self.nu)), lower=True, check_finite=False)
+    def covariance(self, B: Array | None = None) -> Array:
+        """Return σ²Σ⁻¹, the covariance (M, M) of ω, or that of Bᵀω, (k, k).
+
+        Args:
+            B: Directions (M, k); all of ω by default.
+        """
+        B = np.eye(len(self.nu)) if B is None else B
+        A = solve_triangular(self.L, B, lower=True, check_finite=False)
         return self.sigma2 * (A.T @ A)
 
     def draw(self, rng: np.random.Generator) -> Array:

@@ -32,7 +32,13 @@ from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
 
 FAILURES = 3  # failed trials in a row after which the command stops
 
-POLICIES: dict[Kind, type[Policy]] = {"weights": PTS, "belief": RGPE, "belief+incumbent": TAF}
+POLICIES: dict[Kind, type[Policy]] = {
+    "summary": PTS,
+    "summary+cell": PTS,
+    "weights": PTS,
+    "belief": RGPE,
+    "belief+incumbent": TAF,
+}
 
 Ending = Literal["done", "stopped", "failing"]
 
@@ -259,12 +265,12 @@ def own_federations(study: optuna.Study) -> list[Federation]:
     policy.
     """
     found: list[Federation] = []
-    for policy in POLICIES.values():
+    for kind, policy in POLICIES.items():
         recipe = Recipe(
             federation=None, policy=policy(), settings=None, seed=None, name=None, clip=False
         )
         spaces = [StudyAgent(study, recipe).common_space(cached=False), *record.spaces(study)]
-        federations = [recipe.agreed(study, Translation(space)) for space in spaces if space]
+        federations = [recipe.agreed(study, Translation(space), kind) for space in spaces if space]
         found += {federation.fingerprint: federation for federation in federations}.values()
     return found
 

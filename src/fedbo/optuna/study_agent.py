@@ -102,11 +102,20 @@ class Recipe:
         )
         return Mirror(agent, words)
 
-    def agreed(self, study: optuna.Study, words: Translation) -> Federation:
-        """Return the federation that was given, or else the one of this search space."""
+    def agreed(
+        self, study: optuna.Study, words: Translation, kind: Kind | None = None
+    ) -> Federation:
+        """Return the federation that was given, or else the one of this search space.
+
+        Args:
+            study: The study.
+            words: Its search space.
+            kind: What agents of the latter send; by default, what suits the policy best.
+        """
         direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
         if self.federation is None:
-            return Federation(Space(words.parameters, direction=direction), kind=self._kind)
+            space = Space(words.parameters, direction=direction)
+            return Federation(space, kind=self._kind if kind is None else kind)
         agreed = self.federation.space.direction
         if agreed != direction:
             raise FederationMismatch(

@@ -33,7 +33,8 @@ class Policy(msgspec.Struct, frozen=True):
     The contract: `query` is called for each query after the initial points, possibly several times
     before the next score. It takes all randomness from ``target.rng``, keeps no state, and changes
     nothing but the inbox, where it marks the messages that it used. `chance` is called for each
-    message that arrives. ``kinds`` are the kinds of message that the policy can use.
+    message that arrives. ``kinds`` are the kinds of message that the policy can use, the one that
+    suits it best first.
 
     >>> class Centre(Policy, frozen=True):
     ...     def query(self, target):
@@ -57,7 +58,7 @@ class Policy(msgspec.Struct, frozen=True):
 
         Args:
             n_initial: The number that the agent's settings ask for; the default.
-            messages: How many messages the agent holds.
+            messages: How many messages the agent holds that say something.
         """
         return n_initial
 

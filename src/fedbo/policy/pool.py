@@ -3,42 +3,45 @@
 =======  ======================================================================  =============
 symbol   meaning                                                                 shape
 =======  ======================================================================  =============
-omegas   ω_n of each peer, scaled so that g_n = φᵀω_n has a standard deviation   (K, M)
-         of 1 over the cube (less if g_n is a single spike)
+ψ        coordinates of a point: its features along the leading directions of    (k,)
+         the federation, minus their mean, so that constants have no effect
+z        coordinates of a function ψᵀz; N(0, I) if nothing is known              (k,)
+m, C     mean and covariance of peer n's belief about its own z                  (K, k), (k, k)
+I − C    what peer n knows: 0 in directions that its trials say nothing about,   (k, k)
+         1 in directions that they determine
 w        shares of the peers: how well peer n orders the target's scores         (K,)
-φ        features minus their mean over the cube, so that a constant in a        (M,)
-         peer's function has no effect
-nu       Σ w_n ω_n; φᵀν is the peers' average function                           (M,)
-S        Σ w_n (ω_n − ν)(ω_n − ν)ᵀ + b² ν νᵀ: how much the peers differ, and     (M, M)
-         how wrong their average may be
-a, r     of a model: the factor on the peers' prior, and on the variance of      scalars
-         the target's own part
+nu, S    mean and covariance of the target's z, given all messages               (k,), (k, k)
 k        covariance of the agent's own fitted GP                                 function
 L, u     L Lᵀ is a model's covariance of all points tried, u = L⁻¹ (y − mean)    (t, t), (t,)
-q        posterior probability of each model                                     (J,)
-Q        posterior probability of all models with a > 0: trust in the peers      scalar
+q        posterior probability of the two models                                 (2,)
+Q        that of the model that listens to peers: trust in the peers             scalar
 =======  ======================================================================  =============
 
-Each model assumes f(x) = a φ(x)ᵀω + δ(x) + constant, with ω ~ N(ν, S) and δ ~ GP(0, r k): the
-target's function resembles those of the peers, plus a part of its own. One model, with a = 0 and r
-= 1, ignores the peers. Given scores, each model is a GP. A pending trial counts as if it had the
-score that the model expects.
+**The prior.** The z of every peer, and of the target, is N(μ, I) around a common μ ~ N(0, I). Given
+the messages, μ has the precision P = I + K Σ w_n (I − C_n) and the mean ν = P⁻¹ K Σ w_n m_n, so the
+target's z ~ N(ν, P⁻¹ + I). A peer counts only in the directions that it knows about. Where nobody
+has been, ν is 0: nothing is claimed. The scale of the peers' scores may differ from that of the
+target's, so b² ν νᵀ is added to the covariance.
+
+**Two models.** One listens: f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target
+resembles its peers and has a part of its own. The other is the agent's own GP. Given scores, both
+are GPs. A pending trial counts as if it had the score that the model expects.
 
 The evidence of a model is the product of the densities with which it predicts each score from the
-previous ones. It favours the peers slightly, because w is learnt from the same scores: by 1 to 2
-nats on average for uninformative peers, who lose their influence after a few scores. Peers that
-predict the opposite lose it at once; their sign may be flipped later.
+previous ones.
 """
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
+from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
 
-from fedbo.model.features import Features
+from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.function import Twins
 from fedbo.model.kernel import Array, cholesky, kernel_named, squared_distances
+from fedbo.model.leave_one_out import Rows
 from fedbo.policy.agreement import agreement
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
@@ -51,21 +54,19 @@ from fedbo.policy.target import Target
 
 _MOST = 1024  # peers compared at most; of more peers, an even selection
 _SCREENED = 512  # 32 times as many found 5 % more in 4 of 100 queries (D = 4) and in 7 (D = 6)
-_FLAT = 1e-6  # standard deviation over the cube below which a function counts as constant
-_LOUD = 3.0  # largest ‖ω‖ / √M in standard deviations; honest messages had 0.4 to 1.6
+_LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
 _OPEN = 100  # latest pending or failed trials that count; more would make a query slow
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
-_MODELS = ((0.5, 0.1), (0.5, 0.5), (1.0, 0.1), (1.0, 0.5))  # a, r
-_OWN = 1 / 3  # prior probability of the own model; the others share the rest equally
-_FAINT = 0.1  # models below this fraction of the largest q are dropped
+_OWN_PART = 0.3  # r
+_OWN = 0.5  # prior probability of the agent's own model
+_FAINT = 0.1  # a model below this fraction of the other's q is dropped
 
 
 class Model(msgspec.Struct, frozen=True):
     """One of the models, given the scores; t points were tried, pending ones included."""
 
-    a: float
-    r: float
+    listens: bool
     log_evidence: float  # up to a constant
     best: float  # largest score that the model expects at the points tried
     alpha: Array  # L⁻ᵀu, (t,)
@@ -73,62 +74,59 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Pool(Improvement):
-    """The logarithm of the expected improvement over all models, a function on the cube.
+    """The logarithm of the expected improvement over both models, a function on the cube.
 
     Its ``rows`` (K,) are the rows of the inbox that it uses, ``shares`` is w and ``trust`` is Q.
 
     Args:
-        target: The agent that asks, with weights in its inbox.
+        target: The agent that asks, with messages in its inbox.
     """
 
     def __init__(self, target: Target) -> None:
-        self.features = target.phi
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
+        self._basis = target.federation.basis
         N = len(target.inbox)
         self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)
-        self._omegas = _rescaled(target.inbox.omega[self.rows].astype(np.float64), self.features)
-        F = self.features(target.X) @ self._omegas.T
+        peers = Peers(target, self.rows)
+        F = self._basis.coordinates(target.X) @ peers.m.T
         self.shares = agreement(target.y, F)
-        self._at_best = F[np.argmax(target.y)] if len(F) else np.zeros(len(self._omegas))
+        self._m = peers.m
+        self._at_best = F[np.argmax(target.y)] if len(F) else np.zeros(len(self.rows))
+        self._nu, self._S = peers.prior(self.shares)
 
-        self._nu = self.shares @ self._omegas
-        E = (self._omegas - self._nu) * np.sqrt(self.shares)[:, None]
-        self._S = E.T @ E + _OFF**2 * np.outer(self._nu, self._nu)
         self._hyper = target.belief.hyper
         self._kernel = kernel_named(self._hyper.kernel)
         self._own_scales = np.asarray(self._hyper.length_scales)
-        self.length_scales = np.minimum(self.features.length_scales, self._own_scales)
+        self.length_scales = np.minimum(target.phi.length_scales, self._own_scales)
         self._visited = np.concatenate([target.X, target.open_points[-_OPEN:]])
         self._fit(target.y)
-        self._twins = Twins(self.features.mean, self._nu, self._S, self._S_Phi)
+        B = self._basis.vectors
+        self._twins = Twins(B, self._basis.mean @ B, self._nu, self._S, self._S_Psi)
 
     def _fit(self, y: Array) -> None:
-        Phi = self.features(self._visited) - self.features.mean
-        self._S_Phi = self._S @ Phi.T  # (M, t)
-        mean, shared, own = Phi @ self._nu, Phi @ self._S_Phi, self._own(self._visited)
-        candidates = [
-            self._model(a, r, y, a * mean, a * a * shared + r * own)
-            for a, r in ((0.0, 1.0), *_MODELS)
-        ]
-        log_q = np.array([model.log_evidence for model in candidates])
-        log_q[0] += np.log(len(_MODELS) * _OWN / (1.0 - _OWN))
-        q = np.exp(log_q - log_q.max())
-        q /= q.sum()
-        self.trust = float(q[1:].sum())
+        Psi = self._basis.coordinates(self._visited)
+        self._S_Psi = self._S @ Psi.T  # (k, t)
+        own = self._own(self._visited)
+        alone = self._model(False, y, np.zeros(len(Psi)), own)
+        mean, K = Psi @ self._nu, Psi @ self._S_Psi + _OWN_PART * own
+        both = [alone, self._model(True, y, mean, K)]
+        log_odds = both[1].log_evidence - both[0].log_evidence + np.log(1.0 / _OWN - 1.0)
+        self.trust = float(1.0 / (1.0 + np.exp(-np.clip(log_odds, -500.0, 500.0))))
+        q = np.array([1.0 - self.trust, self.trust])
         counted = np.flatnonzero(q >= _FAINT * q.max())
-        self.models = [candidates[j] for j in counted]
+        self.models = [both[j] for j in counted]
         self.q = q[counted] / q[counted].sum()
 
-    def _model(self, a: float, r: float, y: Array, mean: Array, K: Array) -> Model:
+    def _model(self, listens: bool, y: Array, mean: Array, K: Array) -> Model:
         if not len(K):
-            return Model(a, r, 0.0, 0.0, np.empty(0), K)
+            return Model(listens, 0.0, 0.0, np.empty(0), K)
         t, K = len(y), K + _CONSTANT
         L = cholesky(K, self._hyper.noise_variance)
         u = np.zeros(len(K))  # 0 for pending trials: their scores are as expected
         u[:t] = _solved(L[:t, :t], y - mean[:t])
         alpha = _solved(L, u, transposed=True)
         log_evidence = -0.5 * float(u @ u) - float(np.log(np.diag(L)[:t]).sum())
-        return Model(a, r, log_evidence, float((mean + K @ alpha).max()), alpha, L)
+        return Model(listens, log_evidence, float((mean + K @ alpha).max()), alpha, L)
 
     def _own(self, X: Array) -> Array:
         """Return k (n, t) between the rows of X and the points tried."""
@@ -140,11 +138,11 @@ class Pool(Improvement):
 
     def _improvements(self, X: Array) -> Array:
         """Return log EI of each model, (J, n); only the features have the precision of X."""
-        mean, nu, S, S_Phi = self._twins.like(X)
-        Phi = self.features(X) - mean
-        spread = np.einsum("ij,ij->i", Phi @ S, Phi)
+        B, offset, nu, S, S_Psi = self._twins.like(X)
+        Psi = self._basis.features(X) @ B - offset
+        spread = np.einsum("ij,ij->i", Psi @ S, Psi)
         # in float64, since variances are small differences of large numbers
-        parts = [part.astype(np.float64) for part in (Phi @ nu, spread, Phi @ S_Phi)]
+        parts = [part.astype(np.float64) for part in (Psi @ nu, spread, Psi @ S_Psi)]
         parts.append(self._own(X.astype(np.float64)))
         values = []
         for model in self.models:
@@ -155,23 +153,25 @@ class Pool(Improvement):
     def _predict(
         self, model: Model, said: Array, spread: Array, shared: Array, own: Array
     ) -> tuple[Array, Array, Array]:
-        """Return a model's mean and variance (n,) and L⁻¹k, from φᵀν, φᵀSφ, φᵀSΦᵀ and the own k."""
-        k = model.a**2 * shared + (model.r * own + _CONSTANT)
+        """Return a model's mean and variance (n,) and L⁻¹k, from ψᵀν, ψᵀSψ, ψᵀSΨᵀ and the own k."""
+        prior = np.full(len(own), self._hyper.signal_variance)
+        if model.listens:
+            own, prior = shared + _OWN_PART * own, spread + _OWN_PART * prior
+        k = own + _CONSTANT
         V = _solved(model.L, k.T)
-        prior = model.a**2 * spread + (model.r * self._hyper.signal_variance + _CONSTANT)
-        var = prior - np.einsum("ij,ij->j", V, V)
-        return model.a * said + k @ model.alpha, var, V
+        mu = k @ model.alpha + (said if model.listens else 0.0)
+        return mu, prior + _CONSTANT - np.einsum("ij,ij->j", V, V), V
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
-        mean, nu, S, S_Phi = self._twins.double
-        tangent = self.features.tangent(X)
-        Phi = tangent.Phi - mean
-        S_phi = Phi @ S
+        B, offset, nu, S, S_Psi = self._twins.double
+        tangent = self._basis.features.tangent(X)
+        Psi = tangent.Phi @ B - offset
+        S_psi = Psi @ S
         r2 = squared_distances(X, self._visited, self._own_scales)
         own, slope = self._kernel.value_and_slope(r2)
         own *= self._hyper.signal_variance
-        said, shared = Phi @ nu, Phi @ S_Phi
-        spread = np.einsum("ij,ij->i", S_phi, Phi)
+        said, shared = Psi @ nu, Psi @ S_Psi
+        spread = np.einsum("ij,ij->i", S_psi, Psi)
         values, pulls = [], []
         for model in self.models:
             mu, var, V = self._predict(model, said, spread, shared, own)
@@ -183,42 +183,64 @@ class Pool(Improvement):
             values.append(value)
             pulls.append((by_k, by_mu, by_var))  # derivatives of log EI
         value, shares = _log_mean(np.array(values), self.q)
-        by_own, by_shared = np.zeros_like(own), np.zeros_like(own)
-        by_said, by_spread = np.zeros((2, len(X)))
+        by_own, by_psi = np.zeros_like(own), np.zeros_like(Psi)
         for model, share, (by_k, by_mu, by_var) in zip(self.models, shares, pulls, strict=True):
             by_k *= share[:, None]
-            by_own += model.r * by_k
-            by_shared += model.a**2 * by_k
-            by_said += model.a * share * by_mu
-            by_spread += model.a**2 * share * by_var
-        by_phi = by_said[:, None] * nu + by_shared @ S_Phi.T + 2.0 * by_spread[:, None] * S_phi
+            by_own += (_OWN_PART if model.listens else 1.0) * by_k
+            if model.listens:
+                by_psi += (share * by_mu)[:, None] * nu + by_k @ S_Psi.T
+                by_psi += (2.0 * share * by_var)[:, None] * S_psi
         slope *= by_own
         slope *= 2.0 * self._hyper.signal_variance
         moved: Array = slope.sum(axis=1)[:, None] * X - slope @ self._visited
-        return value, tangent.gradient(by_phi) + moved / self._own_scales**2
+        return value, tangent.gradient(by_psi @ B.T) + moved / self._own_scales**2
 
     def peer_share(self, x: Array) -> float:
-        """Return the share of the expected improvement at x that comes from models with a > 0."""
-        listens = np.array([model.a > 0.0 for model in self.models])
+        """Return the share of the expected improvement at x that comes from listening."""
+        listens = np.array([model.listens for model in self.models])
         return float(_log_mean(self._improvements(x[None]), self.q)[1][listens, 0].sum())
 
     def praise(self, x: Array) -> Array:
         """Return each peer's predicted gain of x over the best trial, times its share, (K,)."""
-        at_x = self._omegas @ self.features(x[None])[0]
+        at_x = self._m @ self._basis.coordinates(x[None])[0]
         praise: Array = self.shares * np.maximum(at_x - self._at_best, 0.0)
         return praise
 
 
-def _rescaled(omegas: Array, features: Features) -> Array:
-    """Scale the functions of ω (K, M) to a standard deviation of 1 over the cube.
+class Peers:
+    """What peers say about their coordinates z, whatever kind of message they sent.
 
-    A large ω can make a function that is almost 0 except for a spike. No score would refute such a
-    function, and its peak would decide the query. So the size of ω is limited as well.
+    A *belief* is projected onto the directions of the basis; a *summary* is that projection. Of
+    *weights*, only one draw is known. Its sender has learnt s = t λ / (t λ + σ²) of a direction
+    with eigenvalue λ from t trials, so the best guess of its mean is s z, with covariance 1 − s².
+
+    Args:
+        target: The agent that asks.
+        rows: The rows (K,) of its inbox to use.
     """
-    norm = np.sqrt(np.einsum("ij,ij->i", omegas, omegas))
-    size = np.maximum(features.deviation(omegas), norm / (_LOUD * np.sqrt(features.M)))
-    scaled: Array = omegas / np.maximum(size, _FLAT)[:, None]
-    return scaled
+
+    def __init__(self, target: Target, rows: Rows) -> None:
+        basis, inbox = target.federation.basis, target.inbox
+        if isinstance(inbox, BeliefInbox):
+            m, R = inbox.nu[rows].astype(np.float64), inbox.R[rows]
+            if not target.federation.is_summarised:
+                m, R = m @ basis.vectors, R @ basis.vectors.astype(np.float32)
+        else:
+            learnt = inbox.t_n[rows, None] * basis.lam
+            s = learnt / (learnt + target.federation.noise_variance)
+            m = s * (inbox.omega[rows] @ basis.vectors)
+            R = (s[:, :, None] * np.eye(len(basis))).astype(np.float32)
+        size = np.sqrt((m * m) @ basis.lam)  # no message counts for the size of its numbers
+        self.m: Array = m * np.minimum(1.0, _LOUD / np.maximum(size, 1e-12))[:, None]
+        self._R = R  # I − C_n = R_nᵀ R_n, (K, r, k)
+
+    def prior(self, shares: Array) -> tuple[Array, Array]:
+        """Return ν and S, given the shares w (K,)."""
+        w, k = len(shares) * shares, self.m.shape[1]
+        R = (self._R * np.sqrt(w)[:, None, None].astype(np.float32)).reshape(-1, k)
+        L = np.linalg.cholesky(np.eye(k) + R.T @ R), True  # of P
+        nu = cho_solve(L, w @ self.m)
+        return nu, cho_solve(L, np.eye(k)) + np.eye(k) + _OFF**2 * np.outer(nu, nu)
 
 
 def _log_mean(values: Array, q: Array) -> tuple[Array, Array]:

@@ -9,39 +9,40 @@ Q       trust in the peers: the probability that listening to them is right     
 ======  =======================================================================  ========
 
 FTS follows one peer at a time, chosen at random, to where this peer's function is largest, even
-next to a point that was tried. PTS uses all messages together: each is a draw of a function, and
-the target's own function may be one more draw of the same kind. With probability 1 − p_t it
-queries where the expected improvement of `Pool` is largest, otherwise where an own draw is largest.
+next to a point that was tried. PTS uses all messages together: what the peers know becomes a prior
+of the target's own function. Where no peer has been, the prior claims nothing. PTS queries where
+the expected improvement of `Pool` is largest.
 
-Two things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
+Three things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
 count, as in the paper. Second, Q measures how well the peers predicted the scores. If Q is near 0,
-the pool is the agent's own belief. While Q is below 0.3, the agent first takes the initial points
-that it had skipped.
+the pool is the agent's own belief. Third, only the first two queries come before the initial points
+of an agent alone, so that the agent also knows what peers do not point at.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.policy.base import Beta, Policy, beta_at, beta_from
+from fedbo.policy.base import Policy
+from fedbo.policy.ei import query_alone
 from fedbo.policy.pool import Pool
 from fedbo.policy.query import Origin, Query
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 from fedbo.policy.target import Target
 
 _LAST = 200  # scores: with more, the target needs no peers, and a pool would be slow
-_TRUSTED = 0.3  # Q from which the agent needs no more initial points
+_FIRST = 2  # queries of the pool before the other initial points
 
 
 class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling, the default policy.
 
-    An agent that holds messages starts with one initial point. Without messages, and beyond 200
-    scores, PTS is Thompson sampling. It weighs peers by itself and does not use `chance`.
+    An agent that holds messages starts with one initial point and two queries of the pool; then
+    come the other initial points. Without messages, and beyond 200 scores, PTS is `EI`. It weighs
+    peers by itself and does not use `chance`.
 
     Args:
         schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
-        beta: β_t of own draws, a constant or a sequence.
 
     >>> PTS(schedule=0.9).schedule
     Constant(p=0.9)
@@ -50,30 +51,24 @@ class PTS(Policy, frozen=True, tag="pts"):
     """
 
     schedule: Schedule = Gradual(32)
-    beta: Beta = 1.0
 
     def __post_init__(self) -> None:
         force_setattr(self, "schedule", schedule_from(self.schedule))
-        force_setattr(self, "beta", beta_from(self.beta))
 
     def starts(self, n_initial: int, messages: int) -> int:
         return min(n_initial, 1) if messages else n_initial
 
     def query(self, target: Target) -> Query:
-        own = target.rng.random() < self.schedule(target.t)
-        if not len(target.inbox) or len(target.X) > _LAST:
-            return self._own(target)
-        skipped = target.initial if len(target.X) > 1 else None
-        if own and skipped is None:
-            return self._own(target)
+        is_draw = target.rng.random() < self.schedule(target.t)
+        if not target.inbox.informed or len(target.X) > _LAST:
+            return query_alone(target, is_draw)
+        if target.initial is not None and target.t > _FIRST:
+            return Query(target.initial, Origin("initial"))
+        if is_draw:
+            return query_alone(target, is_draw)
         pool = Pool(target)
         trust = target.named(pool.rows, pool.trust * pool.shares)
-        if skipped is not None and pool.trust < _TRUSTED:
-            return Query(skipped, Origin("initial", trust=trust))
-        if own:
-            return self._own(target)
-        origin = Origin("pool", trust=trust)
-        query = target.query_acquisition(pool, origin, or_next_best=True)
+        query = target.query_acquisition(pool, Origin("pool", trust=trust), or_next_best=True)
         if query.origin.source == "own":
             return query
         praise = pool.praise(query.x)
@@ -81,6 +76,3 @@ class PTS(Policy, frozen=True, tag="pts"):
             return Query(query.x, Origin(trust=trust))
         credit = target.named(pool.rows, praise / praise.sum())
         return Query(query.x, Origin("pool", credit=credit, trust=trust))
-
-    def _own(self, target: Target) -> Query:
-        return target.query_draw(target.own_draw(beta_at(self.beta, target.t)))

@@ -21,6 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedbo.federation import Federation
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import Domain, Taken, argmax
@@ -53,7 +54,7 @@ class Target:
         open_points: Points (m, D) that were asked for and have no score: pending or failed.
         surrogate: The agent's own model, which `belief` fits to the scores.
         inbox: The messages that the agent holds.
-        phi: The shared features.
+        federation: What the agent and its peers agree on.
         rng: The source of all randomness of this query.
         initial: The next initial point (D,), or None if there were enough.
         maximiser: How functions are maximised.
@@ -69,7 +70,7 @@ class Target:
     open_points: Array
     surrogate: Surrogate
     inbox: Inbox
-    phi: Features
+    federation: Federation
     rng: np.random.Generator
     initial: Array | None = None
     maximiser: Maximiser = argmax
@@ -77,6 +78,11 @@ class Target:
     seconds: dict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
 
     # What the agent and its peers believe
+
+    @property
+    def phi(self) -> Features:
+        """The shared features."""
+        return self.federation.phi
 
     @property
     def beliefs(self) -> BeliefInbox:
@@ -109,7 +115,10 @@ class Target:
         Args:
             row: Row of the message in the inbox, from 0.
         """
-        return self.phi.function(self.inbox.omega[row])
+        omega = self.inbox.omega[row]
+        if self.federation.is_summarised:
+            omega = self.federation.basis.vectors @ omega
+        return self.phi.function(omega)
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
         """Return the largest of these shares by the names of the peers in these inbox rows.

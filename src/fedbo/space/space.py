@@ -198,6 +198,24 @@ class Space:
         """
         return self.snap(rng.random((n, self.dimensions)))
 
+    def cover(self, n: int) -> Array:
+        """Return up to n allowed points (m, D) all over the space, the same on every machine.
+
+        Args:
+            n: The most points; fewer if the space has fewer, or if some would be the same.
+
+        >>> Space({"x": Float(0, 1)}).cover(3).round(3).tolist()
+        [[0.5], [0.118], [0.736]]
+        """
+        # The additive recurrence of the generalised golden ratio g, with g^(D+1) = g + 1.
+        D, g = self.dimensions, 2.0
+        for _ in range(64):
+            g = (1.0 + g) ** (1.0 / (D + 1))
+        steps = np.outer(np.arange(n), g ** -np.arange(1.0, D + 1))
+        points = self.snap(((0.5 + steps) % 1.0).round(9))  # the last bits depend on the machine
+        _, first = np.unique(points, axis=0, return_index=True)
+        return points[np.sort(first)]
+
     def design_point(self, i: int, rng: np.random.Generator) -> Array:
         """Return point i = 0, 1, ... of an initial design that fills the space, (D,).
 
@@ -280,6 +298,13 @@ class _Listed(Space):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         return self.points[rng.integers(len(self.points), size=n)]
+
+    def cover(self, n: int) -> Array:
+        if len(self.points) <= n:
+            return self.points
+        # NumPy keeps the raw stream of a bit generator fixed, on every machine and in every version
+        order = np.argsort(np.random.PCG64(0).random_raw(len(self.points)), kind="stable")
+        return self.points[np.sort(order[:n])]
 
     def design_point(self, i: int, rng: np.random.Generator) -> Array:
         # A design that fills the cube is no use, because the list may leave most of it empty.

@@ -41,7 +41,7 @@ class Held:
     def __init__(self, federation: Federation, place: str, name: str) -> None:
         self.owner = place, name
         self._federation = federation
-        self._most = most_bytes(federation.kind, federation.features)
+        self._most = most_bytes(federation.kind, federation.coordinates)
         self._cursor = ""
         self._found: dict[int, Message | Fault] = {}
         self._withdrawals: dict[object, Withdrawal] = {}  # by origin

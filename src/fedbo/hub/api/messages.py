@@ -89,7 +89,7 @@ async def publish(call: Called, request: Request) -> Response:
     An older message never replaces a newer one; the same message again changes nothing.
     """
     agreed = await call.service.agreed(call.federation_id)
-    most = most_bytes(agreed.kind, agreed.features)
+    most = most_bytes(agreed.kind, agreed.coordinates)
     with call.service.room.hold(call.known.id) as hold:
         content = await read_body(request, most, hold)
         call.record.received = len(content)

@@ -4,14 +4,15 @@
 symbol   meaning                                                                  shape
 =======  =======================================================================  =========
 N, M     number of messages, number of shared features                            scalars
-omega    weights of a message; for a belief its mean nu                           (M,)
+omega    weights of a message; for a belief its mean nu; for a summary, their     (M,)
+         leading coordinates
 φ        the shared features; a message stands for the function φ(x)ᵀω            (M,)
-C        covariance of φ(x) for x uniform on the unit cube: Q diag(λ) Qᵀ          (M, M)
+C        covariance of φ(x) over the space: Q diag(λ) Qᵀ (`fedbo.model.basis`)     (M, M)
 L        Q diag(√λ) for the d largest eigenvalues λ, times any constant           (M, d)
 u        ωᵀL / ‖ωᵀL‖, the direction of a message; a message of zeros has none     (d,)
 =======  =======================================================================  =========
 
-Two functions are alike if they are large at the same points. Their correlation over the cube is
+Two functions are alike if they are large at the same points. Their correlation over the space is
 ω₁ᵀCω₂ / √(ω₁ᵀCω₁ · ω₂ᵀCω₂), which is u₁ᵀu₂: a constant that is added to a function, or a factor,
 changes nothing, because nobody's queries depend on it. The d directions with the largest variance
 are enough, so that comparing a message with 100,000 others takes a millisecond.
@@ -27,7 +28,6 @@ from fedbo.federation import Federation
 
 Single = NDArray[np.float32]
 
-_POINTS = 9  # 2^9 points of the cube
 _MOST_DIRECTIONS = 32
 _KEPT = 0.999  # the share of the variance that is enough
 #: How many agents a map shows.
@@ -48,15 +48,12 @@ class Likeness:
     """
 
     def __init__(self, federation: Federation) -> None:
-        from scipy.stats import qmc  # slow to import: a hub should start quickly
-
-        sobol = qmc.Sobol(federation.space.dimensions, scramble=True, rng=0)
-        Phi = federation.phi(sobol.random_base2(_POINTS))
-        _, deviations, Qt = np.linalg.svd(Phi - Phi.mean(axis=0), full_matrices=False)
-        share = np.cumsum(deviations**2) / max(float((deviations**2).sum()), 1e-300)
-        d = min(int(np.searchsorted(share, _KEPT)) + 1, _MOST_DIRECTIONS, len(deviations))
-        deviations /= max(float(deviations[0]), 1e-300)
-        self._L: Single = (Qt[:d] * deviations[:d, None]).T.astype(np.float32)
+        basis = federation.basis
+        share = np.cumsum(basis.lam) / max(float(basis.lam.sum()), 1e-300)
+        d = min(int(np.searchsorted(share, _KEPT)) + 1, _MOST_DIRECTIONS, len(basis))
+        vectors = np.eye(len(basis)) if federation.is_summarised else basis.vectors
+        deviations = np.sqrt(basis.lam[:d] / max(float(basis.lam[0]), 1e-300))
+        self._L: Single = (vectors[:, :d] * deviations).astype(np.float32)
 
     @property
     def d(self) -> int:

@@ -10,6 +10,7 @@ from fedbo.federation import Federation
 from fedbo.hub.page.alike import MOST_ON_MAP, Likeness, layout, weights
 from fedbo.hub.schema import message
 from fedbo.identity.claim import member
+from fedbo.message.message import numbers_in
 
 _MOST_BYTES = 64_000_000  # of the messages that are read
 _PEERS = 3  # the most alike peers that are named for each agent
@@ -100,6 +101,5 @@ def draw(
 
 
 def _most(agreed: Federation) -> int:
-    M = agreed.features
-    numbers = M if agreed.kind == "weights" else M + M * (M + 1) // 2
+    numbers = numbers_in(agreed.kind, agreed.coordinates)
     return max(2, min(MOST_ON_MAP, _MOST_BYTES // (4 * numbers)))
