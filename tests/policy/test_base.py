@@ -31,7 +31,7 @@ def target(told: list[float], open_points: list[float], scale: float = 0.2, **gi
         open_points=np.array(open_points).reshape(-1, 1),
         surrogate=Surrogate(SurrogateSettings(), 1, known),
         inbox=Inbox(10),
-        phi=Features(1, 10, seed=0),
+        federation=Federation({"x": Float(0, 1)}, features=10, kind="weights"),
         rng=np.random.default_rng(0),
         **given,
     )
