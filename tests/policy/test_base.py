@@ -9,7 +9,7 @@ import pytest
 
 import fedbo
 from fedbo.message.inbox import Inbox
-from fedbo.model.features import Features
+from fedbo.federation import Federation
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import Origin, Query, Target

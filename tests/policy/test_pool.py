@@ -12,8 +12,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
 
 from fedbo import Agent, Federation
+from fedbo.message import Message
+from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Inbox
-from fedbo.model.features import Features
 from fedbo.model.fit import Fit
 from fedbo.model.scores import Standardised
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
@@ -26,15 +27,19 @@ from fedbo.space import Float, Space
 Peers = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 M = 30
-MODELS = [(0.0, 1.0), *module._MODELS]
-PRIOR = [1 / 3, *[2 / 3 / len(module._MODELS)] * len(module._MODELS)]
+MODELS = [False, True]  # whether they listen
+T_N = 20  # trials of each peer
 
 
 def held(omegas: np.ndarray) -> Inbox:
     """An inbox with these weights (N, M), of peer-0, peer-1, …"""
     inbox = Inbox(omegas.shape[1])
-    inbox.extend([f"peer-{i}" for i in range(len(omegas))], omegas, t_n=20, sequence=1)
+    inbox.extend([f"peer-{i}" for i in range(len(omegas))], omegas, t_n=T_N, sequence=1)
     return inbox
+
+
+def cube(D: int) -> Space:
+    return Space({f"x{i}": Float(0, 1) for i in range(D)})
 
 
 def problem(
@@ -55,22 +60,23 @@ def problem(
     ``error`` is the standard deviation of noise in the scores.
     """
     rng = np.random.default_rng([seed, 5])
-    features = Features(D, M, length_scales=0.4, seed=seed)
+    space = cube(D) if space is None else space
+    federation = Federation(
+        space, features=M, length_scale=0.4, seed=seed, kind="weights", format=1
+    )
     base = rng.standard_normal(M)
     omegas = np.where(np.arange(N)[:, None] % 2, base, 0.0) + rng.standard_normal((N, M))
-    X, waits = (
-        rng.random((size, D)) if space is None else space.sample(rng, size) for size in (n, waiting)
-    )
-    scores = features.function(base)(X) + error * rng.standard_normal(n)
+    X, waits = (space.sample(rng, size) for size in (n, waiting))
+    scores = federation.phi.function(base)(X) + error * rng.standard_normal(n)
     return Target(
         t=n,
-        space=Space({f"x{i}": Float(0, 1) for i in range(D)}) if space is None else space,
+        space=space,
         X=X,
         y=Standardised(scores).z,
         open_points=waits,
         surrogate=Surrogate(SurrogateSettings(fit=Fit(kernel=kernel)), D),
         inbox=held(omegas if peers is None else peers(rng, base)),
-        phi=features,
+        federation=federation,
         rng=np.random.default_rng([seed, 6]),
         **given,
     )
@@ -82,33 +88,46 @@ def other_mail(target: Target, omegas: np.ndarray) -> Target:
     return target
 
 
+def said_by_weights(target: Target) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The mean and the covariance of each peer's coordinates, by a loop over the directions."""
+    basis, noise = target.federation.basis, target.federation.noise_variance
+    means, covariances = [], []
+    for omega in target.inbox.omega.astype(np.float64):
+        s = np.array([T_N * lam / (T_N * lam + noise) for lam in basis.lam])
+        mean = s * (basis.vectors.T @ omega)
+        means.append(mean * min(1.0, 2.0 / max(np.sqrt(basis.lam @ mean**2), 1e-12)))
+        covariances.append(np.diag(1.0 - s**2))
+    return np.array(means), covariances
+
+
 class Prior:
     """What a model says before any score, from the definition: mean and covariance."""
 
-    def __init__(self, target: Target, a: float, r: float) -> None:
-        self.a, self.r, self.features = a, r, target.phi
+    def __init__(self, target: Target, listens: bool) -> None:
+        self.listens, self.basis = listens, target.federation.basis
         hyper = target.belief.hyper
         self.noise, self.signal = hyper.noise_variance, hyper.signal_variance
         scales = np.array(hyper.length_scales)
         self.kernel = RBF(scales) if hyper.kernel == "se" else Matern(scales, nu=2.5)
-        omegas = target.inbox.omega.astype(np.float64)
-        loudest = np.linalg.norm(omegas, axis=1) / (3.0 * np.sqrt(M))
-        omegas /= np.maximum(np.maximum(self.features.deviation(omegas), loudest), 1e-6)[:, None]
-        w = agreement(target.y, self.features(target.X) @ omegas.T)
-        self.nu = sum(w_n * omega for w_n, omega in zip(w, omegas, strict=True))
-        self.S = 0.25 * np.outer(self.nu, self.nu)
-        for w_n, omega in zip(w, omegas, strict=True):
-            self.S += w_n * np.outer(omega - self.nu, omega - self.nu)
-
-    def phi(self, X: np.ndarray) -> np.ndarray:
-        return self.features(X) - self.features.mean
+        means, covariances = said_by_weights(target)
+        w = agreement(target.y, self.basis.coordinates(target.X) @ means.T)
+        k, K = len(self.basis), len(means)
+        P, h = np.eye(k), np.zeros(k)
+        for w_n, mean, C in zip(w, means, covariances, strict=True):
+            P += K * w_n * (np.eye(k) - C)
+            h += K * w_n * mean
+        self.nu = np.linalg.solve(P, h)
+        self.S = np.linalg.inv(P) + np.eye(k) + 0.25 * np.outer(self.nu, self.nu)
 
     def mean(self, X: np.ndarray) -> np.ndarray:
-        return self.a * self.phi(X) @ self.nu
+        return self.listens * self.basis.coordinates(X) @ self.nu
 
     def covariance(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        shared = self.a**2 * self.phi(X) @ self.S @ self.phi(Z).T
-        return shared + self.r * self.signal * self.kernel(X, Z) + 4.0
+        own = self.signal * self.kernel(X, Z) + 4.0
+        if not self.listens:
+            return own
+        psi = self.basis.coordinates
+        return psi(X) @ self.S @ psi(Z).T + 0.3 * (own - 4.0) + 4.0
 
     def posterior(
         self, X: np.ndarray, y: np.ndarray, Z: np.ndarray
@@ -137,9 +156,9 @@ class Expected(NamedTuple):
     best: float
 
 
-def expected(target: Target, a: float, r: float, Z: np.ndarray) -> Expected:
+def expected(target: Target, listens: bool, Z: np.ndarray) -> Expected:
     """Open points are told what the model expects there, as if it had been observed."""
-    prior, X, y, waits = Prior(target, a, r), target.X, target.y, target.open_points
+    prior, X, y, waits = Prior(target, listens), target.X, target.y, target.open_points
     if len(waits):
         y = np.concatenate([y, prior.posterior(X, y, waits)[0]])
         X = np.concatenate([X, waits])
@@ -148,9 +167,9 @@ def expected(target: Target, a: float, r: float, Z: np.ndarray) -> Expected:
 
 
 def probabilities(target: Target) -> np.ndarray:
-    """Of all five models, given the scores."""
-    logs = [Prior(target, a, r).log_evidence(target.X, target.y) for a, r in MODELS]
-    q = np.array(PRIOR) * np.exp(np.array(logs) - max(logs))
+    """Of both models, given the scores."""
+    logs = [Prior(target, listens).log_evidence(target.X, target.y) for listens in MODELS]
+    q = np.exp(np.array(logs) - max(logs))
     return q / q.sum()
 
 
@@ -159,8 +178,8 @@ def mixture(target: Target, Z: np.ndarray) -> np.ndarray:
     q = probabilities(target)
     q[q < module._FAINT * q.max()] = 0.0
     total = np.zeros(len(Z))
-    for (a, r), weight in zip(MODELS, q / q.sum(), strict=True):
-        mu, var, best = expected(target, a, r, Z)
+    for listens, weight in zip(MODELS, q / q.sum(), strict=True):
+        mu, var, best = expected(target, listens, Z)
         s = np.sqrt(np.maximum(var, 1e-10))
         z = (mu - best) / s
         total += weight * s * (norm.pdf(z) + z * norm.cdf(z))
@@ -181,7 +200,7 @@ SIZES = [(0, 0), (0, 2), (1, 0), (2, 1), (9, 0), (9, 3)]
 
 def at(target: Target, model: Model, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance that a model's alpha and L stand for, with the oracle's covariances."""
-    prior = Prior(target, model.a, model.r)
+    prior = Prior(target, model.listens)
     visited = np.concatenate([target.X, target.open_points])
     k = prior.covariance(visited, Z)
     V = np.linalg.solve(model.L, k) if len(visited) else k
@@ -198,14 +217,14 @@ def test_each_model_is_a_gp(D: int, kernel: str, n: int, waiting: int) -> None:
         target = problem(seed, n=n, D=D, waiting=waiting, kernel=kernel)
         Z = np.random.default_rng(seed).random((20, D))
         models = Pool(target).models
-        assert [(model.a, model.r) for model in models] == MODELS
+        assert [model.listens for model in models] == MODELS
         for model in models:
-            mu, var, best = expected(target, model.a, model.r, Z)
+            mu, var, best = expected(target, model.listens, Z)
             found = at(target, model, Z)
             np.testing.assert_allclose(found[0], mu, atol=1e-7)
             np.testing.assert_allclose(found[1], var, atol=1e-7)
             assert model.best == pytest.approx(best, abs=1e-7)
-            evidence = Prior(target, model.a, model.r).log_evidence(target.X, target.y)
+            evidence = Prior(target, model.listens).log_evidence(target.X, target.y)
             left_out = 0.5 * n * np.log(2 * np.pi)
             assert model.log_evidence - left_out == pytest.approx(evidence, abs=1e-6)
 
@@ -234,7 +253,7 @@ def test_each_model_is_scikit_learns(D: int) -> None:
     target = problem(7, n=8, D=D, waiting=0)
     Z = np.random.default_rng(0).random((25, D))
     for model in Pool(target).models:
-        prior = Prior(target, model.a, model.r)
+        prior = Prior(target, model.listens)
         gp = GaussianProcessRegressor(AsSklearn(prior), alpha=prior.noise, optimizer=None)
         gp.fit(target.X, target.y - prior.mean(target.X))
         mu, s = gp.predict(Z, return_std=True)
@@ -251,7 +270,7 @@ def test_evidence_is_how_well_each_score_was_foretold_from_those_before() -> Non
     for seed in range(3):
         target = problem(seed, n=10, waiting=2)
         for model in Pool(target).models:
-            prior, total = Prior(target, model.a, model.r), 0.0
+            prior, total = Prior(target, model.listens), 0.0
             for i in range(10):
                 X, y = target.X[:i], target.y[:i]
                 mu, var = prior.posterior(X, y, target.X[i : i + 1])
@@ -262,16 +281,16 @@ def test_evidence_is_how_well_each_score_was_foretold_from_those_before() -> Non
 
 @pytest.mark.parametrize("n, waiting", SIZES)
 def test_how_probable_models_are(n: int, waiting: int) -> None:
-    """By Bayes' rule: the own model has a third before the scores; faint ones are dropped."""
+    """By Bayes' rule: both have a half before the scores; a faint one is dropped."""
     for seed in range(4):
         target = problem(seed, n=n, waiting=waiting)
         pool, q = Pool(target), probabilities(target)
         assert pool.trust == pytest.approx(1.0 - q[0], abs=1e-7)
         kept = [j for j in range(len(q)) if q[j] >= module._FAINT * q.max()]
-        assert [(model.a, model.r) for model in pool.models] == [MODELS[j] for j in kept]
+        assert [model.listens for model in pool.models] == [MODELS[j] for j in kept]
         np.testing.assert_allclose(pool.q, q[kept] / q[kept].sum(), atol=1e-7)
         if n == 0:
-            assert pool.trust == pytest.approx(2 / 3)
+            assert pool.trust == pytest.approx(1 / 2)
 
 
 # Expected improvement
@@ -299,7 +318,7 @@ def test_it_is_the_mean_improvement_of_draws() -> None:
     X, q, size = rng.random((60, 2)), probabilities(target), 400_000
     X = X[np.argsort(-mixture(target, X))[:8]]
     assert q.min() > module._FAINT * q.max()  # all count
-    said = [expected(target, a, r, X) for a, r in MODELS]
+    said = [expected(target, listens, X) for listens in MODELS]
     j = rng.choice(len(MODELS), size, p=q)
     best = np.array([model.best for model in said])[j]
     for i, value in enumerate(np.exp(Pool(target)(X))):
@@ -365,7 +384,7 @@ def test_open_points_change_no_mean_and_no_evidence() -> None:
             assert (var <= var_before + 1e-9).all()
             assert model.best >= before.best - 1e-9
             there = at(target, model, target.open_points)[1]
-            assert (there <= Prior(target, model.a, model.r).noise + 1e-9).all()
+            assert (there <= Prior(target, model.listens).noise + 1e-9).all()
 
 
 def test_where_a_trial_is_open_there_is_less_to_gain() -> None:
@@ -381,18 +400,104 @@ def test_where_a_trial_is_open_there_is_less_to_gain() -> None:
 # Messages
 
 
-def test_a_peers_scale_does_not_matter() -> None:
-    """Nobody gains a larger part by larger numbers, or hides behind small ones."""
+def test_nobody_gains_a_larger_part_by_larger_numbers() -> None:
+    """The function of a message has a deviation of at most 2 over the space, however large it is."""
     X = np.random.default_rng(0).random((50, 2))
     for n in (0, 1, 7):
         target = problem(2, N=3, n=n)
-        omegas, pool = target.inbox.omega, Pool(target)
-        for factors in ([1.0, 1e3, 1e-3], [1e3] * 3, [1e-3] * 3):
+        omegas = 100.0 * target.inbox.omega
+        pool = Pool(other_mail(target, omegas))
+        basis = target.federation.basis
+        for mean in module.Peers(target, pool.rows).m:
+            assert (basis.coordinates(X) @ mean).std() < 2.5
+        for factors in ([1.0, 1e3, 1e6], [1e3] * 3):
             other = Pool(other_mail(problem(2, N=3, n=n), omegas * np.array(factors)[:, None]))
             np.testing.assert_allclose(other.shares, pool.shares)
             assert other.trust == pytest.approx(pool.trust, rel=1e-4)
             np.testing.assert_allclose(other(X), pool(X), atol=1e-3)
             np.testing.assert_allclose(other.praise(X[0]), pool.praise(X[0]), atol=1e-5)
+
+
+def beliefs(federation: Federation, seed: int, trials: int, peers: int) -> list[Message]:
+    """The messages of peers that told random scores."""
+    rng, found = np.random.default_rng([seed, 9]), []
+    for n in range(peers):
+        agent = Agent(federation, name=f"peer-{n}", seed=n)
+        for x in rng.random((trials, federation.space.dimensions)):
+            agent.tell(federation.space.decode(x), float(rng.standard_normal()))
+        found.append(agent.message())
+    return found
+
+
+def received(kind: Any, trials: int, peers: int = 3, seed: int = 0) -> tuple[Agent, Target]:
+    """An agent that holds such messages, as its policy sees it."""
+    federation = Federation(cube(2), features=M, length_scale=0.4, seed=seed, kind=kind)
+    agent = Agent(federation, name="me", seed=0)
+    agent.receive(beliefs(federation, seed, trials, peers))
+    for x in np.random.default_rng([seed, 10]).random((4, 2)):
+        agent.tell(federation.space.decode(x), float(x.sum()))
+    return agent, agent._target(None, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("trials", [1, 4, 15])
+def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int) -> None:
+    """Against the joint normal of the common mean, all peers and the target, conditioned."""
+    _, target = received("belief", trials)
+    basis, inbox = target.federation.basis, target.inbox
+    assert isinstance(inbox, BeliefInbox)
+    k, K = len(basis), len(inbox)
+    peers = module.Peers(target, np.arange(K))
+    nu, S = peers.prior(np.full(K, 1 / K))
+    # z_n = μ + e_n and z = μ + e, all e ~ N(0, I); peer n measures z_n with precision C⁻¹ − I
+    prior = np.kron(np.ones((K + 1, K + 1)) + np.eye(K + 1), np.eye(k))
+    precision, info = np.zeros_like(prior), np.zeros(len(prior))
+    for n in range(K):
+        C = basis.vectors.T @ inbox.covariance(n) @ basis.vectors
+        C = C * (1 - 1e-9)  # so that it has an inverse where nothing is left to know
+        at = slice(n * k, (n + 1) * k)
+        precision[at, at] = np.linalg.inv(C) - np.eye(k)
+        info[at] = np.linalg.solve(C, basis.vectors.T @ inbox.nu[n].astype(float))
+    posterior = np.linalg.inv(np.linalg.inv(prior) + precision)
+    np.testing.assert_allclose(nu, (posterior @ info)[-k:], atol=1e-4)
+    np.testing.assert_allclose(S, posterior[-k:, -k:] + 0.25 * np.outer(nu, nu), atol=1e-4)
+
+
+@pytest.mark.parametrize("trials", [2, 10, 30])
+def test_a_summary_says_the_same_as_the_belief_that_it_sums_up(trials: int) -> None:
+    Z = np.random.default_rng(0).random((30, 2))
+    whole, short = (Pool(received(kind, trials)[1]) for kind in ("belief", "summary"))
+    np.testing.assert_allclose(short.shares, whole.shares)
+    np.testing.assert_allclose(short(Z), whole(Z), atol=1e-3)
+    np.testing.assert_allclose(short.value_and_gradient(Z)[1], whole.value_and_gradient(Z)[1], atol=1e-2)
+
+
+def test_where_no_peer_has_been_nothing_is_claimed() -> None:
+    """One trial in a corner: the prior mean is large there and 0 far away, as with no message."""
+    federation = Federation(cube(2), features=200, length_scale=0.15)
+    peer = Agent(federation, name="peer", seed=0)
+    for x, score in (((0.1, 0.1), 1.0), ((0.15, 0.1), 0.0)):
+        peer.tell(federation.space.decode(np.array(x)), score)
+    agent = Agent(federation, name="me", seed=0)
+    agent.receive(peer.message())
+    target = agent._target(None, np.random.default_rng(0))
+    nu, _ = module.Peers(target, np.arange(1)).prior(np.ones(1))
+    said = federation.basis.coordinates(np.array([[0.05, 0.1], [0.8, 0.8]])) @ nu
+    assert abs(said[1]) < 0.1 * abs(said[0])
+
+
+def test_the_best_guess_of_a_mean_from_one_draw() -> None:
+    """Of many peers whose draws are known, the guess has the errors that it claims.
+
+    ν ~ N(0, s I) and ω ~ N(ν, (1 − s) I) in every direction, for the s of `Peers`: 20,000 draws,
+    within 5 %.
+    """
+    target, rng = problem(0, N=1), np.random.default_rng(1)
+    basis = target.federation.basis
+    s = T_N * basis.lam / (T_N * basis.lam + target.federation.noise_variance)
+    nu = np.sqrt(s) * rng.standard_normal((20_000, len(s)))
+    z = nu + np.sqrt(1.0 - s) * rng.standard_normal(nu.shape)
+    truth = nu + np.sqrt(1.0 - s) * rng.standard_normal(nu.shape)  # of which ω is another draw
+    np.testing.assert_allclose((truth - s * z).var(axis=0), 1.0 - s**2, rtol=0.05)
 
 
 @pytest.mark.parametrize("N", [module._MOST - 1, module._MOST, module._MOST + 1, 5000, 20_000])
@@ -498,8 +603,8 @@ def trusts(peers: Peers, n: int) -> np.ndarray:
 
 @pytest.mark.slow
 def test_peers_that_are_like_the_target_gain_trust() -> None:
-    """Two thirds at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
-    np.testing.assert_allclose(trusts(like, 0), 2 / 3)
+    """Half at first; 8 scores make nearly all of it, 12 all for each of 20 targets."""
+    np.testing.assert_allclose(trusts(like, 0), 1 / 2)
     means = [trusts(like, n).mean() for n in (2, 4, 8)]
     assert means == sorted(means)
     assert means[1] > 0.8
@@ -522,9 +627,10 @@ def test_flat_peers_lose_it_too() -> None:
 def unrelated(seed: int, n: int) -> Target:
     """A bowl, and ten peers of short waves."""
     rng = np.random.default_rng([seed, 8])
-    features = Features(2, 90, length_scales=0.1, seed=seed)
     target = problem(seed, n=n, waiting=0)
-    target.phi = features
+    target.federation = Federation(
+        target.space, features=90, length_scale=0.1, seed=seed, kind="weights", format=1
+    )
     target.y = Standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1)).z
     return other_mail(target, rng.standard_normal((10, 90)))
 
@@ -570,7 +676,7 @@ def test_the_part_of_models_that_listen(n: int) -> None:
         pool, X = Pool(target), np.random.default_rng(seed).random((20, 2))
         q = probabilities(target)
         q[q < module._FAINT * q.max()] = 0.0
-        mu, var, best = expected(target, 0.0, 1.0, X)
+        mu, var, best = expected(target, False, X)
         z = (mu - best) / np.sqrt(var)
         own = q[0] / q.sum() * np.sqrt(var) * (norm.pdf(z) + z * norm.cdf(z))
         whole = mixture(target, X)
@@ -591,15 +697,14 @@ def test_there_is_no_part_of_models_that_are_left_out() -> None:
 def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
     """By a loop over peers; before any score, how much better than 0."""
     target = problem(5, N=8, n=n)
-    pool = Pool(target)
-    omegas = target.inbox.omega.astype(np.float64)
+    pool, psi = Pool(target), target.federation.basis.coordinates
+    means, _ = said_by_weights(target)
     best = target.X[int(np.argmax(target.y))] if n else None
     for x in np.random.default_rng(0).random((10, 2)):
         praise = []
-        for omega, weight in zip(omegas, pool.shares, strict=True):
-            g = target.phi.function(omega / target.phi.deviation(omega[None])[0])
-            than = 0.0 if best is None else g(best[None])[0]
-            praise.append(weight * max(0.0, g(x[None])[0] - than))
+        for mean, weight in zip(means, pool.shares, strict=True):
+            than = 0.0 if best is None else psi(best[None])[0] @ mean
+            praise.append(weight * max(0.0, psi(x[None])[0] @ mean - than))
         np.testing.assert_allclose(pool.praise(x), praise, atol=1e-9)
     if best is not None:
         np.testing.assert_allclose(pool.praise(best), 0.0, atol=1e-12)
@@ -630,12 +735,12 @@ def test_no_scores_at_all() -> None:
         target = problem(0, n=0, waiting=waiting, peers=like)
         pool = Pool(target)
         x = target.argmax(pool)
-        assert pool.trust == pytest.approx(2 / 3)
+        assert pool.trust == pytest.approx(1 / 2)
         np.testing.assert_allclose(pool.shares, 0.1)
         assert pool.peer_share(x) > 0.5
         assert pool.praise(x).all()
         X = np.random.default_rng(0).random((500, 2))
-        said = Prior(target, 1.0, 0.1).mean(np.concatenate([x[None], X]))
+        said = Prior(target, True).mean(np.concatenate([x[None], X]))
         if not waiting:
             assert (said[0] > said[1:]).mean() > 0.9
 
@@ -663,33 +768,14 @@ def test_constant_scores() -> None:
 # Messages that are made to mislead
 
 
-def spike(features: Features, x: np.ndarray) -> np.ndarray:
-    """Weights of a function that is large at x and almost 0 elsewhere."""
-    C = features._moments[1] + 1e-9 * np.eye(features.M)
-    omega = np.linalg.solve(C, (features(x[None]) - features.mean)[0])
-    return np.asarray(1e3 * omega / np.linalg.norm(omega))
-
-
-@pytest.mark.parametrize("D", [1, 2, 4])
-def test_a_spike_is_no_larger_than_other_messages_may_be(D: int) -> None:
-    """Its norm is at most 3 √M; that of others is what gives them a deviation of 1."""
-    features = Features(D, 100, length_scales=0.3 * np.sqrt(D), seed=1)
-    at = features(np.random.default_rng(D).random((20, 15, D)).reshape(-1, D))
-    y = np.random.default_rng(D).standard_normal((20, 15))
-    honest = np.einsum("ij,ijk->ik", y, at.reshape(20, 15, 100))  # sums of kernels
-    scaled = module._rescaled(np.concatenate([honest, spike(features, np.ones(D))[None]]), features)
-    np.testing.assert_allclose(features.deviation(scaled[:20]), 1.0)
-    assert np.linalg.norm(scaled[-1]) == pytest.approx(3.0 * np.sqrt(100))
-    assert features.deviation(scaled[-1:])[0] < 1.0
-
-
 def test_weights_of_no_function_break_nothing() -> None:
     """Large weights in directions that the features hardly have, beside eight honest peers."""
-    federation = Federation({"x": Float(0, 1)})
+    federation = Federation({"x": Float(0, 1)}, kind="weights")
     features = federation.phi
-    silent = np.linalg.eigh(features._moments[1])[1][:, :5].T * 1e6
+    Phi = features(np.linspace(0, 1, 500)[:, None])
+    silent = np.linalg.eigh(np.cov(Phi.T))[1][:, :5].T * 1e6
     honest = np.random.default_rng(0).standard_normal((8, features.M))
-    for bad in (silent, np.array([spike(features, np.ones(1))] * 5), 0.0 * silent):
+    for bad in (silent, 0.0 * silent):
         agent = Agent(federation, name="me", seed=0)
         omegas = np.concatenate([honest, bad])
         agent.inbox.extend([f"peer-{i}" for i in range(13)], omegas, t_n=20, sequence=1)

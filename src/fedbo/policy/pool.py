@@ -12,9 +12,9 @@ I − C    what peer n knows: 0 in directions that its trials say nothing about,
 w        shares of the peers: how well peer n orders the target's scores         (K,)
 nu, S    mean and covariance of the target's z, given all messages               (k,), (k, k)
 k        covariance of the agent's own fitted GP                                 function
-L, u     L Lᵀ is a model's covariance of all points tried, u = L⁻¹ (y − mean)    (t, t), (t,)
-q        posterior probability of the two models                                 (2,)
-Q        that of the model that listens to peers: trust in the peers             scalar
+L, u     L Lᵀ is a covariance of all points tried, u = L⁻¹ (y − mean)            (t, t), (t,)
+Q        trust in the peers: the probability that the pool is right, not the     scalar
+         agent's own GP
 =======  ======================================================================  =============
 
 **The prior.** The z of every peer, and of the target, is N(μ, I) around a common μ ~ N(0, I). Given
@@ -23,17 +23,16 @@ target's z ~ N(ν, P⁻¹ + I). A peer counts only in the directions that it kno
 has been, ν is 0: nothing is claimed. The scale of the peers' scores may differ from that of the
 target's, so b² ν νᵀ is added to the covariance.
 
-**Two models.** One listens: f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target
-resembles its peers and has a part of its own. The other is the agent's own GP. Given scores, both
-are GPs. A pending trial counts as if it had the score that the model expects.
+**The belief.** f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target resembles
+its peers and has a part of its own. Given scores, this is a GP. A pending trial counts as if it had
+the score that the pool expects.
 
-The evidence of a model is the product of the densities with which it predicts each score from the
-previous ones.
+**The trust.** The evidence of a model is the product of the densities with which it predicts each
+score from the previous ones. Q compares the evidence of the pool with that of the agent's own GP.
 """
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
@@ -59,22 +58,11 @@ _OPEN = 100  # latest pending or failed trials that count; more would make a que
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
 _OWN_PART = 0.3  # r
-_OWN = 0.5  # prior probability of the agent's own model
-_FAINT = 0.1  # a model below this fraction of the other's q is dropped
-
-
-class Model(msgspec.Struct, frozen=True):
-    """One of the models, given the scores; t points were tried, pending ones included."""
-
-    listens: bool
-    log_evidence: float  # up to a constant
-    best: float  # largest score that the model expects at the points tried
-    alpha: Array  # L⁻ᵀu, (t,)
-    L: Array  # (t, t)
+_OWN = 1 / 3  # prior probability of the agent's own GP
 
 
 class Pool(Improvement):
-    """The logarithm of the expected improvement over both models, a function on the cube.
+    """The logarithm of the expected improvement with the peers' prior, a function on the cube.
 
     Its ``rows`` (K,) are the rows of the inbox that it uses, ``shares`` is w and ``trust`` is Q.
 
@@ -104,63 +92,49 @@ class Pool(Improvement):
         self._twins = Twins(B, self._basis.mean @ B, self._nu, self._S, self._S_Psi)
 
     def _fit(self, y: Array) -> None:
-        Psi = self._basis.coordinates(self._visited)
+        t, noise = len(y), self._hyper.noise_variance
+        Psi, own = self._basis.coordinates(self._visited), self._own(self._visited)
         self._S_Psi = self._S @ Psi.T  # (k, t)
-        own = self._own(self._visited)
-        alone = self._model(False, y, np.zeros(len(Psi)), own)
-        mean, K = Psi @ self._nu, Psi @ self._S_Psi + _OWN_PART * own
-        both = [alone, self._model(True, y, mean, K)]
-        log_odds = both[1].log_evidence - both[0].log_evidence + np.log(1.0 / _OWN - 1.0)
-        self.trust = float(1.0 / (1.0 + np.exp(-np.clip(log_odds, -500.0, 500.0))))
-        q = np.array([1.0 - self.trust, self.trust])
-        counted = np.flatnonzero(q >= _FAINT * q.max())
-        self.models = [both[j] for j in counted]
-        self.q = q[counted] / q[counted].sum()
-
-    def _model(self, listens: bool, y: Array, mean: Array, K: Array) -> Model:
-        if not len(K):
-            return Model(listens, 0.0, 0.0, np.empty(0), K)
-        t, K = len(y), K + _CONSTANT
-        L = cholesky(K, self._hyper.noise_variance)
+        mean, K = Psi @ self._nu, Psi @ self._S_Psi + _OWN_PART * own + _CONSTANT
+        self._L = cholesky(K, noise)
         u = np.zeros(len(K))  # 0 for pending trials: their scores are as expected
-        u[:t] = _solved(L[:t, :t], y - mean[:t])
-        alpha = _solved(L, u, transposed=True)
-        log_evidence = -0.5 * float(u @ u) - float(np.log(np.diag(L)[:t]).sum())
-        return Model(listens, log_evidence, float((mean + K @ alpha).max()), alpha, L)
+        u[:t] = _solved(self._L[:t, :t], y - mean[:t])
+        self._alpha = _solved(self._L, u, transposed=True)
+        #: The largest score that is expected at a point tried.
+        self.best = float((mean + K @ self._alpha).max()) if len(K) else 0.0
+
+        alone = cholesky(own[:t, :t] + _CONSTANT, noise)
+        odds = _log_evidence(self._L[:t, :t], u[:t]) - _log_evidence(alone, _solved(alone, y))
+        odds += np.log(1.0 / _OWN - 1.0)
+        self.trust = float(1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0))))
 
     def _own(self, X: Array) -> Array:
         """Return k (n, t) between the rows of X and the points tried."""
         r2 = squared_distances(X, self._visited, self._own_scales)
         return self._hyper.signal_variance * self._kernel.value(r2)
 
-    def _values(self, X: Array) -> Array:
-        return _log_mean(self._improvements(X), self.q)[0]
-
-    def _improvements(self, X: Array) -> Array:
-        """Return log EI of each model, (J, n); only the features have the precision of X."""
+    def predict(self, X: Array) -> tuple[Array, Array]:
+        """Return the mean and variance (n,) at the rows of X."""
         B, offset, nu, S, S_Psi = self._twins.like(X)
         Psi = self._basis.features(X) @ B - offset
         spread = np.einsum("ij,ij->i", Psi @ S, Psi)
         # in float64, since variances are small differences of large numbers
-        parts = [part.astype(np.float64) for part in (Psi @ nu, spread, Psi @ S_Psi)]
-        parts.append(self._own(X.astype(np.float64)))
-        values = []
-        for model in self.models:
-            mu, var, _ = self._predict(model, *parts)
-            values.append(log_ei(mu, deviation(var), model.best))
-        return np.array(values)
+        said, spread, shared = (x.astype(np.float64) for x in (Psi @ nu, spread, Psi @ S_Psi))
+        mu, var, _ = self._moments(said, spread, shared, self._own(X.astype(np.float64)))
+        return mu, var
 
-    def _predict(
-        self, model: Model, said: Array, spread: Array, shared: Array, own: Array
+    def _moments(
+        self, said: Array, spread: Array, shared: Array, own: Array
     ) -> tuple[Array, Array, Array]:
-        """Return a model's mean and variance (n,) and L⁻¹k, from ψᵀν, ψᵀSψ, ψᵀSΨᵀ and the own k."""
-        prior = np.full(len(own), self._hyper.signal_variance)
-        if model.listens:
-            own, prior = shared + _OWN_PART * own, spread + _OWN_PART * prior
-        k = own + _CONSTANT
-        V = _solved(model.L, k.T)
-        mu = k @ model.alpha + (said if model.listens else 0.0)
-        return mu, prior + _CONSTANT - np.einsum("ij,ij->j", V, V), V
+        """Return mean and variance (n,) and L⁻¹k, from ψᵀν, ψᵀSψ, ψᵀSΨᵀ and the own k."""
+        k = shared + _OWN_PART * own + _CONSTANT
+        V = _solved(self._L, k.T)
+        prior = spread + (_OWN_PART * self._hyper.signal_variance + _CONSTANT)
+        return said + k @ self._alpha, prior - np.einsum("ij,ij->j", V, V), V
+
+    def _values(self, X: Array) -> Array:
+        mu, var = self.predict(X)
+        return log_ei(mu, deviation(var), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         B, offset, nu, S, S_Psi = self._twins.double
@@ -170,35 +144,17 @@ class Pool(Improvement):
         r2 = squared_distances(X, self._visited, self._own_scales)
         own, slope = self._kernel.value_and_slope(r2)
         own *= self._hyper.signal_variance
-        said, shared = Psi @ nu, Psi @ S_Psi
         spread = np.einsum("ij,ij->i", S_psi, Psi)
-        values, pulls = [], []
-        for model in self.models:
-            mu, var, V = self._predict(model, said, spread, shared, own)
-            s = deviation(var)
-            value, by_mu, by_s = log_ei_and_slopes(mu, s, model.best)
-            by_var = by_s * (var > LEAST_VARIANCE) / (2.0 * s)
-            beta = _solved(model.L, V, transposed=True)
-            by_k = by_mu[:, None] * model.alpha - 2.0 * by_var[:, None] * beta.T
-            values.append(value)
-            pulls.append((by_k, by_mu, by_var))  # derivatives of log EI
-        value, shares = _log_mean(np.array(values), self.q)
-        by_own, by_psi = np.zeros_like(own), np.zeros_like(Psi)
-        for model, share, (by_k, by_mu, by_var) in zip(self.models, shares, pulls, strict=True):
-            by_k *= share[:, None]
-            by_own += (_OWN_PART if model.listens else 1.0) * by_k
-            if model.listens:
-                by_psi += (share * by_mu)[:, None] * nu + by_k @ S_Psi.T
-                by_psi += (2.0 * share * by_var)[:, None] * S_psi
-        slope *= by_own
-        slope *= 2.0 * self._hyper.signal_variance
+        mu, var, V = self._moments(Psi @ nu, spread, Psi @ S_Psi, own)
+        s = deviation(var)
+        value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
+        by_mu, by_var = by_mu[:, None], (by_s * (var > LEAST_VARIANCE) / (2.0 * s))[:, None]
+        by_k = by_mu * self._alpha - 2.0 * by_var * _solved(self._L, V, transposed=True).T
+        by_psi = by_mu * nu + by_k @ S_Psi.T + 2.0 * by_var * S_psi
+        slope *= by_k
+        slope *= 2.0 * _OWN_PART * self._hyper.signal_variance
         moved: Array = slope.sum(axis=1)[:, None] * X - slope @ self._visited
         return value, tangent.gradient(by_psi @ B.T) + moved / self._own_scales**2
-
-    def peer_share(self, x: Array) -> float:
-        """Return the share of the expected improvement at x that comes from listening."""
-        listens = np.array([model.listens for model in self.models])
-        return float(_log_mean(self._improvements(x[None]), self.q)[1][listens, 0].sum())
 
     def praise(self, x: Array) -> Array:
         """Return each peer's predicted gain of x over the best trial, times its share, (K,)."""
@@ -243,13 +199,9 @@ class Peers:
         return nu, cho_solve(L, np.eye(k)) + np.eye(k) + _OFF**2 * np.outer(nu, nu)
 
 
-def _log_mean(values: Array, q: Array) -> tuple[Array, Array]:
-    """Return log Σ_j q_j exp(values_j) (n,), and the share (J, n) of each j in the sum."""
-    terms = values + np.log(q)[:, None]
-    most = terms.max(axis=0)
-    shares = np.exp(terms - most)
-    total = shares.sum(axis=0)
-    return most + np.log(total), shares / total
+def _log_evidence(L: Array, u: Array) -> float:
+    """Return the log density of scores, up to a constant."""
+    return -0.5 * float(u @ u) - float(np.log(np.diag(L)).sum())
 
 
 def _solved(L: Array, B: Array, transposed: bool = False) -> Array:

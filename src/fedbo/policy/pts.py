@@ -14,13 +14,16 @@ of the target's own function. Where no peer has been, the prior claims nothing. 
 the expected improvement of `Pool` is largest.
 
 Three things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
-count, as in the paper. Second, Q measures how well the peers predicted the scores. If Q is near 0,
-the pool is the agent's own belief. Third, only the first two queries come before the initial points
-of an agent alone, so that the agent also knows what peers do not point at.
+count, as in the paper. Second, Q measures how well the peers predicted the scores, and while it is
+below a half, the agent queries as if it were alone. Third, the agent also looks where no peer
+points: after two queries of the pool come the initial points of an agent alone. Peers are worth
+most early, and those that know much for longer: when the agent has made more queries than the
+square root of the number of trials behind the messages, every second one is that of an agent alone.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec.structs import force_setattr
 
 from fedbo.policy.base import Policy
@@ -31,6 +34,7 @@ from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 from fedbo.policy.target import Target
 
 _LAST = 200  # scores: with more, the target needs no peers, and a pool would be slow
+_TRUSTED = 0.5  # Q from which the pool is followed
 _FIRST = 2  # queries of the pool before the other initial points
 
 
@@ -38,8 +42,9 @@ class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling, the default policy.
 
     An agent that holds messages starts with one initial point and two queries of the pool; then
-    come the other initial points. Without messages, and beyond 200 scores, PTS is `EI`. It weighs
-    peers by itself and does not use `chance`.
+    come the other initial points and more of the pool; at last the pool and `EI` take turns. Without
+    messages, and beyond 200 scores, PTS is `EI`. It weighs peers by itself and does not use
+    `chance`.
 
     Args:
         schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
@@ -64,15 +69,18 @@ class PTS(Policy, frozen=True, tag="pts"):
             return query_alone(target, is_draw)
         if target.initial is not None and target.t > _FIRST:
             return Query(target.initial, Origin("initial"))
-        if is_draw:
+        is_late = target.t**2 > int(target.inbox.t_n.sum(dtype=np.int64))
+        if is_draw or (is_late and target.t % 2 == 0):
             return query_alone(target, is_draw)
         pool = Pool(target)
         trust = target.named(pool.rows, pool.trust * pool.shares)
+        if pool.trust < _TRUSTED:
+            if target.initial is not None:
+                return Query(target.initial, Origin("initial", trust=trust))
+            return Query(query_alone(target, is_draw).x, Origin(trust=trust))
         query = target.query_acquisition(pool, Origin("pool", trust=trust), or_next_best=True)
-        if query.origin.source == "own":
-            return query
         praise = pool.praise(query.x)
-        if pool.peer_share(query.x) < 0.5 or not praise.any():
+        if query.origin.source == "own" or not praise.any():
             return Query(query.x, Origin(trust=trust))
         credit = target.named(pool.rows, praise / praise.sum())
         return Query(query.x, Origin("pool", credit=credit, trust=trust))
