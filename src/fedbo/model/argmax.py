@@ -3,7 +3,8 @@
 The search has two steps. *Screen*: evaluate the function on a Sobol set in float32. *Refine*: climb
 in float64 from the best points that lie at least a length scale apart. Without this distance, all
 of them would lie around one maximum. A climb does not change dimensions with levels, so the best
-results are moved to other levels and refined again. On a discrete domain every point is tried.
+results are moved to other levels and refined again. Of listed points, all are screened in float32,
+and the best of them are compared in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from fedbo.model.ascend import Mask, ascend
-from fedbo.model.function import SampledFunction, single
+from fedbo.model.function import SampledFunction, Tabled, single
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import Rows
 
@@ -41,6 +42,8 @@ _STARTS = 20
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # if some dimensions have levels
 _FEWEST, _MOST = 9, 15  # exponents of two: 512 to 32,768 points, unless the function wants fewer
 _QUICK_SCREENED, _QUICK_STARTS = 512, 3  # for each of many functions
+_COMPARED = 1024  # listed points computed in float64
+_CLOSEST, _FARTHEST = 0.05, 0.6  # length scales between a point and the cloud around it
 
 
 def argmax(
@@ -66,7 +69,7 @@ def argmax(
     True
     """
     if domain.points is not None:
-        return _best_row(domain.points, function(domain.points), taken)
+        return _best_listed(function, domain.points, taken)
     size = _screening_size(function.length_scales)
     size = min(size, getattr(function, "screened", size))
     tops, values = _climb(function, domain, _starts(function, domain, near, size, _STARTS))
@@ -131,6 +134,17 @@ def _best_row(X: Array, values: Array, taken: Taken | None) -> Array:
     return best
 
 
+def _best_listed(function: SampledFunction, X: Array, taken: Taken | None) -> Array:
+    if len(X) <= _COMPARED or isinstance(function, Tabled):
+        return _best_row(X, function(X), taken)
+    values = function(single(X))
+    if taken is not None and not (barred := taken(X)).all():
+        values = np.where(barred, -np.inf, values)
+    rows = np.sort(np.argpartition(-values, _COMPARED)[:_COMPARED])
+    rows = rows[values[rows] > -np.inf]
+    return _best_row(X[rows], function(X[rows]), None)
+
+
 def _starts(
     function: SampledFunction, domain: Domain, near: Array | None, size: int, starts: int
 ) -> Array:
@@ -140,6 +154,9 @@ def _starts(
     if low.any() or not (high == 1.0).all():
         X = low + (high - low) * X
     if near is not None and len(near):
+        if n := getattr(function, "around", 0):
+            cloud = near[:, None] + np.minimum(function.length_scales, 1.0) * _offsets(len(low), n)
+            near = np.clip(cloud.reshape(-1, len(low)), low, high)
         X = np.concatenate([single(near), X])
     X = domain.snap(X)
     rows = _separated(X, function(X), function.length_scales, starts)
@@ -190,6 +207,14 @@ def _screening_set(dimensions: int, size: int) -> Array:
     X = np.clip((X - 0.5) * 1.05 + 0.5, 0.0, 1.0).astype(np.float32)
     X.flags.writeable = False
     return X
+
+
+@lru_cache(maxsize=16)
+def _offsets(dimensions: int, size: int) -> Array:
+    """Return offsets in random directions, short and long ones in equal measure, (size, D)."""
+    moves = np.random.default_rng(0).standard_normal((size, dimensions))
+    lengths = np.geomspace(_CLOSEST, _FARTHEST, size)
+    return np.asarray(moves * (lengths / np.linalg.norm(moves, axis=1))[:, None])
 
 
 def _separated(X: Array, values: Array, length_scales: Array, most: int) -> Rows:

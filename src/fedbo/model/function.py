@@ -17,8 +17,9 @@ from fedbo.model.kernel import Array
 class SampledFunction(Protocol):
     """A deterministic function on the unit cube, drawn from somebody's belief.
 
-    A function that is costly and has few maxima may have an attribute ``screened``: the largest
-    number of points that `argmax` screens.
+    A function may say how `argmax` screens it, by one or two attributes: ``screened``, the largest
+    number of points in the whole space, and ``around``, the number of points around each of
+    ``near``, in place of these points themselves.
     """
 
     length_scales: Array  # distance over which the function changes noticeably, (D,)
