@@ -41,7 +41,7 @@ from fedbo.model.kernel import (
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _WAVES = 128  # cosines in a draw of the prior; each counts as two features
-_BLOCK = 4096  # rows processed at a time: (4096, t) stays in the cache
+_BLOCK = 4096  # rows processed at a time: (t, 4096) stays in the cache
 _SHORT = 500  # listed points up to which a draw is exact: beyond, the factor takes over 10 ms
 
 
@@ -101,9 +101,9 @@ class GP:
         """Add observations at the rows of X (n, D). Each adds a row to L and costs O(t²)."""
         for x in X:
             t, noise = len(self.X), self.hyper.noise_variance
-            row = solve_lower(self.L, self.covariance(self.X, x[None])[:, 0])
+            row = solve_lower(self.L, self.covariance(self.X, x[None]))[:, 0]
             rest = self.hyper.signal_variance + noise - row @ row
-            L = np.zeros((t + 1, t + 1))
+            L = np.zeros((t + 1, t + 1), order="F")
             L[:t, :t] = self.L
             L[t, :t] = row
             L[t, t] = np.sqrt(np.maximum(rest, noise))
@@ -127,9 +127,9 @@ class GP:
         return np.asarray(result)
 
     def _parts(self) -> tuple[Distances, Twins]:
-        """Return what predictions are computed from: distances to X; L and u in either precision."""
+        """Return what predictions are computed from: distances to X, and L and u as twins."""
         if self._memo is None:
-            u = solve_lower(self.L, self.y)
+            u = solve_lower(self.L, self.y[:, None].copy())[:, 0]
             self._memo = Distances(self.X, self.length_scales), Twins(self.L, u)
         return self._memo
 
@@ -142,7 +142,7 @@ class GP:
         L, u = factors.like(X)
         k = self.kernel.value(distances(X)[2])
         k *= self.hyper.signal_variance
-        V = solve_lower(L, k.T)
+        V = solve_lower(L, k)
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
         return u @ V, np.maximum(var, 0.0)
 
@@ -153,17 +153,17 @@ class GP:
         k, slope = self.kernel.value_and_slope(distances(X)[2])
         slope *= self.hyper.signal_variance
         k *= self.hyper.signal_variance
-        V = solve_lower(L, k.T)
+        V = solve_lower(L, k)
         mu, var = u @ V, self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
-        A = solve_lower(L, V, transposed=True).T  # dσ²/dk = −2 (K + σ²I)⁻¹ k
+        A = solve_lower(L, V, transposed=True)  # dσ²/dk = −2 (K + σ²I)⁻¹ k
         A *= slope
-        A *= -2.0 * (var > 0.0)[:, None]
-        slope *= self.alpha
+        A *= -2.0 * (var > 0.0)
+        slope *= self.alpha[:, None]
         return mu, np.maximum(var, 0.0), self._chain(X, slope), self._chain(X, A)
 
     def _chain(self, X: Array, pull: Array) -> Array:
         """Return Σ_i pull_i d(r2_i)/dx (n, D); r2_i is the squared distance to observation i."""
-        gradient: Array = pull.sum(axis=1)[:, None] * X - pull @ self.X
+        gradient: Array = pull.sum(axis=0)[:, None] * X - pull.T @ self.X
         return gradient * (2.0 / self.length_scales**2)
 
     def leave_one_out(self, rows: Rows) -> LeaveOneOut:
@@ -259,13 +259,13 @@ class Distances:
         self._twins = Twins(length_scales, U, (U * U).sum(axis=1))
 
     def __call__(self, X: Array) -> tuple[Array, Array, Array]:
-        """Return the rows of X (n, D) and the fixed points in length scales, and r2 (n, m)."""
+        """Return the rows of X (n, D) and the fixed points in length scales, and r2 (m, n)."""
         scales, U, U2 = self._twins.like(X)
         Z: Array = X / scales
-        r2 = Z @ U.T
+        r2 = U @ Z.T
         r2 *= -2.0
-        r2 += U2
-        r2 += (Z * Z).sum(axis=1)[:, None]
+        r2 += (Z * Z).sum(axis=1)
+        r2 += U2[:, None]
         return Z, U, np.maximum(r2, 0.0, out=r2)
 
 
@@ -285,7 +285,7 @@ class Draw:
         for i in range(0, len(X), _BLOCK):
             rows = X[i : i + _BLOCK]
             _, _, r2 = self._distances(rows)
-            values[i : i + _BLOCK] = self.beta * self.prior(rows) + self.kernel.value(r2) @ v
+            values[i : i + _BLOCK] = self.beta * self.prior(rows) + v @ self.kernel.value(r2)
         return values
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
@@ -293,10 +293,10 @@ class Draw:
         Z, U, r2 = self._distances(X)
         [v] = self._twins.like(X)
         k, slope = self.kernel.value_and_slope(r2)
-        values = self.beta * (np.cos(angles) @ r) + k @ v
+        values = self.beta * (np.cos(angles) @ r) + v @ k
         gradients = -self.beta * ((np.sin(angles) * r) @ s)
-        slope *= v  # dk/dz = 2 slope (z − u_i), z = x / l
-        pull = slope.sum(axis=1)[:, None] * Z - slope @ U
+        slope *= v[:, None]  # dk/dz = 2 slope (z − u_i), z = x / l
+        pull = slope.sum(axis=0)[:, None] * Z - slope.T @ U
         gradients += pull * (2.0 / self.length_scales.astype(X.dtype))
         return values, gradients
 

@@ -20,7 +20,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpstrf, dtrtrs, strtrs
+from scipy.linalg.blas import dtrsm, strsm
+from scipy.linalg.lapack import dpotrf, dpstrf
 from scipy.special import chdtri
 
 Array = NDArray[np.float64]
@@ -145,13 +146,15 @@ def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
 
     Args:
         L: The matrix, in the precision of B.
-        B: A vector (t,) or a matrix (t, n). A matrix in LAPACK's order, by columns, is overwritten.
+        B: The right sides, (t, n). It is overwritten if it is stored by rows; then BLAS, which
+            thinks in columns, solves from the right, which takes little more than half the time.
         transposed: Whether to solve with Lᵀ.
     """
     if not len(L):
         return B
-    solver = strtrs if B.dtype == np.float32 else dtrtrs
-    return np.asarray(solver(L, B, lower=1, trans=int(transposed), overwrite_b=B.ndim - 1)[0])
+    solver = strsm if B.dtype == np.float32 else dtrsm
+    trans = int(not transposed)
+    return np.asarray(solver(1.0, L, B.T, side=1, lower=1, trans_a=trans, overwrite_b=1)).T
 
 
 def semidefinite_factor(K: Array) -> Array:
