@@ -42,7 +42,7 @@ _DEFAULT = Search()
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # if some dimensions have levels
 _FEWEST, _MOST = 9, 15  # exponents of two: 512 to 32,768 points, unless the function wants fewer
 _QUICK_SCREENED, _QUICK = 512, Search(starts=3, gain=1e-4)  # for each of many functions
-_COMPARED = 1024  # listed points computed in float64
+_COMPARED = 512  # listed points computed in float64
 _CLOSEST, _FARTHEST = 0.05, 0.6  # length scales between a point and the cloud around it
 
 

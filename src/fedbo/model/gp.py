@@ -41,7 +41,7 @@ from fedbo.model.kernel import (
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _WAVES = 128  # cosines in a draw of the prior; each counts as two features
-_BLOCK = 4096  # rows processed at a time: (t, 4096) stays in the cache
+_CELLS = 2**17  # of a matrix (t, n): more of them would leave the cache
 _SHORT = 500  # listed points up to which a draw is exact: beyond, the factor takes over 10 ms
 
 
@@ -138,6 +138,10 @@ class GP:
 
         In float32 a variance is off by about 1e-5: good enough to screen points.
         """
+        if len(X) > 1 and len(X) * len(self.X) > _CELLS:
+            halves = [self.predict(half) for half in np.array_split(X, 2)]
+            mu, var = map(np.concatenate, zip(*halves, strict=True))
+            return mu, var
         distances, factors = self._parts()
         L, u = factors.like(X)
         k = self.kernel.value(distances(X)[2])
@@ -282,10 +286,11 @@ class Draw:
     def __call__(self, X: Array) -> Array:
         [v] = self._twins.like(X)
         values = np.empty(len(X), dtype=X.dtype)
-        for i in range(0, len(X), _BLOCK):
-            rows = X[i : i + _BLOCK]
+        block = _CELLS // max(len(v), _WAVES // 2)
+        for i in range(0, len(X), block):
+            rows = X[i : i + block]
             _, _, r2 = self._distances(rows)
-            values[i : i + _BLOCK] = self.beta * self.prior(rows) + v @ self.kernel.value(r2)
+            values[i : i + block] = self.beta * self.prior(rows) + v @ self.kernel.value(r2)
         return values
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ is normal with deviation 1/l (appendix A); for Matérn-5/2, Student's t with 5 d
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,9 +152,10 @@ def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
     """
     if not len(L):
         return B
-    solver = strsm if B.dtype == np.float32 else dtrsm
+    solver: Any = strsm if B.dtype == np.float32 else dtrsm
     trans = int(not transposed)
-    return np.asarray(solver(1.0, L, B.T, side=1, lower=1, trans_a=trans, overwrite_b=1)).T
+    solved: Array = solver(1.0, L, B.T, side=1, lower=1, trans_a=trans, overwrite_b=1).T
+    return solved
 
 
 def semidefinite_factor(K: Array) -> Array:
