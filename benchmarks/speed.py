@@ -2,15 +2,19 @@
 
 One query fits the hyper-parameters to all trials so far and chooses the next point:
 
-    fedbo      Agent.ask with the policy TS: fit, Matheron draw, maximum of the draw
+    ei         Agent.ask with the policy EI, the default of an agent alone: fit, maximum of log EI
+    ts         the same with TS: fit, Matheron draw, maximum of the draw
+    pts        the same with PTS and the messages of 28 peers
+    sampler    FederatedSampler, study.ask with every parameter: fedbo inside Optuna
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
-    optuna_gp  GPSampler, study.ask with every parameter: fit, log-EI, maximum of log-EI
-    sampler    FederatedSampler, the same way: fedbo inside Optuna
+    optuna_gp  GPSampler, study.ask with every parameter: fit, log EI, maximum of log EI
 
 All optimisers see the same trials of a smooth random function on [0, 1]^D. Between two queries each
-is told one new trial (not timed), so each refits in every query. The queries run from t = 41 to 60
-and take turns, so that a busy machine slows all of them. All use one thread, and defaults
-otherwise. Times are medians of process CPU time. A ratio is the time of the other over fedbo's.
+is told one new trial (not timed), so each refits in every query. Their own queries are told as
+failed, which agents ignore here (repeats="allow") and GPSampler always does. The queries run from
+t = 41 to 60 and take turns, so that a busy machine slows all of them. All use one thread, and
+defaults otherwise. Times are medians of process CPU time. A ratio is GPSampler's time over the
+time in this row.
 
 Then whole studies of Optuna are run on the same five functions, each sampler with its own queries.
 The trials from t = 41 to 60 are timed, from study.ask to study.tell:
@@ -18,6 +22,10 @@ The trials from t = 41 to 60 are timed, from study.ask to study.tell:
     optuna_gp   GPSampler
     sampler     FederatedSampler, alone
     with_peers  FederatedSampler in a federation with 20 peers, publishing after every trial
+
+Last, agents with EI (only its own queries, no draws) and with TS query listed points, 500 to
+30,000 random ones of [0, 1]^2. Hyper-parameters are fitted in every query, and each takes part in
+the maximum that is shown beside the median.
 
     make bench                                   # builds the environment and prints the tables
     python benchmarks/speed.py --json out.json   # in that environment
@@ -59,6 +67,10 @@ T = 50
 QUERIES = 20
 M = 100
 FUNCTIONS, PEERS = 5, 20
+POOLED = 28  # peers of the agent with PTS
+LISTED = (500, 1000, 2000, 2999, 3001, 10_000, 30_000)
+TOLD = (10, 50, 200)  # trials before the queries of listed points
+LISTED_POLICIES = {"ei": fedbo.EI(schedule=1e-9), "ts": fedbo.TS()}
 IMPORTS = {"fedbo": "import fedbo", "numpy_scipy": "import numpy, scipy.optimize"}
 IMPORT_RUNS = 15
 
@@ -69,10 +81,12 @@ class Optimiser(Protocol):
 
 
 class Fedbo:
-    def __init__(self, D: int) -> None:
-        self.names = [f"x{i}" for i in range(D)]
-        federation = fedbo.Federation({n: fedbo.Float(0.0, 1.0) for n in self.names}, features=M)
-        self.agent = fedbo.Agent(federation, policy=fedbo.TS(), seed=0)
+    def __init__(self, D: int, policy: fedbo.Policy, peers: int = 0) -> None:
+        self.federation, self.names = federation_of(D)
+        settings = fedbo.Settings(repeats="allow")
+        self.agent = fedbo.Agent(self.federation, policy, seed=0, settings=settings)
+        for i in range(peers):
+            self.agent.receive(peer(self.federation, self.names, i).message())
         self.trial = None
 
     def tell(self, x: np.ndarray, score: float) -> None:
@@ -83,6 +97,19 @@ class Fedbo:
     def query(self) -> list[float]:
         self.trial = self.agent.ask()
         return list(self.trial.params.values())
+
+
+def federation_of(D: int) -> tuple[fedbo.Federation, list[str]]:
+    names = [f"x{i}" for i in range(D)]
+    return fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in names}, features=M), names
+
+
+def peer(federation: fedbo.Federation, names: list[str], i: int) -> fedbo.Agent:
+    """Create a peer with T trials of its own smooth function."""
+    agent = fedbo.Agent(federation, name=f"peer-{i}", seed=i)
+    for x, score in zip(*smooth_trials(len(names), T, seed=100 + i), strict=True):
+        agent.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
+    return agent
 
 
 class BoTorch:
@@ -124,10 +151,12 @@ class InStudy:
 
 
 OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
-    "fedbo": Fedbo,
+    "ei": lambda D: Fedbo(D, fedbo.EI()),
+    "ts": lambda D: Fedbo(D, fedbo.TS()),
+    "pts": lambda D: Fedbo(D, fedbo.PTS(), POOLED),
+    "sampler": lambda D: InStudy(D, FederatedSampler(seed=0)),
     "botorch": BoTorch,
     "optuna_gp": lambda D: InStudy(D, optuna.samplers.GPSampler(seed=0)),
-    "sampler": lambda D: InStudy(D, FederatedSampler(seed=0)),
 }
 
 
@@ -155,14 +184,10 @@ def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> di
 
 def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
     """Create a FederatedSampler in a federation with peers."""
-    names = [f"x{i}" for i in range(D)]
-    federation = fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in names}, features=M)
+    federation, names = federation_of(D)
     exchange = MemoryExchange()
     for i in range(PEERS):
-        peer = fedbo.Agent(federation, name=f"peer-{i}", seed=i)
-        for x, score in zip(*smooth_trials(D, T, seed=100 + i), strict=True):
-            peer.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
-        exchange.publish(peer.message())
+        exchange.publish(peer(federation, names, i).message())
     ledger = Ledger(folder / f"{D}-{seed}.jsonl")
     return FederatedSampler(federation, exchange, seed=seed, every=1, ledger=ledger)
 
@@ -196,6 +221,24 @@ def trial_times(D: int, folder: Path) -> dict[str, float]:
     return {name: median(values) for name, values in times.items()}
 
 
+def listed_times(n: int, t: int, policy: fedbo.Policy) -> dict[str, float]:
+    """Measure the median and the largest CPU milliseconds of a query of n listed points."""
+    X, y = smooth_trials(2, n)
+    points = [{"a": a, "b": b} for a, b in X.tolist()]
+    space = fedbo.Space({"a": fedbo.Float(0.0, 1.0), "b": fedbo.Float(0.0, 1.0)}, points=points)
+    agent = fedbo.Agent(fedbo.Federation(space, features=M), policy, seed=0)
+    rows = dict(zip(X[:, 0].tolist(), range(n), strict=True))
+    for i in range(t):
+        agent.tell(points[i], float(y[i]))
+    times = []
+    for _ in range(QUERIES // 2 + 1):
+        start = time.process_time()
+        trial = agent.ask()
+        times.append(1e3 * (time.process_time() - start))
+        agent.tell(trial, float(y[rows[trial.params["a"]]]))
+    return {"median": median(times[1:]), "most": max(times[1:])}
+
+
 def import_times() -> dict[str, float]:
     """Measure the median CPU milliseconds of each import in a fresh interpreter."""
     times: dict[str, list[float]] = {name: [] for name in IMPORTS}
@@ -221,18 +264,24 @@ def measure() -> dict[str, dict]:
         by_D = {str(D): query_times(D, OPTIMISERS) for D in DIMENSIONS}
         with tempfile.TemporaryDirectory() as folder:
             trials = {str(D): trial_times(D, Path(folder)) for D in DIMENSIONS}
+        listed: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+        for name, policy in LISTED_POLICIES.items():
+            listed[name] = {}
+            for t in TOLD:
+                progress(f"listed points, {name}, {t} trials")
+                listed[name][str(t)] = {str(n): listed_times(n, t, policy) for n in LISTED}
     imports = import_times()
     cpu_ms = {name: {D: times[name] for D, times in by_D.items()} for name in OPTIMISERS}
     ratio = {
-        name: {D: times[name] / times["fedbo"] for D, times in by_D.items()}
+        name: {D: times["optuna_gp"] / times[name] for D, times in by_D.items()}
         for name in OPTIMISERS
-        if name != "fedbo"
+        if name != "optuna_gp"
     }
     return {
         "ratio": ratio,
         "import_ratio": imports["fedbo"] / imports["numpy_scipy"],
         "cpu_ms": {**cpu_ms, "import": imports},
-        "sampler_ratio": {D: times["optuna_gp"] / times["sampler"] for D, times in by_D.items()},
+        "listed_cpu_ms": listed,
         "trial_cpu_ms": {name: {D: trials[D][name] for D in trials} for name in SAMPLERS},
         "trial_ratio": {
             name: {D: trials[D]["optuna_gp"] / trials[D][name] for D in trials}
@@ -246,13 +295,14 @@ def show(result: dict[str, dict]) -> None:
     """Print the figures."""
     print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
     show_rows(result["cpu_ms"], result["ratio"], OPTIMISERS)
-    within = (f"{result['sampler_ratio'][str(D)]:.1f} in D = {D}" for D in DIMENSIONS)
-    print(f"optuna_gp over sampler: {', '.join(within)}")
-    print(
-        f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES};"
-    )
-    print("a ratio is the time of optuna_gp over that of the sampler")
+    print(f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES}")
     show_rows(result["trial_cpu_ms"], result["trial_ratio"], SAMPLERS)
+    print(f"\nCPU milliseconds of one query of listed points, median (most) of {QUERIES // 2}")
+    print(f"{'trials':>12}" + "".join(f"{n:>14}" for n in LISTED))
+    for name, by_t in result["listed_cpu_ms"].items():
+        for t, by_n in by_t.items():
+            cells = (f"{by_n[str(n)]['median']:.1f} ({by_n[str(n)]['most']:.1f})" for n in LISTED)
+            print(f"{name:6}{t:>6}" + "".join(f"{cell:>14}" for cell in cells))
     print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
     for name, statement in IMPORTS.items():
         print(f"{statement:30}{result['cpu_ms']['import'][name]:>9.1f} ms")

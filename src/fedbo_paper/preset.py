@@ -17,6 +17,7 @@ from fedbo.message import Kind
 from fedbo.model.argmax import Domain, Taken, argmax
 from fedbo.model.fit import Fit
 from fedbo.model.function import SampledFunction
+from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Raw, Scores
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
@@ -60,6 +61,20 @@ class FeatureDraws(Surrogate):
         return regression.posterior(self._y).sample(rng, beta)
 
 
+class ExactDraws(Surrogate):
+    """A belief whose draws on listed points are exact, however many there are.
+
+    It suits a GP that is never fitted again: the factor of the points' covariance is kept.
+    """
+
+    def sample(
+        self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
+    ) -> SampledFunction:
+        if points is None or not isinstance(self._model, GP):
+            return super().sample(rng, beta, points)
+        return self._model.sample_exactly(rng, beta, points)
+
+
 class PaperSettings(Settings, frozen=True, kw_only=True):
     """Settings of an agent, with the options of the paper's experiments.
 
@@ -71,6 +86,7 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
             random point.
         initial_in_messages: Whether messages draw on the initial points too.
         draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
+        exact_draws: Whether draws on listed points are exact, however many there are.
 
     >>> PAPER.direct, PAPER.draw_features
     (True, 200)
@@ -82,8 +98,11 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
     random_repeats: bool = False
     initial_in_messages: bool = True
     draw_features: int | None = None
+    exact_draws: bool = False
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
+        if self.exact_draws:
+            return ExactDraws(self.surrogate, dimensions, state)
         if self.draw_features is None:
             return super().model(dimensions, state)
         return FeatureDraws(self.surrogate, dimensions, state, features=self.draw_features)

@@ -10,7 +10,7 @@ from model.moments import LIES, LIMIT, told_wrong, worst_z
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from fedbo.model.gp import GP, Hyper
+from fedbo.model.gp import GP, Hyper, rows_of
 from fedbo.model.kernel import semidefinite_factor
 
 log_uniform = lambda low, high: st.floats(np.log(low), np.log(high)).map(np.exp)  # noqa: E731
@@ -155,6 +155,7 @@ def test_points_that_are_not_finite(wrong):
 BETA = 1.7
 SCATTERED = np.random.default_rng(3).random((6, 2))
 GRID = np.stack(np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3)), axis=-1).reshape(-1, 2)
+LISTED = np.random.default_rng(4).random((600, 2))
 
 
 def believing(kernel, X):
@@ -187,6 +188,27 @@ def discrete():
     rng = np.random.default_rng(1)
     draws = np.array([gp.sample(rng, BETA, points=GRID)(GRID) for _ in range(30_000)])
     return draws, *moments_at(gp, GRID)
+
+
+@pytest.fixture(scope="module", params=["se", "matern52"])
+def listed(request):
+    """24,000 draws on a list that is too long for an exact draw, at six points, two observed."""
+    gp = believing(request.param, LISTED[[0, 100, 200, 200, 300, 400]])
+    rows, rng = [0, 200, 7, 150, 450, 599], np.random.default_rng(1)
+    draws = np.array([gp.sample(rng, BETA, points=LISTED)(LISTED[rows]) for _ in range(24_000)])
+    return draws, *moments_at(gp, LISTED[rows])
+
+
+@pytest.mark.slow
+def test_moments_of_draws_on_a_long_list(listed):
+    assert worst_z(*listed) < LIMIT
+
+
+@pytest.mark.parametrize("lie", ["mean", "scale", "correlation"])
+@pytest.mark.slow
+def test_draws_on_a_long_list_would_be_seen_off_by_5_per_cent(listed, lie):
+    draws, *moments = listed
+    assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
 
 
 @pytest.mark.slow
@@ -333,3 +355,36 @@ def test_pivoted_factor_of_a_smooth_kernel_is_thin():
     F = semidefinite_factor(K)
     assert F.shape[1] < 40
     np.testing.assert_allclose(F @ F.T, K, atol=1e-9)
+
+
+# Rows of a list
+
+
+def test_rows_of_a_list_are_found():
+    rng = np.random.default_rng(0)
+    points = np.unique(rng.integers(0, 6, (2000, 4)) / 5.0, axis=0)  # columns have few values
+    rows = rng.integers(0, len(points), 300)
+    np.testing.assert_array_equal(rows_of(points[rows], points), rows)
+    assert len(rows_of(points[:0], points)) == 0
+    with pytest.raises(ValueError, match="discrete domain"):
+        rows_of(np.concatenate([points[:2], [[0.1, 0.0, 0.2, 0.4]]]), points)
+
+
+def test_rows_that_share_a_key_are_told_apart():
+    points = np.array([[1.0, 0.0], [0.0, np.sqrt(2.0) / np.sqrt(3.0)], [0.5, 0.5]])
+    keys = [float(np.sqrt(2.0) * a + np.sqrt(3.0) * b) for a, b in points]
+    assert keys[0] == keys[1]
+    np.testing.assert_array_equal(rows_of(points, points), [0, 1, 2])
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern52"])
+@pytest.mark.parametrize("noise_variance", [1e-5, 1e-2])
+def test_predictions_in_float32_are_good_enough_to_screen(kernel, noise_variance):
+    rng = np.random.default_rng(0)
+    hyper = Hyper(length_scales=(0.2, 0.4), noise_variance=noise_variance, kernel=kernel)
+    X = np.concatenate([rng.random((40, 2)), 0.5 + 0.02 * rng.random((10, 2))])
+    gp = scored(hyper, X, np.sin(6.0 * X).sum(axis=1))
+    Z = rng.random((500, 2)).astype(np.float32)
+    for got, right in zip(gp.predict(Z), gp.predict(Z.astype(np.float64)), strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, right, atol=2e-3)

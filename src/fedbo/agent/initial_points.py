@@ -10,7 +10,6 @@ import numpy as np
 from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
-from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array
 from fedbo.policy.query import Source
 from fedbo.space import Part, Space
@@ -59,8 +58,8 @@ class InitialPoints:
         points, x = self.space.points, self._design_point(i)
         if points is None or self.settings.repeats == "allow" or not self.history.points:
             return x
-        tried = np.unique(rows_of(np.array(self.history.points), points))
-        while len(tried) < len(points) and rows_of(x[None], points) in tried:
+        tried = np.unique(np.array(self.history.points), axis=0)
+        while len(tried) < len(points) and (tried == x).all(axis=1).any():
             i += 1
             x = self._design_point(i)
         return x

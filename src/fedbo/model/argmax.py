@@ -3,7 +3,8 @@
 The search has two steps. *Screen*: evaluate the function on a Sobol set in float32. *Refine*: climb
 in float64 from the best points that lie at least a length scale apart. Without this distance, all
 of them would lie around one maximum. A climb does not change dimensions with levels, so the best
-results are moved to other levels and refined again. On a discrete domain every point is tried.
+results are moved to other levels and refined again. Of listed points, all are screened in float32,
+and the best of them are compared in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from fedbo.model.ascend import Mask, ascend
-from fedbo.model.function import SampledFunction, single
+from fedbo.model.function import SampledFunction, Search, Tabled, single
 from fedbo.model.kernel import Array
 from fedbo.model.leave_one_out import Rows
 
@@ -37,10 +38,12 @@ class Domain(Protocol):
 
 Taken = Callable[[Array], Mask]
 
-_STARTS = 20
+_DEFAULT = Search()
 _ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # if some dimensions have levels
 _FEWEST, _MOST = 9, 15  # exponents of two: 512 to 32,768 points, unless the function wants fewer
-_QUICK_SCREENED, _QUICK_STARTS = 512, 3  # for each of many functions
+_QUICK_SCREENED, _QUICK = 512, Search(starts=3, gain=1e-4)  # for each of many functions
+_COMPARED = 512  # listed points computed in float64
+_CLOSEST, _FARTHEST = 0.05, 0.6  # length scales between a point and the cloud around it
 
 
 def argmax(
@@ -66,12 +69,14 @@ def argmax(
     True
     """
     if domain.points is not None:
-        return _best_row(domain.points, function(domain.points), taken)
+        return _best_listed(function, domain.points, taken)
     size = _screening_size(function.length_scales)
     size = min(size, getattr(function, "screened", size))
-    tops, values = _climb(function, domain, _starts(function, domain, near, size, _STARTS))
+    search: Search = getattr(function, "search", _DEFAULT)
+    starts = _starts(function, domain, near, size, search)
+    tops, values = _climb(function, domain, starts, search)
     for _ in range(0 if domain.free.all() else _ROUNDS):
-        more = _climb(function, domain, _other_levels(function, domain, tops, values))
+        more = _climb(function, domain, _other_levels(function, domain, tops, values), search)
         tops, values = (np.concatenate(pair) for pair in zip((tops, values), more, strict=True))
     return _best_row(tops, values, taken)
 
@@ -103,7 +108,7 @@ def argmax_each(
         X, X32 = domain.points, single(domain.points)
         return np.array([_best_row(X, f(X32), t) for f, t in zip(functions, taken, strict=True)])
     starts = [
-        _starts(f, domain, best, _QUICK_SCREENED, _QUICK_STARTS)
+        _starts(f, domain, best, _QUICK_SCREENED, _QUICK)
         for f, best in zip(functions, near, strict=True)
     ]
     owner = np.repeat(np.arange(len(functions)), [len(X) for X in starts])
@@ -119,7 +124,7 @@ def argmax_each(
 
     X, scale = np.concatenate(starts), np.minimum(scales, 1.0)
     bounds = _bounds(domain, X)
-    tops, values = ascend(each, X, *bounds, scale=scale, turns=20, gain=1e-4, restarts=0)
+    tops, values = ascend(each, X, *bounds, scale=scale, turns=20, gain=_QUICK.gain, restarts=0)
     mine = [owner == i for i in range(len(functions))]
     return np.array([_best_row(tops[i], values[i], t) for i, t in zip(mine, taken, strict=True)])
 
@@ -131,8 +136,19 @@ def _best_row(X: Array, values: Array, taken: Taken | None) -> Array:
     return best
 
 
+def _best_listed(function: SampledFunction, X: Array, taken: Taken | None) -> Array:
+    if len(X) <= _COMPARED or isinstance(function, Tabled):
+        return _best_row(X, function(X), taken)
+    values = function(single(X))
+    if taken is not None and not (barred := taken(X)).all():
+        values = np.where(barred, -np.inf, values)
+    rows = np.sort(np.argpartition(-values, _COMPARED)[:_COMPARED])
+    rows = rows[values[rows] > -np.inf]
+    return _best_row(X[rows], function(X[rows]), None)
+
+
 def _starts(
-    function: SampledFunction, domain: Domain, near: Array | None, size: int, starts: int
+    function: SampledFunction, domain: Domain, near: Array | None, size: int, search: Search
 ) -> Array:
     """Return the best points of a screening set that lie apart from each other, (starts, D)."""
     low, high = map(single, domain.box)
@@ -140,9 +156,12 @@ def _starts(
     if low.any() or not (high == 1.0).all():
         X = low + (high - low) * X
     if near is not None and len(near):
+        if search.around:
+            offsets = np.minimum(function.length_scales, 1.0) * _offsets(len(low), search.around)
+            near = np.clip((near[:, None] + offsets).reshape(-1, len(low)), low, high)
         X = np.concatenate([single(near), X])
     X = domain.snap(X)
-    rows = _separated(X, function(X), function.length_scales, starts)
+    rows = _separated(X, function(X), function.length_scales, search.starts)
     return domain.snap(X[rows].astype(np.float64))
 
 
@@ -151,12 +170,22 @@ def _bounds(domain: Domain, starts: Array) -> tuple[Array, Array]:
     return np.where(domain.free, low, starts), np.where(domain.free, high, starts)
 
 
-def _climb(function: SampledFunction, domain: Domain, starts: Array) -> tuple[Array, Array]:
+def _climb(
+    function: SampledFunction, domain: Domain, starts: Array, search: Search
+) -> tuple[Array, Array]:
     def objective(X: Array, _: Rows) -> tuple[Array, Array]:
         return function.value_and_gradient(X)
 
-    bounds, scale = _bounds(domain, starts), np.minimum(function.length_scales, 1.0)
-    return ascend(objective, starts, *bounds, scale=scale, turns=30, gain=1e-5, restarts=0, hope=4)
+    return ascend(
+        objective,
+        starts,
+        *_bounds(domain, starts),
+        scale=np.minimum(function.length_scales, 1.0),
+        turns=30,
+        gain=search.gain,
+        restarts=0,
+        hope=search.hope,
+    )
 
 
 def _other_levels(function: SampledFunction, domain: Domain, tops: Array, values: Array) -> Array:
@@ -190,6 +219,14 @@ def _screening_set(dimensions: int, size: int) -> Array:
     X = np.clip((X - 0.5) * 1.05 + 0.5, 0.0, 1.0).astype(np.float32)
     X.flags.writeable = False
     return X
+
+
+@lru_cache(maxsize=16)
+def _offsets(dimensions: int, size: int) -> Array:
+    """Return offsets in random directions, short and long ones in equal measure, (size, D)."""
+    moves = np.random.default_rng(0).standard_normal((size, dimensions))
+    lengths = np.geomspace(_CLOSEST, _FARTHEST, size)
+    return np.asarray(moves * (lengths / np.linalg.norm(moves, axis=1))[:, None])
 
 
 def _separated(X: Array, values: Array, length_scales: Array, most: int) -> Rows:

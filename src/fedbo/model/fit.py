@@ -68,10 +68,14 @@ class Likelihood:
         self.t, self.D = X.shape
         self.y, self.ard = y, ard
         self.kernel = kernel_named(kernel)
-        self.lower = np.tril_indices(self.t)
-        gaps = (X[self.lower[0]] - X[self.lower[1]]) ** 2
-        self.gaps2 = np.ascontiguousarray(gaps.T if ard else gaps.sum(axis=1)[None])
-        diagonal = self.lower[0] == self.lower[1]
+        self._i, self._j = i, j = np.tril_indices(self.t)
+        columns = np.ascontiguousarray(X.T)
+        gaps = columns.take(i, axis=1)
+        gaps -= columns.take(j, axis=1)
+        gaps *= gaps
+        self.gaps2 = gaps if ard else gaps.sum(axis=0)[None]
+        self._flat = i + self.t * j  # places in a matrix that is stored by columns
+        diagonal = i == j
         self._diagonal = np.flatnonzero(diagonal)
         self._count = np.where(diagonal, 0.5, 1.0)  # ½ tr of a product, over the lower triangle
 
@@ -94,10 +98,10 @@ class Likelihood:
         signal, noise = np.exp(theta[-2:])
         k, slope = self.kernel.value_and_slope(inverse2 @ self.gaps2)
         k *= signal
-        A = np.zeros((self.t, self.t), order="F")
-        A[self.lower] = k
-        A.ravel(order="K")[:: self.t + 1] += noise
-        L, info = dpotrf(A, lower=1, clean=0, overwrite_a=1)
+        A = np.zeros(self.t * self.t)
+        A[self._flat] = k
+        A[:: self.t + 1] += noise
+        L, info = dpotrf(A.reshape(self.t, self.t).T, lower=1, clean=0, overwrite_a=1)
         if info:
             return _IMPOSSIBLE, np.zeros(len(theta))
         alpha, _ = dpotrs(L, self.y, lower=1)
@@ -105,8 +109,8 @@ class Likelihood:
         value = -0.5 * (self.y @ alpha + log_det + self.t * np.log(2.0 * np.pi))
         # tr(A⁻¹ dA) needs all entries of A⁻¹; LAPACK computes them from the factor
         A_inverse, _ = dpotri(L, lower=1)
-        W = alpha[self.lower[0]] * alpha[self.lower[1]]
-        W -= A_inverse[self.lower]
+        W = alpha[self._i] * alpha[self._j]
+        W -= A_inverse.T.ravel()[self._flat]
         W *= self._count
         gradient = np.empty(len(theta))
         slope *= W

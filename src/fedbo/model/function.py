@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from fedbo.model.kernel import Array
@@ -17,8 +18,8 @@ from fedbo.model.kernel import Array
 class SampledFunction(Protocol):
     """A deterministic function on the unit cube, drawn from somebody's belief.
 
-    A function that is costly and has few maxima may have an attribute ``screened``: the largest
-    number of points that `argmax` screens.
+    A function may say how `argmax` looks for its maximum, by one or two attributes: ``screened``,
+    the largest number of points that are spread over the whole space, and ``search``, a `Search`.
     """
 
     length_scales: Array  # distance over which the function changes noticeably, (D,)
@@ -28,6 +29,22 @@ class SampledFunction(Protocol):
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         """Return the values (n,) and gradients (n, D) at the rows of X."""
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """How `argmax` looks for a maximum in a space without listed points.
+
+    Args:
+        around: Points screened around each of ``near``; 0 means these points themselves.
+        starts: Number of points to climb from.
+        gain: A climb ends where it expects less gain than this.
+        hope: A climb ends if the best one is ahead by this many times its expected gain.
+    """
+
+    around: int = 0
+    starts: int = 20
+    gain: float = 1e-5
+    hope: float = 4.0
 
 
 class Tabled:

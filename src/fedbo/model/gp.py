@@ -10,6 +10,8 @@ sigma2      σ², the noise variance                                    scalar
 K           K_t, kernel matrix of X                                   (t, t)
 L           lower Cholesky factor, K + σ²I = L Lᵀ                     (t, t)
 alpha       (K + σ²I)⁻¹ y                                             (t,)
+u           L⁻¹ y                                                     (t,)
+V           L⁻¹ k(X, x) at n points x                                 (t, n)
 mu, var     μ_t(x) and σ_t²(x, x), the posterior                      (n,)
 f_t         a draw from GP(μ_t, β_t² σ_t²) (Algorithm 1, line 4)      function
 f⁰          a draw from the prior GP(0, σ₀² k)                        function
@@ -18,23 +20,29 @@ v           (K + σ²I)⁻¹ (y − β (f⁰(X) + noise)): Matheron's update    
 
 f_t is drawn by Matheron's rule: f_t(x) = β f⁰(x) + k(x, X) v. The prior draw f⁰ is a sum of cosines
 with fresh random frequencies. It keeps its full variance far from the data; a draw of weights of
-fixed features would not. On a discrete domain the draw is exact.
+fixed features would not. On a short list of points the draw is exact.
 """
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrs
 
 from fedbo.model.function import SampledFunction, Tabled, Twins
-from fedbo.model.kernel import Array, cholesky, kernel_named, semidefinite_factor, squared_distances
+from fedbo.model.kernel import (
+    Array,
+    cholesky,
+    kernel_named,
+    semidefinite_factor,
+    solve_lower,
+    squared_distances,
+)
 from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _WAVES = 128  # cosines in a draw of the prior; each counts as two features
-_BLOCK = 4096  # rows processed at a time: (4096, t) stays in the cache
-_LARGEST_TABLE = 3000  # the prior of a discrete domain with more points is not factorised
+_CELLS = 2**17  # of a matrix (t, n): more of them would leave the cache
+_SHORT = 500  # listed points up to which a draw is exact: beyond, the factor takes over 10 ms
 
 
 class Hyper(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +82,7 @@ class GP:
         self.X = np.asarray(X, dtype=np.float64).reshape(-1, len(self.length_scales))
         self.L = cholesky(self.covariance(self.X, self.X), hyper.noise_variance)
         self.y = self.alpha = np.zeros(len(self.X))
+        self._memo: tuple[Distances, Twins] | None = None
         self._table: tuple[Array, Array] | None = None
 
     def __len__(self) -> int:
@@ -92,14 +101,15 @@ class GP:
         """Add observations at the rows of X (n, D). Each adds a row to L and costs O(t²)."""
         for x in X:
             t, noise = len(self.X), self.hyper.noise_variance
-            row = self._whiten(self.covariance(self.X, x[None])[:, 0])
+            row = solve_lower(self.L, self.covariance(self.X, x[None]))[:, 0]
             rest = self.hyper.signal_variance + noise - row @ row
-            L = np.zeros((t + 1, t + 1))
+            L = np.zeros((t + 1, t + 1), order="F")
             L[:t, :t] = self.L
             L[t, :t] = row
             L[t, t] = np.sqrt(np.maximum(rest, noise))
             self.L = L
             self.X = np.concatenate([self.X, x[None]])
+        self._memo = None
 
     def set_scores(self, y: Array) -> None:
         """Set the standard scores y (t,) of all observations, in O(t²)."""
@@ -107,6 +117,7 @@ class GP:
             raise ValueError(f"{len(y)} scores were given for {len(self.X)} observations")
         self.y = y
         self.alpha = self.solve(y)
+        self._memo = None
 
     def solve(self, y: Array) -> Array:
         """Return (K + σ²I)⁻¹ y."""
@@ -115,35 +126,48 @@ class GP:
         result, _ = dpotrs(self.L, y, lower=1)
         return np.asarray(result)
 
-    def _whiten(self, k: Array) -> Array:
-        """Return L⁻¹ k."""
-        if not len(k):
-            return k
-        return np.asarray(solve_triangular(self.L, k, lower=True, check_finite=False))
+    def _parts(self) -> tuple[Distances, Twins]:
+        """Return what predictions are computed from: distances to X, and L and u as twins."""
+        if self._memo is None:
+            u = solve_lower(self.L, self.y[:, None].copy())[:, 0]
+            self._memo = Distances(self.X, self.length_scales), Twins(self.L, u)
+        return self._memo
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Return μ_t and σ_t² (n,) at the rows of X."""
-        k = self.covariance(self.X, X)
-        V = self._whiten(k)
+        """Return μ_t and σ_t² (n,) at the rows of X, in their precision.
+
+        In float32 a variance is off by about 1e-5: good enough to screen points.
+        """
+        if len(X) > 1 and len(X) * len(self.X) > _CELLS:
+            halves = [self.predict(half) for half in np.array_split(X, 2)]
+            mu, var = map(np.concatenate, zip(*halves, strict=True))
+            return mu, var
+        distances, factors = self._parts()
+        L, u = factors.like(X)
+        k = self.kernel.value(distances(X)[2])
+        k *= self.hyper.signal_variance
+        V = solve_lower(L, k)
         var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
-        return k.T @ self.alpha, np.maximum(var, 0.0)
+        return u @ V, np.maximum(var, 0.0)
 
     def predict_with_gradient(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """Return μ_t and σ_t² (n,) at the rows of X, and their gradients (n, D)."""
-        k, slope = self.kernel.value_and_slope(squared_distances(X, self.X, self.length_scales))
+        distances, factors = self._parts()
+        L, u = factors.like(X)
+        k, slope = self.kernel.value_and_slope(distances(X)[2])
         slope *= self.hyper.signal_variance
         k *= self.hyper.signal_variance
-        V = self._whiten(k.T)
-        var = self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
-        A = self.solve(k.T).T  # dσ²/dk = −2 (K + σ²I)⁻¹ k
+        V = solve_lower(L, k)
+        mu, var = u @ V, self.hyper.signal_variance - np.einsum("ij,ij->j", V, V)
+        A = solve_lower(L, V, transposed=True)  # dσ²/dk = −2 (K + σ²I)⁻¹ k
         A *= slope
-        A *= -2.0 * (var > 0.0)[:, None]
-        slope *= self.alpha
-        return k @ self.alpha, np.maximum(var, 0.0), self._chain(X, slope), self._chain(X, A)
+        A *= -2.0 * (var > 0.0)
+        slope *= self.alpha[:, None]
+        return mu, np.maximum(var, 0.0), self._chain(X, slope), self._chain(X, A)
 
     def _chain(self, X: Array, pull: Array) -> Array:
         """Return Σ_i pull_i d(r2_i)/dx (n, D); r2_i is the squared distance to observation i."""
-        gradient: Array = pull.sum(axis=1)[:, None] * X - pull @ self.X
+        gradient: Array = pull.sum(axis=0)[:, None] * X - pull.T @ self.X
         return gradient * (2.0 / self.length_scales**2)
 
     def leave_one_out(self, rows: Rows) -> LeaveOneOut:
@@ -153,7 +177,7 @@ class GP:
 
     def posterior_covariance(self, X: Array) -> Array:
         """Return σ_t²(x, x') between the rows of X, (n, n)."""
-        V = self._whiten(self.covariance(self.X, X))
+        V = solve_lower(self.L, self.covariance(self.X, X))
         return self.covariance(X, X) - V.T @ V
 
     def sample(
@@ -164,11 +188,11 @@ class GP:
         Args:
             rng: Source of randomness.
             beta: β, the factor on the draw's deviation from the mean.
-            points: The points (n, D) of a discrete domain, including all observations. Unless they
-                are too many, the draw is exact.
+            points: The points (n, D) of a discrete domain, including all observations. Up to 500
+                of them, the draw is that of `sample_exactly`.
         """
-        if points is not None and len(points) <= _LARGEST_TABLE:
-            return self._sample_table(rng, beta, points)
+        if points is not None and len(points) <= _SHORT:
+            return self.sample_exactly(rng, beta, points)
         prior = Waves(self.hyper, rng)
         return Draw(self, prior, beta, self._update(prior(self.X), rng, beta))
 
@@ -177,7 +201,14 @@ class GP:
         noise = np.sqrt(self.hyper.noise_variance) * rng.standard_normal(len(self.X))
         return self.solve(self.y - beta * (prior_at_X + noise))
 
-    def _sample_table(self, rng: np.random.Generator, beta: float, points: Array) -> Tabled:
+    def sample_exactly(self, rng: np.random.Generator, beta: float, points: Array) -> Tabled:
+        """Draw f_t at listed points through a factor of their covariance, in O(n³) for a new GP.
+
+        Args:
+            rng: Source of randomness.
+            beta: β, the factor on the draw's deviation from the mean.
+            points: The points (n, D), including all observations.
+        """
         if self._table is None or self._table[0] is not points:
             self._table = points, semidefinite_factor(self.covariance(points, points))
         F = self._table[1]
@@ -219,51 +250,81 @@ class Waves:
         return np.cos(angles, out=angles) @ r
 
 
+class Distances:
+    """Squared distances to fixed points, in the precision of the points they are asked for.
+
+    Args:
+        points: The fixed points, (m, D).
+        length_scales: What distances are divided by, (D,).
+    """
+
+    def __init__(self, points: Array, length_scales: Array) -> None:
+        U = points / length_scales
+        self._twins = Twins(length_scales, U, (U * U).sum(axis=1))
+
+    def __call__(self, X: Array) -> tuple[Array, Array, Array]:
+        """Return the rows of X (n, D) and the fixed points in length scales, and r2 (m, n)."""
+        scales, U, U2 = self._twins.like(X)
+        Z: Array = X / scales
+        r2 = U @ Z.T
+        r2 *= -2.0
+        r2 += (Z * Z).sum(axis=1)
+        r2 += U2[:, None]
+        return Z, U, np.maximum(r2, 0.0, out=r2)
+
+
 class Draw:
     """f_t by Matheron's rule: β f⁰(x) + k(x, X) v."""
 
     def __init__(self, gp: GP, prior: Waves, beta: float, v: Array) -> None:
         self.kernel, self.length_scales = gp.kernel, gp.length_scales
         self.prior, self.beta = prior, float(beta)
-        U = gp.X / gp.length_scales  # the observations, in length scales
+        self._distances = Distances(gp.X, gp.length_scales)
         self.v = gp.hyper.signal_variance * v
-        self._twins = Twins(gp.length_scales, U, (U * U).sum(axis=1), self.v)
+        self._twins = Twins(self.v)
 
     def __call__(self, X: Array) -> Array:
+        [v] = self._twins.like(X)
         values = np.empty(len(X), dtype=X.dtype)
-        for i in range(0, len(X), _BLOCK):
-            rows = X[i : i + _BLOCK]
-            _, _, r2, v = self._distances(rows)
-            values[i : i + _BLOCK] = self.beta * self.prior(rows) + self.kernel.value(r2) @ v
+        block = _CELLS // max(len(v), _WAVES // 2)
+        for i in range(0, len(X), block):
+            rows = X[i : i + block]
+            _, _, r2 = self._distances(rows)
+            values[i : i + block] = self.beta * self.prior(rows) + v @ self.kernel.value(r2)
         return values
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         angles, s, r = self.prior.parts(X)
-        Z, U, r2, v = self._distances(X)
+        Z, U, r2 = self._distances(X)
+        [v] = self._twins.like(X)
         k, slope = self.kernel.value_and_slope(r2)
-        values = self.beta * (np.cos(angles) @ r) + k @ v
+        values = self.beta * (np.cos(angles) @ r) + v @ k
         gradients = -self.beta * ((np.sin(angles) * r) @ s)
-        slope *= v  # dk/dz = 2 slope (z − u_i), z = x / l
-        pull = slope.sum(axis=1)[:, None] * Z - slope @ U
+        slope *= v[:, None]  # dk/dz = 2 slope (z − u_i), z = x / l
+        pull = slope.sum(axis=0)[:, None] * Z - slope.T @ U
         gradients += pull * (2.0 / self.length_scales.astype(X.dtype))
         return values, gradients
 
-    def _distances(self, X: Array) -> tuple[Array, Array, Array, Array]:
-        """Return points and observations in length scales, r2 between them, and v."""
-        scales, U, U2, v = self._twins.like(X)
-        Z: Array = X / scales
-        r2 = Z @ U.T
-        r2 *= -2.0
-        r2 += U2
-        r2 += (Z * Z).sum(axis=1)[:, None]
-        return Z, U, np.maximum(r2, 0.0, out=r2), v
-
 
 def rows_of(X: Array, points: Array) -> Rows:
-    """Return the row of ``points`` that equals each row of X; every row of X must be one."""
-    equal = np.ones((len(X), len(points)), dtype=bool)
-    for x, point in zip(X.T, points.T, strict=True):
-        equal &= x[:, None] == point
-    if not equal.any(axis=1).all():
-        raise ValueError("an observation is not one of the points of the discrete domain")
-    return np.asarray(equal.argmax(axis=1))
+    """Return the row of ``points`` that equals each row of X; every row of X must be one.
+
+    Rows are found by a key, a sum that hardly any two rows share, in O(n log n).
+    """
+    keys = _keys(points)
+    order = np.argsort(keys)
+    found = np.searchsorted(keys, _keys(X), sorter=order)
+    rows = order[np.minimum(found, len(points) - 1)]
+    for i in np.flatnonzero((points[rows] != X).any(axis=1)):
+        equal = np.flatnonzero((points == X[i]).all(axis=1))
+        if not len(equal):
+            raise ValueError("an observation is not one of the points of the discrete domain")
+        rows[i] = equal[0]
+    return rows
+
+
+def _keys(X: Array) -> Array:
+    keys = np.zeros(len(X))
+    for weight, x in enumerate(X.T, start=2):  # by columns, so that equal rows have equal keys
+        keys += np.sqrt(weight) * x
+    return keys

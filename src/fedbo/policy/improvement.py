@@ -116,7 +116,8 @@ class Improvement(ABC):
 class ExpectedImprovement(Improvement):
     """log EI of one belief over ``best``, in standard units.
 
-    It is computed in float64: near observations a variance is a small difference of large numbers.
+    It is computed in the precision of the points. Variances are small differences of large numbers:
+    float32 is good enough to screen points, not to compare the best of them.
     """
 
     def __init__(self, belief: Marginal, best: float) -> None:
@@ -125,7 +126,7 @@ class ExpectedImprovement(Improvement):
         self.length_scales = belief.length_scales
 
     def _values(self, X: Array) -> Array:
-        mu, var = self.belief.predict(X.astype(np.float64))
+        mu, var = self.belief.predict(X)
         return log_ei(mu, deviation(var), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:

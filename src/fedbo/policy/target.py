@@ -102,7 +102,7 @@ class Target:
         return self.surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
-        """Draw f_t ~ GP(μ, β² σ²), exact and joint on listed points (Algorithm 1, line 4).
+        """Draw f_t ~ GP(μ, β² σ²), as `GP.sample` does (Algorithm 1, line 4).
 
         Args:
             beta: Factor β_t on the draw's deviation from the mean (default 1).

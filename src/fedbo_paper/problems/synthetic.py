@@ -184,7 +184,9 @@ class SyntheticTasks:
             noise_variance=LogNormal(self.problem.noise_variance, 1.0),
         )
         surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=known), refit_every=_NEVER)
-        return PaperSettings(n_initial=1, design="random", surrogate=surrogate, raw_scores=True)
+        return PaperSettings(
+            n_initial=1, design="random", surrogate=surrogate, raw_scores=True, exact_draws=True
+        )
 
 
 class Objective:
