@@ -41,10 +41,10 @@ _FIRST = 2  # queries of the pool before the other initial points
 class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling, the default policy.
 
-    An agent that holds messages starts with one initial point and two queries of the pool; then
-    come the other initial points and more of the pool; at last the pool and `EI` take turns. Without
-    messages, and beyond 200 scores, PTS is `EI`. It weighs peers by itself and does not use
-    `chance`.
+    An agent that holds messages starts with one initial point and two queries of the pool. Then
+    come the other initial points and more of the pool, and at last the pool and `EI` take turns.
+    Without messages, and beyond 200 scores, PTS is `EI`. It weighs peers by itself and does not
+    use `chance`.
 
     Args:
         schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
