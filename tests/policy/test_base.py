@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.message.inbox import Inbox
 from fedbo.federation import Federation
+from fedbo.message.inbox import Inbox
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import Origin, Query, Target

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo import PTS, TS, Agent, Federation, Float, Settings, Space
+from fedbo import EI, PTS, TS, Agent, Federation, Float, Settings, Space
 from fedbo.model.function import SampledFunction
+from fedbo.model.gp import Draw
 from fedbo.policy import Query, Target, pts
 from fedbo.policy import target as target_module
 from fedbo.policy.pool import Pool
@@ -105,9 +106,7 @@ def test_it_is_the_default() -> None:
 
 
 def test_settings_are_checked() -> None:
-    assert PTS() == PTS(schedule=Gradual(32), beta=1)
-    with pytest.raises(ValueError, match="beta is -1"):
-        PTS(beta=-1)
+    assert PTS() == PTS(schedule=Gradual(32))
     with pytest.raises(ValueError, match="p_1 is 2"):
         PTS(schedule=2.0)
 
@@ -134,7 +133,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
     return functions
 
 
-@pytest.mark.parametrize("t", [1, 48, 128])
+@pytest.mark.parametrize("t", [1, 49, 129])
 @pytest.mark.parametrize("kind", ["good", "hostile"])
 @pytest.mark.slow
 def test_the_share_of_own_draws_is_p_t(
@@ -142,11 +141,12 @@ def test_the_share_of_own_draws_is_p_t(
 ) -> None:
     """Whatever the peers say: 400 queries, four standard deviations."""
     target = target_of(request.getfixturevalue(kind), 1)
+    target.initial = None  # which would come first
     target.t, p = t, Gradual(32)(t)
     asked.clear()
     for _ in range(400):
         PTS().query(target)
-    pooled = sum(isinstance(function, Pool) for function in asked)
+    pooled = sum(not isinstance(function, Draw) for function in asked)
     assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
 
 
@@ -158,11 +158,31 @@ def test_with_p_t_of_1_the_pool_is_never_asked(good: list, asked: list) -> None:
     assert not any(trial.credit for trial in agent.trials)
 
 
-def test_with_p_t_near_0_it_always_is(hostile: list, asked: list) -> None:
-    agent = run(agent_with(hostile, policy=ALWAYS), 12)
-    initial = [trial for trial in agent.trials if trial.source == "initial"]
-    assert len(asked) == 12 - len(initial) >= 9
-    assert all(isinstance(function, Pool) for function in asked)
+def test_with_p_t_near_0_nothing_is_drawn(good: list, asked: list) -> None:
+    """Two queries of the pool, two initial points, then all of the pool's: peers know much."""
+    agent = run(agent_with(good, policy=ALWAYS), 12)
+    sources = ["own" if trial.source == "pool" else trial.source for trial in agent.trials]
+    assert sources == ["initial", "own", "own", "initial", "initial", *["own"] * 7]
+    assert not any(isinstance(function, Draw) for function in asked)
+
+
+def test_peers_that_know_little_have_every_second_query(
+    hostile: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when the target's queries are more than the square root of the trials behind messages.
+
+    Two peers with 15 trials each are heard in each of the first five queries.
+    """
+    built: list[int] = []
+
+    class Counted(Pool):
+        def __init__(self, target: Target) -> None:
+            built.append(target.t)
+            super().__init__(target)
+
+    monkeypatch.setattr(pts, "Pool", Counted)
+    run(agent_with(hostile[:2], policy=ALWAYS, settings=Settings(n_initial=1)), 12)
+    assert built == [1, 2, 3, 4, 5, 7, 9, 11]
 
 
 def test_with_many_scores_no_pool_is_built(good: list, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +195,7 @@ def test_with_many_scores_no_pool_is_built(good: list, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(pts, "Pool", Counted)
     monkeypatch.setattr(pts, "_LAST", 5)
-    agent = run(agent_with(good, policy=ALWAYS), 10)
+    agent = run(agent_with(good, policy=ALWAYS, settings=Settings(n_initial=1)), 10)
     assert built == [1, 2, 3, 4, 5]
     assert [trial.source for trial in agent.trials[6:]] == ["own"] * 4
     assert not any(trial.credit for trial in agent.trials[6:])
@@ -185,15 +205,20 @@ def test_200_scores_are_the_last_with_a_pool() -> None:
     assert pts._LAST == 200
 
 
-def test_without_messages_it_is_thompson_sampling() -> None:
-    """It draws one number more a query, so only its sources and first points are the same."""
-    agents = [
-        run(Agent(federation(), policy, name="me", seed=3), 8) for policy in (PTS(), TS(beta=1))
-    ]
-    sources = [[(t.source, t.t, t.peer, t.credit) for t in agent.trials] for agent in agents]
-    assert sources[0] == sources[1]
-    points = [[t.params["x"] for t in agent.trials] for agent in agents]
-    assert points[0][:3] == points[1][:3]
+def test_without_messages_it_is_expected_improvement() -> None:
+    agents = [run(Agent(federation(), policy, name="me", seed=3), 12) for policy in (PTS(), EI())]
+    assert agents[0].trials == agents[1].trials
+
+
+def test_a_message_without_information_changes_nothing() -> None:
+    """A belief that is the prior, whatever it says of the number of its trials."""
+    where = federation()
+    k = where.coordinates
+    header = dict(fingerprint=where.fingerprint, epoch=0, sender="peer", sequence=1)
+    for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
+        message = fedbo.Message.of_summary(mean, C, t_n=t_n, **header)
+        agents = [run(agent_with(each, seed=3), 12) for each in ([], [message])]
+        assert agents[0].trials == agents[1].trials
 
 
 def test_messages_that_come_late_are_used() -> None:
@@ -208,7 +233,9 @@ def test_the_query_is_where_the_pool_is_largest(good: list) -> None:
     fine = np.linspace(0, 1, 2001)[:, None]
     for n in (1, 4, 8):
         target = target_of(good, n)
+        target.initial = None
         pool = Pool(target)
+        assert pool.trust > 0.5
         assert pool(ALWAYS.query(target).x[None])[0] > pool(fine).max() - 1e-3
 
 
@@ -223,7 +250,7 @@ def test_the_first_query_after_one_initial_point_listens_to_peers(good: list) ->
         assert agent.trials[0].source == "initial"
     pooled = [agent.trials[1] for agent in agents if agent.trials[1].source == "pool"]
     assert len(pooled) > 12
-    assert np.mean([abs(trial.params["x"] - 0.7) < 0.1 for trial in pooled]) > 0.9
+    assert np.mean([abs(trial.params["x"] - 0.7) < 0.1 for trial in pooled]) > 0.8
 
 
 @pytest.mark.parametrize("started, least", [(0, 1e-3), (1, 1e-3), (4, 1e-6)])
@@ -248,7 +275,7 @@ def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
 
 def test_parallel_asks_go_all_over_where_nothing_is_known() -> None:
     """12 asks after one trial, 50 peers that know nothing: no gap of half the line is left."""
-    agent = Agent(federation(), PTS(), name="me", seed=0)
+    agent = Agent(federation(kind="weights"), PTS(), name="me", seed=0)
     noise = np.random.default_rng(0).standard_normal((50, M))
     agent.inbox.extend([f"peer-{i}" for i in range(50)], noise, t_n=20, sequence=1)
     run(agent, 1)
@@ -258,9 +285,9 @@ def test_parallel_asks_go_all_over_where_nothing_is_known() -> None:
 
 def test_parallel_asks_on_a_table_are_all_different() -> None:
     space = Space(LINE, points=[{"x": i / 40} for i in range(41)])
-    listed = Federation(space, features=M, seed=7, length_scale=0.15)
+    listed = Federation(space, features=M, seed=7, length_scale=0.15, kind="weights")
     for factors in ([1.0] * 4, [-1.0] * 4):
-        senders = mail(federation(), factors)
+        senders = mail(federation(kind="weights"), factors)
         agent = Agent(listed, PTS(), name="me", seed=0)
         agent.inbox.extend(
             [m.sender for m in senders], [m.omega for m in senders], t_n=15, sequence=1
@@ -275,28 +302,24 @@ def test_a_failed_trial_is_not_asked_for_again(good: list) -> None:
     assert np.abs(points[:, None] - points)[~np.eye(5, dtype=bool)].min() > 1e-3
 
 
-def test_the_design_is_completed_where_peers_are_not_trusted(hostile: list) -> None:
+@pytest.mark.parametrize("kind", ["good", "hostile"])
+def test_the_design_is_completed_whatever_peers_say(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     """With the very points that it would have started with, and no more of them."""
     for seed in range(4):
         alone = run(agent_with([], seed), 3)
-        agent = run(agent_with(hostile, seed), 12)
+        agent = run(agent_with(request.getfixturevalue(kind), seed), 12)
         design = [t.params for t in agent.trials if t.source == "initial"]
         assert design == [t.params for t in alone.trials]
         assert [t.t is None for t in agent.trials if t.source == "initial"] == [True, False, False]
         assert all(t.credit == {} for t in agent.trials if t.source == "initial")
 
 
-def test_the_design_is_not_completed_where_they_are(good: list) -> None:
-    for seed in range(4):
-        sources = [trial.source for trial in run(agent_with(good, seed), 10).trials]
-        assert sources.count("initial") < 3
-        assert sources.count("pool") >= 2
-
-
 # What peers are worth, and what they cost
 
 
-def regrets(policy: PTS | TS, messages: Sequence[fedbo.Message], n: int, runs: int) -> np.ndarray:
+def regrets(policy: PTS | EI, messages: Sequence[fedbo.Message], n: int, runs: int) -> np.ndarray:
     """(runs, n) regret of each run after each trial."""
     found = []
     for seed in range(runs):
@@ -313,23 +336,23 @@ def error(values: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def alone() -> np.ndarray:
-    return regrets(TS(), [], 12, 32)
+    return regrets(EI(), [], 12, 32)
 
 
 @pytest.mark.slow
 def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
-    """5 evaluations after the usual 3 first ones: a tenth of solo's regret at most, paired."""
-    helped = regrets(PTS(), good, 8, 24)[:, -1]
-    assert helped.mean() < 0.1 * alone[:24, 7].mean()
-    saved = alone[:24, 7] - helped
+    """After 6 trials a tenth of the regret of EI alone at most, paired."""
+    helped = regrets(PTS(), good, 6, 24)[:, -1]
+    assert helped.mean() < 0.1 * alone[:24, 5].mean()
+    saved = alone[:24, 5] - helped
     assert saved.mean() > 2 * error(saved)
 
 
 @pytest.mark.slow
 def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
-    """After 6 trials a fifth of solo's regret at most, paired."""
+    """After 6 trials half of the regret of EI alone at most, paired."""
     helped = regrets(PTS(), mail(federation(), [1.0, -1.0] * 4), 6, 24)[:, -1]
-    assert helped.mean() < 0.2 * alone[:24, 5].mean()
+    assert helped.mean() < 0.5 * alone[:24, 5].mean()
     saved = alone[:24, 5] - helped
     assert saved.mean() > 2 * error(saved)
 
@@ -350,10 +373,11 @@ def test_bad_peers_cost_little(
 ) -> None:
     """The regret that they add, paired, 32 runs, with two standard errors on top of it.
 
-    Scores go from 0 to 1: after 8 trials it is below 0.15, after 12 below 0.05.
+    Scores go from 0 to 1: after 8 trials it is below 0.15, after 12 below 0.1. EI alone has found
+    the higher bump by then; a run among bad peers may still be at the lower one, at 0.5.
     """
     lost = regrets(PTS(), request.getfixturevalue(kind), 12, 32) - alone
-    for n, most in ((8, 0.15), (12, 0.05)):
+    for n, most in ((8, 0.15), (12, 0.1)):
         assert lost[:, n - 1].mean() + 2 * error(lost[:, n - 1]) < most
 
 
@@ -363,6 +387,7 @@ def test_bad_peers_cost_little(
 def test_credit_is_the_share_in_the_praise() -> None:
     messages = mail(federation(), [1.0, 0.0, -1.0] * 4)
     target = target_of(messages, 3)
+    target.initial = None
     query, pool = ALWAYS.query(target), Pool(target)
     assert query.origin.source == "pool"
     praise = pool.praise(query.x)
@@ -377,6 +402,7 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     """The most trusted ones only, together no more than Q; an own draw counts on nobody."""
     messages = mail(federation(), [1.0, -1.0] * 6)
     target = target_of(messages, 5)
+    target.initial = None
     pool, weights = Pool(target), ALWAYS.query(target).origin.trust
     named = sorted(range(12), key=lambda k: -pool.shares[k])[: target_module._NAMED]
     assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.shares[k] for k in named})
@@ -419,20 +445,18 @@ def test_one_peer_has_all_the_credit(good: list) -> None:
     assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
 
 
-def test_who_praises_nothing_has_no_credit(good: list) -> None:
+def test_who_praises_nothing_has_no_credit() -> None:
     """Peers that know nothing say 0 everywhere."""
-    target = target_of(good[:2], 1, seed=1)
-    target.inbox.extend(["peer-1"], np.zeros((1, M)), t_n=20, sequence=20)
-    assert ALWAYS.query(target).origin.credit == {"peer-0": pytest.approx(1.0)}
-    target.inbox.extend(["peer-0"], np.zeros((1, M)), t_n=20, sequence=20)
-    query = ALWAYS.query(target)
-    assert (query.origin.source, query.origin.credit) == ("own", {})
+    known = mail(federation(), [1.0, 0.0], noise=0.0)  # the scores of the second are all equal
+    query = ALWAYS.query(target_of(known, 1, seed=1))
+    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
 
 
-def test_what_is_the_models_own_has_no_credit(hostile: list) -> None:
-    """The pool's query, but its own belief's: nobody is named."""
+def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
+    """Where they are not trusted, nobody is named."""
     target = target_of(hostile, 8)
     target.initial = None  # which would come first
+    assert Pool(target).trust < 0.5
     query = ALWAYS.query(target)
     assert (query.origin.source, query.origin.credit) == ("own", {})
 
@@ -455,7 +479,7 @@ def test_credit_survives_a_file_and_a_careless_user(good: list, tmp_path: Path) 
 # Files
 
 
-@pytest.mark.parametrize("policy", [PTS(), PTS(schedule=0.8, beta=[2.0, 1.0])])
+@pytest.mark.parametrize("policy", [PTS(), PTS(schedule=0.8)])
 def test_it_goes_on_after_a_file(policy: PTS, good: list, tmp_path: Path) -> None:
     agent = run(agent_with(good, policy=policy), 3)
     waiting = [agent.ask(), agent.ask()]
