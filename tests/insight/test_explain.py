@@ -28,6 +28,7 @@ from fedbo.cli import app as cli
 from fedbo.insight import figure
 from fedbo.insight.explain import CAVEAT, Explanation, explain
 from fedbo.insight.replay import replay
+from fedbo.insight.solo import Improve
 from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
@@ -233,7 +234,7 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
         initial=list(X[1:3]),
         space=space,
         settings=Settings(),
-        beta=1.0,
+        rule=Improve(),
         draws=3,
         rng=np.random.default_rng(0),
     )
@@ -250,7 +251,7 @@ def test_draws_pass_through_the_scores_that_were_told() -> None:
         initial=[],
         space=Space(SPACE),
         settings=Settings(),
-        beta=1.0,
+        rule=Improve(),
         draws=5,
         rng=np.random.default_rng(0),
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedbo.agent.streams import Stream
 from fedbo.insight.replay import LONGEST, replay
+from fedbo.insight.solo import rule_without_peers
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.threads import one_thread
 from fedbo.outside import printable
@@ -198,7 +199,8 @@ def _saved(
             initial=initial[before:],
             space=space,
             settings=agent.settings,
-            beta=getattr(agent.policy, "beta", 1.0),
+            rule=rule_without_peers(agent.policy),
+            t=1 + sum(trial.t is not None for trial in complete[:before]),
             draws=draws,
             rng=agent.stream(Stream.EXPLAIN),
         )
