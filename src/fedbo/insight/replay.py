@@ -82,7 +82,7 @@ def replay(
                 solo.tell(X[k], y[k])
             continue
         if more:
-            places: Sequence[Array] = [more.pop(0)] * len(solos)
+            places = np.tile(more.pop(0), (len(solos), 1))
         else:
             places = _queries(solos, rule, t, space)
             t += 1
@@ -94,9 +94,9 @@ def replay(
 
 
 def _queries(solos: Sequence[Solo], rule: Rule, t: int, space: Space) -> Array:
-    """Return query t of each solo agent, (S, D); a draw decides where only taken points were found.
+    """Return query t of each solo agent, (S, D).
 
-    As in an agent, so that expected improvement cannot insist on a point that was tried.
+    As in an agent, a draw decides where the search has found only taken points.
     """
     places, taken = _maximise(solos, rule, t, space)
     again = [i for i, is_taken in enumerate(taken) if is_taken(places[i][None])[0]]
