@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CAVEAT = (
     "This is a simulation with the agent's own model of its objective, not an experiment. In tests "
-    "on synthetic functions its median overestimated the saving by 0 to 3 trials on average."
+    "on synthetic functions, 88 % of real runs without peers were inside the interval."
 )
 SOURCES = ("initial", "own", "peer", "pool", "told")
 
