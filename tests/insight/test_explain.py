@@ -11,7 +11,9 @@ from matplotlib.image import imread
 from typer.testing import CliRunner, Result
 
 from fedbo import (
+    EI,
     FTS,
+    PTS,
     RGPE,
     TS,
     Agent,
@@ -21,6 +23,7 @@ from fedbo import (
     Int,
     Message,
     Origin,
+    Policy,
     Settings,
     Space,
 )
@@ -28,6 +31,7 @@ from fedbo.cli import app as cli
 from fedbo.insight import figure
 from fedbo.insight.explain import CAVEAT, Explanation, explain
 from fedbo.insight.replay import replay
+from fedbo.insight.solo import Improve, Solo
 from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
@@ -233,12 +237,44 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
         initial=list(X[1:3]),
         space=space,
         settings=Settings(),
-        beta=1.0,
+        rule=Improve(),
         draws=3,
         rng=np.random.default_rng(0),
     )
     assert np.array_equal(together[:, :3], alone[:, :3])
     assert not np.array_equal(together, alone)
+
+
+def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent takes one initial point, then queries of its pool, then the other ones."""
+    federation, f = Federation(SPACE), wave(4)
+    agent = Agent(federation, PTS(), name="a", seed=6)
+    agent.receive(peers(f, federation, 0.3))
+    run(agent, f, 12)
+    sources = [trial.source for trial in agent.trials]
+    assert sources.count("initial") == 3 and sources[1] != "initial"
+    told: dict[Solo, list[Array]] = {}
+    tell = Solo.tell
+
+    def listen(self: Solo, x: Array, score: float) -> None:
+        told.setdefault(self, []).append(x)
+        tell(self, x, score)
+
+    monkeypatch.setattr(Solo, "tell", listen)
+    agent.explain(draws=4)
+    assert len(told) == 4
+    for points in told.values():
+        assert np.allclose(points[:3], agent.initial_design())
+        assert len(np.unique(points, axis=0)) == 12
+
+
+def test_help_that_only_shows_in_the_trust_counts() -> None:
+    """A query of a pool may be due to the agent's own scores more than to any peer."""
+    agent = Agent(Federation({"a": Float(0, 1)}), name="a", seed=0)
+    for i, score in enumerate((1.0, 3.0, 4.0, 2.0, 5.0, 0.0, 2.5, 1.5)):
+        origin = Origin("own", trust={"x": 0.5}) if i > 2 else Origin("initial")
+        agent.tell(agent.adopt({"a": i / 8}, origin=origin), score)
+    assert agent.explain(draws=2).saved is not None
 
 
 def test_draws_pass_through_the_scores_that_were_told() -> None:
@@ -250,7 +286,7 @@ def test_draws_pass_through_the_scores_that_were_told() -> None:
         initial=[],
         space=Space(SPACE),
         settings=Settings(),
-        beta=1.0,
+        rule=Improve(),
         draws=5,
         rng=np.random.default_rng(0),
     )
@@ -339,21 +375,24 @@ def test_it_takes_seconds_and_not_minutes() -> None:
 
 
 @pytest.mark.slow
-def test_estimates_agree_with_what_solo_agents_really_do() -> None:
+@pytest.mark.parametrize(("policy", "without_peers"), [(PTS(), EI()), (FTS(), TS())])
+def test_estimates_agree_with_what_solo_agents_really_do(
+    policy: Policy, without_peers: Policy
+) -> None:
     """On average, relative to the interval; and intervals contain about 90 % of real solo runs."""
     trials, federation = 16, Federation(SPACE)
     errors, widths, held = [], [], []
     for k in range(8):
         f = wave(50 + k)
-        start = [{"a": a, "b": b} for a, b in np.random.default_rng(k).random((3, 2)).tolist()]
-        agent = Agent(federation, FTS(), name="a", seed=k, initial=start)
+        agent = Agent(federation, policy, name="a", seed=k)
         agent.receive(peers(f, federation, strangeness=0.3 if k % 2 else 1.0))
         together = np.maximum.accumulate(f(run(agent, f, trials)))
         saved = agent.explain(draws=16).saved
         assert saved is not None
+        start = [federation.space.decode(x) for x in agent.initial_design()]
         real = []
         for seed in range(3):
-            solo = Agent(federation, TS(), name="solo", seed=100 + seed, initial=start)
+            solo = Agent(federation, without_peers, name="solo", seed=100 + seed, initial=start)
             alone = np.maximum.accumulate(f(run(solo, f, trials)))
             real.append(compare(together, together[None], alone[None], start=3).median)
         errors.append(saved.median - np.mean(real))

@@ -21,7 +21,7 @@ SMALL = Demo(agents=4, trials=7, repeats=6)
 
 
 def reports(demo: Demo, scores: np.ndarray) -> list[tuple[int, Tried]]:
-    """What the sites report if these are their scores, (R, 3, N, T)."""
+    """What the sites report if these are their scores, (R, 2, N, T)."""
     return [
         (
             n,
@@ -81,7 +81,7 @@ class TestDemo:
 class TestOutcome:
     def test_only_finished_repeats_count(self) -> None:
         scores = random_scores()
-        scores[0, 2, 3, -1] = scores[4, 0, 0, 0] = np.nan
+        scores[0, 1, 3, -1] = scores[4, 0, 0, 0] = np.nan
         outcome = Outcome(SMALL, reports(SMALL, scores))
         assert outcome.repeats == 4
         assert set(outcome.table["repeat"]) == {1, 2, 3, 5}
@@ -89,22 +89,22 @@ class TestOutcome:
 
     def test_numbers_against_a_loop(self) -> None:
         scores = random_scores()
-        outcome, together = Outcome(SMALL, reports(SMALL, scores)), MODES.index("together")
+        outcome = Outcome(SMALL, reports(SMALL, scores))
+        alone, together = MODES.index("alone"), MODES.index("together")
         for t in range(1, SMALL.trials + 1):
-            for m, mode in enumerate(MODES[:2]):
-                leads = [
-                    np.mean(
-                        [
-                            max(scores[r, together, n, :t]) - max(scores[r, m, n, :t])
-                            for n in range(SMALL.agents)
-                        ]
-                    )
-                    for r in range(SMALL.repeats)
-                ]
-                effect = outcome.effect(mode, t)
-                assert effect.value == pytest.approx(np.mean(leads))
-                interval = ttest_1samp(leads, 0.0).confidence_interval(0.95)
-                assert (effect.low, effect.high) == pytest.approx(tuple(interval))
+            leads = [
+                np.mean(
+                    [
+                        max(scores[r, together, n, :t]) - max(scores[r, alone, n, :t])
+                        for n in range(SMALL.agents)
+                    ]
+                )
+                for r in range(SMALL.repeats)
+            ]
+            lead = outcome.lead(t)
+            assert lead.value == pytest.approx(np.mean(leads))
+            interval = ttest_1samp(leads, 0.0).confidence_interval(0.95)
+            assert (lead.low, lead.high) == pytest.approx(tuple(interval))
 
     def test_order_of_reports_does_not_matter(self) -> None:
         told = reports(SMALL, random_scores())
@@ -124,12 +124,12 @@ class TestOutcome:
         assert by_site == pytest.approx(gains.mean(axis=0).tolist())
 
     def test_catching_up(self) -> None:
-        scores = np.full((2, 3, 2, 6), 0.5)
-        scores[:, 2, :, 1:] = 0.8
+        scores = np.full((2, 2, 2, 6), 0.5)
+        scores[:, 1, :, 1:] = 0.8
         scores[:, 0, :, 4] = 0.9
-        outcome = made_up(scores)
-        assert outcome.catches_up("alone", 2) == 5
-        assert outcome.catches_up("alone-ei", 2) is None
+        assert made_up(scores).catches_up(2) == 5
+        scores[:, 0] = 0.7
+        assert made_up(scores).catches_up(2) is None
 
     def test_table_has_every_trial(self) -> None:
         scores = random_scores()
@@ -138,27 +138,28 @@ class TestOutcome:
         first, second = SMALL.order(2)[:2]
         for site, peers in ((first, 0), (second, 1)):
             rows = table.where(repeat=2, mode="together", site=SMALL.sites[site])
-            assert rows["score"].tolist() == scores[2, 2, site].tolist()
+            assert rows["score"].tolist() == scores[2, 1, site].tolist()
             assert set(rows["peers"]) == {peers}
         assert set(table.where(mode="alone")["peers"]) == {0}
 
 
 class TestReport:
     def test_says_ahead(self) -> None:
-        scores = np.full((4, 3, 2, 8), 0.5)
-        scores[:, 2, :, 1:] = 0.7
-        scores[:, 2, :, 1:] += np.array([-0.03, -0.01, 0.01, 0.03])[:, None, None]
+        scores = np.full((4, 2, 2, 8), 0.5)
+        scores[:, 1, :, 1:] = 0.7
+        scores[:, 1, :, 1:] += np.array([-0.03, -0.01, 0.01, 0.03])[:, None, None]
         scores[:, 0, :, 6:] = 0.75
         text = demo_screen.summary(made_up(scores))
         assert text.startswith(
-            "After 5 trials, together is ahead of alone by 0.200 ± 0.041 and ahead of alone with "
-            "EI by 0.200 ± 0.041. To get as far, alone needed 7 trials, and alone with EI more "
-            "than 8. After 8 trials, together is behind alone by 0.050 ± 0.041 and ahead of"
+            "After 5 trials, together is ahead of alone by 0.200 ± 0.041. To get as far, alone "
+            "needed 7 trials. After 8 trials, together is behind alone by 0.050 ± 0.041. "
         )
         assert "95 % interval of a paired difference over 4 repeats" in text
+        scores[:, 0, :, 6:] = 0.5
+        assert "alone needed more than 8 trials." in demo_screen.summary(made_up(scores))
 
     def test_says_unclear(self) -> None:
-        scores = np.full((2, 3, 2, 5), 0.5)
+        scores = np.full((2, 2, 2, 5), 0.5)
         scores[:, 0] += np.array([0.0, 0.1])[:, None, None]
         text = demo_screen.summary(made_up(scores))
         assert "behind alone by 0.050 ± 0.635 (no clear difference)" in text
@@ -217,7 +218,7 @@ class TestReport:
         outcome = Outcome(SMALL, reports(SMALL, scores))
         text = demo_screen.stopped(outcome, 84)
         assert text.startswith(
-            "Stopped after 84 of 504 trials. The results below are of the 1 of 6"
+            "Stopped after 84 of 336 trials. The results below are of the 1 of 6"
         )
         assert "nothing to compare" in demo_screen.stopped(Outcome(SMALL, []), 0)
 

@@ -93,15 +93,13 @@ def wait_until_busy(started: subprocess.Popen[str], folder: Path) -> None:
 def expected(demo: Demo, repeat: int) -> dict[tuple[str, int], list[float]]:
     """The scores of a repeat, by mode and site, without any process or hub."""
     federation = demo.federation(repeat)
-    beliefs = fedbo.Federation(federation.space, kind="belief+incumbent")
     images, messages, scores = demo.images(), [], {}
     for site in demo.order(repeat):
         own = {"name": demo.sites[site], "seed": demo.agent_seed(repeat, site)}
         together = fedbo.Agent(federation, **own)
         together.receive(messages)
         agents = {
-            "alone": fedbo.Agent(federation, **own),
-            "alone-ei": fedbo.Agent(beliefs, fedbo.TAF(), **own),
+            "alone": fedbo.Agent(federation, fedbo.EI(), **own),
             "together": together,
         }
         for mode, agent in agents.items():

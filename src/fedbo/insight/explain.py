@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedbo.agent.streams import Stream
 from fedbo.insight.replay import LONGEST, replay
+from fedbo.insight.solo import rule_without_peers
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.threads import one_thread
 from fedbo.outside import printable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 CAVEAT = (
     "This is a simulation with the agent's own model of its objective, not an experiment. In tests "
-    "on synthetic functions its median overestimated the saving by 0 to 3 trials on average."
+    "on synthetic functions, 88 % of real runs without peers were inside the interval."
 )
 SOURCES = ("initial", "own", "peer", "pool", "told")
 
@@ -156,16 +157,19 @@ def explain(agent: Agent, draws: int = 32, numbers: Mapping[int, int] | None = N
 
 
 def _influenced(agent: Agent, complete: Sequence[Trial]) -> NDArray[np.bool_]:
-    """Return which trials peers may have influenced: the policy's queries since the first credit.
+    """Return which trials peers may have influenced: all that were asked for since the first help.
 
-    Policies that blend the peers' beliefs give no credit, so all their queries count. An agent that
-    was rebuilt from a study holds no messages, but its trials say which peers it trusted.
+    This includes initial points: an agent alone would have taken them before any query. Policies
+    that blend the peers' beliefs give no credit, so all their queries count. An agent that was
+    rebuilt from a study holds no messages, but its trials say which peers it trusted.
     """
     heard = len(agent.inbox) > 0 or any(trial.trust for trial in complete)
     blended = "weights" not in agent.policy.kinds and heard
-    chosen = np.array([trial.source not in ("initial", "told") for trial in complete])
-    helped = np.array([blended or bool(_credit(trial)) for trial in complete])
-    return chosen & np.maximum.accumulate(helped)
+    source = np.array([trial.source for trial in complete])
+    helped = np.array([blended or bool(_credit(trial) or trial.trust) for trial in complete])
+    helped &= ~np.isin(source, ("initial", "told"))
+    influenced: NDArray[np.bool_] = np.maximum.accumulate(helped) & (source != "told")
+    return influenced
 
 
 def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
@@ -198,7 +202,8 @@ def _saved(
             initial=initial[before:],
             space=space,
             settings=agent.settings,
-            beta=getattr(agent.policy, "beta", 1.0),
+            rule=rule_without_peers(agent.policy),
+            t=1 + sum(trial.t is not None for trial in complete[:before]),
             draws=draws,
             rng=agent.stream(Stream.EXPLAIN),
         )

@@ -1,9 +1,8 @@
 """What is played: ten sites arrive at a hub one after the other, and each tunes its own SVM.
 
 A site *together* starts with the messages of all sites that came before it, tunes, and leaves a
-message of its own. For comparison it tunes *alone* too, in two ways: with the same policy, which
-without peers is Thompson sampling, and with expected improvement, which is often better in the
-first trials. The three start from the same point and have the same seed.
+message of its own. For comparison it tunes *alone* too: with the same policy, which without peers
+is expected improvement. Both start from the same point and have the same seed.
 
 Everything is repeated. Each repeat is a federation of its own, with other random numbers and
 another order of arrival; the sites keep their images. In N repeats, each of N sites arrives once
@@ -21,7 +20,7 @@ from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
 from fedbo_paper.problems import digits
 
-Mode = Literal["alone", "alone-ei", "together"]
+Mode = Literal["alone", "together"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 N_INITIAL = Settings().n_initial
 

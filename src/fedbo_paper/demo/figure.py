@@ -17,8 +17,7 @@ from fedbo_paper.harness.intervals import Effect
 
 _LOOKS: dict[Mode, tuple[str, str, str]] = {
     "together": (COLOURS[1], "-", "together"),
-    "alone": (COLOURS[0], "--", "alone"),
-    "alone-ei": (COLOURS[2], ":", "alone, EI"),
+    "alone": (COLOURS[0], "--", "alone (EI)"),
 }
 _GREY = "#666666"
 
@@ -49,16 +48,13 @@ def _draw_curves(axes: Axes, outcome: Outcome) -> None:
 
 
 def _draw_lead(axes: Axes, outcome: Outcome) -> None:
-    for mode in ("alone-ei", "alone"):
-        colour, style, label = _LOOKS[mode]
-        effects = [outcome.effect(mode, t) for t in range(1, outcome.demo.trials + 1)]
-        _band(axes, effects, colour, style, f"over {label}")
+    colour, style, _ = _LOOKS["together"]
+    effects = [outcome.lead(t) for t in range(1, outcome.demo.trials + 1)]
+    _band(axes, effects, colour, style)
     _zero(axes)
     axes.margins(y=0.15)
     axes.set(xlabel="trial", ylabel="together − alone")
     axes.set_title("Lead of together, paired", loc="left", fontsize="medium")
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles[::-1], labels[::-1], frameon=False, loc="upper right")
 
 
 def _draw_peers(axes: Axes, outcome: Outcome) -> None:
@@ -69,11 +65,11 @@ def _draw_peers(axes: Axes, outcome: Outcome) -> None:
     axes.errorbar(peers, values, _reach(effects), fmt="o", color=colour, capsize=3)
     _zero(axes)
     axes.set(xlabel="messages that the site started with", ylabel="together − alone")
-    title = f"Lead over alone, mean of trials 2 to {outcome.early}"
+    title = f"Lead of together, mean of trials 2 to {outcome.early}"
     axes.set_title(title, loc="left", fontsize="medium")
 
 
-def _band(axes: Axes, effects: list[Effect], colour: str, style: str, label: str) -> None:
+def _band(axes: Axes, effects: list[Effect], colour: str, style: str, label: str = "") -> None:
     """Draw a curve over trials from 1, with its interval if there is one."""
     trials = np.arange(1, len(effects) + 1)
     values, reach = np.array([effect.value for effect in effects]), _reach(effects)
@@ -92,8 +88,8 @@ def _zero(axes: Axes) -> None:
 
 
 def _averaged(outcome: Outcome) -> str:
-    sites = f"{outcome.demo.agents} sites"
+    sites, ei = f"{outcome.demo.agents} sites", "EI is expected improvement"
     if outcome.repeats == 1:
-        return f"{sites}, one repeat, so no intervals"
+        return f"{sites}, one repeat, so no intervals; {ei}"
     bands = "bands and bars are 95 % intervals over repeats"
-    return f"{sites}, {outcome.repeats} repeats; {bands}; EI is expected improvement"
+    return f"{sites}, {outcome.repeats} repeats; {bands}; {ei}"

@@ -4,9 +4,9 @@
 R        repeats that every site has finished       ``Outcome.repeats``
 N        sites                                      ``Demo.agents``
 T        trials of a site in each mode and repeat   ``Demo.trials``
-mode     0 alone, 1 alone by expected improvement, 2 together: ``MODES``
-best     the best score so far: (R, 3, N, T)
-lead     together − alone, the mean over sites in each repeat: (R, T)
+mode     0 alone, 1 together: ``MODES``
+best     the best score so far: (R, 2, N, T)
+lead     together − alone after so many trials, the mean over sites in each repeat: (R,)
 =======  =======================================================================
 
 A difference is always between the same site with the same seed in the same repeat. Intervals are
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.table import Table
-from fedbo_paper.demo.demo import MODES, Demo, Mode
+from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.demo.site import Tried
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect
@@ -62,30 +62,20 @@ class Outcome:
 
     @property
     def curves(self) -> Floats:
-        """The mean over sites of the best score so far: (R, 3, T)."""
+        """The mean over sites of the best score so far: (R, 2, T)."""
         curves: Floats = self.best.mean(axis=2)
         return curves
 
-    def lead(self, over: Mode) -> Floats:
-        """Compute how far together is ahead of another mode: (R, T).
+    def lead(self, trial: int) -> Effect:
+        """Estimate how far together is ahead of alone after so many trials.
 
         Args:
-            over: The other mode.
-        """
-        lead: Floats = self.curves[:, MODES.index("together")] - self.curves[:, MODES.index(over)]
-        return lead
-
-    def effect(self, over: Mode, trial: int) -> Effect:
-        """Estimate the lead over another mode after so many trials.
-
-        Args:
-            over: The other mode.
             trial: The number of trials.
         """
-        return estimate(self.lead(over)[:, trial - 1])
+        return estimate(self._gains(trial).mean(axis=1))
 
     def by_peers(self) -> list[Effect]:
-        """Estimate the lead over alone of the first site to arrive, the second, and so on.
+        """Estimate the lead of the first site to arrive, the second, and so on.
 
         It is the mean lead after 2, 3, … and `early` trials: one moment alone is too uncertain.
         """
@@ -94,7 +84,7 @@ class Outcome:
         return [estimate(column) for column in placed.T]
 
     def by_site(self, trial: int) -> list[Effect]:
-        """Estimate the lead over alone of each site.
+        """Estimate the lead of each site.
 
         Args:
             trial: The number of trials.
@@ -107,19 +97,18 @@ class Outcome:
         gains: Floats = self.best[:, together, :, trial - 1] - self.best[:, alone, :, trial - 1]
         return gains
 
-    def catches_up(self, slow: Mode, trial: int) -> int | None:
-        """Return after how many trials the mean of a mode is where together was after ``trial``.
+    def catches_up(self, trial: int) -> int | None:
+        """Return after how many trials the mean alone is where together was after ``trial``.
 
         Args:
-            slow: The other mode.
             trial: The number of trials together.
 
         Returns:
-            The number of trials; None if it does not get there.
+            The number of trials; None if alone does not get there.
         """
         curves = self.curves.mean(axis=0)
         goal = curves[MODES.index("together"), trial - 1]
-        reached = np.flatnonzero(curves[MODES.index(slow)] >= goal)
+        reached = np.flatnonzero(curves[MODES.index("alone")] >= goal)
         return int(reached[0]) + 1 if len(reached) else None
 
     @property

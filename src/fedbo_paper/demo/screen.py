@@ -20,11 +20,7 @@ from fedbo_paper.harness import screen
 from fedbo_paper.harness.intervals import Effect
 
 _SHOWN = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # trials in the final table
-_SITES: tuple[Mode, Mode] = ("alone", "together")  # in the table of sites
-_OTHERS: tuple[Mode, Mode] = ("alone", "alone-ei")  # what together is compared with
-_STYLES: dict[Mode, str] = {"alone": "blue", "alone-ei": "green", "together": "dark_orange"}
-_TITLES: dict[Mode, str] = {"alone": "alone", "alone-ei": "alone, EI", "together": "together"}
-_NAMES: dict[Mode, str] = {"alone": "alone", "alone-ei": "alone with EI"}
+_STYLES: dict[Mode, str] = {"alone": "blue", "together": "dark_orange"}
 
 
 def introduction(demo: Demo) -> str:
@@ -38,7 +34,7 @@ def introduction(demo: Demo) -> str:
         "a process of its own. They arrive at a hub on this machine one after the other. A site "
         "starts with the messages of those that came before it, and leaves one when it is done. "
         "No message contains a trial. To compare, each site also tunes alone: with the same "
-        "policy, which without peers is Thompson sampling, and with expected improvement (EI). "
+        "policy, which without peers is expected improvement (EI). "
         f"This takes {count(demo.trials, 'trial')} each, and is repeated: "
         f"{count(demo.repeats, 'time')}, in different orders of arrival."
     )
@@ -120,13 +116,13 @@ class Watch:
         if outcome.repeats < 2:
             return Text("There is something to compare when two repeats are finished.", style="dim")
         so_far = f"{outcome.repeats} repeats so far, after {outcome.early} trials"
-        return Text(f"{so_far}: together is {_compared(outcome, outcome.early)}.")
+        return Text(f"{so_far}: together is {_compared(outcome.lead(outcome.early))}.")
 
 
 def _now(last: Tried | None) -> Text:
     if last is None:
         return Text()
-    return Text(f"{_TITLES[last.mode]}, trial {last.trial}", style=_STYLES[last.mode])
+    return Text(f"{last.mode}, trial {last.trial}", style=_STYLES[last.mode])
 
 
 @contextmanager
@@ -142,12 +138,12 @@ def watching(console: Console, watch: Watch) -> Iterator[None]:
 def summary(outcome: Outcome) -> str:
     """Summarise what collaborating was worth in a few sentences."""
     T, early = outcome.demo.trials, outcome.early
-    sentences = [f"After {early} trials, together is {_compared(outcome, early)}."]
-    if all(outcome.effect(mode, early).value > 0 for mode in _OTHERS):
-        alone, ei = (_needed(outcome.catches_up(mode, early), T) for mode in _OTHERS)
-        sentences.append(f"To get as far, alone needed {alone} trials, and alone with EI {ei}.")
+    sentences = [f"After {early} trials, together is {_compared(outcome.lead(early))}."]
+    if outcome.lead(early).value > 0:
+        needed = outcome.catches_up(early) or f"more than {T}"
+        sentences.append(f"To get as far, alone needed {needed} trials.")
     if early < T:
-        sentences.append(f"After {T} trials, together is {_compared(outcome, T)}.")
+        sentences.append(f"After {T} trials, together is {_compared(outcome.lead(T))}.")
     if outcome.repeats == 1:
         sentences.append("One repeat gives no interval: use --repeats for more.")
     else:
@@ -160,26 +156,24 @@ def trials_table(outcome: Outcome) -> Table:
     """Create a table of mean best scores and paired differences after some numbers of trials."""
     T = outcome.demo.trials
     table = screen.table("\ntrials")
-    for mode, title in _TITLES.items():
-        table.add_column(f"\n{title}", justify="right", style=_STYLES[mode], no_wrap=True)
-    for mode in _OTHERS:
-        title = f"together −\n{_TITLES[mode]}"
-        table.add_column(title, justify="right", no_wrap=True, min_width=15)
+    for mode in MODES:
+        table.add_column(f"\n{mode}", justify="right", style=_STYLES[mode], no_wrap=True)
+    table.add_column("together −\nalone", justify="right", no_wrap=True, min_width=15)
     for trial in [*(t for t in _SHOWN if t < T), T]:
         means = outcome.curves[:, :, trial - 1].mean(axis=0)
-        leads = [_difference(outcome.effect(mode, trial)) for mode in _OTHERS]
-        table.add_row(str(trial), *(f"{mean:.3f}" for mean in means), *leads)
+        lead = _difference(outcome.lead(trial))
+        table.add_row(str(trial), *(f"{mean:.3f}" for mean in means), lead)
     return table
 
 
 def sites_table(outcome: Outcome) -> Table:
     """Create a table with one row for each site."""
-    early, shown = outcome.early, [MODES.index(mode) for mode in _SITES]
-    best, leads = outcome.best[..., early - 1].mean(axis=0)[shown], outcome.by_site(early)
+    early = outcome.early
+    best, leads = outcome.best[..., early - 1].mean(axis=0), outcome.by_site(early)
     table = screen.table("\nsite", "\nimages")
     table.add_column("\nmostly")
-    for mode in _SITES:
-        title = f"after {early}\n{_TITLES[mode]}"
+    for mode in MODES:
+        title = f"after {early}\n{mode}"
         table.add_column(title, justify="right", style=_STYLES[mode], no_wrap=True)
     table.add_column("together −\nalone", justify="right", no_wrap=True, min_width=15)
     rows = zip(outcome.demo.sites, outcome.demo.images(), best.T, leads, strict=True)
@@ -214,40 +208,30 @@ def stopped(outcome: Outcome, done: int) -> str:
 def _difference(effect: Effect) -> str:
     """Format a difference and its interval.
 
-    >>> _difference(Effect(-0.05, -0.07, -0.03, 10)), _difference(Effect(0.5, -np.inf, np.inf, 1))
-    ('−0.050 ± 0.020', '+0.500')
+    >>> _difference(Effect(-0.05, -0.07, -0.03, 10)), _difference(Effect(-1e-4, -np.inf, np.inf, 1))
+    ('−0.050 ± 0.020', '+0.000')
     """
-    return f"{effect.value:+.3f}{_error(effect)}".replace("-", "−")
+    value = round(effect.value, 3) + 0.0  # -0.0 becomes 0.0
+    return f"{value:+.3f}{_error(effect)}".replace("-", "−")
 
 
 def _error(effect: Effect) -> str:
     return f" ± {effect.high - effect.value:.3f}" if np.isfinite(effect.high) else ""
 
 
-def _compared(outcome: Outcome, trial: int) -> str:
-    """Compare together with both ways to tune alone, in words."""
-    return " and ".join(
-        _compared_with(_NAMES[mode], outcome.effect(mode, trial)) for mode in _OTHERS
-    )
+def _compared(lead: Effect) -> str:
+    """Format the lead of together in words.
 
-
-def _compared_with(other: str, effect: Effect) -> str:
-    """Format a lead in words.
-
-    >>> _compared_with("alone", Effect(0.05, 0.02, 0.08, 10))
+    >>> _compared(Effect(0.05, 0.02, 0.08, 10))
     'ahead of alone by 0.050 ± 0.030'
-    >>> _compared_with("alone", Effect(-0.05, -0.11, 0.01, 10))
+    >>> _compared(Effect(-0.05, -0.11, 0.01, 10))
     'behind alone by 0.050 ± 0.060 (no clear difference)'
-    >>> _compared_with("alone", Effect(0.0001, -0.0109, 0.0111, 10))
+    >>> _compared(Effect(0.0001, -0.0109, 0.0111, 10))
     'level with alone (± 0.011)'
     """
-    error, gap = _error(effect), abs(effect.value)
+    error, gap = _error(lead), abs(lead.value)
     if gap < 0.0005:
-        return f"level with {other}" + (f" ({error.strip()})" if error else "")
-    unclear = " (no clear difference)" if error and effect.low <= 0 <= effect.high else ""
-    side = "ahead of" if effect.value > 0 else "behind"
-    return f"{side} {other} by {gap:.3f}{error}{unclear}"
-
-
-def _needed(trials: int | None, T: int) -> str:
-    return f"more than {T}" if trials is None else str(trials)
+        return "level with alone" + (f" ({error.strip()})" if error else "")
+    unclear = " (no clear difference)" if error and lead.low <= 0 <= lead.high else ""
+    side = "ahead of" if lead.value > 0 else "behind"
+    return f"{side} alone by {gap:.3f}{error}{unclear}"

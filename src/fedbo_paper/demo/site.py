@@ -19,9 +19,7 @@ from fedbo.exchange import Ledger
 from fedbo.exchange.hub.enrol import enrol
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.progress import Progress
-from fedbo.federation import Federation
 from fedbo.identity import KeyPair
-from fedbo.policy import TAF
 from fedbo.space.axis import Value
 from fedbo_paper.demo.demo import Demo, Mode
 
@@ -95,15 +93,11 @@ class Site:
         yield Left(turn.repeat, received, len(message.encode()))
 
     def alone(self, turn: Turn) -> Iterator[Report]:
-        """Tune without peers: with the same policy, and with expected improvement."""
-        space, seed = self.demo.federation(turn.repeat).space, self._seed(turn)
-        same = Agent(self.demo.federation(turn.repeat), name=self.name, seed=seed)
-        for trial in tune(same, self.objective, self.demo.trials):
+        """Tune without peers: the same policy is expected improvement then."""
+        federation = self.demo.federation(turn.repeat)
+        agent = Agent(federation, name=self.name, seed=self._seed(turn))
+        for trial in tune(agent, self.objective, self.demo.trials):
             yield _tried(turn, "alone", trial)
-        # TAF without peers is expected improvement
-        ei = Agent(Federation(space, kind="belief+incumbent"), TAF(), name=self.name, seed=seed)
-        for trial in tune(ei, self.objective, self.demo.trials):
-            yield _tried(turn, "alone-ei", trial)
 
     def _show(self, exchange: HubExchange, agent: Agent) -> None:
         """Report the best score so far for the hub's page, which a site does only if it wants."""
