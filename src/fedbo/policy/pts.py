@@ -15,10 +15,10 @@ the expected improvement of `Pool` is largest.
 
 Three things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
 count, as in the paper. Second, Q measures how well the peers predicted the scores, and while it is
-below a half, the agent queries as if it were alone. Third, the agent also looks where no peer
-points: after two queries of the pool come the initial points of an agent alone. Peers are worth
-most early, and those that know much for longer: when the agent has made more queries than the
-square root of the number of trials behind the messages, every second one is that of an agent alone.
+below 0.3, the agent queries as if it were alone. Third, few or young peers must not be all that an
+agent looks at: after two queries of the pool come the initial points of an agent alone; and once
+the agent has made more queries than the square root of the number of trials behind the messages,
+every second query is that of an agent alone. Peers are worth most early.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from fedbo.policy.schedule import Gradual, Schedule, schedule_from
 from fedbo.policy.target import Target
 
 _LAST = 200  # scores: with more, the target needs no peers, and a pool would be slow
-_TRUSTED = 0.5  # Q from which the pool is followed
+_TRUSTED = 0.3  # Q from which the pool is followed
 _FIRST = 2  # queries of the pool before the other initial points
+_MANY = 300  # trials behind the messages from which these initial points are not needed
 
 
 class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling, the default policy.
 
-    An agent that holds messages starts with one initial point and two queries of the pool. Then
-    come the other initial points and more of the pool, and at last the pool and `EI` take turns.
-    Without messages, and beyond 200 scores, PTS is `EI`. It weighs peers by itself and does not
-    use `chance`.
+    An agent that holds messages starts with one initial point and two queries of the pool. If the
+    peers have made fewer than 300 trials together, the other initial points come next. At last the
+    pool and `EI` take turns. Without messages, and beyond 200 scores, PTS is `EI`. It weighs peers
+    by itself and does not use `chance`.
 
     Args:
         schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
@@ -67,10 +68,10 @@ class PTS(Policy, frozen=True, tag="pts"):
         is_draw = target.rng.random() < self.schedule(target.t)
         if not target.inbox.informed or len(target.X) > _LAST:
             return query_alone(target, is_draw)
-        if target.initial is not None and target.t > _FIRST:
+        behind = int(target.inbox.t_n.sum(dtype=np.int64))  # trials behind the messages
+        if target.initial is not None and target.t > _FIRST and behind < _MANY:
             return Query(target.initial, Origin("initial"))
-        is_late = target.t**2 > int(target.inbox.t_n.sum(dtype=np.int64))
-        if is_draw or (is_late and target.t % 2 == 0):
+        if is_draw or (target.t**2 > behind and target.t % 2 == 0):
             return query_alone(target, is_draw)
         pool = Pool(target)
         trust = target.named(pool.rows, pool.trust * pool.shares)
