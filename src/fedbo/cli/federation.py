@@ -253,6 +253,5 @@ def _agreed(federation: Federation) -> Table:
     )
 
 
-
 def _numbers(federation: Federation) -> int:
     return numbers_in(federation.kind, federation.coordinates)

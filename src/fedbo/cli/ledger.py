@@ -102,7 +102,9 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
     if message.kind == "weights":
         _vector(console, "omega, a draw of the feature weights", message.omega)
         return
-    what = "the leading coordinates" if message.kind.startswith("summary") else "the feature weights"
+    what = (
+        "the leading coordinates" if message.kind.startswith("summary") else "the feature weights"
+    )
     _vector(console, f"nu, the mean of {what}", message.nu)
     screen.say(console, f"\ncovariance of {what}, lower triangle by rows", "bold")
     for i, row in enumerate(message.covariance):
