@@ -23,9 +23,8 @@ class Crowd(fedbo.Policy, frozen=True):
         omega = target.inbox.omega.mean(axis=0, dtype=np.float64)
         rows = np.arange(len(target.inbox))
         credit = target.named(rows, np.full(len(rows), 1 / len(rows)))
-        return target.query_acquisition(
-            target.phi.function(omega), fedbo.Origin("pool", credit=credit)
-        )
+        origin = fedbo.Origin("pool", credit=credit)
+        return target.query_acquisition(target.peer_function(omega), origin)
 
 
 def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbo
-from fedbo import FTS, TS, Agent, Categorical, Federation, Float, Int, Origin, Settings, Space
+from fedbo import FTS, PTS, TS, Agent, Categorical, Federation, Float, Int, Origin, Settings, Space
+from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo_paper.preset import PAPER, PaperSettings, paper_agent, paper_federation
 
@@ -52,6 +53,12 @@ def messages(federation: Federation) -> list[fedbo.Message]:
 
 def others(federation: Federation, objective: Any) -> list[Agent]:
     return [run(Agent(federation, TS(), name=f"p{i}", seed=i), 8, objective) for i in range(3)]
+
+
+def numbers(agent: Agent) -> list[np.ndarray]:
+    """What the agent's message says: the weights, or their mean and covariance."""
+    message = agent.message()
+    return [message.omega] if message.kind == "weights" else [message.nu, message.covariance]
 
 
 def queries(agent: Agent) -> list[tuple]:
@@ -190,8 +197,9 @@ class TestWhereQueriesCameFrom:
 
 
 class TestMessages:
-    def test_the_same_draw_until_a_new_score(self, federation: Federation) -> None:
-        agent = run(Agent(federation, seed=0), 4)
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    def test_the_same_message_until_a_new_score(self, kind: Kind) -> None:
+        agent = run(Agent(Federation(SPACE, seed=7, kind=kind), seed=0), 4)
         first = agent.message()
         trial = agent.ask()
         assert agent.message() == first
@@ -199,23 +207,33 @@ class TestMessages:
         assert agent.message() == first
         run(agent, 1)
         assert agent.message().sequence > first.sequence
-        assert not np.array_equal(agent.message().omega, first.omega)
+        name = "omega" if kind == "weights" else "nu"
+        assert not np.array_equal(getattr(agent.message(), name), getattr(first, name))
 
-    def test_units_of_the_scores_do_not_matter(self, federation: Federation) -> None:
+    @pytest.mark.parametrize("kind", ["weights", "summary"])
+    def test_units_of_the_scores_do_not_matter(self, kind: Kind) -> None:
+        federation = Federation(SPACE, seed=7, kind=kind)
         plain = run(Agent(federation, seed=0, name="a"), 8)
         scaled = Agent(federation, seed=0, name="a")
         for trial in plain.trials:
             scaled.tell(trial.params, 1e6 + 250.0 * trial.score)
-        np.testing.assert_allclose(plain.message().omega, scaled.message().omega, atol=1e-4)
+        for one, other in zip(numbers(plain), numbers(scaled), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
 
-    def test_a_message_says_where_the_agent_did_well(self) -> None:
-        federation = Federation({"x": Float(0, 1)}, features=100)
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    def test_a_message_says_where_the_agent_did_well(self, kind: Kind) -> None:
+        federation = Federation({"x": Float(0, 1)}, features=100, kind=kind)
         agent = Agent(federation, name="a", seed=0)
         for x in np.linspace(0, 1, 30):
             agent.tell({"x": float(x)}, -abs(x - 0.7))
-        f = federation.phi.function(agent.message().omega)
-        grid = np.linspace(0, 1, 501)[:, None]
-        assert abs(grid[np.argmax(f(grid)), 0] - 0.7) < 0.1
+        message, grid = agent.message(), np.linspace(0, 1, 501)[:, None]
+        at = (
+            federation.basis.coordinates(grid) if federation.is_summarised else federation.phi(grid)
+        )
+        values = at @ numbers(agent)[0]
+        assert abs(grid[np.argmax(values), 0] - 0.7) < 0.1
+        if federation.votes:
+            assert message.cell == federation.cell(np.array([0.7]))
 
     def test_nothing_to_hand_out_yet(self, federation: Federation) -> None:
         with pytest.raises(ValueError, match=r"'me' has nothing to hand out yet"):
@@ -344,12 +362,12 @@ class TestBadInput:
         for mine, theirs in zip(agent.trials, reference.trials, strict=True):
             for name in SPACE:
                 assert mine.params[name] == pytest.approx(theirs.params[name], rel=1e-2)
-        assert np.isfinite(agent.message().omega).all()
+        assert all(np.isfinite(column).all() for column in numbers(agent))
 
     @pytest.mark.parametrize("value", [0.0, 3.5, 1e9])
     def test_constant_scores(self, federation: Federation, value: float) -> None:
         agent = run(Agent(federation, seed=0), 12, lambda p: value)
-        assert np.isfinite(agent.message().omega).all()
+        assert all(np.isfinite(column).all() for column in numbers(agent))
         assert len({tuple(t.params.values()) for t in agent.trials}) > 8
 
     def test_duplicate_points(self, federation: Federation) -> None:
@@ -373,15 +391,21 @@ class TestBadInput:
         agent = run(
             Agent(federation, seed=0), 8, lambda p: -sum((v - 0.5) ** 2 for v in p.values())
         )
-        assert agent.message().M == 100
+        assert {1: 7, 2: 24, 5: 40, 20: 40}[D] == agent.message().M  # directions that matter
+        weights = Agent(Federation(federation.space, kind="weights"), seed=0)
+        for trial in agent.trials:
+            weights.tell(trial.params, trial.score)
+        assert weights.message().M == 100
 
-    def test_two_thousand_observations(self) -> None:
+    @pytest.mark.parametrize(("policy", "near"), [(TS(), 5), (PTS(), 1)])
+    def test_two_thousand_observations(self, policy: fedbo.Policy, near: int) -> None:
+        """Expected improvement soon finds nothing left around the best of so many points."""
         federation = Federation({"x": Float(0, 1), "z": Float(0, 1)})
-        agent, rng = Agent(federation, seed=0), np.random.default_rng(0)
+        agent, rng = Agent(federation, policy, seed=0), np.random.default_rng(0)
         for x, z in rng.random((2000, 2)):
             agent.tell({"x": float(x), "z": float(z)}, float(-((x - 0.3) ** 2) - (z - 0.6) ** 2))
         run(agent, 5, lambda p: -((p["x"] - 0.3) ** 2) - (p["z"] - 0.6) ** 2)
-        asked = np.array([[t.params["x"], t.params["z"]] for t in agent.trials[-5:]])
+        asked = np.array([[t.params["x"], t.params["z"]] for t in agent.trials[2000:][:near]])
         assert np.abs(asked - [0.3, 0.6]).max() < 0.15
         assert agent.message().t_n == 2005
 
@@ -907,8 +931,12 @@ def test_how_much_the_policy_counts_on_each_peer(federation: Federation, message
     agent = Agent(federation, seed=0)
     agent.receive(messages)
     run(agent, 6)
-    assert agent.trials[0].trust == {}  # an initial point
-    for trial in agent.trials[1:]:
+    sources = [trial.source == "initial" for trial in agent.trials]
+    assert sources == [True, False, False, True, True, False]
+    for trial in agent.trials:
+        if trial.source == "initial":
+            assert trial.trust == {}
+            continue
         assert trial.trust.keys() == {"p0", "p1", "p2", "p3"}
         assert 0.0 < sum(trial.trust.values()) <= 1.0
 

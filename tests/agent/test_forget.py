@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from fedbo import FTS, PTS, RGPE, TAF, Agent, Federation, Float, Message, Policy
+from fedbo import FTS, PTS, RGPE, TAF, TS, Agent, Federation, Float, Message, Policy
 from fedbo.agent.agent import MOST_AGENTS
 from fedbo.identity import KeyPair
 from fedbo.message import Kind
 
 SPACE = {"x": Float(0, 1), "y": Float(-1, 1)}
 POLICIES: list[tuple[type[Policy], Kind]] = [
+    (PTS, "summary"),
     (PTS, "weights"),
+    (FTS, "summary+cell"),
     (FTS, "weights"),
     (RGPE, "belief"),
     (TAF, "belief+incumbent"),
@@ -25,9 +27,7 @@ def score(x: float, y: float, best: float = 0.4) -> float:
 
 
 def peer(federation: Federation, name: str, scores: int, best: float) -> Message:
-    agent = Agent(federation, RGPE() if federation.kind != "weights" else None, name=name, seed=1)
-    if federation.kind == "belief+incumbent":
-        agent = Agent(federation, TAF(), name=name, seed=1)
+    agent = Agent(federation, TS(), name=name, seed=1)
     for i in range(scores):
         params = {"x": (0.37 * i + best) % 1, "y": (0.73 * i) % 2 - 1}
         agent.tell(params, score(**params, best=best))

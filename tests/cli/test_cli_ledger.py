@@ -172,6 +172,18 @@ def test_the_content_of_a_belief_is_its_triangle(log: Path) -> None:
     assert numbers == [f"{value:.4f}" for row in rows for value in row]
 
 
+def test_the_content_of_a_summary_is_its_coordinates_and_its_vote(log: Path) -> None:
+    sent = message(scores=3, kind="summary+cell")
+    Ledger().publish(MemoryExchange(), sent)
+    text = invoke("--show", "1").stdout
+    assert f"size         {sent.numbers} numbers (summary+cell), {sent.nbytes} bytes" in text
+    assert f"cell         {sent.cell}, which holds the best trial" in text
+    assert "nu, the mean of the leading coordinates" in text
+    numbers = [word for word in text[text.index("lower triangle") :].split() if "." in word]
+    rows = [row[: i + 1] for i, row in enumerate(sent.covariance)]
+    assert numbers == [f"{value:.4f}" for row in rows for value in row]
+
+
 def test_what_was_withdrawn_has_no_content(log: Path) -> None:
     exchange = MemoryExchange()
     Ledger().publish(exchange, message())

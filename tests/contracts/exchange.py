@@ -47,7 +47,6 @@ from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.message.fingerprint import PARTS
-from fedbo.message.message import Weights
 
 #: The federations that messages were made for, by fingerprint and epoch.
 KNOWN: dict[tuple[bytes, int], Federation] = {}
@@ -118,17 +117,19 @@ def message(
     }
     if federation.kind == "weights":
         return Message.of_weights(rng.standard_normal(federation.features), **header)
+    moments = rng.standard_normal(federation.coordinates), np.eye(federation.coordinates)
+    if federation.is_summarised:
+        return Message.of_summary(*moments, 2 if federation.votes else None, **header)
     incumbent = 1.5 if federation.kind == "belief+incumbent" else None
-    return Message.of_belief(
-        rng.standard_normal(federation.features), np.eye(federation.features), incumbent, **header
-    )
+    return Message.of_belief(*moments, incumbent, **header)
 
 
 def spoilt(given: Message, value: float = np.nan) -> Message:
     """The message with one number that nobody can use."""
-    omega = given.omega.copy()
-    omega[-1] = value
-    return replace(given, body=Weights(omega.astype("<f4").tobytes()))
+    name = "omega" if given.kind == "weights" else "nu"
+    numbers = np.frombuffer(getattr(given.body, name), dtype="<f4").copy()
+    numbers[-1] = value
+    return replace(given, body=replace(given.body, **{name: numbers.tobytes()}))
 
 
 def sequences(exchange: Exchange, federation: Federation = OURS) -> dict[str, int]:

@@ -50,6 +50,7 @@ from fedbo.exchange.tree import OpenFolder
 from fedbo.identity import Keyring
 from fedbo.locks import alone
 from fedbo.message import Kind, Withdrawal
+from fedbo.message.message import Weights
 
 
 class TestFolderExchange(ExchangeContract):
@@ -391,7 +392,7 @@ def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
         file.truncate(LARGEST + 1)
     with pytest.warns(ExchangeWarning, match=r"67,108,865 bytes, expected at most \d"):
         assert sequences(exchange) == {"site-a": 1}
-    huge = replace(message(sender="huge"), body=replace(message().body, omega=bytes(LARGEST)))
+    huge = replace(message(sender="huge"), body=Weights(bytes(LARGEST)))
     with pytest.raises(ExchangeError, match="peers read at most 67,108,864; agree on fewer"):
         exchange.publish(huge)
 
@@ -406,7 +407,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
     largest = new_keys().sign(
         message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
     )
-    most = most_bytes(kind, features)
+    most = most_bytes(kind, federation.coordinates)
     assert most - 512 < len(seal(largest)) <= most
     exchange = FolderExchange(tmp_path)
     exchange.publish(largest)

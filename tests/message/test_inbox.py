@@ -139,7 +139,7 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
 
 def test_a_message_that_is_refused_changes_nothing() -> None:
     """Messages are checked where they enter: `Agent.receive`."""
-    federation = Federation({"x": Float(0, 1)}, features=2)
+    federation = Federation({"x": Float(0, 1)}, features=2, kind="weights")
     header: dict[str, Any] = {"fingerprint": federation.fingerprint, "epoch": 0, "t_n": 5}
     agent = Agent(federation, name="me", seed=0)
     good = Message.of_weights([1.0, 2.0], sender="a", sequence=1, **header)

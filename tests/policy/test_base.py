@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.federation import Federation
 from fedbo.message.inbox import Inbox
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
@@ -31,7 +30,7 @@ def target(told: list[float], open_points: list[float], scale: float = 0.2, **gi
         open_points=np.array(open_points).reshape(-1, 1),
         surrogate=Surrogate(SurrogateSettings(), 1, known),
         inbox=Inbox(10),
-        federation=Federation({"x": Float(0, 1)}, features=10, kind="weights"),
+        federation=fedbo.Federation({"x": Float(0, 1)}, features=10, kind="weights"),
         rng=np.random.default_rng(0),
         **given,
     )

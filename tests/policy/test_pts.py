@@ -303,7 +303,7 @@ def test_a_failed_trial_is_not_asked_for_again(good: list) -> None:
 
 
 @pytest.mark.parametrize("kind", ["good", "hostile"])
-def test_the_design_is_completed_whatever_peers_say(
+def test_the_design_is_completed_whatever_few_peers_say(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     """With the very points that it would have started with, and no more of them."""
@@ -314,6 +314,13 @@ def test_the_design_is_completed_whatever_peers_say(
         assert design == [t.params for t in alone.trials]
         assert [t.t is None for t in agent.trials if t.source == "initial"] == [True, False, False]
         assert all(t.credit == {} for t in agent.trials if t.source == "initial")
+
+
+def test_the_design_is_not_completed_where_peers_know_much() -> None:
+    """20 peers with 15 trials each: 300 trials."""
+    for seed in range(4):
+        agent = run(agent_with(mail(federation(), [1.0] * 20), seed, policy=ALWAYS), 8)
+        assert [trial.source for trial in agent.trials].count("initial") == 1
 
 
 # What peers are worth, and what they cost
@@ -456,7 +463,7 @@ def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
     """Where they are not trusted, nobody is named."""
     target = target_of(hostile, 8)
     target.initial = None  # which would come first
-    assert Pool(target).trust < 0.5
+    assert Pool(target).trust < pts._TRUSTED
     query = ALWAYS.query(target)
     assert (query.origin.source, query.origin.credit) == ("own", {})
 

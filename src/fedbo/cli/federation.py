@@ -14,6 +14,7 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.federation import file as toml
+from fedbo.message import Kind
 from fedbo.message.message import numbers_in
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
@@ -49,9 +50,12 @@ def new(
     ] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
-        Literal["weights", "belief", "belief+incumbent"],
-        typer.Option(help="Message: weights (PTS, FTS), belief (RGPE), belief+incumbent (TAF)."),
-    ] = "weights",
+        Kind,
+        typer.Option(
+            help="Message: summary or summary+cell (PTS), weights (FTS), belief (RGPE), "
+            "belief+incumbent (TAF)."
+        ),
+    ] = "summary",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
         typer.Option(help="The direction, if --from-space has none; maximize by default."),

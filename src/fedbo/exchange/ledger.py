@@ -63,8 +63,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epoch: The epoch of the federation; 0 for scalars and progress, which have none.
         sequence: The sequence number of the message; 0 for scalars and progress.
         t_n: How many trials the message is based on.
-        kind: The kind of message ("weights", "belief" or "belief+incumbent"), "scalars" or
-            "progress".
+        kind: The kind of message (`fedbo.message.Kind`), "scalars" or "progress".
         numbers: How many numbers the message has.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
@@ -122,7 +121,7 @@ class Ledger:
     ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
     ...     [(entry.agent, entry.to, entry.numbers) for entry in ledger.read()]
-    [('site-a', 'memory', 100)]
+    [('site-a', 'memory', 35)]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

@@ -115,7 +115,14 @@ class Target:
         Args:
             row: Row of the message in the inbox, from 0.
         """
-        omega = self.inbox.omega[row]
+        return self.peer_function(self.inbox.omega[row])
+
+    def peer_function(self, omega: Array) -> SampledFunction:
+        """Return φ(x)ᵀω of weights as the inbox holds them, or of a mean of such weights.
+
+        Args:
+            omega: Weights (M,); in a federation of summaries, their leading coordinates (k,).
+        """
         if self.federation.is_summarised:
             omega = self.federation.basis.vectors @ omega
         return self.phi.function(omega)

@@ -41,7 +41,7 @@ class Likeness:
         federation: The federation, in the epoch of the messages.
 
     >>> from fedbo.space import Float
-    >>> likeness = Likeness(Federation({"x": Float(0, 1)}, features=20))
+    >>> likeness = Likeness(Federation({"x": Float(0, 1)}, features=20, kind="weights"))
     >>> up, down = likeness.directions([[1.0] * 20, [-2.0] * 20])
     >>> round(float(up @ down), 3)
     -1.0
