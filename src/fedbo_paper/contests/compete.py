@@ -58,7 +58,7 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
 def play_outside(
     ground: Ground, name: str, target: int, seed: int, evaluations: int, cache: Path
 ) -> Scores:
-    """Run a sampler of Optuna on one target, unless the cache has this run."""
+    """Run a sampler from outside on one target, unless the cache has this run."""
     run = partial(outside.play, ground, name, target, seed, evaluations)
     file, rows = f"{ground.name}-{name}-{target}-{seed}".replace(" ", "-"), INITIAL + evaluations
     details = (ground.digest, name, target, seed, evaluations)

@@ -1,6 +1,7 @@
 """Grounds: sets of tasks that share one search space. Policies compete on a ground.
 
-`Listed` has a table of all scores. `Trained` computes each score by real training. Both have
+`Listed` has a table of all scores. On a `Boxed` ground any point of the box can be evaluated, and
+each score is computed by real training; `Trained` is one with a problem of the paper. All have
 
 ``space``, ``tasks``          the search space, and the number of tasks
 ``score(task, params)``       the score, in the space's direction
@@ -144,7 +145,45 @@ def _read_arrays(path: Path) -> tuple[Floats, Floats]:
     return Y, config
 
 
-class Trained:
+class Boxed:
+    """A ground where any point of the box can be evaluated; subclasses compute the scores.
+
+    Args:
+        space: The search space.
+        tasks: Number of tasks.
+        name: Name of the ground in messages and files.
+        digest: A digest of all data.
+        normalise: Whether regrets are normalised.
+    """
+
+    def __init__(
+        self, space: fedbo.Space, tasks: int, name: str, digest: str, *, normalise: bool = False
+    ) -> None:
+        self.space = space
+        self.tasks = tasks
+        self.name = name
+        self.digest = digest
+        self.normalise = normalise
+
+    def score(self, task: int, params: Params) -> float:
+        raise NotImplementedError
+
+    def initial(self, task: int, seed: int) -> list[Params]:
+        points = self.space.sample(np.random.default_rng((seed, task)), INITIAL)
+        return [self.space.decode(x) for x in points]
+
+    def random(self, rng: np.random.Generator, tried: Sequence[Params]) -> Params:
+        return self.space.decode(self.space.sample(rng, 1)[0])
+
+    def nearest(self, x: Floats, tried: Sequence[Params]) -> Params:
+        return self.space.decode(x)
+
+    def limits(self, task: int, found: float) -> tuple[float, float]:
+        """Return the best score that was found, and a score one unit worse."""
+        return found, found - self.space.sign
+
+
+class Trained(Boxed):
     """A ground made of a problem of the paper; each score is computed by real training.
 
     A regret of 0 is the best known score of a task: the best of its survey and of all runs. A
@@ -167,15 +206,13 @@ class Trained:
         *,
         normalise: bool = True,
     ) -> None:
-        self.normalise = normalise
         self.problem = problem
         kind = type(problem).__name__.lower()
-        self.name = f"{kind}-{problem.box}"
         tasks = problem.tasks()
-        self.space = tasks.space
-        self.tasks = tasks.agents
         samples = DATA_SETS[kind].load(None)
-        self.digest = array_digest(array for each in samples for array in (each.X, each.y))
+        digest = array_digest(array for each in samples for array in (each.X, each.y))
+        name = f"{kind}-{problem.box}"
+        super().__init__(tasks.space, tasks.agents, name, digest, normalise=normalise)
         calls = [partial(self._surveyed, task, survey, cache) for task in range(self.tasks)]
         self.survey = np.array(work(f"survey {self.name}", calls, jobs))
 
@@ -189,16 +226,6 @@ class Trained:
     def score(self, task: int, params: Params) -> float:
         return float(self.problem.tasks().objective(task, 0)(params))  # each process keeps the data
 
-    def initial(self, task: int, seed: int) -> list[Params]:
-        points = self.space.sample(np.random.default_rng((seed, task)), INITIAL)
-        return [self.space.decode(x) for x in points]
-
-    def random(self, rng: np.random.Generator, tried: Sequence[Params]) -> Params:
-        return self.space.decode(self.space.sample(rng, 1)[0])
-
-    def nearest(self, x: Floats, tried: Sequence[Params]) -> Params:
-        return self.space.decode(x)
-
     def limits(self, task: int, found: float) -> tuple[float, float]:
         """Return the best known score, and the median of the survey or a score one unit worse."""
         sign = self.space.sign
@@ -206,7 +233,7 @@ class Trained:
         return best, float(np.median(self.survey[task])) if self.normalise else best - sign
 
 
-Ground = Listed | Trained
+Ground = Listed | Boxed
 
 
 def grid(per_side: int, D: int) -> Floats:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from fedbo.table import Table
 from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions, source_digest
 
-#: The code that decides scores: what a task is, and how Optuna's samplers run on it.
+#: The code that decides scores: what a task is, and how samplers from outside run on it.
 SOURCE = (
     "fedbo.space",
     "fedbo_paper.data",
@@ -66,5 +66,6 @@ def array_digest(arrays: Iterable[ArrayLike]) -> str:
 
 
 def _key(request: Request) -> str:
-    parts = (request, source_digest(*SOURCE), library_versions(*LIBRARIES, "optuna", "torch"))
+    versions = library_versions(*LIBRARIES, "optuna", "botorch", "gpytorch", "torch")
+    parts = (request, source_digest(*SOURCE), versions)
     return digest([msgspec.json.encode(parts, order="deterministic")])[:16]

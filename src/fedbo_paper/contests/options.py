@@ -26,7 +26,7 @@ def contest_parser(description: str | None) -> argparse.ArgumentParser:
     """Create a parser with the options of all contests."""
     result = parser(description)
     add = result.add_argument
-    add("--json", type=_writable, metavar="OUT", help="also write the figures to this file")
+    add_json(result)
     add("--seeds", type=positive, default=10, metavar="N", help="runs on a target; default: 10")
     add_jobs(result)
     text = "tasks that are targets, default: all; a target's peers may be any other tasks"
@@ -44,6 +44,12 @@ def add_jobs(result: argparse.ArgumentParser) -> None:
     result.add_argument("--jobs", type=positive, default=cores, metavar="J", help=text)
 
 
+def add_json(result: argparse.ArgumentParser) -> None:
+    """Add the option --json."""
+    text = "also write the figures to this file"
+    result.add_argument("--json", type=_writable, metavar="OUT", help=text)
+
+
 def add_policies(result: argparse.ArgumentParser, *, listed: bool = False) -> None:
     """Add the options that select policies.
 
@@ -56,8 +62,8 @@ def add_policies(result: argparse.ArgumentParser, *, listed: bool = False) -> No
     text = f"default: all but {portfolio.CHOICE}; {' and '.join(ALONE)} always compete"
     add = result.add_argument
     add("--policies", type=some(known), metavar="A,B,...", help=text)
-    add("--no-outside", action="store_true", help="leave out Optuna's samplers")
-    text = "runs of Optuna's samplers, which are slow, on a target; default: 3"
+    add("--no-outside", action="store_true", help="leave out the samplers of Optuna and BoTorch")
+    text = "runs of these samplers, which are slow, on a target; default: 3"
     add("--outside-seeds", type=positive, default=3, metavar="N", help=text)
 
 
@@ -108,12 +114,13 @@ def chosen(options: argparse.Namespace) -> list[str]:
     if options.no_outside or options.together:
         return library
     samplers = [name for name in SAMPLERS if name in named]
-    if samplers and not outside.is_installed():
-        if options.policies:
-            raise refuse(outside.MISSING)
-        say(f"Left out {' and '.join(samplers)}: {outside.MISSING}.")
-        return library
-    return library + samplers
+    for name in samplers:
+        if not outside.is_installed(name):
+            missing = outside.MISSING.format(outside.library(name))
+            if options.policies:
+                raise refuse(missing)
+            say(f"Left out {name}: {missing}.")
+    return library + [name for name in samplers if outside.is_installed(name)]
 
 
 def some(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

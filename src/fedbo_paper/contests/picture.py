@@ -27,12 +27,12 @@ from fedbo.insight.colours import COLOURS
 from fedbo_paper.contests import options, portfolio, screen
 from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE
-from fedbo_paper.contests.outside import SAMPLERS
+from fedbo_paper.contests.outside import BOTORCH, SAMPLERS
 
 Figures = dict[str, Any]
 
-NAMED = ("PTS", "FTS", "RGPE", "TAF", *SAMPLERS)  # each has its own colour
-OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75", portfolio.NAME: "#8B5A2B"}
+OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75", portfolio.NAME: "#8B5A2B", BOTORCH: "#5B4B8A"}
+NAMED = ("PTS", "FTS", "RGPE", "TAF", *(name for name in SAMPLERS if name not in OTHERS))
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine, log box"}

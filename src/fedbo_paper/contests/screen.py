@@ -70,7 +70,7 @@ def run(main: Callable[[], None]) -> None:
         raise refuse(str(error)) from None
     except KeyboardInterrupt:
         workers.stop()
-        say("Stopped. Finished runs of Optuna's samplers are kept and will not run again.")
+        say("Stopped. Finished runs of samplers from outside are kept and will not run again.")
         sys.exit(130)
 
 

@@ -1,4 +1,4 @@
-"""Compare all policies, and Optuna's samplers alone, on any table of scores.
+"""Compare all policies, and samplers of Optuna and BoTorch, on any table of scores.
 
 The file has the arrays `accuracy` (tasks x configurations, higher is better) and `config`
 (configurations x D). Each column of `config` should be on a sensible scale; it is mapped to [0, 1].

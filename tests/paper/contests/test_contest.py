@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,15 +188,36 @@ def test_kept_scores_are_not_served_after_a_change(
     assert kept.kept(tmp_path, "tiny", 2, lambda: [3.0, 4.0], *details) == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("name", outside.SAMPLERS)
+def test_outside_samplers_try_each_configuration_once(name: str) -> None:
+    for module in ("optuna",) if name == "Optuna TPE" else (outside.library(name).lower(), "torch"):
+        pytest.importorskip(module)
+    ground = grounds.Listed(*families.make("similar", 2, tasks=2, points=30))
+    scores = outside.play(ground, name, 1, 0, 5)
+    assert scores == outside.play(ground, name, 1, 0, 5)
+    assert scores[:3] == [ground.score(1, params) for params in ground.initial(1, 0)]
+    assert len(scores) == len({*scores}) == 8
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botorch", None)
+    ground = grounds.Listed(*families.make("similar", 1, tasks=2, points=20))
+    with pytest.raises(SystemExit, match="BoTorch is not installed; run in the environment"):
+        outside.play(ground, outside.BOTORCH, 0, 0, 1)
+    with pytest.raises(ValueError, match="sampler is 'GP', expected one of Optuna TPE"):
+        outside.play(ground, "GP", 0, 0, 1)
+
+
 def test_without_optuna_its_samplers_are_left_out_and_only_refused_if_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(outside, "is_installed", lambda: False)
+    monkeypatch.setattr(outside, "is_installed", lambda name: False)
     parser = options.contest_parser("")
     options.add_policies(parser)
     options.add_peers(parser)
-    assert "Optuna GP" not in options.chosen(parser.parse_args([]))
-    assert "make bench" in capsys.readouterr().err
+    assert not {*outside.SAMPLERS} & {*options.chosen(parser.parse_args([]))}
+    said = capsys.readouterr().err
+    assert "Left out BoTorch logEI: BoTorch is not installed" in said and "make bench" in said
     with pytest.raises(SystemExit, match="make bench"):
         options.chosen(parser.parse_args(["--policies", "TS,Optuna GP"]))
     with pytest.raises(SystemExit):

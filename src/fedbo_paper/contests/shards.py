@@ -1,0 +1,147 @@
+"""Compare three sites that tune together from the start with the same sites alone.
+
+A data set of scikit-learn is split into three parts at random, one for each site. Each site tunes
+gradient boosting on its own part: learning rate, leaves of a tree, L2 penalty and number of trees.
+The score is the log loss on the two fifths of its part that the model was not trained on, to be
+minimised. The sites take turns and publish as in `together.py`. They use the default policy, and
+alone expected improvement (EI). Both start from the same 3 points, which count as trials. Reported
+are the mean lowest log loss after 5, 10, 15 and 25 trials, and the paired difference, with a 95 %
+bootstrap interval over seeds, since the sites of one seed meet each other. Last comes the number of
+runs that are better or worse together.
+
+In the JSON, `at` has these figures by the number of trials, and `runs` the log loss of every trial:
+seeds x sites x trials, of the sites together and alone.
+
+    python benchmarks/shards.py --json out.json
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import fedbo
+from fedbo_paper.contests import contest, options, screen, together
+from fedbo_paper.contests.grounds import INITIAL, Boxed, Params
+from fedbo_paper.contests.kept import array_digest
+from fedbo_paper.harness.intervals import Floats, bootstrap
+
+SETS = ("breast_cancer", "wine")
+SITES = 3
+UNSEEN = 0.4  # share of a site's rows that measure the log loss
+AT = (5, 10, 15, 25)  # trials, those of the initial points included
+
+SPACE = fedbo.Space(
+    {
+        "learning_rate": fedbo.Float(1e-3, 1, log=True),
+        "max_leaf_nodes": fedbo.Int(2, 32, log=True),
+        "l2_regularization": fedbo.Float(1e-6, 10, log=True),
+        "max_iter": fedbo.Int(4, 64, log=True),
+    },
+    direction="minimize",
+)
+
+
+class Shards(Boxed):
+    """The sites' parts of a data set.
+
+    Args:
+        name: One of `SETS`.
+        seed: The seed of the split into parts.
+
+    >>> 0 < Shards("wine", 0).score(2, SPACE.decode(np.full(4, 0.5))) < 1.1
+    True
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        from sklearn import datasets
+        from sklearn.model_selection import train_test_split
+
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        super().__init__(SPACE, SITES, name, array_digest([X, y]))
+        parts = np.array_split(np.random.default_rng([9, seed]).permutation(len(y)), SITES)
+        self._splits = [
+            train_test_split(X[rows], y[rows], test_size=UNSEEN, stratify=y[rows], random_state=0)
+            for rows in parts
+        ]
+
+    def score(self, task: int, params: Params) -> float:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.metrics import log_loss
+
+        X, X_new, y, y_new = self._splits[task]
+        # a leaf needs 20 rows by default, which would leave small parts with hardly any tree
+        model = HistGradientBoostingClassifier(
+            **params, min_samples_leaf=5, early_stopping=False, random_state=0
+        )
+        return float(log_loss(y_new, model.fit(X, y).predict_proba(X_new)))
+
+
+def play(name: str, seed: int, trials: int) -> list[list[list[float]]]:
+    """Run all sites with one seed, together and alone.
+
+    Returns:
+        The log loss of every trial: of the sites together and alone, sites x trials each.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    ground, sites, after = Shards(name, seed), range(SITES), trials - INITIAL
+    policy = contest.default_policy()
+    with threadpool_limits(1):  # so few rows are slower with more threads
+        found = together.play(ground, policy, sites, sites, seed, after)
+        solitary = [contest.run(ground, fedbo.EI(), [], site, seed, after) for site in sites]
+    return [[found[policy, site, seed] for site in sites], solitary]
+
+
+def figures(both: Floats, alone: Floats) -> dict[str, Any]:
+    """Compare the log losses (seeds, sites, trials) of sites together and alone."""
+    result: dict[str, Any] = {}
+    for n in (n for n in AT if n <= both.shape[-1]):
+        a, b = (losses[..., :n].min(axis=-1) for losses in (both, alone))
+        result[str(n)] = {
+            "together": float(a.mean()),
+            "alone": float(b.mean()),
+            "difference": bootstrap(np.positive, a - b),
+            "better": int((a < b).sum()),
+            "worse": int((a > b).sum()),
+        }
+    return result
+
+
+def show(found: dict[str, Any], title: str) -> None:
+    """Print the figures as a table."""
+    rows = [
+        [
+            n,
+            *(f"{each[key]:.4f}" for key in ("together", "alone")),
+            screen.estimate(each["difference"], 4),
+            *(str(each[key]) for key in ("better", "worse")),
+        ]
+        for n, each in found.items()
+    ]
+    columns = ["trials", "together", "alone", "difference, 95 % interval", "better", "worse"]
+    screen.table(title, columns, rows)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = options.parser(__doc__)
+    add = parser.add_argument
+    add("--data", choices=SETS, default=SETS[0], help=f"default: {SETS[0]}")
+    options.add_json(parser)
+    add("--seeds", type=options.positive, default=30, metavar="N", help="default: 30")
+    text = "trials of each site, the 3 initial points included; default: 25"
+    add("--trials", type=options.positive, default=AT[-1], metavar="N", help=text)
+    options.add_jobs(parser)
+    given = parser.parse_args()
+    if given.trials < AT[0]:
+        parser.error(f"--trials is {given.trials}, expected {AT[0]} or more")
+    calls = [partial(play, given.data, seed, given.trials) for seed in range(given.seeds)]
+    losses = np.array(screen.work("seeds", calls, given.jobs)).swapaxes(0, 1)
+    found = figures(*losses)
+    show(found, f"{given.data}, {SITES} sites: mean lowest log loss after this many trials")
+    runs = dict(zip(("together", "alone"), losses.round(6).tolist(), strict=True))
+    setting = {"data": given.data, "sites": SITES, "policy": contest.default_policy()}
+    screen.finish({**setting, "seeds": given.seeds, "at": found, "runs": runs}, given.json)
