@@ -53,7 +53,7 @@ Objective = Callable[[Floats], Floats]
 D, T = 2, 50
 WHICH = ("random", "best")  # trial that differs between two histories
 NAMES = [f"x{d}" for d in range(D)]
-FEDERATION = fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in NAMES})
+FEDERATION = fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in NAMES}, kind="weights")
 FEATURES = 2000  # of an objective
 SIZES = (10, 25, T)  # trials behind the message whose maximum is taken
 Z = 1.96  # standard deviations in half of an interval
