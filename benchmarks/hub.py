@@ -52,7 +52,7 @@ from fedbo.space import Float
 from fedbo_paper.contests import options, screen
 
 AGENTS, WORKERS, M = 64, 2, 100
-FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M)
+FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, kind="weights")
 MOST_RATE = 8000  # publishes a second for which messages are made in advance
 TRIALS = 20  # behind a message
 SLICE = 5.0  # seconds between two looks at the memory

@@ -18,7 +18,7 @@ T, N, B, NOISE = 30, 10, 2.0, 0.05
 POINTS = np.linspace(0, 1, 100)[:, None]
 K = SE().value(squared_distances(POINTS, POINTS, np.array([0.1])))
 SPACE = fedbo.Space({"x": fedbo.Float(0, 1)}, points=[{"x": float(x)} for x in POINTS[:, 0]])
-FEDERATION = fedbo.Federation(SPACE, length_scale=0.1, noise_variance=0.1)
+FEDERATION = fedbo.Federation(SPACE, length_scale=0.1, noise_variance=0.1, kind="weights")
 SCHEDULE = fedbo.Power(0.5)
 
 

@@ -57,7 +57,9 @@ from fedbo.hub.database import begin, open_database
 from fedbo.identity import KeyPair
 from fedbo_paper.contests import options, screen
 
-FEDERATION = fedbo.Federation({"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)})
+FEDERATION = fedbo.Federation(
+    {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}, kind="weights"
+)
 NAME = "kill"  # of the federation at the hub
 SITES, AGENTS, WORKERS = 4, 2, 2
 EVERY_START = 5  # one hub kill in so many comes while it starts

@@ -34,7 +34,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -45,7 +45,7 @@ from fedbo.message import Kind, Withdrawal, read
 from fedbo_paper.contests import options, screen
 
 SPACE = {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}
-KINDS: tuple[Kind, ...] = ("weights", "belief", "belief+incumbent")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 NAMES = ("site-a", "site-b/2", "Köln")
 FEATURES = 16  # few, so that most changes meet something else than a weight
 WARM = 10_000  # messages before memory is measured

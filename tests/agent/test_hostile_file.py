@@ -16,15 +16,13 @@ import pytest
 from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
-from fedbo.message import Message
+from fedbo.message import Kind, Message
 from fedbo.message.key import key_text
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
-FEDERATIONS = {
-    "weights": Federation(PLANE, features=6),
-    "belief": Federation(PLANE, features=6, kind="belief"),
-}
+KINDS: tuple[Kind, ...] = ("weights", "belief", "summary", "summary+cell")
+FEDERATIONS = {kind: Federation(PLANE, features=6, kind=kind) for kind in KINDS}
 
 
 def told(federation: Federation, name: str, n: int) -> Agent:
@@ -125,14 +123,28 @@ def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value) and len(str(caught.value)) < 600 + len(str(path))
 
 
+@pytest.mark.parametrize("kind", ["belief", "summary"])
 @pytest.mark.parametrize("name", ["R", "nu", "incumbents"])
-def test_beliefs_are_checked_too(name: str, tmp_path: Path) -> None:
-    content = saved(FEDERATIONS["belief"], path := tmp_path / "agent")
+def test_beliefs_are_checked_too(name: str, kind: Kind, tmp_path: Path) -> None:
+    content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
     column = content["inbox"][name]
     numbers = np.frombuffer(column["array"], column["dtype"])
     column["array"] = np.full_like(numbers, np.inf).tobytes()
     write(path, content)
     with pytest.raises(FileRefused, match=f"{name} in the inbox"):
+        Agent.load(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell"), [("summary+cell", 64), ("summary+cell", -2), ("summary", 0)]
+)
+def test_a_cell_that_nobody_can_vote_for_is_refused(kind: Kind, cell: int, tmp_path: Path) -> None:
+    content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
+    has_voted = Agent.load(path).inbox.state()["cells"] >= 0
+    assert has_voted.tolist() == [kind == "summary+cell"]
+    content["inbox"]["cells"]["array"] = np.array([cell], "<i2").tobytes()
+    write(path, content)
+    with pytest.raises(FileRefused, match="a cell in the inbox does not exist"):
         Agent.load(path)
 
 
@@ -154,7 +166,7 @@ def test_a_message_of_another_agent_is_not_handed_out(tmp_path: Path) -> None:
     assert content["message"] == right.encode()
     for wrong in (
         told(federation, "b", 5).message(),
-        told(Federation(PLANE, features=6, seed=1), "a", 5).message(),
+        told(Federation(PLANE, features=6, seed=1, kind="weights"), "a", 5).message(),
         msgspec.structs.replace(right, sequence=77),
         msgspec.structs.replace(right, epoch=1),
         msgspec.structs.replace(right, key=bytes(32), signature=bytes(64)),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedbo import Agent
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message, MessageRefused
 from fedbo.message.key import key_text
@@ -595,6 +596,62 @@ def test_fingerprints_never_change() -> None:
         assert str(other.fingerprint) == f"b3a9818e-e6c654a0-{other_ending}"
 
 
+# Cells
+
+
+CELLED: dict[str, Any] = {
+    "plane": {"a": Float(0, 1), "b": Float(1e-3, 1, log=True)},
+    "mixed": PARAMETERS,
+    "choices": {"c": Categorical(["x", "y", "z"])},
+    "ints": {"n": Int(1, 9)},
+    "few": Space({"a": Float(0, 1)}, points=[{"a": i / 4} for i in range(5)]),
+    "many": Space({"a": Float(0, 1)}, points=[{"a": i / 199} for i in range(200)]),
+    "one": Space({"a": Float(0, 1)}, points=[{"a": 0.3}]),
+}
+
+
+@pytest.mark.parametrize("name", CELLED)
+def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
+    ours = Federation(CELLED[name], kind="summary+cell")
+    n = {"choices": 3, "ints": 9, "few": 5, "one": 1}.get(name, 64)
+    assert len(ours.cells) <= n and (name == "mixed" or len(ours.cells) == n)
+    assert [ours.cell(centre) for centre in ours.cells] == [*range(len(ours.cells))]
+    found = set()
+    for x in ours.space.sample(np.random.default_rng(0), 300):
+        cell = ours.cell(x)
+        assert type(cell) is int
+        gaps = np.linalg.norm(ours.cells - x, axis=1)
+        assert gaps[cell] == gaps.min()
+        found.add(cell)
+    assert found <= {*range(len(ours.cells))} and (n < 64 or len(found) > 20)
+
+
+def test_cells_are_the_same_everywhere() -> None:
+    plane = Federation(CELLED["plane"], kind="summary+cell")
+    assert plane.cells[:2].tolist() == [[0.5, 0.5], [0.254877666, 0.069840291]]
+    corners = [[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.3, 0.1]]
+    assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
+    other = Federation(CELLED["plane"], features=7, seed=3, length_scale=2.0)
+    assert np.array_equal(other.cells, plane.cells)
+
+
+def test_cells_do_not_depend_on_the_order_of_parameters() -> None:
+    names = {"b": CELLED["plane"]["b"], "a": CELLED["plane"]["a"]}
+    assert np.array_equal(Federation(names).cells, Federation(CELLED["plane"]).cells)
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_vote_is_for_the_cell_of_the_best_score(direction: Any) -> None:
+    space = Space(CELLED["plane"], direction=direction)
+    agent = Agent(Federation(space, kind="summary+cell"), name="a", seed=0)
+    points = [{"a": 0.1, "b": 0.5}, {"a": 0.9, "b": 0.002}, {"a": 0.4, "b": 0.03}]
+    for params, score in zip(points, (2.0, -1.0, 0.5), strict=True):
+        agent.tell(params, score)
+    agent.tell(agent.ask(), None)  # a failure has no vote
+    best = points[0 if direction == "maximize" else 1]
+    assert agent.message().cell == agent.federation.cell(space.encode(best))
+
+
 # Messages and epochs
 
 
@@ -631,3 +688,16 @@ def test_the_next_epoch() -> None:
     assert ours.difference(ours.next_epoch()) == "epoch is 0 here and 1 there"
     ours.check(message(later))  # another epoch is ignored by whoever receives it, not refused
     later.check(message(ours))
+
+
+@pytest.mark.parametrize("kind", ["summary", "summary+cell"])
+def test_a_summary_of_another_epoch_is_ignored_however_long_it_is(kind: Kind) -> None:
+    ours = Federation({"a": Float(0, 1), "b": Float(0, 1)}, kind=kind)
+    longer, shorter = (ours.next_epoch(length_scale=scale) for scale in (0.1, 3.0))
+    assert shorter.coordinates < ours.coordinates < longer.coordinates == 40
+    agent = Agent(ours, name="b", seed=0)
+    for later in (longer, shorter):
+        assert agent.receive(message(later)) == 0
+        with pytest.raises(MessageRefused, match=f"M = {later.coordinates}, expected M = "):
+            agent.receive(message(later, epoch=0, fingerprint=ours.fingerprint))
+    assert agent.receive(message(ours)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from policy.ensembles import message as belief
 from scipy.linalg import sqrtm
 
 from fedbo import RGPE, TAF, Agent, Federation, Float
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Kind, Message, MessageRefused
 from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
@@ -138,7 +139,7 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
     assert inbox.senders == again.senders
 
 
-@pytest.mark.parametrize("name", ["nu", "R", "incumbents"])
+@pytest.mark.parametrize("name", ["nu", "R", "incumbents", "cells"])
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, rows: int) -> None:
     state = filled(message(0), message(1)).state()
@@ -201,6 +202,58 @@ def test_a_policy_that_needs_more_than_is_handed_out_says_so(policy: RGPE | TAF)
     federation = Federation({"x": Float(0, 1)}, kind="weights")
     with pytest.raises(ValueError, match=r"cannot use messages of kind 'weights'; .*kind='belief"):
         Agent(federation, policy)
+
+
+@pytest.mark.parametrize("kind", ["summary", "summary+cell"])
+def test_summaries_are_held_like_beliefs_about_fewer_weights(kind: Kind) -> None:
+    federation = Federation({"x": Float(0, 1), "z": Float(0, 1)}, kind=kind)
+    agent, other = (Agent(federation, name=name, seed=0) for name in ("me", "other"))
+    for x in (0.1, 0.7, 0.9):
+        other.tell({"x": x, "z": 1 - x}, -((x - 0.6) ** 2))
+    sent, k = other.message(), len(federation.basis)
+    assert agent.receive(sent.encode()) == 1
+    assert isinstance(agent.inbox, BeliefInbox) and agent.inbox.M == k == sent.M
+    assert agent.inbox.omega.shape == (1, k) and agent.inbox.R.shape[2] == k
+    np.testing.assert_array_equal(agent.inbox.nu[0], sent.nu)
+    np.testing.assert_allclose(agent.inbox.covariance(0), sent.covariance, atol=2e-6)
+    assert np.isnan(agent.inbox.incumbents).all()
+    expected = federation.cell(np.array([0.7, 0.3])) if federation.votes else -1
+    assert agent.inbox.cells.tolist() == [expected]
+
+
+def test_votes_are_kept_in_order() -> None:
+    inbox = BeliefInbox(M)
+    header: dict[str, Any] = {"fingerprint": bytes(16), "epoch": 0, "sequence": 1, "t_n": 5}
+    for name, cell in {"a": 63, "b": None, "c": 0}.items():
+        inbox.put(Message.of_summary(np.ones(M), np.eye(M), cell, sender=name, **header))
+    assert inbox.cells.tolist() == [63, -1, 0]
+    inbox.put(Message.of_summary(np.ones(M), np.eye(M), 5, sender="a", **header | {"sequence": 2}))
+    assert inbox.cells.tolist() == [5, -1, 0]
+    inbox.remove(["a"])
+    assert inbox.cells.tolist() == [-1, 0]
+    assert BeliefInbox.restore(inbox.state()).cells.tolist() == [-1, 0]
+
+
+def test_a_state_of_an_earlier_version_has_no_votes() -> None:
+    state = filled(message(0), message(1)).state()
+    del state["cells"]
+    assert BeliefInbox.restore(state).cells.tolist() == [-1, -1]
+
+
+def test_a_message_says_something_if_it_has_scores_and_reduces_the_covariance() -> None:
+    inbox, header = BeliefInbox(3), {"fingerprint": bytes(16), "epoch": 0, "sequence": 1}
+    for name, covariance, t_n, informed in (
+        ("prior", np.eye(3), 5, 0),
+        ("no scores", np.diag([1.0, 0.5, 1.0]), 0, 0),
+        ("rounded", np.eye(3) * (1 - 1e-7), 5, 0),
+        ("good", np.diag([1.0, 0.5, 1.0]), 5, 1),
+    ):
+        inbox.put(Message.of_summary(np.zeros(3), covariance, sender=name, t_n=t_n, **header))
+        assert inbox.informed == informed
+    assert len(inbox) == 4
+    weights = Inbox(3)
+    weights.extend(["a", "b"], np.ones((2, 3)), t_n=[0, 7], sequence=1)
+    assert weights.informed == 1
 
 
 def test_taf_needs_incumbents() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Fingerprint, Kind, Message, MessageRefused
-from fedbo.message.message import Belief, Weights
+from fedbo.message.message import Belief, Summary, Weights, numbers_in
 
 AGREED: dict[Kind, Fingerprint] = {
     kind: Fingerprint.from_parts(
         space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scalars=[0.3]
     )
-    for kind in ("weights", "belief", "belief+incumbent")
+    for kind in get_args(Kind)
 }
+CELLS = 12  # of a federation that votes
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 senders = st.text(min_size=1, max_size=16).filter(lambda s: s.isprintable())
 
@@ -39,9 +41,17 @@ def belief(incumbent: float | None = None, **changes: Any) -> Message:
     )
 
 
+def summary(cell: int | None = None, **changes: Any) -> Message:
+    header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
+    agreed = AGREED["summary" if cell is None else "summary+cell"]
+    moments = [1.0, 2.0, 3.0], np.diag([0.5, 0.25, 0.125]) + 0.0625
+    return Message.of_summary(*moments, cell, **{"fingerprint": agreed, **header})
+
+
 def check(message: Message, **changes: Any) -> None:
     agreed = {"fingerprint": AGREED[message.kind], "epoch": 0, "kind": message.kind}
-    message.check(**{**agreed, "M": 3, "noise_variance": 0.1, **changes})
+    cells = CELLS if message.kind == "summary+cell" else 0
+    message.check(**{**agreed, "M": 3, "noise_variance": 0.1, "cells": cells, **changes})
 
 
 def test_a_fingerprint_is_the_same_on_every_machine() -> None:
@@ -117,6 +127,38 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     assert message.nbytes == len(message.encode())
 
 
+@given(
+    root=hnp.arrays(np.float64, st.tuples(*[st.shared(st.integers(1, 8))] * 2), elements=floats32),
+    cell=st.none() | st.integers(0, 63),
+)
+def test_a_summary_comes_back_with_its_vote(root: np.ndarray[Any, Any], cell: int | None) -> None:
+    k, nu, square = len(root), root[0].clip(-1e30, 1e30), ((root + root.T) / 2).clip(-1e30, 1e30)
+    header: dict[str, Any] = {"epoch": 1, "sender": "b", "sequence": 2, "t_n": 3}
+    message = Message.of_summary(nu, square, cell, fingerprint=AGREED["summary"], **header)
+    again = Message.decode(bytearray(message.encode()))
+    assert again == message and k == again.M and again.cell == cell
+    assert again.kind == ("summary" if cell is None else "summary+cell")
+    np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
+    np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
+    assert message.parameters == k + k**2 + (cell is not None)
+    assert message.numbers == k + k * (k + 1) // 2 + (cell is not None)
+
+
+def test_the_largest_summary_is_under_4_000_bytes() -> None:
+    counters: dict[str, Any] = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
+    largest = Message.of_summary(
+        np.ones(40),
+        np.eye(40),
+        63,
+        fingerprint=AGREED["summary+cell"],
+        sender="ä" * 32,
+        **counters,
+    )
+    assert largest.nbytes == 3554
+    if is_installed():
+        assert KeyPair.generate().sign(largest).nbytes == 3667
+
+
 def test_the_largest_weights_message_of_100_features_is_under_512_bytes() -> None:
     largest = weights(
         np.ones(100), sender="ä" * 32, epoch=2**16 - 1, sequence=2**32 - 1, t_n=2**31 - 1
@@ -129,12 +171,18 @@ def test_the_wire_format_is_pinned() -> None:
     data = weights([1.0], sender="a", sequence=2, t_n=3, epoch=4).encode()
     fields = [1, bytes(AGREED["weights"]), 4, "a", 2, 3, ["weights", b"\x00\x00\x80\x3f"]]
     assert data == msgspec.msgpack.encode(fields)
+    header: dict[str, Any] = {"sender": "a", "sequence": 2, "t_n": 3, "epoch": 4}
+    for cell in (None, 9):
+        agreed = AGREED["summary"]
+        data = Message.of_summary([1.0], [[2.0]], cell, fingerprint=agreed, **header).encode()
+        body = ["summary", b"\x00\x00\x80\x3f", b"\x00\x00\x00\x40", cell]
+        assert data == msgspec.msgpack.encode([1, bytes(agreed), 4, "a", 2, 3, body])
 
 
 def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
     with pytest.raises(AttributeError, match="omega"):
         belief().omega  # noqa: B018
-    for name in ("nu", "covariance", "incumbent"):
+    for name in ("nu", "covariance", "incumbent", "cell"):
         with pytest.raises(AttributeError, match=name):
             getattr(weights(), name)
     with pytest.raises(ValueError, match="read-only"):
@@ -177,6 +225,12 @@ def test_a_bad_covariance_is_refused_when_built() -> None:
         Belief(nu=bytes(8), covariance=bytes(8))
     with pytest.raises(MessageRefused, match="omega has 3 bytes"):
         Weights(b"abc")
+    with pytest.raises(MessageRefused, match=r"shape \(3, 3\), expected \(2, 2\)"):
+        Message.of_summary([1.0, 2.0], np.eye(3), **header)
+    with pytest.raises(MessageRefused, match="covariance has 4 numbers, expected 3"):
+        Summary(nu=bytes(8), covariance=bytes(16))
+    with pytest.raises(MessageRefused, match="nu has 0 bytes"):
+        Summary(nu=b"", covariance=bytes(4))
 
 
 @given(st.binary(max_size=200))
@@ -193,7 +247,7 @@ def test_hostile_garbage_is_refused(data: bytes) -> None:
 
 @given(st.data())
 def test_a_changed_byte_is_refused_or_gives_a_well_formed_message(data: st.DataObject) -> None:
-    wire = bytearray(data.draw(st.sampled_from([weights(), belief(1.5)])).encode())
+    wire = bytearray(data.draw(st.sampled_from([weights(), belief(1.5), summary(7)])).encode())
     place = data.draw(st.integers(0, len(wire) - 1))
     wire[place] = data.draw(st.integers(0, 255))
     try:
@@ -204,7 +258,7 @@ def test_a_changed_byte_is_refused_or_gives_a_well_formed_message(data: st.DataO
 
 
 def test_a_truncated_or_longer_message_is_refused() -> None:
-    for message in (weights(), belief(1.0)):
+    for message in (weights(), belief(1.0), summary(), summary(7)):
         data = message.encode()
         for end in range(len(data)):
             with pytest.raises(MessageRefused, match="not a whole one"):
@@ -228,7 +282,7 @@ def test_another_version_and_unknown_fields_are_refused() -> None:
 
 
 def test_good_messages_pass() -> None:
-    for message in (weights(), belief(), belief(2.5)):
+    for message in (weights(), belief(), belief(2.5), summary(), summary(0), summary(CELLS - 1)):
         check(message)
 
 
@@ -265,6 +319,38 @@ def test_wrong_kind_and_wrong_length_are_refused() -> None:
         check(belief(), M=100)
 
 
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_vote_for_a_cell_that_does_not_exist_is_refused(epoch: int) -> None:
+    for cell in (-1, CELLS, 2**40):
+        with pytest.raises(MessageRefused, match=f"votes for cell {cell}, expected 0 to 11"):
+            check(summary(cell, epoch=epoch))
+
+
+@pytest.mark.parametrize("cell", [True, 1.0, "1", [1], b"\x01", 2**64 - 1, -(2**63)])
+def test_a_cell_that_is_no_small_number_is_refused(cell: object) -> None:
+    fields = msgspec.msgpack.decode(summary(1).encode())
+    fields[-1][-1] = cell
+    with pytest.raises(MessageRefused):
+        check(Message.decode(msgspec.msgpack.encode(fields)))
+
+
+def test_a_federation_gets_a_vote_if_and_only_if_it_agreed_on_one() -> None:
+    with pytest.raises(MessageRefused, match=r"of kind 'summary\+cell', expected 'summary'"):
+        check(summary(3), kind="summary", cells=0)
+    with pytest.raises(MessageRefused, match=r"of kind 'summary', expected 'summary\+cell'"):
+        check(summary(), kind="summary+cell", cells=CELLS)
+
+
+def test_a_summary_of_another_epoch_may_have_another_length() -> None:
+    """The directions depend on the length scale, and their number with them."""
+    for message in (summary(epoch=1), summary(3, epoch=1)):
+        check(message, M=5)
+        with pytest.raises(MessageRefused, match="M = 3, expected M = 5"):
+            check(msgspec.structs.replace(message, epoch=0), M=5)
+    with pytest.raises(MessageRefused, match="M = 3, expected M = 5"):
+        check(belief(epoch=1), M=5)
+
+
 def test_a_federation_gets_an_incumbent_if_and_only_if_it_agreed_on_one() -> None:
     with pytest.raises(MessageRefused, match=r"of kind 'belief\+incumbent', expected 'belief'"):
         check(belief(2.5), kind="belief")
@@ -289,6 +375,11 @@ def test_a_belief_is_judged_in_all_its_parts(bad: float) -> None:
     for name, body in bodies.items():
         with pytest.raises(MessageRefused, match=f"{name} holds NaN or infinity"):
             check(msgspec.structs.replace(belief(body.incumbent), body=body))
+    for name, columns in (("nu", (numbers, bytes(24))), ("covariance", (good, 2 * numbers))):
+        body = Summary(nu=columns[0], covariance=columns[1], cell=3)
+        for epoch in (0, 1):
+            with pytest.raises(MessageRefused, match=f"{name} holds NaN or infinity"):
+                check(msgspec.structs.replace(summary(3), body=body, epoch=epoch))
 
 
 @given(t_n=st.integers(0, 10**6), noise_variance=st.floats(1e-6, 1.0))
@@ -312,6 +403,11 @@ def test_the_limit_is_far_above_honest_beliefs() -> None:
             nu = np.linalg.solve(Sigma, Phi.T @ y)
             limit = 100 * (10 + math.sqrt(t_n / noise_variance) / 2)
             assert np.linalg.norm(nu) <= limit / 100
+
+
+def test_numbers_are_counted_before_there_is_a_message() -> None:
+    for message in (weights(), belief(), belief(1.0), summary(), summary(3)):
+        assert numbers_in(message.kind, message.M) == message.numbers
 
 
 def test_a_repr_is_one_short_line() -> None:

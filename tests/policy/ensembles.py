@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fedbo.federation import Federation
 from fedbo.message import Fingerprint, Message
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.model.features import Features
@@ -76,6 +77,8 @@ def target(
     rng = np.random.default_rng([seed, 1])
     X = rng.random((n, D))
     settings = SurrogateSettings(fit=Fit(starts=1), exact_limit=exact_limit)
+    agreed = Federation(space(D), features=features.M, kind="belief+incumbent")
+    agreed.phi = features
     return Target(
         t=n,
         space=space(D),
@@ -84,7 +87,7 @@ def target(
         open_points=np.empty((0, D)),
         surrogate=Surrogate(settings, D),
         inbox=held,
-        phi=features,
+        federation=agreed,
         rng=np.random.default_rng([seed, 2]),
     )
 

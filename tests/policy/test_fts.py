@@ -8,16 +8,16 @@ from scipy.stats import chisquare
 
 import fedbo
 from fedbo.message.inbox import Inbox
-from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import FTS, TS, Target
 from fedbo.policy.schedule import Constant, Power
 
 N, T, RUNS = 12, 10, 10_000
-FEATURES = Features(1, 4, seed=1)
 # A domain of one point makes a query cost microseconds, and leaves the choice of peers as it is.
 SPACE = fedbo.Space({"x": fedbo.Float(0, 1)}, points=[{"x": 0.5}])
+FEDERATION = fedbo.Federation(SPACE, features=4, seed=1, kind="weights")
+FEATURES = FEDERATION.phi
 
 
 def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1) -> Inbox:
@@ -46,7 +46,7 @@ def target(t: int, inbox: Inbox, rng: np.random.Generator, kind: type[Target] = 
         open_points=np.empty((0, 1)),
         surrogate=Surrogate(SurrogateSettings(), 1),
         inbox=inbox,
-        phi=FEATURES,
+        federation=FEDERATION,
         rng=rng,
     )
 
@@ -149,12 +149,13 @@ def test_constant_one_is_thompson_sampling() -> None:
 
 def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     space = fedbo.Space({"x": fedbo.Float(0, 1)})
-    features = Features(1, 30, length_scales=0.2, seed=2)
+    agreed = fedbo.Federation(space, features=30, length_scale=0.2, seed=2, kind="weights")
+    features = agreed.phi
     omega = np.random.default_rng(5).standard_normal(30)
     inbox = Inbox(30)
     inbox.extend(["a"], omega[None], t_n=5, sequence=1)
     asking = target(1, inbox, np.random.default_rng(0))
-    asking.space, asking.phi = space, features
+    asking.space, asking.federation = space, agreed
     x = FTS(schedule=1e-9).query(asking).x
     grid = np.linspace(0, 1, 20_001)[:, None]
     sent = omega.astype(np.float32).astype(np.float64)

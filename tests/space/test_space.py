@@ -358,6 +358,69 @@ def test_a_design_of_listed_points_picks_from_the_whole_list() -> None:
     assert sorted(X[:, 0].tolist()) == pytest.approx([i / 1000 for i in range(64)])
 
 
+# Points all over the space
+
+
+def test_a_cover_is_the_same_everywhere() -> None:
+    plane = Space({"a": Float(0, 1), "b": Float(1e-3, 1, log=True)})
+    assert plane.cover(4).tolist() == [
+        [0.5, 0.5],
+        [0.254877666, 0.069840291],
+        [0.009755332, 0.639680582],
+        [0.764632999, 0.209520873],
+    ]
+    twenty = Space({f"x{i}": Float(0, 1) for i in range(20)}).cover(64)
+    assert twenty[-1, :4].tolist() == [0.405025704, 0.379716763, 0.421756554, 0.528905493]
+    many = Space({"a": Float(0, 1)}, points=[{"a": i / 99} for i in range(100)])
+    assert (99 * many.cover(5)).round(9).tolist() == [[3], [11], [13], [20], [92]]
+
+
+COVERED = {
+    "line": Space({"a": Float(-3, 8)}),
+    "six": Space({f"x{i}": Float(0, 1) for i in range(6)}),
+    "mixed": mixed(),
+    "ints": Space({"n": Int(1, 3), "m": Int(0, 9)}),
+    "steps": Space({"a": Float(0, 1, step=0.25)}),
+    "choices": Space({"c": Categorical(["x", "y", "z"]), "d": Categorical([True, False])}),
+    "few listed": listed(),
+    "many listed": Space({"a": Float(0, 1)}, points=[{"a": i / 999} for i in range(1000)]),
+    "one listed": Space({"a": Float(0, 1)}, points=[{"a": 0.3}]),
+}
+#: How many points a space has, if they are few.
+FINITE = {"ints": 30, "steps": 5, "choices": 6, "few listed": 3, "many listed": 1000}
+FINITE |= {"one listed": 1}
+
+
+@pytest.mark.parametrize("name", COVERED)
+@pytest.mark.parametrize("n", [1, 2, 64, 1024])
+def test_a_cover_has_distinct_allowed_points(name: str, n: int) -> None:
+    space = COVERED[name]
+    X = space.cover(n)
+    assert X.shape[1] == space.dimensions and 1 <= len(X) <= n
+    assert len(np.unique(X, axis=0)) == len(X)
+    assert np.array_equal(space.snap(X), X)
+    assert np.array_equal(space.cover(n), X)
+    if n == 1024:
+        assert len(X) == FINITE.get(name, 1024) or name == "mixed"
+
+
+@pytest.mark.parametrize("n", [3, 64, 999])
+def test_a_cover_of_listed_points_has_as_many_as_there_are(n: int) -> None:
+    assert len(COVERED["many listed"].cover(n)) == n
+    assert len(COVERED["few listed"].cover(n)) == 3
+
+
+def test_a_cover_fills_the_space() -> None:
+    """No part of the plane is far from 64 points; each number takes all of its range."""
+    X = Space({"a": Float(0, 1), "b": Float(0, 1)}).cover(64)
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 51)] * 2), axis=-1).reshape(-1, 1, 2)
+    assert np.sqrt(((grid - X) ** 2).sum(axis=2)).min(axis=1).max() < 0.2
+    for D, least, most in ((1, 127, 129), (6, 100, 140), (20, 50, 180)):
+        X = Space({f"x{i}": Float(0, 1) for i in range(D)}).cover(1024)
+        parts = np.array([np.histogram(column, 8, (0, 1))[0] for column in X.T])
+        assert least <= parts.min() and parts.max() <= most  # of 128 on average
+
+
 def test_a_part_offers_what_its_space_does() -> None:
     space = Space({"a": Float(0, 1), "n": Int(1, 8), "b": Float(1, 100, log=True)})
     part = Part(space, {"a": Float(0.2, 0.4), "n": Int(3, 5)})

@@ -94,7 +94,9 @@ def inbox_state(packed: Any, federation: Federation) -> dict[str, Any]:
         _check_column("R", R, "f4", (n, rank, M))
         _require(rank < M + _RANK_STEP, f"the beliefs in the inbox have rank {rank}")
         if "cells" in state:  # files of 0.4 and before have none
-            _check_column("cells", state["cells"], "i2", (n,))
+            _check_column("cells", cells := state["cells"], "i2", (n,))
+            most = len(federation.cells) if federation.votes else 0
+            _require(((cells >= -1) & (cells < most)).all(), "a cell in the inbox does not exist")
         seed(state.get("entropy"))
     for name in _split(names, sizes.tolist()):
         check_origin(bytes(16), name)

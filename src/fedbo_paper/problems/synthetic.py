@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -162,13 +162,10 @@ class SyntheticTasks:
         0.01
         """
         length_scale = self.problem.length_scale
-        ours = Federation(self.space, features=M, seed=seed, length_scale=length_scale)
-        if preset == "default":
-            return ours
-        noise = self.problem.noise_variance
-        return Federation(
-            self.space, features=M, seed=seed, length_scale=length_scale, noise_variance=noise
-        )
+        shared: Any = {"features": M, "seed": seed, "length_scale": length_scale, "kind": "weights"}
+        if preset == "paper":
+            shared["noise_variance"] = self.problem.noise_variance
+        return Federation(self.space, **shared)
 
     def settings(self, preset: Preset) -> PaperSettings:
         """Create the settings of the target and of every peer: see the top of this module.

@@ -1,0 +1,247 @@
+"""The basis against a singular value decomposition, and the same on every machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import svd
+from scipy.stats import kstest
+
+from fedbo import Categorical, Federation, Float, Int, Space
+from fedbo.model.basis import MOST, POINTS, Basis
+from fedbo.model.features import Features
+
+
+def cube(D: int) -> dict[str, Float]:
+    return {f"x{i}": Float(0, 1) for i in range(D)}
+
+
+MIXED = {
+    "rate": Float(1e-4, 1, log=True),
+    "layers": Int(1, 5),
+    "bias": Categorical([True, False]),
+    "kind": Categorical(["a", "b", "c", "d"]),
+}
+LISTED = Space(cube(2), points=[{"x0": i / 17, "x1": i * i % 13 / 13} for i in range(18)])
+SPACES: dict[str, Any] = {
+    "line": cube(1),
+    "plane": cube(2),
+    "six": cube(6),
+    "twenty": cube(20),
+    "choices": {"kind": MIXED["kind"]},
+    "mixed": MIXED,
+    "listed": LISTED,
+}
+SIZES = (5, 100, 300)
+FEDERATIONS = {
+    (name, M): Federation(space, features=M, seed=M)
+    for name, space in SPACES.items()
+    for M in SIZES
+}
+
+
+def by_svd(federation: Federation) -> tuple[Any, Any]:
+    """The leading directions (M, k) and their variances, from the features at the same points."""
+    Phi = federation.phi(federation.space.cover(POINTS))
+    _, s, Qt = svd(Phi - Phi.mean(axis=0), full_matrices=False, lapack_driver="gesvd")
+    lam = s**2 / len(Phi)
+    k = min(MOST, int(np.count_nonzero(lam > max(1e-6 * lam[0], 1e-12))))
+    return Qt[:k].T, lam[:k]
+
+
+@pytest.mark.parametrize("which", FEDERATIONS, ids=str)
+def test_it_is_that_of_a_singular_value_decomposition(which: tuple[str, int]) -> None:
+    basis = FEDERATIONS[which].basis
+    Q, lam = by_svd(FEDERATIONS[which])
+    assert len(basis) == len(lam) <= min(MOST, which[1])
+    np.testing.assert_allclose(basis.lam, lam, rtol=1e-6)
+    np.testing.assert_allclose(np.abs((basis.vectors * Q).sum(axis=0)), 1.0, atol=1e-9)
+    np.testing.assert_allclose(basis.vectors.T @ basis.vectors, np.eye(len(lam)), atol=1e-9)
+
+
+@pytest.mark.parametrize("which", FEDERATIONS, ids=str)
+def test_the_largest_entry_of_each_direction_is_positive(which: tuple[str, int]) -> None:
+    B = FEDERATIONS[which].basis.vectors
+    assert (B.max(axis=0) == np.abs(B).max(axis=0)).all()
+
+
+@pytest.mark.parametrize("which", FEDERATIONS, ids=str)
+def test_coordinates_give_the_function_of_weights_in_the_span(which: tuple[str, int]) -> None:
+    federation = FEDERATIONS[which]
+    basis, rng = federation.basis, np.random.default_rng(0)
+    z = rng.standard_normal(len(basis))
+    X = federation.space.sample(rng, 50)
+    centred = federation.phi(X) - federation.phi(federation.space.cover(POINTS)).mean(axis=0)
+    np.testing.assert_allclose(
+        basis.coordinates(X) @ z, centred @ (basis.vectors @ z), rtol=1e-10, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize(("name", "M"), [("line", 100), ("plane", 100), ("mixed", 5)])
+def test_nothing_is_lost_where_few_directions_are_enough(name: str, M: int) -> None:
+    """Of any weights, only what is left of the variance: 10⁻⁶ of the largest, or less."""
+    federation = FEDERATIONS[name, M]
+    basis, rng = federation.basis, np.random.default_rng(1)
+    omega = rng.standard_normal((200, M))
+    X = federation.space.cover(POINTS)
+    exact = (federation.phi(X) - basis.mean) @ omega.T
+    error = exact - basis.coordinates(X) @ (omega @ basis.vectors).T
+    assert len(basis) < MOST
+    assert np.sqrt((error**2).mean()) < 0.01 * np.sqrt((exact**2).mean())
+
+
+def test_coordinates_of_standard_normal_weights_are_standard_normal() -> None:
+    basis = FEDERATIONS["six", 100].basis
+    z = np.random.default_rng(2).standard_normal((4000, 100)) @ basis.vectors
+    assert z.shape == (4000, MOST)
+    np.testing.assert_allclose(np.cov(z.T), np.eye(MOST), atol=0.1)
+    assert min(kstest(z[:, i], "norm").pvalue for i in range(MOST)) > 1e-4
+
+
+def test_coordinates_over_the_space_have_mean_0_and_the_variances_lam() -> None:
+    federation = FEDERATIONS["mixed", 100]
+    Psi = federation.basis.coordinates(federation.space.cover(POINTS))
+    np.testing.assert_allclose(Psi.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(Psi.T @ Psi / len(Psi), np.diag(federation.basis.lam), atol=1e-12)
+
+
+# Few points, few features
+
+
+def test_a_space_with_a_single_point_has_one_direction() -> None:
+    space = Space(cube(2), points=[{"x0": 0.3, "x1": 0.6}])
+    for M in (1, 2, 100):
+        basis = Federation(space, features=M).basis
+        assert basis.vectors.tolist() == np.eye(M, 1).tolist() and len(basis) == 1
+        assert basis.lam.tolist() == [0.0] or basis.lam[0] < 1e-12
+        assert np.abs(basis.coordinates(space.points)).max() < 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 3, 17])
+def test_there_are_fewer_directions_than_points(n: int) -> None:
+    space = Space(cube(1), points=[{"x0": i / (n - 1)} for i in range(n)])
+    basis = Federation(space, features=100, length_scale=0.02).basis
+    assert len(basis) == n - 1
+    Psi = basis.coordinates(space.points)
+    Phi = basis.features(space.points) - basis.mean
+    np.testing.assert_allclose(Psi @ Psi.T, Phi @ Phi.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_feature_has_one_direction(seed: int) -> None:
+    """It is 1 or −1, as features have norm 1, and may be the same everywhere."""
+    federation = Federation(cube(1), features=1, seed=seed)
+    assert federation.basis.vectors.tolist() == [[1.0]]
+    values = federation.phi(federation.space.cover(POINTS))
+    np.testing.assert_allclose(federation.basis.lam, values.var(), atol=1e-12)
+
+
+def test_functions_that_do_not_vary_have_one_direction() -> None:
+    basis = Federation(cube(3), features=50, length_scale=1e6).basis
+    assert len(basis) == 1 and np.isfinite(basis.lam).all() and np.isfinite(basis.vectors).all()
+
+
+def test_it_depends_on_what_the_features_and_the_space_are() -> None:
+    ours = Federation(cube(2), features=60)
+    others = [
+        Federation(cube(2), features=60, seed=1),
+        Federation(cube(2), features=60, kernel="matern52"),
+        Federation(cube(2), features=60, length_scale=0.4),
+        Federation(cube(2), features=61),
+        Federation(Space(cube(2), points=LISTED.listed), features=60),
+    ]
+    digests = {each.basis.digest for each in [ours, *others]}
+    assert len(digests) == 6
+    assert Federation(cube(2), features=60, noise_variance=0.7).basis.digest == ours.basis.digest
+    names = {"other": Float(-3, 8), "names": Float(1e-3, 1, log=True)}
+    assert Federation(names, features=60).basis.digest == ours.basis.digest
+
+
+# The same for all agents
+
+
+@pytest.mark.parametrize("M", [1, 2, 5, 100, 300, 3000])
+def test_the_digest_notices_every_direction_that_is_not_the_same(M: int) -> None:
+    basis = Federation(cube(2), features=M).basis
+    digest, B = basis.digest, basis.vectors
+    changed = [B * np.where(np.arange(len(basis)) == i, -1.0, 1.0) for i in range(len(basis))]
+    changed += [np.roll(B, 1, axis=1), B[:, :-1]] if len(basis) > 1 else []
+    for vectors in changed:
+        other = Basis(Features(2, M), np.random.default_rng(0).random((5, 2)))
+        other.vectors, other.lam = vectors, basis.lam[: vectors.shape[1]]
+        assert other.digest != digest
+    other.vectors, other.lam = B + 1e-9, basis.lam
+    assert other.digest == digest
+
+
+def test_it_is_the_same_forever() -> None:
+    """Whoever changes it splits every federation of summaries."""
+    pinned = {
+        ("line", 100): "05a6a8fa3ceda580",
+        ("six", 300): "aec641a69821f1f0",
+        ("mixed", 100): "65e9ab63d8878182",
+        ("listed", 5): "5af23b7058be48c6",
+    }
+    assert {which: FEDERATIONS[which].basis.digest for which in pinned} == pinned
+
+
+#: Kernels of OpenBLAS, and the instructions of the CPU that they need; others are left out.
+KERNELS = {"Prescott": (), "Haswell": ("avx2", "fma"), "Zen": ("avx2", "fma")}
+KERNELS |= {"SkylakeX": ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd")}
+
+
+def kernels() -> list[str]:
+    """Those that this machine can run. Only OpenBLAS on x86 has a choice."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return []
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    return [name for name, needed in KERNELS.items() if flags and {*needed} <= {*flags}]
+
+
+def computed_by(kernel: str, path: Path) -> dict[str, Any]:
+    """The bases of `FEDERATIONS` in a process with this kernel of OpenBLAS."""
+    command = [sys.executable, __file__, str(path)]
+    environment = os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, env=environment, timeout=120)
+    with np.load(path) as file:
+        return dict(file)
+
+
+def test_all_kernels_of_openblas_give_the_same_basis(tmp_path: Path) -> None:
+    runnable = kernels()
+    if len(runnable) < 2:
+        pytest.skip("this machine has no two kernels of OpenBLAS to compare")
+    found = {name: computed_by(name, tmp_path / f"{name}.npz") for name in runnable}
+    if len({str(each["library"]) for each in found.values()}) == 1:
+        pytest.skip("the BLAS of this NumPy has no choice of kernels")
+    first = found[runnable[0]]
+    for name in runnable:
+        for key, expected in first.items():
+            value = found[name][key]
+            if key.startswith("vectors"):
+                np.testing.assert_allclose(value, expected, atol=1e-6, err_msg=f"{name} {key}")
+            elif key.startswith("digest"):
+                assert str(value) == str(expected), (name, key)
+
+
+def save_all(path: str) -> None:
+    from threadpoolctl import threadpool_info
+
+    columns: dict[str, Any] = {}
+    for which, federation in FEDERATIONS.items():
+        columns[f"vectors {which}"] = federation.basis.vectors
+        columns[f"digest {which}"] = federation.basis.digest
+    columns["library"] = next((one.get("architecture", "") for one in threadpool_info()), "")
+    np.savez(path, **columns)
+
+
+if __name__ == "__main__":
+    save_all(sys.argv[1])
