@@ -201,7 +201,9 @@ def value(message: Message, X: Floats) -> Floats:
 def certainty(message: Message, X: Floats) -> Floats:
     """Return minus the variance of the sender's belief at points (n, D), φᵀBCBᵀφ."""
     Phi_B = PHI(X) @ BASIS.vectors
-    return -np.einsum("ij,ij->i", Phi_B @ message.covariance.astype(np.float64), Phi_B)
+    C = message.covariance.astype(np.float64)
+    variance: Floats = np.einsum("ij,ij->i", Phi_B @ C, Phi_B)
+    return -variance
 
 
 KINDS = {
