@@ -45,7 +45,7 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
-class TestPTS(BetaContract):
+class TestPTS(PolicyContract):
     kind = "weights"
     sources = frozenset({"own", "pool", "initial"})
 

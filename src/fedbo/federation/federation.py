@@ -70,10 +70,10 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "summary" (the default), what an agent knows and does not know in
-            3.5 kB, best for PTS; "summary+cell", the same and the cell of the best trial;
-            "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
-            "belief+incumbent" for TAF.
+        kind: What agents send: "weights" (the default), one draw; "summary", what an agent knows
+            and does not know in 3.5 kB, which helps most while peers are few and young, but lets
+            a peer compute the trials of a young agent; "summary+cell", the same and the cell of
+            the best trial; "belief" for RGPE; "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -86,7 +86,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    'e2596cd2-58718eac-fa7209f7-084762d4'
+    'e2596cd2-58718eac-021d46f1-397948b5'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
@@ -102,7 +102,7 @@ class Federation:
         seed: int = 0,
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
-        kind: Kind = "summary",
+        kind: Kind = "weights",
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         format: int = FORMAT,
@@ -307,8 +307,6 @@ class Federation:
     def from_toml(cls, text: str) -> Federation:
         """Read the text of a TOML file; a setting that is missing has its default.
 
-        A file that names no kind means "weights", which was the default when files began.
-
         Args:
             text: The text of the file.
 
@@ -326,7 +324,6 @@ class Federation:
                     "[members] is empty: list the members' keys, or remove the section if messages "
                     "of anybody may be accepted"
                 )
-            given.setdefault("kind", "weights")
             return cls(file.read_space(given.pop("space", {})), **given, format=written)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error
