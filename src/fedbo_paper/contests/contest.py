@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 import fedbo
+from fedbo.message import Kind
 from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.screen import work
@@ -29,9 +31,21 @@ HISTORIES = 3  # of each peer; run s uses history s mod 3
 EI, TS = ALONE = ("EI", "TS")  # policies of an agent alone, with which all others are compared
 RANDOM = "random"
 
+
+class Summarised(fedbo.PTS, frozen=True):
+    """PTS among peers that send summaries instead of weights."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = ("summary",)
+
+
 POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
-    policy.__name__: policy
-    for policy in (fedbo.EI, fedbo.TS, fedbo.FTS, fedbo.RGPE, fedbo.TAF, fedbo.PTS)
+    "EI": fedbo.EI,
+    "TS": fedbo.TS,
+    "FTS": fedbo.FTS,
+    "RGPE": fedbo.RGPE,
+    "TAF": fedbo.TAF,
+    "PTS": fedbo.PTS,
+    "PTS-summary": Summarised,
 }
 
 
