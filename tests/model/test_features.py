@@ -210,34 +210,3 @@ def test_many_rows_are_as_one_by_one(n):
     assert values.shape == (n,)
     picked = [i for i in (0, 1, 4095, 4096, 9999) if i < n]
     np.testing.assert_allclose(values[picked], [f(X[[i]])[0] for i in picked], rtol=1e-12)
-
-
-def test_the_deviation_of_functions_over_the_cube() -> None:
-    """Against Monte Carlo, to 5 %; it is proportional to ω and ignores constants."""
-    for D in (1, 3, 6):
-        phi, rng = Features(D, 60, length_scales=0.3 * np.sqrt(D), seed=D), np.random.default_rng(D)
-        omegas = rng.standard_normal((5, 60))
-        values = phi(rng.random((40_000, D))) @ omegas.T
-        np.testing.assert_allclose(phi.deviation(omegas), values.std(axis=0), rtol=0.05)
-        np.testing.assert_allclose(phi.deviation(7 * omegas), 7 * phi.deviation(omegas))
-
-
-@pytest.mark.parametrize("kernel", ["se", "matern52"])
-def test_the_mean_of_features_over_the_cube(kernel: str) -> None:
-    """On a line by the trapezoid rule; with more dimensions by Monte-Carlo, five errors wide."""
-    line = Features(1, 60, kernel=kernel, length_scales=0.1, seed=2, signal_variance=2.5)
-    x = np.linspace(0.0, 1.0, 20_001)
-    np.testing.assert_allclose(line.mean, trapezoid(line(x[:, None]), x, axis=0), atol=2e-4)
-    for D in (2, 5):
-        phi = Features(D, 60, kernel=kernel, length_scales=0.3, seed=D)
-        Phi = phi(np.random.default_rng(D).random((40_000, D)))
-        assert phi.mean.shape == (60,)
-        error = 5.0 * Phi.std(axis=0) / np.sqrt(1024)  # 1,024 points, no worse than random ones
-        assert (np.abs(phi.mean - Phi.mean(axis=0)) < error).all()
-
-
-def test_functions_less_their_mean_have_the_deviation_as_root_mean_square() -> None:
-    phi, rng = Features(2, 60, length_scales=0.3, seed=1), np.random.default_rng(1)
-    omegas = rng.standard_normal((5, 60))
-    values = (phi(rng.random((40_000, 2))) - phi.mean) @ omegas.T
-    np.testing.assert_allclose(np.sqrt((values**2).mean(axis=0)), phi.deviation(omegas), rtol=0.05)

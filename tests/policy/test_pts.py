@@ -30,7 +30,8 @@ def truth(x: float) -> float:
 
 
 def federation(**agreed: Any) -> Federation:
-    return Federation(LINE, **{"features": M, "seed": 7, "length_scale": 0.15, **agreed})
+    given = {"features": M, "seed": 7, "length_scale": 0.15, "kind": "summary", **agreed}
+    return Federation(LINE, **given)
 
 
 def mail(
