@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import trapezoid
 from scipy.stats import kstest, norm, t
 from sklearn.gaussian_process.kernels import RBF, Matern
 
