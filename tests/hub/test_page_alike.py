@@ -22,8 +22,8 @@ SPACES: dict[str, dict[str, Any]] = {
 
 
 def correlations(federation: Federation, omegas: Any, points: int = 40_000) -> Any:
-    """Return the correlation of the first function with each, over random points."""
-    X = np.random.default_rng(0).random((points, federation.space.dimensions))
+    """Return the correlation of the first function with each, over random points of the space."""
+    X = federation.space.sample(np.random.default_rng(0), points)
     return np.corrcoef(federation.phi(X) @ np.asarray(omegas).T, rowvar=False)[0]
 
 
