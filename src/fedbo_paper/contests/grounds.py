@@ -14,6 +14,7 @@ each score is computed by real training; `Trained` is one with a problem of the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -145,7 +146,7 @@ def _read_arrays(path: Path) -> tuple[Floats, Floats]:
     return Y, config
 
 
-class Boxed:
+class Boxed(ABC):
     """A ground where any point of the box can be evaluated; subclasses compute the scores.
 
     Args:
@@ -165,8 +166,9 @@ class Boxed:
         self.digest = digest
         self.normalise = normalise
 
+    @abstractmethod
     def score(self, task: int, params: Params) -> float:
-        raise NotImplementedError
+        """Return the score of a task, in the space's direction."""
 
     def initial(self, task: int, seed: int) -> list[Params]:
         points = self.space.sample(np.random.default_rng((seed, task)), INITIAL)
