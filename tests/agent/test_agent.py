@@ -387,7 +387,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("D", [1, 2, 5, 20])
     def test_dimensions(self, D: int) -> None:
-        federation = Federation({f"x{i}": Float(0, 1) for i in range(D)}, kind="summary")
+        federation = Federation({f"x{i}": Float(0, 1) for i in range(D)})
         agent = run(
             Agent(federation, seed=0), 8, lambda p: -sum((v - 0.5) ** 2 for v in p.values())
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 import optuna
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.cli import app as cli
+from fedbo.message import Kind
 
 EXAMPLE = """
 direction = "minimize"
@@ -63,8 +65,10 @@ def test_the_example_in_the_help_is_one() -> None:
 
 def test_a_new_federation_has_what_was_asked_for() -> None:
     Path("space.toml").write_text(EXAMPLE)
-    made = new("--from-space", "space.toml", "--features", "40", "--seed", "3", "--kind", "belief")
-    assert made == Federation(SPACE, features=40, seed=3, kind="belief")
+    for kind in get_args(Kind):
+        options = ("--features", "40", "--seed", "3", "--kind", kind, "--force")
+        made = new("--from-space", "space.toml", *options)
+        assert made == Federation(SPACE, features=40, seed=3, kind=kind)
 
 
 def test_new_says_what_show_says_and_what_to_do_next() -> None:
@@ -286,13 +290,25 @@ def test_show_explains_a_federation() -> None:
         "kernel categorical 'linear', 'rbf' unordered 1",
         "features 100, kernel se, seed 7",
         "length scale 0.1, 0.2, 0.3 on the unit cube",
-        "weights: 100 numbers, about 563 bytes each",
+        "summary: 860 numbers, about 3.6 kB each",
+        "what its model knows and does not know, in short",
         "epoch 2",
         str(ours.fingerprint),
         "A site sends no trial",
     ):
         assert part in text, part
     assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_show_counts_what_weights_and_votes_hand_out() -> None:
+    Federation(SPACE, features=100, kind="weights").save("f.toml")
+    text = said(invoke("show", "f.toml"))
+    assert "weights: 100 numbers, about 563 bytes each" in text
+    assert "sends 100 numbers: one random draw from its model" in text
+    Federation(SPACE, kind="summary+cell", length_scale=(0.1, 0.2, 0.3)).save("f.toml")
+    text = said(invoke("show", "f.toml"))
+    assert "summary+cell: 861 numbers, about 3.6 kB each" in text
+    assert "which of some public cells of the space its best trial is in" in text
 
 
 def test_show_counts_what_a_belief_hands_out() -> None:

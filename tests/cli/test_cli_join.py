@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
@@ -42,6 +43,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import optuna
 
 constant = 3
@@ -592,7 +594,8 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     text = said(invoke("--preview"))
     assert "This very message was sent before" in text
     [message] = FolderExchange("shared").fetch(FEDERATION)
-    assert all(f"{omega:.4f}" in text for omega in message.omega)
+    shown = [*message.nu, *message.covariance[np.tril_indices(message.M)]]
+    assert all(f"{number:.4f}" in text for number in shown)
 
 
 def test_preview_knows_what_was_not_delivered_and_what_cannot_be_read() -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedbo import Agent
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Kind, Message, MessageRefused
 from fedbo.message.key import key_text
 from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo_paper.preset import paper_federation
@@ -33,22 +34,18 @@ def federation(**changes: Any) -> Federation:
     return Federation(changes.pop("space", PARAMETERS), **AGREED | changes)
 
 
-def weights(sender: Federation, **changes: Any) -> Message:
+def message(sender: Federation, **changes: Any) -> Message:
+    """A message of the kind that was agreed on."""
     header: dict[str, Any] = {"sender": "a", "sequence": 1, "t_n": 10, "epoch": sender.epoch}
-    header |= {"fingerprint": sender.fingerprint}
-    return Message.of_weights(np.ones(sender.features), **header | changes)
-
-
-def belief(sender: Federation) -> Message:
-    return Message.of_belief(
-        np.ones(sender.features),
-        np.eye(sender.features),
-        fingerprint=sender.fingerprint,
-        epoch=sender.epoch,
-        sender="a",
-        sequence=1,
-        t_n=10,
-    )
+    header |= {"fingerprint": sender.fingerprint, **changes}
+    numbers = np.ones(sender.coordinates)
+    if sender.kind == "weights":
+        return Message.of_weights(numbers, **header)
+    if sender.is_summarised:
+        cell = len(sender.cells) - 1 if sender.votes else None
+        return Message.of_summary(numbers, np.eye(len(numbers)), cell, **header)
+    incumbent = 1.0 if sender.kind == "belief+incumbent" else None
+    return Message.of_belief(numbers, np.eye(len(numbers)), incumbent, **header)
 
 
 # Features
@@ -99,7 +96,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "seed = 7\n"
         "length_scale = 0.424264\n"
         "noise_variance = 0.1\n"
-        'kind = "weights"\n'
+        'kind = "summary"\n'
         "epoch = 0\n"
         "\n"
         "[space]\n"
@@ -212,7 +209,15 @@ def test_an_empty_list_of_members_does_not_mean_everybody() -> None:
 def test_a_short_file_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "federation.toml"
     path.write_text('[space.parameters]\nC = { type = "float", low = 0, high = 1 }\n')
-    assert Federation.load(path) == Federation({"C": Float(0, 1)})
+    assert Federation.load(path) == Federation({"C": Float(0, 1)}, kind="weights")
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_a_file_that_names_no_kind_means_weights(kind: Kind) -> None:
+    """It was written when weights were the default, and agents have messages of that kind."""
+    text = federation(kind=kind).to_toml()
+    assert Federation.from_toml(text).kind == kind
+    assert Federation.from_toml(text.replace(f'kind = "{kind}"\n', "")).kind == "weights"
 
 
 CHOICES = '[space.parameters.C]\ntype = "categorical"\nchoices = ["a", {}]\n'
@@ -338,7 +343,7 @@ def test_dots_in_a_text_are_no_key(dots: str) -> None:
     ours = federation(space=space)
     text = ours.to_toml()
     assert Federation.from_toml(f"# {dots}\n{text}") == ours
-    long = text.replace('kind = "weights"', f"kind = '''\n{dots}'''")
+    long = text.replace('kind = "summary"', f"kind = '''\n{dots}'''")
     with pytest.raises(ValueError, match="kind is"):
         Federation.from_toml(long)
 
@@ -412,7 +417,7 @@ def test_both_formats_are_the_same_if_the_order_is() -> None:
     assert old == new and old.fingerprint == new.fingerprint
     old.require_later(new.next_epoch())
     new.require_later(old.next_epoch())
-    new.check(weights(old))
+    new.check(message(old))
 
 
 def test_a_later_epoch_with_another_space_is_named() -> None:
@@ -493,7 +498,7 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"format": 3}, "format is 3, written by a newer fedbo"),
         ({"format": 1.0}, "format is 1.0, expected an int from 1 to 2"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
-        ({"kind": "mean"}, "kind is 'mean', expected one of 'weights', 'summary'"),
+        ({"kind": "mean"}, "kind is 'mean', expected one of 'summary', 'summary.cell', 'weights'"),
         ({"seed": -1}, "seed is -1"),
         ({"length_scale": 0}, "length_scale is 0, expected a finite number above 0"),
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
@@ -537,7 +542,7 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
     ({"features": 21}, "features is 20 here and 21 there", "features"),
     ({"kernel": "matern52"}, "kernel is 'se' here and 'matern52' there", "features"),
     ({"seed": 8}, "seed is 7 here and 8 there", "features"),
-    ({"kind": "belief"}, "kind is 'weights' here and 'belief' there", "kind"),
+    ({"kind": "belief"}, "kind is 'summary' here and 'belief' there", "kind"),
     ({"length_scale": 0.2}, "length_scale is 0.3 here and 0.2 there", "scalars"),
     ({"noise_variance": 0.2}, "noise_variance is 0.1 here and 0.2 there", "scalars"),
 ]
@@ -578,11 +583,73 @@ def test_a_file_of_version_0_1_is_the_same_federation() -> None:
 
 
 def test_fingerprints_never_change() -> None:
-    assert str(federation(format=1).fingerprint) == "8f0b8f20-337e63ac-021d46f1-397948b5"
-    assert str(federation().fingerprint) == "8a521da0-337e63ac-021d46f1-397948b5"
-    assert str(Federation({"depth": Categorical([3, None])}).fingerprint) == (
-        "b3a9818e-e6c654a0-021d46f1-397948b5"
-    )
+    depth: dict[str, Parameter] = {"depth": Categorical([3, None])}
+    for kind, ending, other_ending in (
+        ("weights", "021d46f1-397948b5", "021d46f1-397948b5"),
+        ("summary", "fa7209f7-a58cc522", "fa7209f7-5d786e57"),  # the basis is part of it
+        ("summary+cell", "a98c5845-a58cc522", "a98c5845-5d786e57"),
+    ):
+        old, new = federation(kind=kind, format=1), federation(kind=kind)
+        assert str(old.fingerprint) == f"8f0b8f20-337e63ac-{ending}"
+        assert str(new.fingerprint) == f"8a521da0-337e63ac-{ending}"
+        other = Federation(depth, kind=kind)
+        assert str(other.fingerprint) == f"b3a9818e-e6c654a0-{other_ending}"
+
+
+# Cells
+
+
+CELLED: dict[str, Any] = {
+    "plane": {"a": Float(0, 1), "b": Float(1e-3, 1, log=True)},
+    "mixed": PARAMETERS,
+    "choices": {"c": Categorical(["x", "y", "z"])},
+    "ints": {"n": Int(1, 9)},
+    "few": Space({"a": Float(0, 1)}, points=[{"a": i / 4} for i in range(5)]),
+    "many": Space({"a": Float(0, 1)}, points=[{"a": i / 199} for i in range(200)]),
+    "one": Space({"a": Float(0, 1)}, points=[{"a": 0.3}]),
+}
+
+
+@pytest.mark.parametrize("name", CELLED)
+def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
+    ours = Federation(CELLED[name], kind="summary+cell")
+    n = {"choices": 3, "ints": 9, "few": 5, "one": 1}.get(name, 64)
+    assert len(ours.cells) <= n and (name == "mixed" or len(ours.cells) == n)
+    assert [ours.cell(centre) for centre in ours.cells] == [*range(len(ours.cells))]
+    found = set()
+    for x in ours.space.sample(np.random.default_rng(0), 300):
+        cell = ours.cell(x)
+        assert type(cell) is int
+        gaps = np.linalg.norm(ours.cells - x, axis=1)
+        assert gaps[cell] == gaps.min()
+        found.add(cell)
+    assert found <= {*range(len(ours.cells))} and (n < 64 or len(found) > 20)
+
+
+def test_cells_are_the_same_everywhere() -> None:
+    plane = Federation(CELLED["plane"], kind="summary+cell")
+    assert plane.cells[:2].tolist() == [[0.5, 0.5], [0.254877666, 0.069840291]]
+    corners = [[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.3, 0.1]]
+    assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
+    other = Federation(CELLED["plane"], features=7, seed=3, length_scale=2.0)
+    assert np.array_equal(other.cells, plane.cells)
+
+
+def test_cells_do_not_depend_on_the_order_of_parameters() -> None:
+    names = {"b": CELLED["plane"]["b"], "a": CELLED["plane"]["a"]}
+    assert np.array_equal(Federation(names).cells, Federation(CELLED["plane"]).cells)
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_vote_is_for_the_cell_of_the_best_score(direction: Any) -> None:
+    space = Space(CELLED["plane"], direction=direction)
+    agent = Agent(Federation(space, kind="summary+cell"), name="a", seed=0)
+    points = [{"a": 0.1, "b": 0.5}, {"a": 0.9, "b": 0.002}, {"a": 0.4, "b": 0.03}]
+    for params, score in zip(points, (2.0, -1.0, 0.5), strict=True):
+        agent.tell(params, score)
+    agent.tell(agent.ask(), None)  # a failure has no vote
+    best = points[0 if direction == "maximize" else 1]
+    assert agent.message().cell == agent.federation.cell(space.encode(best))
 
 
 # Messages and epochs
@@ -591,20 +658,24 @@ def test_fingerprints_never_change() -> None:
 @pytest.mark.parametrize(("change", "_words", "part"), DIFFERENT)
 def test_foreign_messages_are_refused(change: dict[str, Any], _words: str, part: str) -> None:
     theirs = federation(**change)
-    message = belief(theirs) if theirs.kind == "belief" else weights(theirs)
+    sent = message(theirs)
     with pytest.raises(MessageRefused, match=part):
-        federation().check(message)
-    theirs.check(message)
+        federation().check(sent)
+    theirs.check(sent)
 
 
 def test_messages_are_checked_against_what_was_agreed() -> None:
     ours = federation()
-    ours.check(weights(ours))
-    with pytest.raises(MessageRefused, match="kind"):
-        ours.check(belief(ours))
-    short = federation(features=19)
-    with pytest.raises(MessageRefused, match="M = 19"):
-        ours.check(weights(short, fingerprint=ours.fingerprint))
+    for kind in get_args(Kind):
+        ours, short = federation(kind=kind), federation(kind=kind, features=11)
+        ours.check(message(ours))
+        other = federation(kind="belief" if kind == "weights" else "weights")
+        with pytest.raises(MessageRefused, match="it is of kind"):
+            ours.check(message(other, fingerprint=ours.fingerprint))
+        M = short.coordinates
+        assert ours.coordinates > M
+        with pytest.raises(MessageRefused, match=f"M = {M}, expected M = {ours.coordinates}"):
+            ours.check(message(short, fingerprint=ours.fingerprint))
 
 
 def test_the_next_epoch() -> None:
@@ -615,5 +686,18 @@ def test_the_next_epoch() -> None:
     assert ours.difference(later) == f"length_scale is 0.3 here and {later.length_scale} there"
     assert ours.fingerprint.difference(later.fingerprint) == "scalars"
     assert ours.difference(ours.next_epoch()) == "epoch is 0 here and 1 there"
-    ours.check(weights(later))  # another epoch is ignored by whoever receives it, not refused
-    later.check(weights(ours))
+    ours.check(message(later))  # another epoch is ignored by whoever receives it, not refused
+    later.check(message(ours))
+
+
+@pytest.mark.parametrize("kind", ["summary", "summary+cell"])
+def test_a_summary_of_another_epoch_is_ignored_however_long_it_is(kind: Kind) -> None:
+    ours = Federation({"a": Float(0, 1), "b": Float(0, 1)}, kind=kind)
+    longer, shorter = (ours.next_epoch(length_scale=scale) for scale in (0.1, 3.0))
+    assert shorter.coordinates < ours.coordinates < longer.coordinates == 40
+    agent = Agent(ours, name="b", seed=0)
+    for later in (longer, shorter):
+        assert agent.receive(message(later)) == 0
+        with pytest.raises(MessageRefused, match=f"M = {later.coordinates}, expected M = "):
+            agent.receive(message(later, epoch=0, fingerprint=ours.fingerprint))
+    assert agent.receive(message(ours)) == 1

@@ -14,7 +14,7 @@ from contracts.parties import LISTED, MIXED, M, asked, bowl, cube, learn, peer, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo import FTS, RGPE, TS, Agent, Federation, FederationMismatch, Float, MessageRefused
+from fedbo import FTS, PTS, RGPE, TS, Agent, Federation, FederationMismatch, Float, MessageRefused
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Message
 from fedbo_paper.preset import paper_agent
@@ -317,8 +317,9 @@ def test_the_new_message_is_that_of_an_agent_that_was_always_there() -> None:
 
 
 def test_messages_of_two_epochs_do_not_share_their_noise() -> None:
-    agent = learn(Agent(OURS, name="a", seed=1), 12, bowl(OURS))
-    same = OURS.next_epoch()
+    drawn = Federation(OURS.space, features=M, kind="weights")
+    agent = learn(Agent(drawn, name="a", seed=1), 12, bowl(drawn))
+    same = drawn.next_epoch()
     first = agent.message()
     agent.move(same)
     assert not np.allclose(first.omega, agent.message().omega)
@@ -360,7 +361,7 @@ def test_epochs_can_be_skipped() -> None:
         (Federation(cube(2), features=M + 1, epoch=1), "features is 30 here and 31 there"),
         (Federation(cube(2), features=M, seed=1, epoch=1), "seed is 0 here and 1 there"),
         (Federation(cube(2), features=M, kernel="matern52", epoch=1), "kernel is 'se' here"),
-        (Federation(cube(2), features=M, kind="belief", epoch=1), "kind is 'weights' here"),
+        (Federation(cube(2), features=M, kind="belief", epoch=1), "kind is 'summary' here"),
         (Federation(cube(2), features=M, length_scale=0.2), "length_scale is .* here and 0.2"),
     ],
 )
@@ -387,7 +388,9 @@ def test_pending_trials_survive_a_move() -> None:
     assert agent.tell(open_, 0.5).state == "complete"
 
 
-@pytest.mark.parametrize(("policy", "kind"), [(FTS(), "weights"), (RGPE(), "belief")])
+@pytest.mark.parametrize(
+    ("policy", "kind"), [(FTS(), "weights"), (RGPE(), "belief"), (PTS(), "summary")]
+)
 def test_a_moved_agent_is_saved_and_goes_on(tmp_path: Path, policy: Any, kind: Any) -> None:
     federation = Federation(cube(2), features=M, kind=kind)
     agent, later = helped(federation, policy=policy), later_of(federation)

@@ -45,7 +45,7 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
-class TestPTS(PolicyContract):
+class TestPTS(BetaContract):
     kind = "weights"
     sources = frozenset({"own", "pool", "initial"})
 

@@ -430,7 +430,7 @@ def test_a_summary_says_the_same_as_the_belief_that_it_sums_up(trials: int) -> N
 
 def test_where_no_peer_has_been_nothing_is_claimed() -> None:
     """One trial in a corner: the prior mean is large there and 0 far away, as with no message."""
-    federation = Federation(cube(2), features=200, length_scale=0.15, kind="summary")
+    federation = Federation(cube(2), features=200, length_scale=0.15)
     peer = Agent(federation, name="peer", seed=0)
     for x, score in (((0.1, 0.1), 1.0), ((0.15, 0.1), 0.0)):
         peer.tell(federation.space.decode(np.array(x)), score)

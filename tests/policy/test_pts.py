@@ -30,8 +30,7 @@ def truth(x: float) -> float:
 
 
 def federation(**agreed: Any) -> Federation:
-    given = {"features": M, "seed": 7, "length_scale": 0.15, "kind": "summary", **agreed}
-    return Federation(LINE, **given)
+    return Federation(LINE, **{"features": M, "seed": 7, "length_scale": 0.15, **agreed})
 
 
 def mail(

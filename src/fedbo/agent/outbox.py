@@ -17,6 +17,7 @@ from fedbo.message.message import Header, Message
 from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
+from fedbo.model.summary import summarise
 
 
 class Recorder(Protocol):
@@ -39,13 +40,18 @@ class Outbox:
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
-        self._regression = Regression(self.federation.phi, self.federation.noise_variance)
+        phi, noise = self.federation.phi, self.federation.noise_variance
+        self._regression = Regression(phi, noise)
+        self._coarse = Regression(phi, noise)  # trials at the centres of their cells
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
         numbers = self._numbers()
         if new := numbers[len(self._regression) :]:
-            self._regression.add(self.history.X(new))
+            X = self.history.X(new)
+            self._regression.add(X)
+            if self.federation.is_summarised:
+                self._coarse.add(self.federation.cells[self.federation.nearest_cells(X)])
         return self._regression, self.settings.scores(self.history.y(numbers)).z
 
     def _numbers(self) -> list[int]:
@@ -75,15 +81,15 @@ class Outbox:
             "sequence": sequence,
             "t_n": len(self._regression),
         }
+        # Each epoch has other noise: otherwise two messages of the same scores would share it.
+        key = (sequence, federation.epoch) if federation.epoch else (sequence,)
+        rng = Stream.MESSAGE.generator(self.entropy, *key)
         if federation.kind == "weights":
-            # Each epoch has other noise: otherwise two messages of the same scores would share it.
-            key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-            omega = belief.draw(Stream.MESSAGE.generator(self.entropy, *key))
-            message = Message.of_weights(omega, **header)
+            message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_summarised:
-            B = federation.basis.vectors
+            m, C = summarise(belief, self._coarse.posterior(y), federation.basis.vectors, rng)
             cell = federation.cell(self._best_point(y)) if federation.votes else None
-            message = Message.of_summary(B.T @ belief.nu, belief.covariance(B), cell, **header)
+            message = Message.of_summary(m, C, cell, **header)
         else:
             incumbent = float(y.max()) if federation.kind == "belief+incumbent" else None
             message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)

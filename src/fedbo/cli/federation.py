@@ -21,10 +21,10 @@ from fedbo.space import Categorical, Direction, Int, Parameter, Space
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 163
 _KINDS = {
-    "weights": "one random draw from its model",
     "summary": "what its model knows and does not know, in short",
     "summary+cell": "what its model knows and does not know, in short, and which of some "
     "public cells of the space its best trial is in",
+    "weights": "one random draw from its model",
     "belief": "the mean and covariance of its model",
     "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
 }
@@ -52,10 +52,10 @@ def new(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="Message: weights (PTS, FTS), summary or summary+cell (PTS), belief (RGPE), "
+            help="Message: summary or summary+cell (PTS), weights (FTS), belief (RGPE), "
             "belief+incumbent (TAF)."
         ),
-    ] = "weights",
+    ] = "summary",
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
         typer.Option(help="The direction, if --from-space has none; maximize by default."),

@@ -90,7 +90,7 @@ class FolderExchange(Exchange):
     ...     FolderExchange(folder).publish(agent.message())
     ...     FolderExchange(folder).fetch(federation)
     True
-    [Message(weights, sender='site-a', sequence=1, epoch=0, t_n=1, M=100, 442 bytes)]
+    [Message(summary, sender='site-a', sequence=1, epoch=0, t_n=1, M=7, 184 bytes)]
     """
 
     def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:

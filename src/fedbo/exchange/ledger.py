@@ -121,7 +121,7 @@ class Ledger:
     ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
     ...     [(entry.agent, entry.to, entry.numbers) for entry in ledger.read()]
-    [('site-a', 'memory', 100)]
+    [('site-a', 'memory', 35)]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbo import files
 from fedbo.federation import file
@@ -19,7 +20,7 @@ from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
 from fedbo.model import basis
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, squared_distances
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
 
@@ -31,8 +32,11 @@ FORMAT = 2
 #: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
 MOST_FEATURES = 5000
 
-#: A vote names one of at most this many cells of the space.
+#: A space has at most this many public cells, which messages may name.
 CELLS = 64
+_ALONG = 8  # cells in one dimension
+_IN_CELL = 4  # points of the space in a cell, at least
+_UNIT = np.ones(1)  # length scales of plain distances on the cube
 
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
@@ -70,10 +74,10 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "weights" (the default), one draw; "summary", what an agent knows
-            and does not know in 3.5 kB, which helps most while peers are few and young, but lets
-            a peer compute the trials of a young agent; "summary+cell", the same and the cell of
-            the best trial; "belief" for RGPE; "belief+incumbent" for TAF.
+        kind: What agents send: "summary" (the default), what an agent knows and does not know in
+            3.5 kB, best for PTS; "summary+cell", the same and the cell of the best trial;
+            "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
+            "belief+incumbent" for TAF.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -86,7 +90,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    'e2596cd2-58718eac-021d46f1-397948b5'
+    'e2596cd2-58718eac-fa7209f7-084762d4'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
@@ -102,7 +106,7 @@ class Federation:
         seed: int = 0,
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
-        kind: Kind = "weights",
+        kind: Kind = "summary",
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         format: int = FORMAT,
@@ -210,11 +214,23 @@ class Federation:
 
     @cached_property
     def cells(self) -> Array:
-        """The centres (n, D) of the cells that a vote can name; a cell is what is nearest to one.
+        """The centres (n, D) of the public cells of the space; a cell is what is nearest to one.
 
-        They are the same on every machine, and at most 64.
+        They are the same on every machine. There are at most 64, and at most 8 in one dimension. A
+        space of few points has a cell for every four of them, so that a cell is never a point.
         """
-        return self.space.cover(CELLS)
+        points = self.space.cover(_IN_CELL * CELLS)
+        most = min(CELLS, _ALONG**self.space.dimensions, -(-len(points) // _IN_CELL))
+        return self.space.cover(most)
+
+    def nearest_cells(self, X: Array) -> NDArray[np.intp]:
+        """Return the cells (n,) that points lie in.
+
+        Args:
+            X: Points of the unit cube, (n, D).
+        """
+        nearest: NDArray[np.intp] = squared_distances(X, self.cells, _UNIT).argmin(axis=1)
+        return nearest
 
     def cell(self, x: Array) -> int:
         """Return the cell that a point lies in.
@@ -222,7 +238,7 @@ class Federation:
         Args:
             x: A point of the unit cube, (D,).
         """
-        return int(np.argmin(((self.cells - x) ** 2).sum(axis=1)))
+        return int(self.nearest_cells(x[None])[0])
 
     @property
     def is_summarised(self) -> bool:
@@ -307,6 +323,8 @@ class Federation:
     def from_toml(cls, text: str) -> Federation:
         """Read the text of a TOML file; a setting that is missing has its default.
 
+        A file that names no kind means "weights", which was the default when files began.
+
         Args:
             text: The text of the file.
 
@@ -324,6 +342,7 @@ class Federation:
                     "[members] is empty: list the members' keys, or remove the section if messages "
                     "of anybody may be accepted"
                 )
+            given.setdefault("kind", "weights")
             return cls(file.read_space(given.pop("space", {})), **given, format=written)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error

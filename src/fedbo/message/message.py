@@ -41,7 +41,7 @@ from fedbo.message.fingerprint import Fingerprint
 from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 from fedbo.outside import shortened
 
-Kind = Literal["weights", "summary", "summary+cell", "belief", "belief+incumbent"]
+Kind = Literal["summary", "summary+cell", "weights", "belief", "belief+incumbent"]
 
 _LONGEST = 200  # characters of a reason that may quote a message
 

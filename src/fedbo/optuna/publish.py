@@ -142,7 +142,7 @@ class Publication:
         )
 
     def _agent(self, exchange: Exchange | None, name: str | None) -> StudyAgent:
-        kind = "weights" if self.federation is None else self.federation.kind
+        kind = "summary" if self.federation is None else self.federation.kind
         recipe = Recipe(
             federation=self.federation,
             policy=join.POLICIES[kind](),

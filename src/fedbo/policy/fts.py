@@ -14,9 +14,11 @@ P_N     ``P_N``: distribution over the peers whose message was not used yet, ren
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from msgspec.structs import force_setattr
 
+from fedbo.message import Kind
 from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.policy.base import Beta, Policy, beta_at, beta_from
 from fedbo.policy.query import Origin, Query
@@ -46,6 +48,14 @@ class FTS(Policy, frozen=True, tag="fts"):
     schedule: Schedule = Power(0.5)
     P_N: dict[str, float] | None = None
     beta: Beta = 1.0
+
+    kinds: ClassVar[tuple[Kind, ...]] = (
+        "weights",
+        "summary",
+        "summary+cell",
+        "belief",
+        "belief+incumbent",
+    )
 
     def __post_init__(self) -> None:
         force_setattr(self, "schedule", schedule_from(self.schedule))

@@ -11,17 +11,20 @@ I − C    what peer n knows: 0 in directions that its trials say nothing about,
          1 in directions that they determine
 w        shares of the peers: how well peer n orders the target's scores         (K,)
 nu, S    mean and covariance of the target's z, given all messages               (k,), (k, k)
+T        how much the z of peers differ from each other                          (k, k)
 k        covariance of the agent's own fitted GP                                 function
 L, u     L Lᵀ is a covariance of all points tried, u = L⁻¹ (y − mean)            (t, t), (t,)
 Q        trust in the peers: the probability that the pool is right, not the     scalar
          agent's own GP
 =======  ======================================================================  =============
 
-**The prior.** The z of every peer, and of the target, is N(μ, I) around a common μ ~ N(0, I). Given
-the messages, μ has the precision P = I + K Σ w_n (I − C_n) and the mean ν = P⁻¹ K Σ w_n m_n, so the
-target's z ~ N(ν, P⁻¹ + I). A peer counts only in the directions that it knows about. Where nobody
-has been, ν is 0: nothing is claimed. The scale of the peers' scores may differ from that of the
-target's, so b² ν νᵀ is added to the covariance.
+**The prior.** At first, the z of every peer, and of the target, is N(μ, I) around a common μ ~ N(0,
+I). Given the messages, μ has the precision P = I + K Σ w_n (I − C_n) and the mean ν = P⁻¹ K Σ w_n
+m_n. A peer counts only in the directions that it knows about. Where nobody has been, ν is 0:
+nothing is claimed. One step of expectation maximisation then replaces the spread I by what peers
+differ by, Σ w_n (e_n e_nᵀ + C_n) with e_n = m_n − (I − C_n) ν, as if one more peer had the spread
+I. With this T, the target's z ~ N(ν, P⁻¹ + T). The scale of the peers' scores may differ from that
+of the target's, so b² ν νᵀ is added to the covariance.
 
 **The belief.** f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target resembles
 its peers and has a part of its own. Given scores, this is a GP. A pending trial counts as if it had
@@ -67,14 +70,15 @@ class Pool(Improvement):
     Its ``rows`` (K,) are the rows of the inbox that it uses, ``shares`` is w and ``trust`` is Q.
 
     Args:
-        target: The agent that asks, with messages in its inbox.
+        target: The agent that asks, with messages in its inbox that say something.
     """
 
     def __init__(self, target: Target) -> None:
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
         self._basis = target.federation.basis
-        N = len(target.inbox)
-        self.rows = np.arange(N) if N <= _MOST else np.linspace(0, N - 1, _MOST).astype(np.intp)
+        informed = np.flatnonzero(target.inbox.t_n)
+        some = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
+        self.rows = informed[some]
         peers = Peers(target, self.rows)
         F = self._basis.coordinates(target.X) @ peers.m.T
         self.shares = agreement(target.y, F)
@@ -192,11 +196,17 @@ class Peers:
 
     def prior(self, shares: Array) -> tuple[Array, Array]:
         """Return ν and S, given the shares w (K,)."""
-        w, k = len(shares) * shares, self.m.shape[1]
-        R = (self._R * np.sqrt(w)[:, None, None].astype(np.float32)).reshape(-1, k)
-        L = np.linalg.cholesky(np.eye(k) + R.T @ R), True  # of P
-        nu = cho_solve(L, w @ self.m)
-        return nu, cho_solve(L, np.eye(k)) + np.eye(k) + _OFF**2 * np.outer(nu, nu)
+        K, k = self.m.shape
+        R = (self._R * np.sqrt(shares)[:, None, None].astype(np.float32)).reshape(-1, k)
+        known: Array = (R.T @ R).astype(np.float64)  # Σ w_n (I − C_n)
+        L = np.linalg.cholesky(np.eye(k) + K * known), True  # of P
+        nu = cho_solve(L, K * (shares @ self.m))
+        said = np.einsum("nri,nr->ni", self._R, self._R @ nu.astype(np.float32))
+        E = self.m - said  # what each peer adds to ν, (K, k)
+        spread = (E.T * shares) @ E + np.eye(k) - known
+        heard = 1.0 / float(shares @ shares)
+        T = (heard * spread + np.eye(k)) / (heard + 1.0)
+        return nu, cho_solve(L, np.eye(k)) + T + _OFF**2 * np.outer(nu, nu)
 
 
 def _log_evidence(L: Array, u: Array) -> float:

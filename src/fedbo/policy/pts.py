@@ -16,9 +16,7 @@ the expected improvement of `Pool` is largest.
 Three things guard against useless and hostile peers. First, p_t → 1: in the end only own draws
 count, as in the paper. Second, Q measures how well the peers predicted the scores, and while it is
 below 0.3, the agent queries as if it were alone. Third, few or young peers must not be all that an
-agent looks at: after two queries of the pool come the initial points of an agent alone; and once
-the agent has made more queries than the square root of the number of trials behind the messages,
-every second query is that of an agent alone. Peers are worth most early.
+agent looks at: after two queries of the pool come the initial points of an agent alone.
 """
 
 from __future__ import annotations
@@ -43,9 +41,9 @@ class PTS(Policy, frozen=True, tag="pts"):
     """Pooled Thompson sampling, the default policy.
 
     An agent that holds messages starts with one initial point and two queries of the pool. If the
-    peers have made fewer than 300 trials together, the other initial points come next. At last the
-    pool and `EI` take turns. Without messages, and beyond 200 scores, PTS is `EI`. It weighs peers
-    by itself and does not use `chance`.
+    peers have made fewer than 300 trials together, the other initial points come next. After that,
+    the pool queries. Without messages, and beyond 200 scores, PTS is `EI`. It weighs peers by
+    itself and does not use `chance`.
 
     Args:
         schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
@@ -71,7 +69,7 @@ class PTS(Policy, frozen=True, tag="pts"):
         behind = int(target.inbox.t_n.sum(dtype=np.int64))  # trials behind the messages
         if target.initial is not None and target.t > _FIRST and behind < _MANY:
             return Query(target.initial, Origin("initial"))
-        if is_draw or (target.t**2 > behind and target.t % 2 == 0):
+        if is_draw:
             return query_alone(target, is_draw)
         pool = Pool(target)
         trust = target.named(pool.rows, pool.trust * pool.shares)
