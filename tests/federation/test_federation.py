@@ -606,22 +606,65 @@ CELLED: dict[str, Any] = {
     "ints": {"n": Int(1, 9)},
     "few": Space({"a": Float(0, 1)}, points=[{"a": i / 4} for i in range(5)]),
     "many": Space({"a": Float(0, 1)}, points=[{"a": i / 199} for i in range(200)]),
+    "table": Space(
+        {"a": Float(0, 1), "b": Float(0, 1)},
+        points=[{"a": i / 9, "b": j / 9} for i in range(10) for j in range(10)],
+    ),
+    "line": {"a": Float(0, 1)},
+    "cube": {name: Float(0, 1) for name in "abcdef"},
+    "levels": {"m": Int(1, 3), "n": Int(1, 5)},
     "one": Space({"a": Float(0, 1)}, points=[{"a": 0.3}]),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        ("line", 8),
+        ("plane", 64),
+        ("cube", 64),
+        ("choices", 1),  # of 3 points
+        ("ints", 3),  # of 9
+        ("levels", 4),  # of 15
+        ("few", 2),  # of 5
+        ("table", 25),  # of 100
+        ("many", 8),  # of 200 on a line
+        ("one", 1),
+    ],
+)
+def test_how_many_cells_there_are(name: str, n: int) -> None:
+    """64 at most, 8 to the number of dimensions, and one for every four points of the space."""
+    ours = Federation(CELLED[name])
+    assert len(ours.cells) == len(np.unique(ours.cells, axis=0)) == n
+    np.testing.assert_array_equal(ours.space.snap(ours.cells), ours.cells)  # they are allowed
+    np.testing.assert_array_equal(Federation(CELLED[name]).cells, ours.cells)
+
+
+@pytest.mark.parametrize("name", CELLED)
+def test_the_nearest_cell_is_the_one_with_the_nearest_centre(name: str) -> None:
+    """By a loop over all of them, for many points at once and for one.
+
+    On a table, many points have two nearest centres, and a point always has the same of the two.
+    """
+    ours = Federation(CELLED[name])
+    X = ours.space.sample(np.random.default_rng(1), 200)
+    nearest = ours.nearest_cells(X)
+    for x, cell in zip(X, nearest, strict=True):
+        gaps = [math.dist(x, centre) for centre in ours.cells]
+        assert gaps[cell] == pytest.approx(min(gaps), abs=1e-7)
+        assert ours.cell(x) == cell
+    assert ours.nearest_cells(X[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", CELLED)
 def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
     ours = Federation(CELLED[name], kind="summary+cell")
-    n = {"choices": 3, "ints": 9, "few": 5, "one": 1}.get(name, 64)
-    assert len(ours.cells) <= n and (name == "mixed" or len(ours.cells) == n)
+    n = len(ours.cells)
     assert [ours.cell(centre) for centre in ours.cells] == [*range(len(ours.cells))]
     found = set()
     for x in ours.space.sample(np.random.default_rng(0), 300):
         cell = ours.cell(x)
         assert type(cell) is int
-        gaps = np.linalg.norm(ours.cells - x, axis=1)
-        assert gaps[cell] == gaps.min()
         found.add(cell)
     assert found <= {*range(len(ours.cells))} and (n < 64 or len(found) > 20)
 

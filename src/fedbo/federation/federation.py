@@ -20,7 +20,7 @@ from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
 from fedbo.model import basis
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
-from fedbo.model.kernel import Array, squared_distances
+from fedbo.model.kernel import Array
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
 
@@ -36,7 +36,6 @@ MOST_FEATURES = 5000
 CELLS = 64
 _ALONG = 8  # cells in one dimension
 _IN_CELL = 4  # points of the space in a cell, at least
-_UNIT = np.ones(1)  # length scales of plain distances on the cube
 
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
@@ -229,7 +228,12 @@ class Federation:
         Args:
             X: Points of the unit cube, (n, D).
         """
-        nearest: NDArray[np.intp] = squared_distances(X, self.cells, _UNIT).argmin(axis=1)
+        # Differences first, dimension by dimension: where a point has two nearest centres, as on
+        # a grid, the choice must not depend on the machine or on how many points are asked about.
+        squares = np.zeros((len(X), len(self.cells)))
+        for x, centre in zip(X.T, self.cells.T, strict=True):
+            squares += (x[:, None] - centre) ** 2
+        nearest: NDArray[np.intp] = squares.argmin(axis=1)
         return nearest
 
     def cell(self, x: Array) -> int:
