@@ -1,0 +1,262 @@
+"""A summary of a belief, against simulation and a conditioned normal, and what it hides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from model.moments import LIES, LIMIT, told_wrong, worst_z
+
+from fedbo import Agent, Categorical, Federation, Float, Int, Space
+from fedbo.model.features import Features
+from fedbo.model.linear import Regression
+from fedbo.model.scores import Standardised
+from fedbo.model.summary import summarise
+
+M = 8
+NOISE = 0.1
+RHO = 0.5
+
+
+def directions(k: int, seed: int = 0) -> np.ndarray:
+    """Orthonormal directions (M, k)."""
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((M, k)))[0]
+
+
+def observed(t: int, seed: int = 0, noise: float = NOISE) -> Regression:
+    """Trials at t random points of the square."""
+    regression = Regression(Features(2, M, length_scales=0.2, seed=seed), noise)
+    regression.add(np.random.default_rng([seed, 1]).random((t, 2)))
+    return regression
+
+
+# What a message says is true
+
+
+def simulated(t: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The z of n agents, (n, k), the means of their summaries, and the covariance of all these.
+
+    The weights are drawn from the prior; the trials, the same for all, are where they are said
+    to be.
+    """
+    rng, regression, B = np.random.default_rng([t, k]), observed(t), directions(k)
+    z, m = np.empty((n, k)), np.empty((n, k))
+    for i in range(n):
+        omega = rng.standard_normal(M)
+        y = regression.Phi @ omega + np.sqrt(NOISE) * rng.standard_normal(t)
+        belief = regression.posterior(y)
+        m[i], C = summarise(belief, belief, B, rng)
+        z[i] = B.T @ omega
+    return z, m, C
+
+
+@pytest.mark.parametrize("t, k", [(3, M), (20, M), (20, 3)])
+def test_a_summary_is_as_wrong_as_it_says(t: int, k: int) -> None:
+    """Its errors are N(0, C), to 5 %, and it is neither too bold nor too shy: slope 1.
+
+    30,000 agents; a slope may be off by 4.5 of its standard errors, as the moments of the errors.
+    """
+    z, m, C = simulated(t, k, 30_000)
+    assert worst_z(z - m, np.zeros(k), C) < LIMIT
+    for lie in LIES:
+        assert worst_z(z - m, *told_wrong(lie, np.zeros(k), C)) > LIMIT
+    g, Q = np.linalg.eigh(np.eye(k) - C)
+    known = g > 0.01
+    assert known.sum() == min(t, k)
+    for q in Q[:, known].T:
+        said, true = m @ q, z @ q
+        slope = (said @ true) / (said @ said)
+        margin = LIMIT * np.sqrt(q @ C @ q / (said @ said))
+        assert margin < 0.2
+        assert abs(slope - 1.0) < margin
+
+
+@pytest.mark.parametrize("k", [2, M])
+@pytest.mark.parametrize("t", [0, 1, 5, 40])
+def test_it_is_the_best_guess_given_the_noisy_mean(t: int, k: int) -> None:
+    """The joint normal of z and v, written out with all scores and all noise, and conditioned."""
+    for seed in range(5):
+        regression, B = observed(t, seed), directions(k, seed)
+        Phi = regression.Phi
+        y = np.random.default_rng([seed, 2]).standard_normal(t)
+        belief = regression.posterior(y)
+        # ω, the noise of the scores and that of the draw are independent; v = A ω + E e + F d
+        inverse = np.linalg.inv(Phi.T @ Phi + NOISE * np.eye(M))
+        root = np.linalg.cholesky(NOISE * inverse)
+        A, E, F = inverse @ Phi.T @ Phi, np.sqrt(NOISE) * inverse @ Phi.T, RHO * root
+        var_v = B.T @ (A @ A.T + E @ E.T + F @ F.T) @ B
+        gain = B.T @ A.T @ B @ np.linalg.inv(var_v)
+        omega = belief.draw(np.random.default_rng(seed))
+        v = B.T @ ((1.0 - RHO) * belief.nu + RHO * omega)
+        m, C = summarise(belief, belief, B, np.random.default_rng(seed))
+        np.testing.assert_allclose(m, gain @ v, atol=1e-9)
+        np.testing.assert_allclose(C, np.eye(k) - gain @ B.T @ A @ B, atol=1e-9)
+
+
+def test_it_never_claims_to_know_more_than_the_belief() -> None:
+    """The difference of the covariances has no negative eigenvalue."""
+    for t in (1, 5, 40):
+        belief = observed(t).posterior(np.zeros(t))
+        B = directions(M)
+        _, C = summarise(belief, belief, B, np.random.default_rng(0))
+        assert np.linalg.eigvalsh(C - belief.covariance(B)).min() > -1e-12
+
+
+def test_nothing_observed_is_nothing_said() -> None:
+    belief = observed(0).posterior(np.empty(0))
+    for k in (1, 3, M):
+        for seed in range(3):
+            m, C = summarise(belief, belief, directions(k), np.random.default_rng(seed))
+            np.testing.assert_allclose(m, 0.0, atol=1e-12)
+            np.testing.assert_allclose(C, np.eye(k), atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [1e-10, 1e-4, 0.1, 1e6])
+@pytest.mark.parametrize("t", [0, 1, 7, 200])
+def test_its_covariance_is_one(t: int, noise: float) -> None:
+    """Symmetric with eigenvalues from 0 to 1, wherever the trials really were."""
+    for seed in range(5):
+        belief, coarse = (
+            regression.posterior(np.random.default_rng(seed).standard_normal(t))
+            for regression in (observed(t, noise=noise), rounded(t, noise))
+        )
+        m, C = summarise(belief, coarse, directions(5, seed), np.random.default_rng(seed))
+        assert np.isfinite(m).all()
+        np.testing.assert_allclose(C, C.T, atol=1e-12)
+        lam = np.linalg.eigvalsh(C)
+        assert lam.min() > -1e-12 and lam.max() < 1.0 + 1e-12
+
+
+def rounded(t: int, noise: float) -> Regression:
+    """The trials of `observed`, moved to a grid of 4 x 4 points."""
+    regression = Regression(Features(2, M, length_scales=0.2, seed=0), noise)
+    X = np.random.default_rng([0, 1]).random((t, 2))
+    regression.add((np.floor(4.0 * X) + 0.5) / 4.0)
+    return regression
+
+
+# What it hides
+
+SPACES: dict[str, Any] = {
+    "line": {"x": Float(0, 1)},
+    "plane": {"a": Float(0, 1), "b": Float(1e-3, 1, log=True)},
+    "mixed": {"rate": Float(0, 1), "layers": Int(1, 5), "kind": Categorical(["p", "q", "r"])},
+    "listed": Space({"a": Float(0, 1)}, points=[{"a": i / 99} for i in range(100)]),
+}
+
+
+def teller(federation: Federation, X: np.ndarray, y: np.ndarray, seed: int = 0) -> Agent:
+    """An agent that was told these scores."""
+    agent = Agent(federation, name="a", seed=seed)
+    for x, score in zip(X, y, strict=True):
+        agent.tell(federation.space.decode(x), float(score))
+    return agent
+
+
+def elsewhere(federation: Federation, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each point, another one of the same cell."""
+    others = federation.space.sample(rng, 4000)
+    cells = federation.nearest_cells(others)
+    moved = []
+    for x, cell in zip(X, federation.nearest_cells(X), strict=True):
+        moved.append(rng.choice(others[(cells == cell) & (others != x).any(axis=1)]))
+    return np.array(moved)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_its_covariance_depends_on_nothing_but_how_many_trials_are_in_each_cell(name: str) -> None:
+    """Other points of the same cells, other scores, another order, another seed of the noise."""
+    federation, rng = Federation(SPACES[name], kind="summary"), np.random.default_rng(0)
+    for t in (1, 6, 20):
+        X = federation.space.sample(rng, t)
+        moved = elsewhere(federation, X, rng)
+        first = teller(federation, X, rng.standard_normal(t)).message()
+        second = teller(federation, moved, rng.standard_normal(t), seed=1).message()
+        np.testing.assert_array_equal(first.covariance, second.covariance)
+        assert not np.allclose(first.nu, second.nu, atol=1e-3)
+        third = teller(federation, rng.permutation(moved), rng.standard_normal(t)).message()
+        np.testing.assert_allclose(first.covariance, third.covariance, atol=1e-6)
+        other = federation.cells[(federation.nearest_cells(X[-1:]) + 1) % len(federation.cells)]
+        left = teller(federation, np.append(X[:-1], other, axis=0), np.zeros(t)).message()
+        assert not np.allclose(first.covariance, left.covariance, atol=1e-3)
+
+
+def test_its_covariance_is_the_same_if_messages_went_out_before() -> None:
+    """On a grid, where many points have two nearest centres: a trial stays in its cell."""
+    federation = Federation({name: Int(1, 5) for name in "abcd"}, kind="summary")
+    X = federation.space.sample(np.random.default_rng(0), 60)
+    agent = Agent(federation, name="a", seed=0)
+    for x in X:
+        agent.tell(federation.space.decode(x), 0.0)
+        agent.message()
+    at_once = teller(federation, X, np.zeros(60)).message().covariance
+    np.testing.assert_allclose(agent.message().covariance, at_once, atol=1e-6)
+
+
+def test_its_covariance_is_that_of_trials_at_the_centres() -> None:
+    """1 − G² / (G + ρ² (1 − G)), for the G of the centres' features, by functions of matrices."""
+    federation, rng = Federation(SPACES["plane"], kind="summary"), np.random.default_rng(1)
+    X, B = federation.space.sample(rng, 15), federation.basis.vectors
+    cells = [int(((federation.cells - x) ** 2).sum(axis=1).argmin()) for x in X]
+    Phi = federation.phi(federation.cells[cells])
+    ours = teller(federation, X, rng.standard_normal(15)).message().covariance
+    noise, identity = federation.noise_variance, np.eye(B.shape[1])
+    G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + Phi.T @ Phi / noise) @ B
+    theirs = identity - G @ np.linalg.solve(G + RHO**2 * (identity - G), G)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)  # messages are in float32
+
+
+# Its noise
+
+
+def noise_of(agent: Agent) -> np.ndarray:
+    """The noise in the mean of an agent's message, in directions that it knows much about."""
+    federation, message = agent.federation, agent.message()
+    X = np.array([federation.space.encode(trial.params) for trial in agent.trials])
+    regression = Regression(federation.phi, federation.noise_variance)
+    regression.add(X)
+    y = Standardised(np.array([float(trial.score or 0.0) for trial in agent.trials])).z
+    centres = Regression(federation.phi, federation.noise_variance)
+    centres.add(federation.cells[federation.nearest_cells(X)])
+    B = federation.basis.vectors
+    g, Q = np.linalg.eigh(np.eye(B.shape[1]) - centres.posterior(y).covariance(B))
+    g, Q = g[g > 0.5], Q[:, g > 0.5]
+    v = (Q.T @ message.nu) * (g + RHO**2 * (1.0 - g)) / g
+    noise: np.ndarray = v - Q.T @ B.T @ regression.posterior(y).nu
+    return noise / np.sqrt(1.0 - g)
+
+
+def told(federation: Federation, t: int, seed: int = 1) -> Agent:
+    """An agent with t scores, in turn at the centres of eight cells."""
+    X = federation.cells[np.arange(t) % 8]
+    return teller(federation, X, np.sin(9.0 * X.sum(axis=1)), seed)
+
+
+def test_every_score_and_every_epoch_has_other_noise() -> None:
+    """Its size is ρ standard deviations, to 4.5 standard errors, and no two messages share it."""
+    federation = Federation(SPACES["plane"], kind="summary")
+    found = [noise_of(told(federation, t)) for t in range(8, 48)]
+    agent = told(federation, 8)
+    for _ in range(40):
+        agent.move(agent.federation.next_epoch())
+        found.append(noise_of(agent))
+    k = min(map(len, found))
+    assert k > 4
+    noise = np.array([each[-k:] for each in found])
+    gaps = np.abs(noise[:, None] - noise).max(axis=2)[~np.eye(len(noise), dtype=bool)]
+    assert gaps.min() > 0.05
+    assert abs((noise**2).mean() / RHO**2 - 1.0) < LIMIT * np.sqrt(2.0 / noise.size)
+
+
+def test_a_retry_has_the_same_noise() -> None:
+    """Averaging what one agent hands out for the same scores gains nothing."""
+    federation = Federation(SPACES["plane"], kind="summary")
+    for where in (federation, federation.next_epoch()):
+        agent = told(where, 10)
+        first = agent.message()
+        assert agent.message() == first
+        agent.ask()
+        assert agent.message() == first
+        assert told(where, 10).message() == first
+        assert told(where, 10, seed=2).message() != first
