@@ -166,25 +166,6 @@ def test_with_p_t_near_0_nothing_is_drawn(good: list, asked: list) -> None:
     assert not any(isinstance(function, Draw) for function in asked)
 
 
-def test_peers_that_know_little_have_every_second_query(
-    hostile: list, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From when the target's queries are more than the square root of the trials behind messages.
-
-    Two peers with 15 trials each are heard in each of the first five queries.
-    """
-    built: list[int] = []
-
-    class Counted(Pool):
-        def __init__(self, target: Target) -> None:
-            built.append(target.t)
-            super().__init__(target)
-
-    monkeypatch.setattr(pts, "Pool", Counted)
-    run(agent_with(hostile[:2], policy=ALWAYS, settings=Settings(n_initial=1)), 12)
-    assert built == [1, 2, 3, 4, 5, 7, 9, 11]
-
-
 def test_with_many_scores_no_pool_is_built(good: list, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
 
@@ -219,6 +200,20 @@ def test_a_message_without_information_changes_nothing() -> None:
         message = fedbo.Message.of_summary(mean, C, t_n=t_n, **header)
         agents = [run(agent_with(each, seed=3), 12) for each in ([], [message])]
         assert agents[0].trials == agents[1].trials
+
+
+def test_messages_without_information_beside_others_change_nothing(good: list) -> None:
+    """They come first, so that all other rows of the inbox are other ones."""
+    where = federation()
+    k = where.coordinates
+    header = dict(fingerprint=where.fingerprint, epoch=0, sequence=1, t_n=30)
+    silent = [
+        fedbo.Message.of_summary(np.full(k, i), np.eye(k), sender=f"silent-{i}", **header)
+        for i in range(20)
+    ]
+    agents = [run(agent_with(each, seed=3), 12) for each in (good, [*silent, *good])]
+    assert "pool" in {trial.source for trial in agents[0].trials}
+    assert agents[0].trials == agents[1].trials
 
 
 def test_messages_that_come_late_are_used() -> None:
@@ -453,9 +448,12 @@ def test_one_peer_has_all_the_credit(good: list) -> None:
 
 
 def test_who_praises_nothing_has_no_credit() -> None:
-    """Peers that know nothing say 0 everywhere."""
-    known = mail(federation(), [1.0, 0.0], noise=0.0)  # the scores of the second are all equal
-    query = ALWAYS.query(target_of(known, 1, seed=1))
+    """A peer whose function is 0 everywhere, and that knows it."""
+    [one] = mail(federation(), [1.0], noise=0.0)
+    header = dict(fingerprint=one.fingerprint, epoch=0, sequence=1, t_n=15)
+    flat = fedbo.Message.of_summary(np.zeros(one.M), one.covariance, sender="flat", **header)
+    query = ALWAYS.query(target_of([one, flat], 1, seed=1))
+    assert query.origin.source == "pool"
     assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
 
 
