@@ -53,9 +53,10 @@ class Strangers(Exchange):
 
 
 def _message(federation: Federation, i: int) -> Message:
-    rng = np.random.default_rng(i)
-    return Message.of_weights(
-        rng.standard_normal(federation.features),
+    rng, k = np.random.default_rng(i), federation.coordinates
+    return Message.of_summary(
+        rng.standard_normal(k),
+        0.2 * np.eye(k),
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
         sender=f"stranger-{i}",

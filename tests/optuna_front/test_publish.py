@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import optuna
 import pytest
@@ -21,6 +21,7 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.federation.scalars import Scalars
+from fedbo.message import Kind
 from fedbo.optuna import FederatedSampler, record
 from fedbo.optuna.publish import Publication, PublishRefused
 
@@ -121,7 +122,7 @@ def test_the_message_is_the_one_that_a_federated_sampler_publishes(
     assert done.message.sequence > first.sequence
 
 
-@pytest.mark.parametrize("kind", ["weights", "belief", "belief+incumbent"])
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_any_kind_of_message_can_be_published(kind: Any) -> None:
     federation = Federation(SPACE, features=10, kind=kind)
     exchange = MemoryExchange()
@@ -241,7 +242,7 @@ def test_scalars_are_shared_once() -> None:
     done = publish(study, hub, scalars=True)
     assert done.are_scalars_new and hub.given == [done.scalars]
     assert done.scalars.sender == done.message.sender
-    assert [entry.kind for entry in Ledger().read()] == ["weights", "scalars"]
+    assert [entry.kind for entry in Ledger().read()] == ["summary", "scalars"]
     again = publish(study, hub, scalars=True)
     assert not (again.is_new or again.are_scalars_new) and len(hub.given) == 1
     study.optimize(objective, n_trials=1)

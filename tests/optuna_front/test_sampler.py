@@ -190,6 +190,12 @@ def test_without_a_federation_messages_are_of_the_kind_that_the_policy_wants() -
     study = study_of(FederatedSampler(policy=RGPE(), seed=0))
     study.optimize(bowl, n_trials=5)
     assert agent_of(study).federation.kind == "belief"
+    study = study_of(FederatedSampler(policy=FTS(), seed=0))
+    study.optimize(bowl, n_trials=2)
+    assert agent_of(study).federation.kind == "weights"
+    study = study_of(FederatedSampler(seed=0))
+    study.optimize(bowl, n_trials=2)
+    assert agent_of(study).federation.kind == "summary"
 
 
 def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
@@ -197,7 +203,7 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
         FederatedSampler(every=0)
     with pytest.raises(ValueError, match="clip=True is for a site"):
         FederatedSampler(clip=True)
-    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'weights'"):
+    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'summary'"):
         FederatedSampler(FEDERATION, policy=RGPE())
     with pytest.raises(ValueError, match="name is ''"):
         FederatedSampler(FEDERATION, name="")
