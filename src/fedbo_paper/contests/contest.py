@@ -32,10 +32,10 @@ EI, TS = ALONE = ("EI", "TS")  # policies of an agent alone, with which all othe
 RANDOM = "random"
 
 
-class Summarised(fedbo.PTS, frozen=True):
-    """PTS among peers that send summaries instead of weights."""
+class AmongDraws(fedbo.PTS, frozen=True):
+    """PTS among peers that send weights, one draw each, instead of summaries."""
 
-    kinds: ClassVar[tuple[Kind, ...]] = ("summary",)
+    kinds: ClassVar[tuple[Kind, ...]] = ("weights",)
 
 
 POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
@@ -45,7 +45,7 @@ POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
     "RGPE": fedbo.RGPE,
     "TAF": fedbo.TAF,
     "PTS": fedbo.PTS,
-    "PTS-summary": Summarised,
+    "PTS-weights": AmongDraws,
 }
 
 
