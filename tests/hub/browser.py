@@ -29,7 +29,7 @@ from fedbo.message import Message
 from fedbo.space import Float
 
 M = 20
-AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3)
+AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3, kind="weights")
 PATIENCE = 60.0  # seconds
 _ARGUMENTS = (
     "--no-sandbox",

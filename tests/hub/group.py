@@ -15,7 +15,7 @@ from fedbo.message import Message, Withdrawal
 from fedbo.space import Float
 
 M = 8
-FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3)
+FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3, kind="weights")
 
 
 class Group:

@@ -44,7 +44,8 @@ from fedbo.message import Message, Withdrawal
 from fedbo.space import Float
 
 HERE = "/v1/federations/liver"
-OTHER = Federation(AGREED.space, features=8, seed=4)
+GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}
+OTHER = Federation(AGREED.space, **{**GIVEN, "seed": 4})
 BINARY = {"headers": {"content-type": MEDIA_TYPE}}
 
 
@@ -236,7 +237,7 @@ def _slow(liver: Liver, path: str, token: str) -> Any:
         (message("a", omega=[1e30] * 8).encode(), "norm"),
         (message("a", fingerprint=bytes(16)).encode(), "foreign space"),
         (
-            message("a", agreed=Federation({"x": Float(0, 1)}, features=8, seed=3)).encode(),
+            message("a", agreed=Federation({"x": Float(0, 1)}, **GIVEN)).encode(),
             "foreign space",
         ),
         (message("a").encode() + b"\0", "not a message"),
@@ -353,7 +354,7 @@ def test_epochs_come_and_messages_of_each_stay_apart(both: Liver) -> None:
     assert (old["epoch"], old["current"]) == (0, 1)
     assert Federation.from_toml(old["file"]) == AGREED
     assert problem(both.a.ask("GET", "", params={"epoch": 2})) == "wrong-epoch"
-    foreign = Federation({"z": Float(0, 1)}, features=8, epoch=2)
+    foreign = Federation({"z": Float(0, 1)}, features=8, epoch=2, kind="weights")
     refused = both.ask("POST", HERE + "/epochs", json={"file": foreign.to_toml()})
     assert problem(refused) == "wrong-federation"
 
@@ -532,7 +533,7 @@ def test_members_are_listed_in_pages(liver: Liver) -> None:
 
 def test_only_listed_members_with_their_keys_enrol(world: World) -> None:
     keys = KeyPair.generate()
-    listed = Federation(AGREED.space, features=8, seed=3, members={"a": str(keys)})
+    listed = Federation(AGREED.space, **GIVEN, members={"a": str(keys)})
     secret = world.federation("liver", listed)
 
     def enrol(name: str, keys: KeyPair | None = None) -> Any:
@@ -547,7 +548,7 @@ def test_only_listed_members_with_their_keys_enrol(world: World) -> None:
 
 def test_nobody_enrols_with_the_key_of_another(world: World) -> None:
     keys, own = KeyPair.generate(), KeyPair.generate()
-    listed = Federation(AGREED.space, features=8, seed=3, members={"a": str(keys)})
+    listed = Federation(AGREED.space, **GIVEN, members={"a": str(keys)})
     secret, other = world.federation("liver", listed), world.federation("lung", listed)
     right = key_given("enrol", "a", secret, keys)
     wrong = [

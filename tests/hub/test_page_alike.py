@@ -10,7 +10,7 @@ import pytest
 from fedbo.federation import Federation
 from fedbo.hub.page.alike import Likeness, layout, weights
 from fedbo.identity import KeyPair
-from fedbo.message import Message
+from fedbo.message import Kind, Message
 from fedbo.space import Categorical, Float, Int
 
 SPACES: dict[str, dict[str, Any]] = {
@@ -19,6 +19,9 @@ SPACES: dict[str, dict[str, Any]] = {
     "mixed": {"x": Float(0, 1), "n": Int(1, 9), "kind": Categorical(["a", "b", "c"])},
     "six": {f"x{i}": Float(0, 1) for i in range(6)},
 }
+
+
+KINDS: tuple[Kind, Kind] = ("weights", "summary")
 
 
 def correlations(federation: Federation, omegas: Any, points: int = 40_000) -> Any:
@@ -38,7 +41,7 @@ def population(federation: Federation, N: int, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("space", SPACES)
 def test_the_cosine_is_that_of_the_functions(space: str) -> None:
-    federation = Federation(SPACES[space], features=60, seed=5)
+    federation = Federation(SPACES[space], features=60, seed=5, kind="weights")
     omegas = population(federation, 200)
     U = Likeness(federation).directions(omegas)
     assert U.dtype == np.float32
@@ -46,8 +49,19 @@ def test_the_cosine_is_that_of_the_functions(space: str) -> None:
     np.testing.assert_allclose(U @ U[0], correlations(federation, omegas), atol=0.12)
 
 
+@pytest.mark.parametrize("space", SPACES)
+def test_summaries_are_compared_as_the_weights_that_they_sum_up(space: str) -> None:
+    """Nearly: what lies outside of the leading directions changes hardly any value."""
+    drawn, short = (Federation(SPACES[space], features=60, kind=kind) for kind in KINDS)
+    omegas = population(drawn, 200)
+    U, V = (Likeness(federation) for federation in (drawn, short))
+    np.testing.assert_allclose(
+        V.directions(omegas @ short.basis.vectors), U.directions(omegas), atol=1e-4
+    )
+
+
 def test_neither_size_nor_sign_nor_zero_is_a_problem() -> None:
-    federation = Federation(SPACES["plane"], features=20)
+    federation = Federation(SPACES["plane"], features=20, kind="weights")
     likeness, omega = Likeness(federation), np.random.default_rng(3).standard_normal(20)
     U = likeness.directions([omega, 1e30 * omega, 1e-30 * omega, -omega, 0 * omega])
     np.testing.assert_allclose(U @ U[0], [1, 1, 1, -1, 0], atol=1e-5)
@@ -56,7 +70,7 @@ def test_neither_size_nor_sign_nor_zero_is_a_problem() -> None:
 
 @pytest.mark.parametrize("features", [1, 2, 3000])
 def test_any_number_of_features(features: int) -> None:
-    federation = Federation({"x": Float(0, 1)}, features=features)
+    federation = Federation({"x": Float(0, 1)}, features=features, kind="weights")
     U = Likeness(federation).directions(np.ones((2, features)))
     assert np.isfinite(U).all() and U.shape[1] <= 32
 
@@ -68,6 +82,8 @@ def test_weights_are_read_from_every_kind_of_message() -> None:
         Message.of_weights(omega, **header),
         Message.of_belief(omega, np.eye(5), **header),
         Message.of_belief(omega, np.eye(5), 1.5, **header),
+        Message.of_summary(omega, np.eye(5), **header),
+        Message.of_summary(omega, np.eye(5), 7, **header),
     ):
         for message in (plain, KeyPair.generate().sign(plain)):
             assert weights(message.encode()).tolist() == omega.tolist()

@@ -32,7 +32,7 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 M = 8
-AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3)
+AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3, kind="weights")
 ACTOR = admin.COMMAND_LINE
 
 
