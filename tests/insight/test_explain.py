@@ -249,7 +249,7 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
     """The agent takes one initial point, then queries of its pool, then the other ones."""
     federation, f = Federation(SPACE), wave(4)
     agent = Agent(federation, PTS(), name="a", seed=6)
-    agent.receive(peers(f, federation, 0.3))
+    agent.receive(peers(f, federation, 0.3, count=4))  # with many, they would not come
     run(agent, f, 12)
     sources = [trial.source for trial in agent.trials]
     assert sources.count("initial") == 3 and sources[1] != "initial"
