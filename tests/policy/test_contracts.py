@@ -45,12 +45,17 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
-class TestPTS(BetaContract):
-    kind = "weights"
+class TestPTS(PolicyContract):
+    kind = "summary"
     sources = frozenset({"own", "pool", "initial"})
 
     def policy(self) -> fedbo.PTS:
         return fedbo.PTS()
+
+
+@pytest.mark.slow
+class TestPTSOnWeights(TestPTS):
+    kind = "weights"
 
 
 @pytest.mark.slow
