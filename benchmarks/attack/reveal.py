@@ -1,41 +1,50 @@
 """Measure what the messages of an agent reveal about its trials.
 
 Agents tune smooth random functions of D = 2 parameters alone, with Thompson sampling, for 50
-trials. Their messages are *weights* with M = 100, one draw of the belief, or *summaries*, its mean
-and covariance. The attacker knows the federation, and reads everything that an agent publishes.
+trials. Their messages are *weights* with M = 100, or *summaries*. The attacker knows the federation
+and the code, and reads everything that an agent publishes.
 
 =====================  ============================================================================
 symbol                 meaning
 =====================  ============================================================================
-φ(x), ψ(x)             features of a point; their leading coordinates, minus the mean
+φ(x)                   features of a point
 ω ~ N(ν, σ²Σ⁻¹)        a message of weights, drawn from the belief
-B, z ~ N(m, C)         the directions of the leading coordinates; a summary: m = Bᵀν, C = Bᵀσ²Σ⁻¹B
+B, v, g, Q, m, C       a summary and what it is made from, as in `fedbo.model.summary`
+n                      numbers of trials in the public cells, (cells,)
 =====================  ============================================================================
 
 Attacks on both kinds:
 
-best trial      take the maximum of φᵀω, or of ψᵀm, of one message, and measure its distance on the
+best trial      take the maximum of φᵀω, or of φᵀBm, of one message, and measure its distance on the
                 unit cube from the sender's best trial
 one trial       guess which of two histories an agent had. They differ in one trial, which was made
-                at another point; the attacker knows everything else. The guess is the history under
-                which the messages are more likely. Summaries have no noise: there, it is the
-                history whose summaries are closer to those published. If the other history would
-                have published at other times, the timing tells. By chance, half of the guesses are
-                right
+                at another point: a random one for a random trial or the best one, and one in the
+                same cell for a "close" trial. The attacker knows everything else. The guess is the
+                history under which the messages are more likely. If the other history would have
+                published at other times, the timing tells. By chance, half of the guesses are right
 average         average messages of successive scores, and correlate the function with φᵀν, the mean
                 of the agent's belief after all trials, over the cube
 places          order the points of the cube by how likely a trial was made nearby: by the value of
                 φᵀω, since agents search where scores are good, or by the variance of the summary,
                 which is small near trials. The figure is the AUC: how often a point with a trial
                 within 0.05 is ranked above a point without one. By chance, it is 0.5
+all trials      name a point for each trial, and count the trials within 0.01 of theirs; points and
+                trials are paired so that distances are small. With weights, all points are the
+                maximum. A summary says how many trials each cell has; points are
+                  centre      the centres of these cells
+                  mean        the means of the trials that other agents, which the attacker
+                              simulates, make in these cells; no m is read
+                  usual       where these agents make many of their trials in a cell, such as a
+                              corner of the cube; no m is read
+                  likely      those that explain m best, together with their scores (maximum a
+                              posteriori). Their prior has the same means, so that what m adds is
+                              the difference from "mean"; as they differ within a cell, the pairing
+                              favours them
+                From all summaries that were published, the likely points explain every m
 
 Attacks on summaries only:
 
-vote            take the maximum of ψᵀm within the cell that the sender voted for
-all trials      look for as many points as there are trials that would give the same covariance,
-                then for their scores. Count the trials that have such a point within 0.01.
-                From one summary, or from all that were published: then points that explain a
-                summary are kept, and the next one gives those of the trials since
+vote            take the maximum of φᵀBm within the cell that the sender voted for
 
 "One trial" and "average" are measured for several rules of publishing:
 
@@ -59,12 +68,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
+from scipy.linalg import solve_triangular
+from scipy.optimize import least_squares, linear_sum_assignment, nnls
 from scipy.stats import rankdata
 
 import fedbo
 from fedbo.exchange.timing import due
 from fedbo.message import Message
+from fedbo.model import summary as summaries
 from fedbo.model.argmax import argmax
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.linear import Posterior, Regression
@@ -77,21 +88,32 @@ Floats = NDArray[np.float64]
 Objective = Callable[[Floats], Floats]
 
 D, T = 2, 50
-WHICH = ("random", "best")  # trial that differs between two histories
+WHICH = ("random", "best", "close")  # trial that differs between two histories
 NAMES = [f"x{d}" for d in range(D)]
 SPACE = {name: fedbo.Float(0.0, 1.0) for name in NAMES}
 WEIGHTS = fedbo.Federation(SPACE, kind="weights")
 SUMMARIES = fedbo.Federation(SPACE, kind="summary+cell")  # a plain summary lacks only the vote
-PHI, SIGMA2, BASIS = WEIGHTS.phi, WEIGHTS.noise_variance, SUMMARIES.basis
+PHI, SIGMA2, CENTRES = WEIGHTS.phi, WEIGHTS.noise_variance, SUMMARIES.cells
+B = SUMMARIES.basis.vectors
 FEATURES = 2000  # of an objective
 SIZES = (10, 25, T)  # trials behind a message
-RESTORED = (5, 10)  # trials behind a summary from which all of them are restored
-FOLLOWED = ("every fifth", "worth it")  # rules whose summaries are followed
+RESTORED = (5, 10, 25)  # trials behind a message from which all of them are restored
+FOLLOWED = ("every trial", "every fifth", "worth it")  # rules whose summaries are followed
+SIMULATED = 40  # agents from which the attacker learns where trials are usual
+USUAL = 0.2  # share of the trials in a cell that are near one point, if it is usual
 FOUND = 0.01  # distance at which a trial counts as restored
 NEAR = 0.05  # distance at which a trial is near a point
-ROUNDING = 1e-7  # difference between covariances that float32 explains
-FLOORS = (1e-6, 1e-3)  # of eigenvalues; each gives another start for a search
-FEWER = 10  # one of so many agents is followed through all of its summaries
+ROUNDING = 1e-5  # covariances that differ by less are of the same cells
+LEAST = 1e-3  # factor s of a direction of m; below, it is mostly rounding errors
+STARTS = 2  # of a search for likely points
+FEWER = 5  # one of so many agents is followed through all of its summaries
+SHARES = (
+    " trial",
+    "timing",
+    "cells",
+    "restored",
+    *(f"known {t}" for t in SIZES),
+)  # figures in [0, 1]
 Z = 1.96  # standard deviations in half of an interval
 MEANS = (1, 2, 5, 10, 20)  # messages that are averaged
 
@@ -102,7 +124,8 @@ def grid(n: int) -> Floats:
 
 
 GRID, FINE = grid(30), grid(100)
-CELL_OF_FINE = np.array([SUMMARIES.cell(x) for x in FINE])
+CELL_OF_FINE = SUMMARIES.nearest_cells(FINE)
+TRIANGLE = np.tril_indices(B.shape[1])
 
 
 class Run(NamedTuple):
@@ -151,11 +174,11 @@ def messages(federation: fedbo.Federation, run: Run) -> list[Message]:
     return written
 
 
-def belief(run: Run) -> Posterior:
-    """Return what an agent with these trials believes, in the federation's features."""
+def belief(X: Floats, y: Floats) -> Posterior:
+    """Return what an agent with scores y (t,) at X (t, D) believes, over φ."""
     regression = Regression(PHI, SIGMA2)
-    regression.add(run.X)
-    return regression.posterior(Standardised(run.y).z)
+    regression.add(X)
+    return regression.posterior(Standardised(y).z)
 
 
 # Kinds of messages, as the attacker reads them
@@ -166,7 +189,7 @@ class Kind(NamedTuple):
 
     federation: fedbo.Federation
     omega: Callable[[Message], Floats]  # weights of the function in it, up to a constant, (M,)
-    fit: Callable[[Posterior, Message], float]  # is larger for a belief that it may be made from
+    log_density: Callable[[Run, Message], float]  # of a message of a run, up to a constant
     tried: Callable[[Message, Floats], Floats]  # is larger at points (n, D) where trials are likely
 
 
@@ -175,22 +198,31 @@ def drawn_weights(message: Message) -> Floats:
     return message.omega.astype(np.float64)
 
 
-def mean_weights(message: Message) -> Floats:
-    """Return Bm: φᵀBm is ψᵀm plus a constant."""
-    omega: Floats = BASIS.vectors @ message.nu.astype(np.float64)
+def mean_weights(summary: Message) -> Floats:
+    """Return Bm."""
+    omega: Floats = B @ summary.nu.astype(np.float64)
     return omega
 
 
-def log_density(posterior: Posterior, message: Message) -> float:
-    """Return the logarithm of the density of ω ~ N(ν, σ²Σ⁻¹), up to a constant."""
+def log_density_of_weights(run: Run, message: Message) -> float:
+    """Return the logarithm of the density of ω ~ N(ν, σ²Σ⁻¹)."""
+    posterior = belief(*run)
     u = posterior.L.T @ (message.omega - posterior.nu)
-    return float(np.log(np.diag(posterior.L)).sum() - u @ u / (2 * posterior.sigma2))
+    return float(np.log(np.diag(posterior.L)).sum() - u @ u / (2 * SIGMA2))
 
 
-def closeness(posterior: Posterior, message: Message) -> float:
-    """Return minus the distance of a summary from the one that a belief would give."""
-    m, C = BASIS.vectors.T @ posterior.nu, posterior.covariance(BASIS.vectors)
-    return -float(np.hypot(np.linalg.norm(message.nu - m), np.linalg.norm(message.covariance - C)))
+def log_density_of_summary(run: Run, summary: Message) -> float:
+    """Return the logarithm of the density of v; −∞ if trials are in other cells than C says."""
+    posterior = belief(*run)
+    coarse = belief(CENTRES[SUMMARIES.nearest_cells(run.X)], run.y)
+    _, C = summaries.summarise(posterior, coarse, B, np.random.default_rng(0))
+    if np.abs(C - summary.covariance).max() > ROUNDING:
+        return -np.inf
+    seen = read(summary)
+    error = seen.v - seen.Q.T @ (B.T @ posterior.nu)
+    covariance = summaries.NOISE**2 * posterior.covariance(B @ seen.Q)
+    _, log_det = np.linalg.slogdet(covariance)
+    return float(-0.5 * (log_det + error @ np.linalg.solve(covariance, error)))
 
 
 def value(message: Message, X: Floats) -> Floats:
@@ -198,17 +230,16 @@ def value(message: Message, X: Floats) -> Floats:
     return PHI.function(message.omega)(X)
 
 
-def certainty(message: Message, X: Floats) -> Floats:
-    """Return minus the variance of the sender's belief at points (n, D), φᵀBCBᵀφ."""
-    Phi_B = PHI(X) @ BASIS.vectors
-    C = message.covariance.astype(np.float64)
-    variance: Floats = np.einsum("ij,ij->i", Phi_B @ C, Phi_B)
+def certainty(summary: Message, X: Floats) -> Floats:
+    """Return minus the variance at points (n, D), φᵀBCBᵀφ."""
+    Phi_B = PHI(X) @ B
+    variance: Floats = np.einsum("ij,ij->i", Phi_B @ summary.covariance.astype(np.float64), Phi_B)
     return -variance
 
 
 KINDS = {
-    "weights": Kind(WEIGHTS, drawn_weights, log_density, value),
-    "summary": Kind(SUMMARIES, mean_weights, closeness, certainty),
+    "weights": Kind(WEIGHTS, drawn_weights, log_density_of_weights, value),
+    "summary": Kind(SUMMARIES, mean_weights, log_density_of_summary, certainty),
 }
 
 
@@ -249,7 +280,7 @@ def is_recognised(kind: Kind, run: Run, other: Run, sent: dict[int, Message]) ->
     for t, message in sent.items():
         ours, theirs = run.first(t), other.first(t)
         if (ours.X != theirs.X).any():
-            lead += kind.fit(belief(ours), message) - kind.fit(belief(theirs), message)
+            lead += kind.log_density(ours, message) - kind.log_density(theirs, message)
     return 0.5 + 0.5 * float(np.sign(lead))
 
 
@@ -263,7 +294,7 @@ def neighbour(run: Run, changed: int, x: Floats, objective: Objective) -> Run:
 def correlation(run: Run, omegas: Sequence[Floats]) -> float:
     """Correlate the mean of messages with the mean of the last belief."""
     Phi = PHI(GRID)
-    return float(np.corrcoef(Phi @ np.mean(omegas, axis=0), Phi @ belief(run).nu)[0, 1])
+    return float(np.corrcoef(Phi @ np.mean(omegas, axis=0), Phi @ belief(*run).nu)[0, 1])
 
 
 def auc(ranked_by: Floats, run: Run) -> float:
@@ -294,7 +325,21 @@ def attack_kind(kind: Kind, run: Run, others: dict[str, Run]) -> dict[str, float
             right = 1.0 if by_timing else is_recognised(kind, run, other, sent)
             found[f"{rule}: {which} trial"] = right
             found[f"{rule}: {which} trial, timing"] = float(by_timing)
+    for t in (*RESTORED, T):
+        top = argmax(PHI.function(omegas[t - 1]), WEIGHTS.space)
+        named = accuracy("maximum", run.X[:t], np.tile(top, (t, 1)))
+        found |= {f"{t}: {figure}": each for figure, each in named.items()}
     return found
+
+
+def accuracy(name: str, X: Floats, points: Floats) -> dict[str, float]:
+    """Pair points with trials at X, (t, D) each, and return how close they are."""
+    gaps = np.linalg.norm(X[:, None] - points, axis=-1)
+    paired = gaps[linear_sum_assignment(gaps)]
+    return {
+        f"{name}, restored": float((paired <= FOUND).mean()),
+        f"{name}, gap": float(np.median(paired)),
+    }
 
 
 # Attacks on summaries
@@ -307,73 +352,120 @@ def distance_with_vote(run: Run, summary: Message) -> float:
     return float(np.linalg.norm(top - run.best))
 
 
-def projection(X: Floats) -> tuple[Floats, Floats]:
-    """Return A (t, k) and C (k, k) of a summary of trials at X (t, D): m = Aᵀy for scores y."""
-    Phi = PHI(X)
-    Phi_B = Phi @ BASIS.vectors
-    A: Floats = np.linalg.solve(Phi @ Phi.T + SIGMA2 * np.eye(len(X)), Phi_B).astype(np.float64)
-    return A, np.eye(len(BASIS)) - Phi_B.T @ A
+class Seen(NamedTuple):
+    """What a summary says: v = Bᵀν plus noise, along the directions that trials determine."""
+
+    t: int
+    Q: Floats  # these directions, (k, r)
+    v: Floats  # along them, (r,)
+    noise: Floats  # standard deviations of the noise in v, about, (r,)
+    C: Floats  # covariance of z, if trials were at the centres of their cells, (k, k)
 
 
-def likely_points(C: Floats, known: Floats, n: int, floor: float) -> Floats:
-    """Guess n new points, one by one, and subtract each from G = σ²(C⁻¹ − I) ≈ BᵀΦᵀΦB.
-
-    At most 1 / (φᵀB G⁻¹ Bᵀφ) trials can have been made at x; the guess is where that is largest.
-
-    Args:
-        C: The covariance of a summary, (k, k).
-        known: Points (t − n, D) of earlier trials.
-        n: The number of points to guess.
-        floor: The least eigenvalue of G; smaller ones are replaced by it.
-    """
-    Phi_B, earlier = PHI(GRID) @ BASIS.vectors, PHI(known) @ BASIS.vectors
-    G = SIGMA2 * (np.linalg.inv(C) - np.eye(len(C))) - earlier.T @ earlier
-    rows: list[int] = []
-    for _ in range(n):
-        lam, U = np.linalg.eigh(G)
-        rows.append(int(((Phi_B @ U) ** 2 / np.maximum(lam, floor)).sum(axis=1).argmin()))
-        G -= np.outer(Phi_B[rows[-1]], Phi_B[rows[-1]])
-    return GRID[rows]
+def read(summary: Message) -> Seen:
+    """Undo `fedbo.model.summary`."""
+    rho2, identity = summaries.NOISE**2, np.eye(B.shape[1])
+    h, Q = np.linalg.eigh(identity - summary.covariance.astype(np.float64))
+    h = h.clip(0.0, 1.0)  # g² / (g + ρ² (1 − g)), solved for g:
+    g = 0.5 * (h * (1.0 - rho2) + np.sqrt((h * (1.0 - rho2)) ** 2 + 4.0 * h * rho2))
+    C = identity - (Q * g) @ Q.T
+    s = g / np.maximum(g + rho2 * (1.0 - g), np.finfo(float).tiny)
+    Q, g, s = Q[:, s > LEAST], g[s > LEAST], s[s > LEAST]
+    noise = np.sqrt(rho2 * (1.0 - g).clip(1e-6))
+    return Seen(summary.t_n, Q, Q.T @ summary.nu.astype(np.float64) / s, noise, C)
 
 
-def restore(summary: Message, known: Floats) -> Floats:
-    """Return points (t, D) that give almost the same covariance as all trials.
-
-    Args:
-        summary: The message.
-        known: Points of earlier trials, which are kept, (n, D).
-    """
-    C, triangle = summary.covariance.astype(np.float64), np.tril_indices(len(BASIS))
-
-    def completed(x: Floats) -> Floats:
-        return np.concatenate([known, x.reshape(-1, D)])
-
-    def misfit(x: Floats) -> Floats:
-        return (projection(completed(x))[1] - C)[triangle] / ROUNDING
-
-    tries = []
-    for floor in FLOORS:
-        start = likely_points(C, known, summary.t_n - len(known), floor).ravel()
-        start = start.clip(1e-3, 1.0 - 1e-3)
-        tries.append(least_squares(misfit, start, bounds=(0.0, 1.0), x_scale=0.1, max_nfev=30))
-        if np.sqrt((tries[-1].fun ** 2).mean()) < 1.0:
+def trials_in_cells(seen: Seen) -> NDArray[np.intp]:
+    """Return n (cells,): solve for C by Newton's method with n ≥ 0, and round."""
+    Phi, identity = PHI(CENTRES), SIGMA2 * np.eye(PHI.M)
+    n = np.full(len(CENTRES), seen.t / len(CENTRES))
+    for _ in range(30):
+        inverse = np.linalg.inv((Phi.T * n) @ Phi + identity)
+        W = seen.C @ np.linalg.inv(SIGMA2 * B.T @ inverse @ B)  # C⁻¹ is almost linear in n
+        a = W @ B.T @ inverse @ Phi.T
+        J = SIGMA2 * a[TRIANGLE[0]] * a[TRIANGLE[1]]
+        excess = (W @ seen.C - seen.C)[TRIANGLE]
+        before, (n, _) = n, nnls(np.vstack([J, np.ones(len(n))]), [*(J @ n - excess), seen.t])
+        if np.abs(n - before).max() < 0.01:
             break
-    return completed(min(tries, key=lambda each: float(each.cost)).x)
+    counts: NDArray[np.intp] = np.rint(n).astype(np.intp)
+    return counts
 
 
-def restored_scores(summary: Message, X: Floats) -> Floats:
-    """Return the standardised scores (t,) that explain the mean of a summary of trials at X."""
-    A, _ = projection(X)
-    y, *_ = np.linalg.lstsq(A.T, summary.nu.astype(np.float64), rcond=1e-5)
-    return y.astype(np.float64)
+def follow_cells(published: Sequence[Seen]) -> NDArray[np.intp]:
+    """Return the cell of each trial (t,), in the order of the summaries that show it first."""
+    cells, before = [], np.zeros(len(CENTRES), dtype=np.intp)
+    for seen in published:
+        n = trials_in_cells(seen)
+        cells.append(np.repeat(np.arange(len(n)), (n - before).clip(0)))
+        before = n
+    return np.concatenate(cells)
 
 
-def follow(summaries: Sequence[Message]) -> Floats:
-    """Restore the trials of an agent from all of its summaries: each adds a few."""
-    points = np.empty((0, D))
-    for summary in summaries:
-        points = restore(summary, points)
-    return points
+class Habits(NamedTuple):
+    """Where agents make their trials in a cell."""
+
+    usual: Floats  # the point that many trials are near, or else the mean, (cells, D)
+    mean: Floats  # of the points of trials, (cells, D)
+    factor: Floats  # lower Cholesky factor of their covariance, (cells, D, D)
+
+
+def learn_habits() -> Habits:
+    """Simulate agents. A few points all over each cell are added to their trials."""
+    seeds = ([seed, SIMULATED] for seed in range(SIMULATED))
+    runs = [tune(smooth(np.random.default_rng(seed))).X for seed in seeds]
+    X = np.concatenate([*runs, grid(40)])
+    cells = SUMMARIES.nearest_cells(X)
+    inside = [X[cells == cell] for cell in range(len(CENTRES))]
+    means = np.array([some.mean(axis=0) for some in inside])
+    usual = means.copy()
+    for cell, some in enumerate(inside):
+        near = (np.linalg.norm(some[:, None] - some, axis=-1) <= FOUND).mean(axis=1)
+        if near.max() > USUAL:
+            usual[cell] = some[near.argmax()]
+    factors = [np.linalg.cholesky(np.cov(some.T) + 1e-6 * np.eye(D)) for some in inside]
+    return Habits(usual, means, np.array(factors))
+
+
+def likely_run(
+    published: Sequence[Seen], cells: NDArray[np.intp], habits: Habits, starts: int
+) -> Run:
+    """Return the points and standardised scores that explain summaries best.
+
+    The prior of points is normal within their cells. The prior of scores is that of the
+    federation's model: y = L u with u ~ N(0, I) and LLᵀ = ΦΦᵀ + σ²I.
+
+    Args:
+        published: One or more summaries, the oldest first.
+        cells: The cells of the trials, (t,).
+        habits: The prior of points.
+        starts: The number of searches, from random points.
+    """
+    t = len(cells)
+
+    def decode(unknowns: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        steps = unknowns[: D * t].reshape(t, D)
+        X: Floats = habits.mean[cells] + np.einsum("nij,nj->ni", habits.factor[cells], steps)
+        Phi = PHI(X.clip(0.0, 1.0))
+        L: Floats = np.linalg.cholesky(Phi @ Phi.T + SIGMA2 * np.eye(t)).astype(np.float64)
+        return X.clip(0.0, 1.0), L @ unknowns[D * t :], Phi, L
+
+    def misfit(unknowns: Floats) -> Floats:
+        _, y, Phi, L = decode(unknowns)
+        errors = [unknowns]
+        for seen in published:
+            n, z = seen.t, Standardised(y[: seen.t]).z
+            half = solve_triangular(L[:n, :n], z, lower=True, check_finite=False)
+            a = solve_triangular(L[:n, :n], half, lower=True, trans="T", check_finite=False)
+            errors.append(((a @ Phi[:n]) @ B @ seen.Q - seen.v) / seen.noise)
+        return np.concatenate(errors)
+
+    rng = np.random.default_rng(t)
+    tries = [
+        least_squares(misfit, rng.standard_normal((D + 1) * t), max_nfev=20) for _ in range(starts)
+    ]
+    X, y, *_ = decode(min(tries, key=lambda each: float(each.cost)).x)
+    return Run(X, Standardised(y).z)
 
 
 def attack_vote(run: Run, written: Sequence[Message]) -> dict[str, float]:
@@ -387,43 +479,60 @@ def attack_vote(run: Run, written: Sequence[Message]) -> dict[str, float]:
     return found
 
 
-def attack_all_trials(run: Run, written: Sequence[Message]) -> dict[str, float]:
+def restore(
+    run: Run, published: Sequence[Message], habits: Habits, starts: int
+) -> dict[str, float]:
+    """Name a point for each trial of a run from some of its summaries."""
+    opened = [read(summary) for summary in published]
+    true, cells = SUMMARIES.nearest_cells(run.X), follow_cells(opened)
+    right = float(np.array_equal(np.sort(true), np.sort(cells)))
+    cells = np.resize(cells, len(true))
+    likely = likely_run(opened, cells, habits, starts)
+    gaps = np.linalg.norm(run.X[:, None] - likely.X, axis=-1)
+    rows, paired = linear_sum_assignment(gaps)
+    errors = np.abs(Standardised(run.y).z[rows] - likely.y[paired])
+    found = {"cells": right, "score": float(np.median(errors))}
+    found |= accuracy("centre", run.X, CENTRES[cells])
+    found |= accuracy("mean", run.X, habits.mean[cells])
+    found |= accuracy("usual", run.X, habits.usual[cells])
+    return found | accuracy("likely", run.X, likely.X)
+
+
+def attack_all_trials(run: Run, written: Sequence[Message], habits: Habits) -> dict[str, float]:
     """Restore all trials from one summary."""
-    found = {}
+    found: dict[str, float] = {}
     for t in RESTORED:
-        truth, points = run.first(t), restore(written[t - 1], np.empty((0, D)))
-        gaps = np.linalg.norm(truth.X[:, None] - points, axis=-1)
-        scores = restored_scores(written[t - 1], points)[gaps.argmin(axis=1)]
-        found[f"all trials: restored {t}"] = float((gaps.min(axis=1) <= FOUND).mean())
-        found[f"all trials: distance {t}"] = float(np.median(gaps.min(axis=1)))
-        found[f"all trials: score {t}"] = float(np.median(np.abs(Standardised(truth.y).z - scores)))
+        one = restore(run.first(t), [written[t - 1]], habits, STARTS)
+        one |= accuracy("cover", run.X[:t], WEIGHTS.space.cover(t))
+        found |= {f"{t}: {name}": each for name, each in one.items()}
     return found
 
 
-def attack_following(seed: int) -> dict[str, float]:
+def attack_following(seed: int, habits: Habits) -> dict[str, float]:
     """Run one agent, and restore its trials from all summaries. This is slow."""
     run = tune(smooth(np.random.default_rng(seed)))
     written = messages(SUMMARIES, run)
-    found = {}
+    found: dict[str, float] = {}
     for rule in FOLLOWED:
-        points = follow([written[t - 1] for t in RULES[rule](run.y)])
-        gaps = np.linalg.norm(run.X[: len(points), None] - points, axis=-1).min(axis=1)
-        found[f"followed: restored {rule}"] = float((gaps <= FOUND).mean())
-        found[f"followed: distance {rule}"] = float(np.median(gaps))
+        times = RULES[rule](run.y)
+        every = restore(run.first(times[-1]), [written[t - 1] for t in times], habits, 1)
+        found |= {f"all, {rule}: {name}": each for name, each in every.items()}
     return found
 
 
-def attack(seed: int) -> dict[str, float]:
+def attack(seed: int, habits: Habits) -> dict[str, float]:
     """Run one agent, and every other attack on it."""
     rng = np.random.default_rng(seed)
     objective = smooth(rng)
     run = tune(objective)
-    others = {}
-    for which, changed in zip(WHICH, (int(rng.integers(T)), int(run.y.argmax())), strict=True):
-        x = np.random.default_rng([seed, changed]).random(D)
-        others[which] = neighbour(run, changed, x, objective)
-    summaries = messages(SUMMARIES, run)
-    found = attack_vote(run, summaries) | attack_all_trials(run, summaries)
+    at, best = int(rng.integers(T)), int(run.y.argmax())
+    in_cell = FINE[SUMMARIES.cell(run.X[at]) == CELL_OF_FINE]
+    moves = ((at, rng.random(D)), (best, rng.random(D)), (at, rng.choice(in_cell)))
+    others = {
+        which: neighbour(run, *move, objective) for which, move in zip(WHICH, moves, strict=True)
+    }
+    written = messages(SUMMARIES, run)
+    found = attack_vote(run, written) | attack_all_trials(run, written, habits)
     for name, kind in KINDS.items():
         attacked = attack_kind(kind, run, others)
         found |= {f"{name}: {figure}": each for figure, each in attacked.items()}
@@ -438,11 +547,10 @@ def estimates(runs: list[dict[str, float]]) -> dict[str, Effect]:
     result = {}
     for name in runs[0]:
         values = np.array([run[name] for run in runs])
-        if name.endswith("messages") or "restored" in name:
+        if name.endswith("messages"):
             result[name] = intervals.mean(values)
         else:
-            is_share = name.endswith((" trial", "timing")) or "known" in name
-            result[name] = _share(values) if is_share else _median(values)
+            result[name] = _share(values) if name.endswith(SHARES) else _median(values)
     return result
 
 
@@ -485,28 +593,41 @@ def show_sizes(found: dict[str, Effect]) -> None:
         ["trials behind the message", *map(str, SIZES)],
         [[name, *_row(found, f"{name}: places", SIZES)] for name in KINDS],
     )
-    restored = {
-        f"share of trials with a restored point within {FOUND}": "all trials: restored",
-        "distance of a trial from the nearest restored point": "all trials: distance",
-        "error of its score, in standard deviations of all scores": "all trials: score",
+    guesses = {
+        "no message: points all over the cube": "{}: cover",
+        "weights: their maximum": "weights: {}: maximum",
+        "summary: centres of cells": "{}: centre",
+        "summary: mean points": "{}: mean",
+        "summary: usual points": "{}: usual",
+        "summary: likely points": "{}: likely",
     }
     screen.table(
-        f"all trials are restored from one summary ({len(BASIS)} coordinates)",
-        ["trials behind the summary", *map(str, RESTORED)],
-        [[label, *_row(found, name, RESTORED, 4)] for label, name in restored.items()],
+        f"all trials, from one message: share within {FOUND} of their point, and median distance",
+        [*("from", "share", "distance")],
+        [
+            [f"{label}, {t} trials", *_close(found, name.format(t))]
+            for t in RESTORED
+            for label, name in guesses.items()
+        ],
     )
     screen.table(
-        f"all trials are restored from all summaries of {T} trials",
-        ["publishing", f"share of trials within {FOUND}", "distance"],
+        f"the same for {T} trials, from all summaries, or from the last weights",
+        [*("from", "share", "distance")],
         [
-            [
-                rule,
-                *(
-                    screen.estimate(found[f"followed: {name} {rule}"], 4)
-                    for name in ("restored", "distance")
-                ),
-            ]
-            for rule in FOLLOWED
+            ["weights: their maximum", *_close(found, f"weights: {T}: maximum")],
+            *(
+                [f"{rule}: {guess}", *_close(found, f"all, {rule}: {guess}")]
+                for rule in FOLLOWED
+                for guess in ("centre", "mean", "usual", "likely")
+            ),
+        ],
+    )
+    screen.table(
+        "share of agents for which all cells are found, and error of likely scores (medians)",
+        ["summaries", "cells", "scores"],
+        [
+            [name, *(screen.estimate(found[f"{name}: {figure}"]) for figure in ("cells", "score"))]
+            for name in (*map(str, RESTORED), *(f"all, {rule}" for rule in FOLLOWED))
         ],
     )
 
@@ -515,7 +636,11 @@ def show_rules(name: str, found: dict[str, Effect]) -> None:
     """Print the figures of one kind of message, by the rule of publishing."""
     screen.table(
         f"{name}: one of {T} trials is guessed from all messages (right guesses; chance: 0.50)",
-        ["publishing", "messages", "a random trial", "by timing", "the best trial", "by timing"],
+        [
+            "publishing",
+            "messages",
+            *(f"{which}{part}" for which in WHICH for part in (" trial", ", by timing")),
+        ],
         [
             [rule, f"{found[f'{rule}: messages'].value:.1f}", *_guesses(found, rule)]
             for rule in RULES
@@ -541,10 +666,12 @@ def _figures(found: dict[str, Effect], name: str) -> list[str]:
     return [figure.removeprefix(start) for figure in found if figure.startswith(start)]
 
 
-def _row(
-    found: dict[str, Effect], name: str, sizes: Sequence[object], digits: int = 3
-) -> list[str]:
-    return [screen.estimate(found[f"{name} {t}"], digits) for t in sizes]
+def _row(found: dict[str, Effect], name: str, sizes: Sequence[object]) -> list[str]:
+    return [screen.estimate(found[f"{name} {t}"], 3) for t in sizes]
+
+
+def _close(found: dict[str, Effect], name: str) -> list[str]:
+    return [screen.estimate(found[f"{name}, {figure}"], 3) for figure in ("restored", "gap")]
 
 
 def _guesses(found: dict[str, Effect], rule: str) -> list[str]:
@@ -560,9 +687,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
     options.add_jobs(parser)
     given = parser.parse_args()
-    runs = screen.work("agents", [partial(attack, s) for s in range(given.agents)], given.jobs)
-    few = range(max(1, given.agents // FEWER))
-    followed = screen.work("all summaries", [partial(attack_following, s) for s in few], given.jobs)
+    habits = learn_habits()
+    tasks = [partial(attack, seed, habits) for seed in range(given.agents)]
+    few = [partial(attack_following, seed, habits) for seed in range(-(-given.agents // FEWER))]
+    runs = screen.work("agents", tasks, given.jobs)
+    followed = screen.work("all summaries", few, given.jobs)
     found = estimates(runs) | estimates(followed)
     show(found)
     screen.finish(found, given.json)
