@@ -214,8 +214,8 @@ def log_density_of_weights(run: Run, message: Message) -> float:
 def log_density_of_summary(run: Run, summary: Message) -> float:
     """Return the logarithm of the density of v; −∞ if trials are in other cells than C says."""
     posterior = belief(*run)
-    coarse = belief(CENTRES[SUMMARIES.nearest_cells(run.X)], run.y)
-    _, C = summaries.summarise(posterior, coarse, B, np.random.default_rng(0))
+    G = SUMMARIES.known_from(run.X)
+    _, C = summaries.summarise(posterior, G, B, np.random.default_rng(0))
     if np.abs(C - summary.covariance).max() > ROUNDING:
         return -np.inf
     seen = read(summary)
@@ -359,7 +359,7 @@ class Seen(NamedTuple):
     Q: Floats  # these directions, (k, r)
     v: Floats  # along them, (r,)
     noise: Floats  # standard deviations of the noise in v, about, (r,)
-    C: Floats  # covariance of z, if trials were at the centres of their cells, (k, k)
+    C: Floats  # covariance of z, given trials of which only the cells are known, (k, k)
 
 
 def read(summary: Message) -> Seen:
@@ -377,7 +377,7 @@ def read(summary: Message) -> Seen:
 
 def trials_in_cells(seen: Seen) -> NDArray[np.intp]:
     """Return n (cells,): solve for C by Newton's method with n ≥ 0, and round."""
-    Phi, identity = PHI(CENTRES), SIGMA2 * np.eye(PHI.M)
+    Phi, identity = SUMMARIES.cell_features, SIGMA2 * np.eye(PHI.M)
     n = np.full(len(CENTRES), seen.t / len(CENTRES))
     for _ in range(30):
         inverse = np.linalg.inv((Phi.T * n) @ Phi + identity)

@@ -10,7 +10,7 @@ from model.moments import LIES, LIMIT, told_wrong, worst_z
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Space
 from fedbo.model.features import Features
-from fedbo.model.linear import Regression
+from fedbo.model.linear import Posterior, Regression
 from fedbo.model.scores import Standardised
 from fedbo.model.summary import summarise
 
@@ -31,6 +31,11 @@ def observed(t: int, seed: int = 0, noise: float = NOISE) -> Regression:
     return regression
 
 
+def known(belief: Posterior, B: np.ndarray) -> np.ndarray:
+    """G of trials whose points are known."""
+    return np.eye(B.shape[1]) - belief.covariance(B)
+
+
 # What a message says is true
 
 
@@ -46,7 +51,7 @@ def simulated(t: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
         omega = rng.standard_normal(M)
         y = regression.Phi @ omega + np.sqrt(NOISE) * rng.standard_normal(t)
         belief = regression.posterior(y)
-        m[i], C = summarise(belief, belief, B, rng)
+        m[i], C = summarise(belief, known(belief, B), B, rng)
         z[i] = B.T @ omega
     return z, m, C
 
@@ -89,7 +94,7 @@ def test_it_is_the_best_guess_given_the_noisy_mean(t: int, k: int) -> None:
         gain = B.T @ A.T @ B @ np.linalg.inv(var_v)
         omega = belief.draw(np.random.default_rng(seed))
         v = B.T @ ((1.0 - RHO) * belief.nu + RHO * omega)
-        m, C = summarise(belief, belief, B, np.random.default_rng(seed))
+        m, C = summarise(belief, known(belief, B), B, np.random.default_rng(seed))
         np.testing.assert_allclose(m, gain @ v, atol=1e-9)
         np.testing.assert_allclose(C, np.eye(k) - gain @ B.T @ A @ B, atol=1e-9)
 
@@ -99,7 +104,7 @@ def test_it_never_claims_to_know_more_than_the_belief() -> None:
     for t in (1, 5, 40):
         belief = observed(t).posterior(np.zeros(t))
         B = directions(M)
-        _, C = summarise(belief, belief, B, np.random.default_rng(0))
+        _, C = summarise(belief, known(belief, B), B, np.random.default_rng(0))
         assert np.linalg.eigvalsh(C - belief.covariance(B)).min() > -1e-12
 
 
@@ -107,7 +112,9 @@ def test_nothing_observed_is_nothing_said() -> None:
     belief = observed(0).posterior(np.empty(0))
     for k in (1, 3, M):
         for seed in range(3):
-            m, C = summarise(belief, belief, directions(k), np.random.default_rng(seed))
+            m, C = summarise(
+                belief, known(belief, directions(k)), directions(k), np.random.default_rng(seed)
+            )
             np.testing.assert_allclose(m, 0.0, atol=1e-12)
             np.testing.assert_allclose(C, np.eye(k), atol=1e-12)
 
@@ -121,7 +128,12 @@ def test_its_covariance_is_one(t: int, noise: float) -> None:
             regression.posterior(np.random.default_rng(seed).standard_normal(t))
             for regression in (observed(t, noise=noise), rounded(t, noise))
         )
-        m, C = summarise(belief, coarse, directions(5, seed), np.random.default_rng(seed))
+        m, C = summarise(
+            belief,
+            known(coarse, directions(5, seed)),
+            directions(5, seed),
+            np.random.default_rng(seed),
+        )
         assert np.isfinite(m).all()
         np.testing.assert_allclose(C, C.T, atol=1e-12)
         lam = np.linalg.eigvalsh(C)
@@ -194,15 +206,38 @@ def test_its_covariance_is_the_same_if_messages_went_out_before() -> None:
     np.testing.assert_allclose(agent.message().covariance, at_once, atol=1e-6)
 
 
-def test_its_covariance_is_that_of_trials_at_the_centres() -> None:
-    """1 − G² / (G + ρ² (1 − G)), for the G of the centres' features, by functions of matrices."""
+def cell_means(federation: Federation) -> np.ndarray:
+    """The mean of φ over each cell, of the points that also make the basis."""
+    points = federation.space.cover(1024)
+    cells = np.array([((federation.cells - x) ** 2).sum(axis=1).argmin() for x in points])
+    return np.array(
+        [
+            federation.phi(points[cells == cell]).mean(axis=0)
+            for cell in range(len(federation.cells))
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_one_trial_somewhere_in_a_cell(name: str) -> None:
+    """Its score y has the variance 1 + σ² and the covariance φ̄ with ω: so G = φ̄φ̄ᵀ / (1 + σ²)."""
+    federation = Federation(SPACES[name])
+    B, means = federation.basis.vectors, cell_means(federation)
+    for cell, centre in enumerate(federation.cells):
+        told = B.T @ means[cell]
+        expected = np.outer(told, told) / (1.0 + federation.noise_variance)
+        np.testing.assert_allclose(federation.known_from(centre[None]), expected, atol=1e-12)
+
+
+def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
+    """1 − G² / (G + ρ² (1 − G)), for the G of noisier scores of φ̄ᵀω, by functions of matrices."""
     federation, rng = Federation(SPACES["plane"], kind="summary"), np.random.default_rng(1)
     X, B = federation.space.sample(rng, 15), federation.basis.vectors
-    cells = [int(((federation.cells - x) ** 2).sum(axis=1).argmin()) for x in X]
-    Phi = federation.phi(federation.cells[cells])
+    Phi = cell_means(federation)[federation.nearest_cells(X)]
+    noise = federation.noise_variance + 1.0 - (Phi**2).sum(axis=1)
     ours = teller(federation, X, rng.standard_normal(15)).message().covariance
-    noise, identity = federation.noise_variance, np.eye(B.shape[1])
-    G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + Phi.T @ Phi / noise) @ B
+    identity = np.eye(B.shape[1])
+    G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + (Phi.T / noise) @ Phi) @ B
     theirs = identity - G @ np.linalg.solve(G + RHO**2 * (identity - G), G)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)  # messages are in float32
 
@@ -217,10 +252,8 @@ def noise_of(agent: Agent) -> np.ndarray:
     regression = Regression(federation.phi, federation.noise_variance)
     regression.add(X)
     y = Standardised(np.array([float(trial.score or 0.0) for trial in agent.trials])).z
-    centres = Regression(federation.phi, federation.noise_variance)
-    centres.add(federation.cells[federation.nearest_cells(X)])
     B = federation.basis.vectors
-    g, Q = np.linalg.eigh(np.eye(B.shape[1]) - centres.posterior(y).covariance(B))
+    g, Q = np.linalg.eigh(federation.known_from(X))
     g, Q = g[g > 0.5], Q[:, g > 0.5]
     v = (Q.T @ message.nu) * (g + RHO**2 * (1.0 - g)) / g
     noise: np.ndarray = v - Q.T @ B.T @ regression.posterior(y).nu

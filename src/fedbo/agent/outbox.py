@@ -40,18 +40,13 @@ class Outbox:
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
-        phi, noise = self.federation.phi, self.federation.noise_variance
-        self._regression = Regression(phi, noise)
-        self._coarse = Regression(phi, noise)  # trials at the centres of their cells
+        self._regression = Regression(self.federation.phi, self.federation.noise_variance)
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
         numbers = self._numbers()
         if new := numbers[len(self._regression) :]:
-            X = self.history.X(new)
-            self._regression.add(X)
-            if self.federation.is_summarised:
-                self._coarse.add(self.federation.cells[self.federation.nearest_cells(X)])
+            self._regression.add(self.history.X(new))
         return self._regression, self.settings.scores(self.history.y(numbers)).z
 
     def _numbers(self) -> list[int]:
@@ -87,7 +82,8 @@ class Outbox:
         if federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_summarised:
-            m, C = summarise(belief, self._coarse.posterior(y), federation.basis.vectors, rng)
+            G = federation.known_from(self.history.X(self._numbers()))
+            m, C = summarise(belief, G, federation.basis.vectors, rng)
             cell = federation.cell(self._best_point(y)) if federation.votes else None
             message = Message.of_summary(m, C, cell, **header)
         else:

@@ -17,12 +17,13 @@ from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Fingerprint, Kind, Message
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
-from fedbo.model import basis
+from fedbo.model import basis, summary
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array
 from fedbo.space import Parameter, Space
 from fedbo.space.axis import number
+from fedbo.space.space import nearest
 
 KernelName = Literal["se", "matern52"]
 
@@ -216,11 +217,16 @@ class Federation:
         """The centres (n, D) of the public cells of the space; a cell is what is nearest to one.
 
         They are the same on every machine. There are at most 64, and at most 8 in one dimension. A
-        space of few points has a cell for every four of them, so that a cell is never a point.
+        cell has at least four points of the space, unless the space has fewer.
         """
-        points = self.space.cover(_IN_CELL * CELLS)
-        most = min(CELLS, _ALONG**self.space.dimensions, -(-len(points) // _IN_CELL))
-        return self.space.cover(most)
+        points = self.space.cover(basis.POINTS)
+        centres = self.space.cover(min(CELLS, _ALONG**self.space.dimensions))
+        while len(centres) > 1:
+            inside = np.bincount(nearest(points, centres), minlength=len(centres))
+            if inside.min() >= _IN_CELL:
+                break
+            centres = np.delete(centres, inside.argmin(), axis=0)
+        return centres
 
     def nearest_cells(self, X: Array) -> NDArray[np.intp]:
         """Return the cells (n,) that points lie in.
@@ -228,13 +234,7 @@ class Federation:
         Args:
             X: Points of the unit cube, (n, D).
         """
-        # Differences first, dimension by dimension: where a point has two nearest centres, as on
-        # a grid, the choice must not depend on the machine or on how many points are asked about.
-        squares = np.zeros((len(X), len(self.cells)))
-        for x, centre in zip(X.T, self.cells.T, strict=True):
-            squares += (x[:, None] - centre) ** 2
-        nearest: NDArray[np.intp] = squares.argmin(axis=1)
-        return nearest
+        return nearest(X, self.cells)
 
     def cell(self, x: Array) -> int:
         """Return the cell that a point lies in.
@@ -243,6 +243,23 @@ class Federation:
             x: A point of the unit cube, (D,).
         """
         return int(self.nearest_cells(x[None])[0])
+
+    @cached_property
+    def cell_features(self) -> Array:
+        """The features (n, M) of a trial of which only the cell is known; see `model.summary`."""
+        points = self.space.cover(basis.POINTS)
+        return summary.cell_features(
+            self.phi, points, self.nearest_cells(points), self.noise_variance
+        )
+
+    def known_from(self, X: Array) -> Array:
+        """Return G (k, k): what trials tell about the coordinates of a function, by their cells.
+
+        Args:
+            X: The points of the trials, (t, D).
+        """
+        counts = np.bincount(self.nearest_cells(X), minlength=len(self.cells))
+        return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
 
     @property
     def is_summarised(self) -> bool:

@@ -290,11 +290,11 @@ class _Listed(Space):
         return x
 
     def decode(self, x: ArrayLike) -> dict[str, Value]:
-        return dict(self.listed[_nearest(self._checked_point(x)[None], self.points)[0]])
+        return dict(self.listed[nearest(self._checked_point(x)[None], self.points)[0]])
 
     def snap(self, X: NDArray[Real]) -> NDArray[Real]:
         self._check_points(X)
-        return self.points[_nearest(X, self.points)].astype(X.dtype, copy=False)
+        return self.points[nearest(X, self.points)].astype(X.dtype, copy=False)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         return self.points[rng.integers(len(self.points), size=n)]
@@ -317,15 +317,19 @@ def _sobol(dimensions: int, i: int, rng: np.random.Generator) -> Array:  # (1, d
     return Sobol(dimensions, rng=rng).random_base2(max(2, i.bit_length()))[i : i + 1]
 
 
-def _nearest(X: NDArray[Real], points: Array) -> NDArray[np.intp]:
-    nearest = np.empty(len(X), dtype=np.intp)
+def nearest(X: NDArray[Real], points: Array) -> NDArray[np.intp]:
+    """Return the row (n,) of the point (m, D) that is nearest to each row of X (n, D).
+
+    If several are, it is the first of them, on every machine.
+    """
+    found = np.empty(len(X), dtype=np.intp)
     rows = max(_CHUNK // len(points), 1)
     for i in range(0, len(X), rows):
         # Differences first, then squares: a point has distance 0 to itself and to no other.
         columns = zip(X[i : i + rows].T, points.T, strict=True)
         distances = sum((a[:, None] - b) ** 2 for a, b in columns)
-        nearest[i : i + rows] = np.argmin(distances, axis=1)
-    return nearest
+        found[i : i + rows] = np.argmin(distances, axis=1)
+    return found
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
