@@ -624,20 +624,41 @@ CELLED: dict[str, Any] = {
         ("plane", 64),
         ("cube", 64),
         ("choices", 1),  # of 3 points
-        ("ints", 3),  # of 9
-        ("levels", 4),  # of 15
-        ("few", 2),  # of 5
-        ("table", 25),  # of 100
+        ("ints", 2),  # of 9
+        ("levels", 2),  # of 15
+        ("few", 1),  # of 5
+        ("table", 15),  # of 100
         ("many", 8),  # of 200 on a line
         ("one", 1),
     ],
 )
 def test_how_many_cells_there_are(name: str, n: int) -> None:
-    """64 at most, 8 to the number of dimensions, and one for every four points of the space."""
+    """64 at most, and 8 in one dimension; fewer where the space has few points."""
     ours = Federation(CELLED[name])
     assert len(ours.cells) == len(np.unique(ours.cells, axis=0)) == n
     np.testing.assert_array_equal(ours.space.snap(ours.cells), ours.cells)  # they are allowed
     np.testing.assert_array_equal(Federation(CELLED[name]).cells, ours.cells)
+
+
+@pytest.mark.parametrize("name", CELLED)
+def test_no_cell_is_a_single_point(name: str) -> None:
+    """It has at least four points of the space, unless the space has fewer."""
+    ours = Federation(CELLED[name])
+    points = np.unique(ours.space.sample(np.random.default_rng(0), 20_000), axis=0)
+    inside = np.bincount(ours.nearest_cells(points), minlength=len(ours.cells))
+    assert inside.min() >= min(4, len(points))
+
+
+def test_a_point_far_from_all_others_shares_its_cell() -> None:
+    """Lists with outliers, wherever in the list they are."""
+    rng = np.random.default_rng(0)
+    for size in (5, 12, 40, 300, 2000):
+        X = 0.2 * rng.random((size, 2))
+        X[rng.integers(size, size=2)] = [[1.0, 1.0], [0.9, 0.0]]
+        listed = [{"a": float(a), "b": float(b)} for a, b in X]
+        space = Space({"a": Float(0, 1), "b": Float(0, 1)}, points=listed)
+        inside = np.bincount(Federation(space).nearest_cells(space.points))
+        assert inside[inside > 0].min() >= 4
 
 
 @pytest.mark.parametrize("name", CELLED)
