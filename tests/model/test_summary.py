@@ -156,6 +156,11 @@ SPACES: dict[str, Any] = {
     "mixed": {"rate": Float(0, 1), "layers": Int(1, 5), "kind": Categorical(["p", "q", "r"])},
     "listed": Space({"a": Float(0, 1)}, points=[{"a": i / 99} for i in range(100)]),
 }
+ALL_OVER: dict[str, Any] = {
+    **SPACES,
+    "cube": {name: Float(0, 1) for name in "abcdef"},
+    "choices": {"a": Categorical(["p", "q", "r", "s"]), "b": Categorical(["p", "q", "r"])},
+}
 
 
 def teller(federation: Federation, X: np.ndarray, y: np.ndarray, seed: int = 0) -> Agent:
@@ -227,6 +232,26 @@ def test_one_trial_somewhere_in_a_cell(name: str) -> None:
         told = B.T @ means[cell]
         expected = np.outer(told, told) / (1.0 + federation.noise_variance)
         np.testing.assert_allclose(federation.known_from(centre[None]), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("t", [3, 10])
+@pytest.mark.parametrize("name", ALL_OVER)
+def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t: int) -> None:
+    """Errors in the units of C, squared: 1 on average or less, to 4.5 standard errors.
+
+    600 agents, each with a function and points of its own.
+    """
+    federation, rng = Federation(ALL_OVER[name]), np.random.default_rng(t)
+    B, noise, found = federation.basis.vectors, federation.noise_variance, []
+    for _ in range(600):
+        X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
+        regression = Regression(federation.phi, noise)
+        regression.add(X)
+        y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
+        m, C = summarise(regression.posterior(y), federation.known_from(X), B, rng)
+        error = B.T @ omega - m
+        found.append(error @ np.linalg.solve(C, error) / len(error))
+    assert np.mean(found) < 1.0 + LIMIT * np.std(found) / np.sqrt(600)
 
 
 def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
