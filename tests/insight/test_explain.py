@@ -264,8 +264,10 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
     agent.explain(draws=4)
     assert len(told) == 4
     for points in told.values():
-        assert np.allclose(points[:3], agent.initial_design())
-        assert len(np.unique(points, axis=0)) == 12
+        design = np.array(agent.initial_design())
+        assert len(points) == 12 and np.allclose(points[:3], design)
+        gaps = np.abs(np.array(points[3:])[:, None] - design).max(axis=2)
+        assert gaps.min() > 1e-6  # own draws may be largest at the same corner twice
 
 
 def test_help_that_only_shows_in_the_trust_counts() -> None:
