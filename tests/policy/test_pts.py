@@ -338,7 +338,7 @@ def error(values: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def alone() -> np.ndarray:
-    return regrets(EI(), [], 12, 32)
+    return regrets(EI(), [], 12, 96)
 
 
 @pytest.mark.slow
@@ -373,12 +373,12 @@ def test_hostile_peers_are_hardly_heard(hostile: list) -> None:
 def test_bad_peers_cost_little(
     kind: str, alone: np.ndarray, request: pytest.FixtureRequest
 ) -> None:
-    """The regret that they add, paired, 32 runs, with two standard errors on top of it.
+    """The regret that they add, paired, 96 runs, with two standard errors on top of it.
 
     Scores go from 0 to 1: after 8 trials it is below 0.15, after 12 below 0.1. EI alone has found
     the higher bump by then; a run among bad peers may still be at the lower one, at 0.5.
     """
-    lost = regrets(PTS(), request.getfixturevalue(kind), 12, 32) - alone
+    lost = regrets(PTS(), request.getfixturevalue(kind), 12, 96) - alone
     for n, most in ((8, 0.15), (12, 0.1)):
         assert lost[:, n - 1].mean() + 2 * error(lost[:, n - 1]) < most
 
