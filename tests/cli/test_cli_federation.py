@@ -291,7 +291,7 @@ def test_show_explains_a_federation() -> None:
         "features 100, kernel se, seed 7",
         "length scale 0.1, 0.2, 0.3 on the unit cube",
         "summary: 860 numbers, about 3.6 kB each",
-        "what its model knows and does not know, in short",
+        "what its model knows and does not know, and with that how many trials it made in each of",
         "epoch 2",
         str(ours.fingerprint),
         "A site sends no trial",
@@ -308,7 +308,7 @@ def test_show_counts_what_weights_and_votes_hand_out() -> None:
     Federation(SPACE, kind="summary+cell", length_scale=(0.1, 0.2, 0.3)).save("f.toml")
     text = said(invoke("show", "f.toml"))
     assert "summary+cell: 861 numbers, about 3.6 kB each" in text
-    assert "which of some public cells of the space its best trial is in" in text
+    assert "and which of these its best trial is in" in text
 
 
 def test_show_counts_what_a_belief_hands_out() -> None:

@@ -21,12 +21,14 @@ from fedbo.space import Categorical, Direction, Int, Parameter, Space
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 163
 _KINDS = {
-    "summary": "what its model knows and does not know, in short",
-    "summary+cell": "what its model knows and does not know, in short, and which of some "
-    "public cells of the space its best trial is in",
+    "summary": "what its model knows and does not know, and with that how many trials it made in "
+    "each of some public cells of the space",
+    "summary+cell": "what its model knows and does not know, and with that how many trials it made "
+    "in each of some public cells of the space, and which of these its best trial is in",
     "weights": "one random draw from its model",
-    "belief": "the mean and covariance of its model",
-    "belief+incumbent": "the mean and covariance of its model, and its best standardised score",
+    "belief": "the mean and covariance of its model, from which its trials can be computed",
+    "belief+incumbent": "the mean and covariance of its model, from which its trials can be "
+    "computed, and its best standardised score",
 }
 _SHOWN = 6  # choices of a categorical parameter
 _MEMBERS = 20  # names that are shown

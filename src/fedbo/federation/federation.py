@@ -74,10 +74,11 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "summary" (the default), what an agent knows and does not know in
-            3.5 kB, best for PTS; "summary+cell", the same and the cell of the best trial;
-            "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
-            "belief+incumbent" for TAF.
+        kind: What agents send: "summary" (the default), what an agent knows and does not know, and
+            with that the public cells of its trials, in 3.5 kB, best for PTS; "summary+cell", the
+            same and the cell of the best trial; "weights", one draw as in the paper, for FTS and
+            PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a belief, trials can be
+            computed.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
