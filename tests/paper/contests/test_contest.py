@@ -239,8 +239,8 @@ def test_hostile_peers() -> None:
     honest = contest.message(agreed, 1, contest.alone(ground, 1, 0), 0)
     noise = hostile.only_noise(honest, np.random.default_rng(0))
     agreed.check(noise)
-    assert np.linalg.norm(noise.omega) == pytest.approx(np.linalg.norm(honest.omega), rel=1e-5)
-    assert not np.allclose(noise.omega, honest.omega)
+    assert np.linalg.norm(noise.nu) == pytest.approx(np.linalg.norm(honest.nu), rel=1e-5)
+    assert not np.allclose(noise.nu, honest.nu)
 
 
 def test_delays_and_verdicts_are_against_ei_alone() -> None:
