@@ -31,7 +31,14 @@ from fedbo_paper.contests.outside import BOTORCH, SAMPLERS
 
 Figures = dict[str, Any]
 
-OTHERS = {EI: "black", TS: "0.45", RANDOM: "0.75", portfolio.NAME: "#8B5A2B", BOTORCH: "#5B4B8A"}
+OTHERS = {
+    EI: "black",
+    TS: "0.45",
+    RANDOM: "0.75",
+    "PTS-weights": "#A01040",
+    portfolio.NAME: "#8B5A2B",
+    BOTORCH: "#5B4B8A",
+}
 NAMED = ("PTS", "FTS", "RGPE", "TAF", *(name for name in SAMPLERS if name not in OTHERS))
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations

@@ -70,7 +70,7 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_policy_has_the_same_colour() -> None:
     known = [picture.colour(name) for name in (*picture.NAMED, *picture.OTHERS)]
-    assert len({*known}) == len(known) == 11
+    assert len({*known}) == len(known) == 12
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
