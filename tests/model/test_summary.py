@@ -318,3 +318,19 @@ def test_a_retry_has_the_same_noise() -> None:
         assert agent.message() == first
         assert told(where, 10).message() == first
         assert told(where, 10, seed=2).message() != first
+
+
+def test_a_summary_shares_no_noise_with_weights() -> None:
+    """Whoever sees both could subtract it: two agents with one seed and the same scores."""
+    kinds = [Federation(SPACES["plane"], kind=kind) for kind in ("summary", "weights")]
+    summary, weights = (told(federation, 10) for federation in kinds)
+    B = kinds[0].basis.vectors
+    X = np.array([summary.federation.space.encode(trial.params) for trial in summary.trials])
+    regression = Regression(kinds[0].phi, kinds[0].noise_variance)
+    regression.add(X)
+    y = Standardised(np.array([float(trial.score or 0.0) for trial in summary.trials])).z
+    belief = regression.posterior(y)
+    g, Q = np.linalg.eigh(kinds[0].known_from(X))
+    g, Q = g[g > 0.5], Q[:, g > 0.5]
+    theirs = Q.T @ B.T @ (weights.message().omega - belief.nu) / np.sqrt(1.0 - g)
+    assert np.abs(noise_of(summary) - RHO * theirs).max() > 0.1

@@ -238,7 +238,7 @@ class Agent:
     # Messages
 
     def message(self) -> Message:
-        """Return what this agent hands out: a draw ω of its weights, or its belief; no trial.
+        """Return what this agent hands out: a summary, a draw ω, or its whole belief; no trial.
 
         It stays the same until the next score. Messages of successive scores have fresh noise, and
         whoever averages them comes close to the mean of the belief: hand out a message when it is

@@ -76,9 +76,10 @@ class Outbox:
             "sequence": sequence,
             "t_n": len(self._regression),
         }
-        # Each epoch has other noise: otherwise two messages of the same scores would share it.
+        # Two messages of the same scores must not share noise: each kind and epoch has its own.
         key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-        rng = Stream.MESSAGE.generator(self.entropy, *key)
+        stream = Stream.SUMMARY if federation.is_summarised else Stream.MESSAGE
+        rng = stream.generator(self.entropy, *key)
         if federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_summarised:

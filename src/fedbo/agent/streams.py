@@ -19,6 +19,7 @@ class Stream(Enum):
     MESSAGE = (2,)
     QUERY = (3,)
     SCALARS = tuple(b"scalars")
+    SUMMARY = tuple(b"summary")
     EXPLAIN = tuple(b"explain")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:

@@ -67,15 +67,15 @@ class Federation:
 
     Args:
         space: The parameters that are searched, by name, or a `Space`.
-        features: The number M of shared random features, and of weights in a message; at most
-            5,000.
+        features: The number M of shared random features, and of numbers in a message of weights;
+            at most 5,000.
         kernel: The kernel that the features approximate, "se" or "matern52".
         seed: The seed of the features.
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
         kind: What agents send: "summary" (the default), what an agent knows and does not know, and
-            with that the public cells of its trials, in 3.5 kB, best for PTS; "summary+cell", the
+            with that the public cells of its trials, in 3.5 kB, for PTS; "summary+cell", the
             same and the cell of the best trial; "weights", one draw as in the paper, for FTS and
             PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a belief, trials can be
             computed.

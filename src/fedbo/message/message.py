@@ -1,4 +1,4 @@
-"""What an agent hands out: a header, and weights or a belief. A message never contains a trial.
+"""What an agent hands out: a header, and a summary, weights or a belief; never a trial.
 
 ==========  ===========================================================================  ======
 symbol      meaning                                                                      shape
@@ -13,8 +13,8 @@ t_n         number of observations behind the message                           
 cell        which public cell of the space holds the best trial (a vote)                 scalar
 ==========  ===========================================================================  ======
 
-A *summary* is the mean and the covariance of the k leading coordinates of the weights
-(`fedbo.model.basis`): it says what its sender does not know, in 3.5 kB. It has k instead of M
+A *summary* is a noisy mean and a coarse covariance of the k leading coordinates of the weights
+(`fedbo.model.summary`): it says what its sender does not know, in 3.5 kB. It has k instead of M
 numbers; in this module M is the length of nu.
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
@@ -150,7 +150,7 @@ class Header(TypedDict):
 
 
 class Message(Signed, frozen=True, kw_only=True):
-    """The message of one agent. Build it with `of_weights` or `of_belief`.
+    """The message of one agent. Build it with `of_summary`, `of_weights` or `of_belief`.
 
     Example:
         >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)

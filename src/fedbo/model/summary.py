@@ -1,23 +1,24 @@
 """A summary of a belief: what an agent knows, and roughly where it has been.
 
-======  =====================================================================  ======
+======  =====================================================================  ============
 symbol  meaning                                                                shape
-======  =====================================================================  ======
+======  =====================================================================  ============
 B       leading directions of the features, orthonormal                        (M, k)
 z       coordinates of the weights ω along them: Bᵀω                           (k,)
 A       features of a trial of which only the cell is known, one row a cell    (c, M)
 counts  how many trials are in each cell                                       (c,)
 G       I − cov(z), given trials of which only the cells are known             (k, k)
-g, Q    eigenvalues and eigenvectors of G: 0 in directions that the trials     (k,)
+g, Q    eigenvalues and eigenvectors of G: 0 in directions that the trials     (k,), (k, k)
         say nothing about, 1 in directions that they determine
-rho     size of the noise, in standard deviations of the belief                scalar
+ρ       ``NOISE``: size of the noise, in standard deviations of the belief     scalar
 v       Bᵀ(ν + ρ (ω − ν)), where ω is a draw: the mean of z, with noise        (k,)
-m, C    the summary: mean and covariance of z, given v                         (k,)
-======  =====================================================================  ======
+m, C    the summary: mean and covariance of z, given v                         (k,), (k, k)
+======  =====================================================================  ============
 
 The exact covariance of a belief depends on nothing but the points of its trials, and a peer can
 solve for them. So a summary has the covariance of trials of which only the cells are known, and its
-mean has noise.
+mean has noise. Exact points still enter through v: its mean is that of the exact belief, and its
+noise has the exact covariance.
 
 A trial somewhere in a cell has the features φ̄ + e, where φ̄ is their mean over the cell. Its score
 tells φ̄ᵀω with the noise σ² + E‖e‖², which is the same as telling aᵀω with the noise σ² for a =
@@ -37,7 +38,7 @@ from fedbo.model.features import Features
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior
 
-#: ρ. With ρ = 1, a draw, three peers with ten trials each are of much less use.
+#: ρ. With all of the noise of a draw, ρ = 1, few and young peers are of less use.
 NOISE = 0.5
 
 Counts = NDArray[np.intp]

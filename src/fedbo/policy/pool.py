@@ -21,10 +21,11 @@ Q        trust in the peers: the probability that the pool is right, not the    
 **The prior.** At first, the z of every peer, and of the target, is N(μ, I) around a common μ ~ N(0,
 I). Given the messages, μ has the precision P = I + K Σ w_n (I − C_n) and the mean ν = P⁻¹ K Σ w_n
 m_n. A peer counts only in the directions that it knows about. Where nobody has been, ν is 0:
-nothing is claimed. One step of expectation maximisation then replaces the spread I by what peers
-differ by, Σ w_n (e_n e_nᵀ + C_n) with e_n = m_n − (I − C_n) ν, as if one more peer had the spread
-I. With this T, the target's z ~ N(ν, P⁻¹ + T). The scale of the peers' scores may differ from that
-of the target's, so b² ν νᵀ is added to the covariance.
+nothing is claimed. One step of expectation maximisation, with ν taken for μ, then replaces the
+spread I by what peers differ by, Σ w_n (e_n e_nᵀ + C_n) with e_n = m_n − (I − C_n) ν. This counts
+as 1 / Σ w_n² peers, and one more peer has the spread I; T is their average. The target's z is then
+N(ν, P⁻¹ + T). The scale of the peers' scores may differ from that of the target's, so b² ν νᵀ is
+added to the covariance.
 
 **The belief.** f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target resembles
 its peers and has a part of its own. Given scores, this is a GP. A pending trial counts as if it had
@@ -170,9 +171,10 @@ class Pool(Improvement):
 class Peers:
     """What peers say about their coordinates z, whatever kind of message they sent.
 
-    A *belief* is projected onto the directions of the basis; a *summary* is that projection. Of
-    *weights*, only one draw is known. Its sender has learnt s = t λ / (t λ + σ²) of a direction
-    with eigenvalue λ from t trials, so the best guess of its mean is s z, with covariance 1 − s².
+    A *belief* is projected onto the directions of the basis. A *summary* is already in these
+    coordinates. Of *weights*, only one draw is known. Its sender has learnt s = t λ / (t λ + σ²) of
+    a direction with eigenvalue λ from t trials, so the best guess of its mean is s z, with
+    covariance 1 − s².
 
     Args:
         target: The agent that asks.
@@ -202,7 +204,7 @@ class Peers:
         L = np.linalg.cholesky(np.eye(k) + K * known), True  # of P
         nu = cho_solve(L, K * (shares @ self.m))
         said = np.einsum("nri,nr->ni", self._R, self._R @ nu.astype(np.float32))
-        E = self.m - said  # what each peer adds to ν, (K, k)
+        E = self.m - said  # where z_n is expected, minus ν, (K, k)
         spread = (E.T * shares) @ E + np.eye(k) - known
         heard = 1.0 / float(shares @ shares)
         T = (heard * spread + np.eye(k)) / (heard + 1.0)
