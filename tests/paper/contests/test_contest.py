@@ -48,7 +48,10 @@ def test_a_table_from_file_to_json(
         assert 0 <= regret[name] <= 1
         for suffix, alone in (("", "TS"), ("_ei", "EI")):
             ratio, *_ = figures[f"ratio{suffix}"]["5"]  # the upper end may be infinite
-            assert ratio == pytest.approx(regret[name] / regret[alone])
+            if regret[alone]:
+                assert ratio == pytest.approx(regret[name] / regret[alone])
+            else:  # an agent alone may find the best of 40 configurations
+                assert ratio is None
             difference = figures[f"difference{suffix}"]["5"][0]
             assert difference == pytest.approx(regret[name] - regret[alone])
         assert 1 <= figures["rank"]["5"] <= 6
