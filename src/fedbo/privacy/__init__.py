@@ -1,4 +1,4 @@
-"""Differential privacy: exact noise, and what releases cost."""
+"""Differential privacy: what members contribute, releases, exact noise, and what they cost."""
 
 from fedbo.privacy.accounting import (
     Gaussian,
@@ -15,17 +15,23 @@ from fedbo.privacy.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
+from fedbo.privacy.contribution import Contribution, contribute
 from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
+from fedbo.privacy.release import Release, as_messages, first_cells, release
 
 __all__ = [
+    "Contribution",
     "Gaussian",
     "Laplace",
     "Mechanism",
     "Pure",
+    "Release",
     "Secret",
     "Simulated",
     "Source",
     "SubsampledGaussian",
+    "as_messages",
+    "contribute",
     "discrete_gaussian",
     "discrete_laplace",
     "epsilon",
@@ -33,7 +39,9 @@ __all__ = [
     "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
+    "first_cells",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "release",
 ]
