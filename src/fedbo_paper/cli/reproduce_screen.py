@@ -109,9 +109,7 @@ def report_comparison(console: Console, summary: Columns, out: Path) -> None:
         table.add_row(
             *(labels[method], _epsilon(at["epsilon"], at["published_epsilon"])),
             f"{at['loss']:.4f} ± {at['high'] - at['loss']:.4f}",
-            f"{at['difference']:+.4f} ± {at['difference_high'] - at['difference']:.4f}"
-            if i
-            else "",
+            f"{at['difference']:+.4f} ± {reach:.4f}" if i else "",
             "" if math.isnan(at["published"]) else f"{at['published']:.4f}",
         )
     console.print(table)

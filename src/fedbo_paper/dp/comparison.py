@@ -16,7 +16,7 @@ from fedbo_paper.dp.server import PrivateMean
 from fedbo_paper.problems.problems import Landmine
 
 #: Seeds of the whole comparison: see docs/experiments.md for what they cost.
-SEEDS = 16
+SEEDS = 12
 #: The round of the published values.
 PUBLISHED_ROUND = 60
 
