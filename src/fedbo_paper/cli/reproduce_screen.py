@@ -120,4 +120,4 @@ def _epsilon(epsilon: float, published: float) -> str:
     """The ε at the publication's δ; the published one if ours is not known."""
     if math.isnan(epsilon):
         return f"({published:g})"
-    return "none" if math.isinf(epsilon) else f"{epsilon:.2f}"
+    return "∞" if math.isinf(epsilon) else f"{epsilon:.2f}"

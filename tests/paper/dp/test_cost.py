@@ -37,6 +37,17 @@ def test_the_published_epsilon_is_that_of_renyi_accounting(curve: Any) -> None:
     assert epsilon == pytest.approx(curve.published_epsilon, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("z", "q", "published"),
+    [
+        *((1.6, 0.35, 7.12), (3.0, 0.35, 3.05)),
+        *((1.0, 0.10, 3.75), (1.0, 0.15, 5.98), (1.0, 0.20, 7.69), (1.0, 0.25, 9.82)),
+    ],
+)
+def test_so_are_the_other_published_ones(z: float, q: float, published: float) -> None:
+    assert renyi(z, q, 60, DELTAS[0]) == pytest.approx(published, abs=0.02)
+
+
 def test_what_is_not_private_costs_infinity_and_what_is_not_sent_nothing() -> None:
     assert cost(Alone(name="TS"), 60, 1e-5) == 0.0
     assert cost(FTS(name="FTS"), 60, 1e-5) == math.inf
