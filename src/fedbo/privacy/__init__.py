@@ -17,7 +17,7 @@ from fedbo.privacy.accounting import (
 )
 from fedbo.privacy.contribution import Contribution, contribute
 from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
-from fedbo.privacy.release import Release, as_messages, first_cells, release
+from fedbo.privacy.release import Release, as_messages, first_points, release
 
 __all__ = [
     "Contribution",
@@ -39,7 +39,7 @@ __all__ = [
     "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
-    "first_cells",
+    "first_points",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",

@@ -172,14 +172,15 @@ def _checked_shape(y: Array, d: int) -> Array:
 # What a target makes of a release
 
 
-def first_cells(published: Release) -> list[int]:
-    """Return the cells with the most votes, the best first: a newcomer's first trials.
+def first_points(federation: Federation, published: Release) -> Array:
+    """Return the centres (2, D) of the cells with the most votes: a newcomer's first trials.
 
     Args:
+        federation: What the members agree on.
         published: The release.
     """
     order = np.argsort(-np.array(published.votes), kind="stable")
-    return [int(cell) for cell in order[:FIRST]]
+    return federation.cells[order[:FIRST]]
 
 
 def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
