@@ -1,5 +1,6 @@
 """Differential privacy: what members contribute, releases, exact noise, and what they cost."""
 
+from fedbo.message.release import Release
 from fedbo.privacy.accounting import (
     Gaussian,
     Laplace,
@@ -17,7 +18,7 @@ from fedbo.privacy.accounting import (
 )
 from fedbo.privacy.contribution import Contribution, contribute
 from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
-from fedbo.privacy.release import Release, as_messages, first_points, release
+from fedbo.privacy.release import as_messages, first_points, mechanisms, release
 
 __all__ = [
     "Contribution",
@@ -43,5 +44,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "mechanisms",
     "release",
 ]

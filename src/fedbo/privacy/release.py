@@ -30,16 +30,17 @@ the mean, the others differ from it as members do. Where most members vote is wh
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import msgspec
 import numpy as np
 
 from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.message.message import Header
+from fedbo.message.release import Release
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
 from fedbo.privacy.contribution import Contribution, lifted, second_moments, to_shape, unit
@@ -59,46 +60,17 @@ _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer th
 _MANY = 300  # members from which the second moments of all coordinates are worth their noise
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trusted party publishes of its members' contributions. It describes itself.
+def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
+    """Return what the accountant needs to know of a release.
 
     Args:
-        epsilon: ε that this release costs each member, at most.
-        delta: δ of the same guarantee.
-        members: N, the number of members.
-        trials: Number of trials of all members together.
-        votes: For each cell the number of votes, in 64ths, with noise.
-        votes_scale: Scale of the discrete Laplace noise, in votes.
-        sums: Σ v_n in multiples of `STEP`, with noise.
-        sums_deviation: Standard deviation of the discrete Gaussian noise, in the same unit as v.
-        weight: c.
-        squared: e, the number of coordinates with second moments.
+        published: The release.
     """
-
-    epsilon: float
-    delta: float
-    members: int
-    trials: int
-    votes: tuple[int, ...]
-    votes_scale: float
-    sums: tuple[int, ...]
-    sums_deviation: float
-    weight: float
-    squared: int
-
-    @property
-    def coordinates(self) -> int:
-        """The number d of coordinates."""
-        return len(self.sums) - self.squared * (self.squared + 1) // 2
-
-    @property
-    def mechanisms(self) -> tuple[Laplace, Gaussian]:
-        """What the accountant needs to know of this release."""
-        largest = math.sqrt(1.0 + self.weight**2)  # what one member can change the sum by
-        return (
-            Laplace(self.votes_scale, steps=STEPS),
-            Gaussian(self.sums_deviation / largest, steps=int(largest / STEP)),
-        )
+    largest = math.sqrt(1.0 + published.weight**2)  # what one member can change the sum by
+    return (
+        Laplace(published.votes_scale, steps=STEPS),
+        Gaussian(published.sums_deviation / largest, steps=int(largest / STEP)),
+    )
 
 
 def release(
@@ -108,6 +80,8 @@ def release(
     epsilon: float,
     delta: float,
     trials: int,
+    sender: str = "release",
+    sequence: int = 1,
     source: Source = SECRET,
 ) -> Release:
     """Sum up contributions, add noise, and return what may be published.
@@ -119,6 +93,8 @@ def release(
         epsilon: ε, above 0.
         delta: δ, above 0 and below 1.
         trials: The number of trials of all members together, which is public.
+        sender: The name of the trusted party (default "release").
+        sequence: The number of this release, from 1; a later one replaces it.
         source: The source of randomness; the system's secret one by default. Any other is for
             tests: whoever can predict the noise can remove it.
     """
@@ -144,6 +120,10 @@ def release(
     votes = votes * STEPS + discrete_laplace(scale * STEPS, cells, source=source)
     sums += discrete_gaussian(sigma2, len(sums), source=source)
     return Release(
+        fingerprint=federation.fingerprint,
+        epoch=federation.epoch,
+        sender=sender,
+        sequence=sequence,
         epsilon=epsilon,
         delta=delta,
         members=len(contributions),
@@ -226,29 +206,54 @@ def draws(federation: Federation, published: Release, rng: np.random.Generator) 
     return Z / np.maximum(size, 1e-12)[:, None]
 
 
-def as_messages(
-    federation: Federation, published: Release, rng: np.random.Generator
-) -> list[Message]:
-    """Return the draws as messages of the federation's kind, which any policy can use.
+def check(federation: Federation, published: Release) -> None:
+    """Raise `MessageRefused`, with the reason, if a release does not fit a federation.
 
     Args:
-        federation: What the members agree on; its kind is "summary" or "weights".
+        federation: What the members agree on.
         published: The release.
-        rng: Draws them.
     """
-    Z, k = draws(federation, published, rng), len(federation.basis)
-    unknown = np.diag((np.arange(k) >= published.coordinates).astype(float))
-    found = []
+    published.check(
+        fingerprint=federation.fingerprint,
+        epoch=federation.epoch,
+        cells=len(federation.cells),
+        coordinates=len(to_shape(federation)),
+    )
+
+
+def as_messages(federation: Federation, published: Release) -> list[Message]:
+    """Return the draws as messages of the federation's kind, which any policy can use.
+
+    They are the same for everyone who holds the release. `fedbo.Agent.receive` takes a release as
+    it is, and does this by itself.
+
+    Args:
+        federation: What the members agree on.
+        published: The release.
+    """
+    check(federation, published)
+    digest = hashlib.sha256(published.content).digest()
+    Z = draws(federation, published, np.random.default_rng(list(digest)))
+    known = np.eye(len(federation.basis))[: published.coordinates]
+    unknown = np.eye(len(federation.basis)) - known.T @ known
+    messages = []
     for i, z in enumerate(Z):
         header: Header = {
             "fingerprint": federation.fingerprint,
             "epoch": federation.epoch,
-            "sender": f"release-{i:02}",
-            "sequence": 1,
+            "sender": f"{published.sender}/{i:02}",
+            "sequence": published.sequence,
             "t_n": max(1, published.trials // published.members),
         }
+        omega = federation.basis.vectors @ z
         if federation.is_summarised:
-            found.append(Message.of_summary(z, unknown, 0 if federation.votes else None, **header))
+            cell = 0 if federation.votes else None
+            messages.append(Message.of_summary(z, unknown, cell, **header))
+        elif federation.kind == "weights":
+            messages.append(Message.of_weights(omega, **header))
         else:
-            found.append(Message.of_weights(federation.basis.vectors @ z, **header))
-    return found
+            B = federation.basis.vectors @ known.T
+            best = 0.0 if federation.kind == "belief+incumbent" else None
+            covariance = np.eye(len(omega)) - B @ B.T
+            messages.append(Message.of_belief(omega, covariance, best, **header))
+    return messages

@@ -30,8 +30,16 @@ import numpy as np
 import fedbo
 from fedbo.model.linear import Regression
 from fedbo.model.scores import Standardised
-from fedbo.privacy import Contribution, Simulated, as_messages, contribute, epsilon, release
-from fedbo.privacy.release import Release, first_points
+from fedbo.privacy import (
+    Contribution,
+    Release,
+    Simulated,
+    contribute,
+    epsilon,
+    first_points,
+    mechanisms,
+    release,
+)
 from fedbo_paper.contests import contest, measures, options, screen
 from fedbo_paper.contests.contest import EI, History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Listed, read_table
@@ -56,7 +64,6 @@ def run(
     published: Release,
     target: int,
     seed: int,
-    noise: int,
     evaluations: int,
 ) -> list[float]:
     """Run a newcomer that hears one release; return its scores."""
@@ -64,7 +71,7 @@ def run(
     agreed = contest.federation(ground, policy)
     first = [agreed.space.decode(x) for x in first_points(agreed, published)]
     agent = contest.started(ground, policy, target, seed, first)
-    agent.receive(as_messages(agreed, published, np.random.default_rng([seed, noise])))
+    agent.receive(published)
     return [score for _, score in contest.evaluate(agent, ground, target, INITIAL + evaluations)]
 
 
@@ -94,7 +101,7 @@ def play(
                         source=source,
                     )
                     key = (name, target, seed * given.draws + noise)
-                    scores[key] = run(ground, published, target, seed, noise, given.evaluations)
+                    scores[key] = run(ground, published, target, seed, given.evaluations)
     return scores
 
 
@@ -151,7 +158,7 @@ def main() -> None:
     result = figures(_regrets(ground, tasks, found, names), given)
     result["spent"] = {
         f"{eps:g}": epsilon(
-            release(agreed, [None], epsilon=eps, delta=given.delta, trials=1).mechanisms,
+            mechanisms(release(agreed, [None], epsilon=eps, delta=given.delta, trials=1)),
             given.delta,
         )
         for eps in given.epsilon
