@@ -17,13 +17,23 @@ from fedbo.privacy.accounting import (
     gaussian_sigma,
 )
 from fedbo.privacy.contribution import Contribution, contribute
+from fedbo.privacy.local import (
+    Estimate,
+    LocalCost,
+    estimate_votes,
+    false_chance,
+    local_cost,
+    local_vote,
+)
 from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
 from fedbo.privacy.release import as_messages, first_points, mechanisms, release
 
 __all__ = [
     "Contribution",
+    "Estimate",
     "Gaussian",
     "Laplace",
+    "LocalCost",
     "Mechanism",
     "Pure",
     "Release",
@@ -40,10 +50,14 @@ __all__ = [
     "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
+    "estimate_votes",
+    "false_chance",
     "first_points",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "local_cost",
+    "local_vote",
     "mechanisms",
     "release",
 ]

@@ -54,7 +54,7 @@ def contribute(federation: Federation, nu: Array, best: Array) -> Contribution:
     >>> agreed = Federation({"x": Float(0, 1)}, features=50)
     >>> given = contribute(agreed, np.ones(50), np.array([0.4]))
     >>> given.cell, len(given.y), round(float(np.linalg.norm(given.y)), 6)
-    (3, 10, 1.0)
+    (3, 7, 1.0)
     """
     basis, scale = federation.basis, to_shape(federation)
     return Contribution(federation.cell(best), unit(scale * (basis.vectors.T @ nu)[: len(scale)]))
@@ -63,14 +63,26 @@ def contribute(federation: Federation, nu: Array, best: Array) -> Contribution:
 def to_shape(federation: Federation) -> Array:
     """Return the factors (d,) that turn the coordinates z into y, up to its length."""
     lam = federation.basis.lam[:COORDINATES]
+    if not lam[0] > 0.0:
+        raise ValueError(
+            "the features do not vary over the space, which has a single point; a contribution "
+            "needs two points or more"
+        )
     factors: Array = np.sqrt(lam) * (lam / lam[0]) ** -0.25
     return factors
 
 
 def unit(y: Array) -> Array:
-    """Return y divided by its length; 0 stays 0."""
-    length = float(np.linalg.norm(y))
-    return y / length if length > 0.0 else y
+    """Return y divided by its length; 0 stays 0.
+
+    The largest coordinate becomes 1 first: squares of tiny numbers are rounded to 0 one by one, so
+    that the length would come out too small, and those of huge ones overflow.
+    """
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest == 0.0:
+        return y
+    y = y / largest
+    return y / float(np.linalg.norm(y))
 
 
 def lifted(y: Array, c: float, e: int) -> Array:

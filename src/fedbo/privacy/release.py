@@ -100,10 +100,10 @@ def release(
     """
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
-    if not epsilon > 0.0 or not 0.0 < delta < 1.0:
+    if not 0.0 < epsilon < math.inf or not 0.0 < delta < 1.0:
         raise ValueError(
-            f"epsilon is {epsilon} and delta is {delta}, expected epsilon above 0 and delta "
-            "between 0 and 1"
+            f"epsilon is {epsilon} and delta is {delta}, expected epsilon above 0, not infinite, "
+            "and delta between 0 and 1"
         )
     d, cells = len(to_shape(federation)), len(federation.cells)
     c, e = (1.0, d) if len(contributions) >= _MANY else (0.5, min(6, d))
@@ -138,15 +138,28 @@ def release(
 
 
 def _checked_cell(cell: int, cells: int) -> int:
-    if not 0 <= cell < cells:
+    # True as an index would vote for all cells at once
+    if isinstance(cell, bool) or not isinstance(cell, int) or not 0 <= cell < cells:
         raise ValueError(f"a contribution votes for cell {cell}, expected 0 to {cells - 1}")
     return cell
 
 
 def _checked_shape(y: Array, d: int) -> Array:
-    if y.shape != (d,) or not np.isfinite(y).all():
-        raise ValueError(f"a contribution has shape {y.shape}, expected {d} finite numbers")
-    return y
+    """Return y as an array of 64-bit numbers, because `_BELOW` is made for their rounding errors.
+
+    Masked arrays lose their masks, which could hide what is not finite.
+    """
+    given = np.asarray(y)
+    if given.shape != (d,) or given.dtype.kind not in "fiu":
+        raise ValueError(
+            f"a contribution has shape {given.shape} and type {given.dtype}, expected {d} finite "
+            "numbers"
+        )
+    with np.errstate(over="ignore"):  # what is too large becomes infinite
+        numbers = given.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"a contribution has infinite numbers or NaN, expected {d} finite numbers")
+    return numbers
 
 
 # What a target makes of a release
