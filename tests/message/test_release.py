@@ -13,7 +13,7 @@ from fedbo.identity import KeyPair
 from fedbo.message.message import Kind
 from fedbo.message.release import Release, is_release
 from fedbo.message.signed import MessageRefused
-from fedbo.privacy import Simulated, as_messages, contribute, release
+from fedbo.privacy import Plan, Simulated, as_messages, contribute, release
 
 SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}
 
@@ -28,8 +28,7 @@ def published(agreed: Federation, members: int = 20, seed: int = 0, sequence: in
     return release(
         agreed,
         given,
-        epsilon=4.0,
-        delta=1e-2,
+        plan=Plan(epsilon=4.0, delta=1e-2),
         trials=10 * members,
         sequence=sequence,
         source=Simulated(seed),

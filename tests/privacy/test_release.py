@@ -18,6 +18,7 @@ from fedbo.federation import Federation
 from fedbo.model.basis import POINTS
 from fedbo.privacy import (
     Contribution,
+    Plan,
     Release,
     Simulated,
     contribute,
@@ -70,8 +71,8 @@ def made(
     federation: Federation = SQUARE,
     seed: int = 0,
 ) -> Release:
-    given = {"epsilon": target, "delta": delta, "trials": 10 * len(contributions)}
-    return release(federation, contributions, **given, source=Simulated(seed))
+    plan, trials = Plan(target, delta), 10 * len(contributions)
+    return release(federation, contributions, plan=plan, trials=trials, source=Simulated(seed))
 
 
 def crowd(n: int, seed: int = 0, federation: Federation = SQUARE) -> list[Contribution | None]:
@@ -241,7 +242,8 @@ def test_noise_of_coordinates_is_independent() -> None:
 
 
 def test_without_a_source_the_noise_is_secret() -> None:
-    one, other = (release(SQUARE, [None], epsilon=2.0, delta=1e-3, trials=1).sums for _ in range(2))
+    plan = Plan(2.0, 1e-3)
+    one, other = (release(SQUARE, [None], plan=plan, trials=1).sums for _ in range(2))
     assert one != other
 
 

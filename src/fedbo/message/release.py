@@ -25,8 +25,9 @@ class Release(Signed, frozen=True, kw_only=True):
     """What a trusted party publishes of its members' contributions. It describes itself.
 
     Args:
-        epsilon: ε that this release costs each member, at most.
+        epsilon: ε that all planned releases together cost each member, at most.
         delta: δ of the same guarantee.
+        releases: How many releases are planned; the noise of each follows from that.
         members: N, the number of members.
         trials: Number of trials of all members together.
         votes: For each cell the number of votes, in 64ths, with noise.
@@ -42,6 +43,7 @@ class Release(Signed, frozen=True, kw_only=True):
 
     epsilon: float
     delta: float
+    releases: int
     members: int
     trials: int
     votes: tuple[int, ...]
@@ -58,8 +60,8 @@ class Release(Signed, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not 0.0 < value < math.inf:
                 raise MessageRefused(f"{name} is {value}, expected a finite number above 0")
-        for name in ("members", "trials", "squared"):
-            value, least = getattr(self, name), int(name == "members")
+        for name in ("releases", "members", "trials", "squared"):
+            value, least = getattr(self, name), int(name in ("releases", "members"))
             if not least <= value <= _MOST_MEMBERS:
                 raise MessageRefused(f"{name} is {value}, expected {least} to {_MOST_MEMBERS}")
         for name in ("votes", "sums"):
@@ -138,6 +140,7 @@ class _Content(Wire, frozen=True, tag_field="version", tag=3):
     sequence: int
     epsilon: float
     delta: float
+    releases: int
     members: int
     trials: int
     votes: tuple[int, ...]

@@ -16,6 +16,7 @@ from fedbo.privacy.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
+from fedbo.privacy.budget import Budget, BudgetSpent
 from fedbo.privacy.contribution import Contribution, contribute
 from fedbo.privacy.local import (
     Estimate,
@@ -26,15 +27,18 @@ from fedbo.privacy.local import (
     local_vote,
 )
 from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
-from fedbo.privacy.release import as_messages, first_points, mechanisms, release
+from fedbo.privacy.release import Plan, as_messages, first_points, mechanisms, release
 
 __all__ = [
+    "Budget",
+    "BudgetSpent",
     "Contribution",
     "Estimate",
     "Gaussian",
     "Laplace",
     "LocalCost",
     "Mechanism",
+    "Plan",
     "Pure",
     "Release",
     "Secret",

@@ -35,6 +35,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 
 from fedbo.federation import Federation
@@ -55,9 +56,34 @@ DRAWS = 64
 #: Number of cells that a newcomer tries first.
 FIRST = 2
 
+_MOST_RELEASES = 10_000
 _DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
 _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
 _MANY = 300  # members from which the second moments of all coordinates are worth their noise
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What all releases of a federation may cost together.
+
+    Args:
+        epsilon: ε of all of them, above 0.
+        delta: δ of the same guarantee, above 0 and below 1.
+        releases: Their number R (default 1). Each has √R times the noise of a single release in its
+            sums, and R times in its votes.
+    """
+
+    epsilon: float
+    delta: float
+    releases: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < math.inf or not 0.0 < self.delta < 1.0:
+            raise ValueError(
+                f"epsilon is {self.epsilon} and delta is {self.delta}, expected epsilon above 0, "
+                "not infinite, and delta between 0 and 1"
+            )
+        if not 1 <= self.releases <= _MOST_RELEASES:
+            raise ValueError(f"releases is {self.releases}, expected 1 to {_MOST_RELEASES}")
 
 
 def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
@@ -66,19 +92,49 @@ def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
     Args:
         published: The release.
     """
-    largest = math.sqrt(1.0 + published.weight**2)  # what one member can change the sum by
+    return _costs(published.votes_scale, published.sums_deviation, published.weight)
+
+
+def noise_of(plan: Plan, members: int, federation: Federation) -> tuple[Laplace, Gaussian]:
+    """Return what one release of a plan costs, before it is made.
+
+    Args:
+        plan: The plan.
+        members: The number of members.
+        federation: What they agree on.
+    """
+    c, _ = _second_moments_of(members, len(to_shape(federation)))
+    return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
+
+
+def _costs(votes_scale: float, sums_deviation: float, c: float) -> tuple[Laplace, Gaussian]:
+    largest = math.sqrt(1.0 + c**2)  # what one member can change the sum by
     return (
-        Laplace(published.votes_scale, steps=STEPS),
-        Gaussian(published.sums_deviation / largest, steps=int(largest / STEP)),
+        Laplace(votes_scale, steps=STEPS),
+        Gaussian(sums_deviation / largest, steps=int(largest / STEP)),
     )
+
+
+def _votes_scale(plan: Plan) -> Fraction:
+    return 2 * plan.releases / Fraction(plan.epsilon)
+
+
+def _sums_variance(plan: Plan, c: float) -> Fraction:
+    """Return the variance of the noise of the sums, in steps²."""
+    sigma2 = plan.releases * Fraction(gaussian_sigma(plan.epsilon / 2, plan.delta)) ** 2
+    return sigma2 * (1 + Fraction(c) ** 2) / Fraction(STEP) ** 2 + _DISCRETE
+
+
+def _second_moments_of(members: int, d: int) -> tuple[float, int]:
+    """Return c and e, for so many members."""
+    return (1.0, d) if members >= _MANY else (0.5, min(6, d))
 
 
 def release(
     federation: Federation,
     contributions: Sequence[Contribution | None],
     *,
-    epsilon: float,
-    delta: float,
+    plan: Plan,
     trials: int,
     sender: str = "release",
     sequence: int = 1,
@@ -86,12 +142,13 @@ def release(
 ) -> Release:
     """Sum up contributions, add noise, and return what may be published.
 
+    Nothing is recorded here. `Budget.release` does that first, and refuses what was not planned.
+
     Args:
         federation: What the members agree on.
         contributions: The contribution of each member; None for a member that has none. The length
             of this list is public.
-        epsilon: ε, above 0.
-        delta: δ, above 0 and below 1.
+        plan: What this release and the others of the same plan cost together.
         trials: The number of trials of all members together, which is public.
         sender: The name of the trusted party (default "release").
         sequence: The number of this release, from 1; a later one replaces it.
@@ -100,13 +157,8 @@ def release(
     """
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
-    if not 0.0 < epsilon < math.inf or not 0.0 < delta < 1.0:
-        raise ValueError(
-            f"epsilon is {epsilon} and delta is {delta}, expected epsilon above 0, not infinite, "
-            "and delta between 0 and 1"
-        )
     d, cells = len(to_shape(federation)), len(federation.cells)
-    c, e = (1.0, d) if len(contributions) >= _MANY else (0.5, min(6, d))
+    c, e = _second_moments_of(len(contributions), d)
     votes = np.zeros(cells, dtype=np.int64)
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
     for given in contributions:
@@ -114,24 +166,23 @@ def release(
             votes[_checked_cell(given.cell, cells)] += 1
             v = lifted(unit(_checked_shape(given.y, d)), c, e)
             sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
-    scale = Fraction(2) / Fraction(epsilon)
-    sensitivity2 = (1 + Fraction(c) ** 2) / Fraction(STEP) ** 2  # squared, in steps
-    sigma2 = Fraction(gaussian_sigma(epsilon / 2, delta)) ** 2 * sensitivity2 + _DISCRETE
+    scale, variance = _votes_scale(plan), _sums_variance(plan, c)
     votes = votes * STEPS + discrete_laplace(scale * STEPS, cells, source=source)
-    sums += discrete_gaussian(sigma2, len(sums), source=source)
+    sums += discrete_gaussian(variance, len(sums), source=source)
     return Release(
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
         sender=sender,
         sequence=sequence,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        releases=plan.releases,
         members=len(contributions),
         trials=trials,
         votes=tuple(votes.tolist()),
         votes_scale=float(scale),
         sums=tuple(sums.tolist()),
-        sums_deviation=math.sqrt(sigma2) * STEP,
+        sums_deviation=math.sqrt(variance) * STEP,
         weight=c,
         squared=e,
     )

@@ -32,6 +32,7 @@ from fedbo.model.linear import Regression
 from fedbo.model.scores import Standardised
 from fedbo.privacy import (
     Contribution,
+    Plan,
     Release,
     Simulated,
     contribute,
@@ -95,8 +96,7 @@ def play(
                     published = release(
                         agreed,
                         contributed,
-                        epsilon=eps,
-                        delta=given.delta,
+                        plan=Plan(eps, given.delta),
                         trials=given.history * len(others),
                         source=source,
                     )
@@ -158,7 +158,7 @@ def main() -> None:
     result = figures(_regrets(ground, tasks, found, names), given)
     result["spent"] = {
         f"{eps:g}": epsilon(
-            mechanisms(release(agreed, [None], epsilon=eps, delta=given.delta, trials=1)),
+            mechanisms(release(agreed, [None], plan=Plan(eps, given.delta), trials=1)),
             given.delta,
         )
         for eps in given.epsilon
