@@ -157,6 +157,11 @@ class TestSensitivity:
         found = changes(made([None]), made([Contribution(3, np.zeros(D))]))
         assert found == (STEPS, 0)
 
+    def test_an_integer_of_numpy_is_a_cell(self) -> None:
+        cells = (3, np.int64(3), np.uint8(3))
+        found = {made([Contribution(cell, np.ones(D))]).votes for cell in cells}  # type: ignore[arg-type]
+        assert len(found) == 1
+
     def test_order_does_not_matter(self) -> None:
         members = crowd(20)
         assert made(members) == made(members[::-1])

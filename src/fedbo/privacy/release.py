@@ -190,7 +190,8 @@ def release(
 
 def _checked_cell(cell: int, cells: int) -> int:
     # True as an index would vote for all cells at once
-    if isinstance(cell, bool) or not isinstance(cell, int) or not 0 <= cell < cells:
+    whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
+    if not whole or not 0 <= cell < cells:
         raise ValueError(f"a contribution votes for cell {cell}, expected 0 to {cells - 1}")
     return cell
 
