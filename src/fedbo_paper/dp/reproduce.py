@@ -31,7 +31,8 @@ from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions
 _SOURCE = (
     *(name for name in SOURCE if name != "fedbo_paper.experiments"),
     "fedbo_paper.experiments.spec",
-    *(f"fedbo_paper.dp.{name}" for name in ("methods", "policy", "regions", "run", "server")),
+    *(f"fedbo_paper.dp.{name}" for name in ("methods", "one_release", "policy", "regions")),
+    *(f"fedbo_paper.dp.{name}" for name in ("run", "server")),
 )
 
 
