@@ -41,7 +41,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Everything that is compared, in the order of tables and legends; differences are taken to the
-#: first. A further method, such as a single private release, is one more line.
+#: first. A further method is one more entry.
 CURVES = (
     Curve(method=Alone(name="TS"), label="TS"),
     Curve(method=FTS(name="FTS"), label="FTS", is_drawn=False),
@@ -102,6 +102,18 @@ CURVES = (
         label="null, whole box",
         is_drawn=False,
     ),
+)
+
+#: Who is compared with whom, beside TS: a method, and what it is judged against. Both have the same
+#: settings and the same initial points.
+PAIRS = (
+    ("release-2", "EI"),
+    ("release-2", "null"),
+    ("release-1", "EI"),
+    ("release-200", "EI"),
+    ("null", "EI"),
+    ("release-2-box", "EI-box"),
+    ("release-2-box", "null-box"),
 )
 
 
