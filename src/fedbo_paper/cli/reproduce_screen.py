@@ -121,15 +121,14 @@ def report_comparison(console: Console, outcome: dp.Outcome, out: Path) -> None:
 
 def _gains(pairs: Columns) -> Table:
     """One release less what it is judged against, at a few rounds."""
-    rounds = [t for t in (5, 10, 20) if t in pairs["round"]] + [int(pairs["round"].max())]
-    titles = ("method", "less", *(f"after round {t}" for t in rounds))
-    table = screen.table(*titles, title="Differences of 1 − AUC; below 0, the method is better")
-    labels = {curve.method.name: curve.label for curve in CURVES}
+    rounds = [t for t in (5, 20) if t in pairs["round"]] + [int(pairs["round"].max())]
+    title = "Paired differences of 1 − AUC; below 0, the first method is better"
+    table = screen.table("methods", *(f"after round {t}" for t in rounds), title=title)
     at = {(row[0], row[1], row[2]): row[4:] for row in zip(*pairs.values(), strict=True)}
     for method, against in dict.fromkeys((method, against) for method, against, _ in at):
         effects = [at[method, against, t] for t in rounds]
         cells = [f"{value:+.4f} ± {high - value:.4f}" for value, _, high in effects]
-        table.add_row(labels[method], labels[against], *cells)
+        table.add_row(f"{method} less {against}", *cells)
     return table
 
 

@@ -74,7 +74,7 @@ CURVES = (
         label="one release, ε ≤ 200",
         is_drawn=False,
     ),
-    Curve(method=Released(name="null", is_empty=True), label="null: noise of ε ≤ 2 alone"),
+    Curve(method=Released(name="null", is_empty=True), label="null (noise alone)"),
     Curve(
         method=Alone(name="TS-box", starts=1),
         label="TS, whole box",
@@ -94,7 +94,7 @@ CURVES = (
     ),
     Curve(
         method=Released(name="release-2-box", starts=1),
-        label="one release, ε ≤ 2, whole box",
+        label="one release, whole box",
         is_drawn=False,
     ),
     Curve(

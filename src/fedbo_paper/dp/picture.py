@@ -68,7 +68,7 @@ def label(curve: Curve, rounds: int) -> str:
         return curve.label
     known = curve.published_epsilon
     theirs = "" if known is None else f", published {known:g}"
-    return f"{curve.label} (accounted {epsilon:.3g}{theirs})"
+    return f"{curve.label} (accounted ε {epsilon:.3g}{theirs})"
 
 
 def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floats]) -> None:
@@ -84,7 +84,7 @@ def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floa
         colour, style = _look(curve)
         name = label(curve, comparison.rounds)
         strokes.line(axes, rounds, middle, reach, name, colour, style)
-    strokes.name(axes, "(a) all methods from the same initial points", "round", "1 − AUC")
+    strokes.name(axes, "(a) from the same initial points; ε at δ = 29$^{-1.1}$", "round", "1 − AUC")
     axes.set_xlim(left=0)
     axes.legend(loc="upper right")
 

@@ -106,5 +106,5 @@ def test_the_legend_has_the_accounted_and_the_published_epsilon() -> None:
     labels = {curve.method.name: label(curve, 60) for curve in CURVES}
     assert labels["TS"] == "TS" and labels["EI"] == "EI alone"
     assert labels["DP-FTS-DE-z4"].endswith("published 2.16)")
-    assert f"(accounted {cost(CURVES[3].method, 60, DELTAS[0]):.3g}, " in labels["DP-FTS-DE-z1"]
-    assert labels["release-2"] == "one release, ε ≤ 2 (accounted 1.81)"
+    assert f"(accounted ε {cost(CURVES[3].method, 60, DELTAS[0]):.3g}, " in labels["DP-FTS-DE-z1"]
+    assert labels["release-2"] == "one release, ε ≤ 2 (accounted ε 1.81)"
