@@ -33,6 +33,8 @@ _LOOKS: dict[str, tuple[str, Any]] = {
     "release-2": (_RED, "-"),
     "null": (strokes.INK, _DOTS),
 }
+#: Methods whose curve has a band, its 95 % interval: eight bands on top of each other say nothing.
+_BANDS = ("TS", "release-2")
 _SIZE = (strokes.WIDTH, 5.0)
 
 
@@ -80,7 +82,10 @@ def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floa
         effects = [mean(level[:, t]) for t in rounds]
         middle = np.array([effect.value for effect in effects])
         reach = np.array([effect.high - effect.value for effect in effects])
-        reach = np.where(np.isfinite(reach), reach, 0.0)  # a single seed has no interval
+        is_banded = (
+            curve.method.name in _BANDS and np.isfinite(reach).all()
+        )  # one seed: no interval
+        reach = reach if is_banded else np.zeros_like(reach)
         colour, style = _look(curve)
         name = label(curve, comparison.rounds)
         strokes.line(axes, rounds, middle, reach, name, colour, style)
