@@ -14,9 +14,10 @@ from functools import cache
 
 from fedbo.privacy import epsilon
 from fedbo_paper.dp.methods import Method
+from fedbo_paper.dp.one_release import DELTA
 
 #: The δ of the publication, and a δ that is usual elsewhere.
-DELTAS = (29.0**-1.1, 1e-5)
+DELTAS = (DELTA, 1e-5)
 
 
 @cache
