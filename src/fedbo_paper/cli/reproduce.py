@@ -119,7 +119,8 @@ def _compare(
     data: Path | None,
     out: Path,
 ) -> None:
-    """Compare DP-FTS-DE with its relatives."""
+    """Compare DP-FTS-DE with its relatives and with one private release."""
+    extras.require_accountant()
     from rich.console import Console
 
     from fedbo_paper.cli import reproduce_screen as screen
@@ -133,10 +134,10 @@ def _compare(
         asked = msgspec.structs.replace(asked, seeds=seeds)
     console = Console()
     with _errors_as_sentences():
-        summary = screen.compare(console, asked, out, data, jobs or _cores())
-    if summary is None:
+        outcome = screen.compare(console, asked, out, data, jobs or _cores())
+    if outcome is None:
         raise typer.Exit(checks.INTERRUPTED)
-    screen.report_comparison(console, summary, out)
+    screen.report_comparison(console, outcome, out)
 
 
 def _refuse(name: str, options: Mapping[str, object]) -> None:

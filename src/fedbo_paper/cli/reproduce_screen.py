@@ -38,7 +38,7 @@ def run(
 
 def compare(
     console: Console, comparison: Comparison, out: Path, data: Path | None, jobs: int
-) -> Columns | None:
+) -> dp.Outcome | None:
     """Compare with a progress bar; return None after Ctrl-C, which loses no finished run."""
     return _run(console, partial(dp.reproduce, comparison, out, data=data, jobs=jobs))
 
@@ -97,8 +97,9 @@ def _verdicts(findings: Sequence[Finding]) -> Table:
     return table
 
 
-def report_comparison(console: Console, summary: Columns, out: Path) -> None:
-    """Print the last round of the comparison, and where its files are."""
+def report_comparison(console: Console, outcome: dp.Outcome, out: Path) -> None:
+    """Print the last round of the comparison, what one release gained, and where the files are."""
+    summary = outcome.summary
     last = summary.where(round=int(summary["round"].max()))
     title = f"1 − AUC after round {last['round'][0]}, mean of all fields ± half its 95 % interval"
     table = screen.table("method", "ε", "1 − AUC", "less TS", "published", title=title)
@@ -113,11 +114,25 @@ def report_comparison(console: Console, summary: Columns, out: Path) -> None:
             "" if math.isnan(at["published"]) else f"{at['published']:.4f}",
         )
     console.print(table)
+    console.print(_gains(outcome.pairs))
+    console.print("ε is ours by privacy loss distributions; published ones are in brackets.")
     console.print(f"{last['seeds'][0]} seeds. The figure is in {out / 'dp.png'}.", soft_wrap=True)
 
 
+def _gains(pairs: Columns) -> Table:
+    """One release less what it is judged against, at a few rounds."""
+    rounds = [t for t in (5, 20) if t in pairs["round"]] + [int(pairs["round"].max())]
+    title = "Paired differences of 1 − AUC; below 0, the first method is better"
+    table = screen.table("methods", *(f"after round {t}" for t in rounds), title=title)
+    at = {(row[0], row[1], row[2]): row[4:] for row in zip(*pairs.values(), strict=True)}
+    for method, against in dict.fromkeys((method, against) for method, against, _ in at):
+        effects = [at[method, against, t] for t in rounds]
+        cells = [f"{value:+.4f} ± {high - value:.4f}" for value, _, high in effects]
+        table.add_row(f"{method} less {against}", *cells)
+    return table
+
+
 def _epsilon(epsilon: float, published: float) -> str:
-    """The ε at the publication's δ; the published one if ours is not known."""
-    if math.isnan(epsilon):
-        return f"({published:g})"
-    return "∞" if math.isinf(epsilon) else f"{epsilon:.2f}"
+    """The accounted ε at the publication's δ, and the published one in brackets."""
+    ours = "∞" if math.isinf(epsilon) else f"{epsilon:.2f}"
+    return ours if math.isnan(published) else f"{ours} ({published:g})"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import msgspec
 
 from fedbo_paper.dp.methods import FTS, Alone, Method, Served
+from fedbo_paper.dp.one_release import ExpectedImprovement, Released
 from fedbo_paper.dp.run import Job
 from fedbo_paper.dp.server import PrivateMean
 from fedbo_paper.problems.problems import Landmine
 
 #: Seeds of the whole comparison: see docs/experiments.md for what they cost.
-SEEDS = 12
+SEEDS = 10
 #: The round of the published values.
 PUBLISHED_ROUND = 60
 
@@ -40,10 +41,10 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Everything that is compared, in the order of tables and legends; differences are taken to the
-#: first. A further method, such as a single private release, is one more line.
+#: first. A further method is one more entry.
 CURVES = (
     Curve(method=Alone(name="TS"), label="TS"),
-    Curve(method=FTS(name="FTS"), label="FTS"),
+    Curve(method=FTS(name="FTS"), label="FTS", is_drawn=False),
     Curve(method=Served(name="FTS-DE"), label="FTS-DE", published=0.2314),
     Curve(
         method=Served(name="DP-FTS-DE-z1", aggregate=PrivateMean(z=1.0)),
@@ -63,6 +64,17 @@ CURVES = (
         published=0.2373,
         published_epsilon=2.16,
     ),
+    Curve(method=ExpectedImprovement(name="EI"), label="EI alone"),
+    Curve(method=Released(name="release-2"), label="one release, ε ≤ 2"),
+    Curve(
+        method=Released(name="release-1", epsilon=1.0), label="one release, ε ≤ 1", is_drawn=False
+    ),
+    Curve(
+        method=Released(name="release-200", epsilon=200.0),
+        label="one release, ε ≤ 200",
+        is_drawn=False,
+    ),
+    Curve(method=Released(name="null", is_empty=True), label="null (noise alone)"),
     Curve(
         method=Alone(name="TS-box", starts=1),
         label="TS, whole box",
@@ -75,6 +87,33 @@ CURVES = (
         published=0.2346,
         is_drawn=False,
     ),
+    Curve(
+        method=ExpectedImprovement(name="EI-box", starts=1),
+        label="EI alone, whole box",
+        is_drawn=False,
+    ),
+    Curve(
+        method=Released(name="release-2-box", starts=1),
+        label="one release, whole box",
+        is_drawn=False,
+    ),
+    Curve(
+        method=Released(name="null-box", starts=1, is_empty=True),
+        label="null, whole box",
+        is_drawn=False,
+    ),
+)
+
+#: Who is compared with whom, beside TS: a method, and what it is judged against. Both have the same
+#: settings and the same initial points.
+PAIRS = (
+    ("release-2", "EI"),
+    ("release-2", "null"),
+    ("release-1", "EI"),
+    ("release-200", "EI"),
+    ("null", "EI"),
+    ("release-2-box", "EI-box"),
+    ("release-2-box", "null-box"),
 )
 
 
@@ -89,7 +128,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         rounds: Number of rounds.
 
     >>> len(Comparison(seeds=2).jobs())
-    16
+    32
     """
 
     problem: Landmine = Landmine()

@@ -24,20 +24,20 @@ hands out 61 aggregates, the last of which nobody uses).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from fedbo.agent import Agent
+from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.policy import TS, Policy
+from fedbo.privacy import Mechanism, SubsampledGaussian
 from fedbo_paper.dp.policy import FollowPeer, FollowServer
 from fedbo_paper.dp.regions import Regions, Weights
 from fedbo_paper.dp.server import Aggregate, Mean, PrivateMean
-from fedbo_paper.preset import PAPER, PaperSettings, paper_federation
+from fedbo_paper.preset import PAPER, paper_federation
 from fedbo_paper.problems.problems import Tasks
 
 M = 100
@@ -73,7 +73,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the agents agree on."""
         return paper_federation(tasks.space, features=M, seed=seed % 2**63)
 
-    def settings(self) -> PaperSettings:
+    def settings(self) -> Settings:
         """Return how an agent models its scores and maximises."""
         surrogate = PAPER.surrogate
         fit = msgspec.structs.replace(surrogate.fit, noise_floor=_NOISE_FLOOR)
@@ -98,8 +98,8 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
         """
         raise NotImplementedError
 
-    def mechanisms(self, rounds: int) -> Sequence[object] | None:
-        """Return what is handed out in a run, as mechanisms of `fedbo.privacy.accounting`.
+    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
+        """Return what is handed out in a run, as mechanisms of `fedbo.privacy`.
 
         Args:
             rounds: Number of rounds of the run.
@@ -122,9 +122,9 @@ class Alone(Method, frozen=True, kw_only=True, tag="TS"):
         return TS()
 
     def relay(self, federation: Federation, seed: int) -> Relay:
-        return _nothing
+        return hear_nothing
 
-    def mechanisms(self, rounds: int) -> Sequence[object] | None:
+    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         return ()
 
 
@@ -167,12 +167,11 @@ class Served(Method, frozen=True, kw_only=True, tag="served"):
     def relay(self, federation: Federation, seed: int) -> Relay:
         return Server(federation, self.parts, self.weights, self.aggregate, seed)
 
-    def mechanisms(self, rounds: int) -> Sequence[object] | None:
+    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         if not isinstance(self.aggregate, PrivateMean):
             return None
-        accounting = import_module("fedbo.privacy.accounting")  # only where it is needed
         z, q = self.aggregate.z, self.aggregate.q
-        return (accounting.SubsampledGaussian(multiplier=z, rate=q, rounds=rounds),)
+        return (SubsampledGaussian(multiplier=z, rate=q, rounds=rounds),)
 
 
 class Server:
@@ -210,7 +209,8 @@ class Server:
         ]
 
 
-def _nothing(t: int, agents: Sequence[Agent]) -> Sequence[Message]:
+def hear_nothing(t: int, agents: Sequence[Agent]) -> Sequence[Message]:
+    """The `Relay` of agents that work alone."""
     return []
 
 

@@ -18,8 +18,24 @@ from fedbo_paper.dp.cost import DELTAS, cost
 from fedbo_paper.harness.intervals import Floats, mean
 from fedbo_paper.report import strokes
 
-_STYLES: tuple[Any, ...] = ("--", (0, (1, 1.2)), "-")  # the rest are solid
-_SIZE = (strokes.WIDTH, 4.6)
+_BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = COLOURS
+_DOTS = (0, (1, 1.2))
+#: Colour and line style by the name of a method; DP-FTS-DE is darker for more noise. Those without
+#: a look of their own are grey.
+_LOOKS: dict[str, tuple[str, Any]] = {
+    "TS": (_BLUE, "--"),
+    "FTS": (_SKY, "-"),
+    "FTS-DE": (_GREEN, "-."),
+    "DP-FTS-DE-z1": (strokes.shade(_ORANGE, 0.35), "-"),
+    "DP-FTS-DE-z2": (strokes.shade(_ORANGE, -0.15), "-"),
+    "DP-FTS-DE-z4": (strokes.shade(_ORANGE, -0.5), "-"),
+    "EI": (_PINK, "--"),
+    "release-2": (_RED, "-"),
+    "null": (strokes.INK, _DOTS),
+}
+#: Methods whose curve has a band, its 95 % interval: eight bands on top of each other say nothing.
+_BANDS = ("TS", "release-2")
+_SIZE = (strokes.WIDTH, 5.0)
 
 
 def draw(comparison: Comparison, found: Mapping[str, Floats], folder: Path) -> None:
@@ -48,39 +64,40 @@ def paint(comparison: Comparison, found: Mapping[str, Floats]) -> Figure:
 
 
 def label(curve: Curve, rounds: int) -> str:
-    """Return the name of a method with its ε, the published one if ours is not known."""
+    """Return the name of a method with its accounted ε, and the published one beside it."""
     epsilon = cost(curve.method, rounds, DELTAS[0])
     if epsilon in (0.0, math.inf):
         return curve.label
-    if not math.isnan(epsilon):
-        return f"{curve.label} (ε = {epsilon:.3g})"
     known = curve.published_epsilon
-    return curve.label if known is None else f"{curve.label} (published ε = {known:g})"
+    theirs = "" if known is None else f", published {known:g}"
+    return f"{curve.label} (accounted ε {epsilon:.3g}{theirs})"
 
 
 def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floats]) -> None:
     rounds = np.arange(comparison.rounds + 1)
-    for i, curve in enumerate(CURVES):
+    for curve in CURVES:
         if not curve.is_drawn:
             continue
         level = found[curve.method.name]
         effects = [mean(level[:, t]) for t in rounds]
         middle = np.array([effect.value for effect in effects])
         reach = np.array([effect.high - effect.value for effect in effects])
-        reach = np.where(np.isfinite(reach), reach, 0.0)  # a single seed has no interval
-        style = _STYLES[min(i, len(_STYLES) - 1)]
+        is_banded = (
+            curve.method.name in _BANDS and np.isfinite(reach).all()
+        )  # one seed: no interval
+        reach = reach if is_banded else np.zeros_like(reach)
+        colour, style = _look(curve)
         name = label(curve, comparison.rounds)
-        strokes.line(axes, rounds, middle, reach, name, _colour(i), style)
-        if curve.published is not None and comparison.rounds >= PUBLISHED_ROUND:
-            _mark(axes, PUBLISHED_ROUND, curve.published, _colour(i))
-    strokes.name(axes, "(a) all methods from the same initial points", "round", "1 − AUC")
+        strokes.line(axes, rounds, middle, reach, name, colour, style)
+    strokes.name(axes, "(a) from the same initial points; ε at δ = 29$^{-1.1}$", "round", "1 − AUC")
     axes.set_xlim(left=0)
     axes.legend(loc="upper right")
 
 
 def _at_the_end(axes: Axes, comparison: Comparison, found: Mapping[str, Floats]) -> None:
     places = np.arange(len(CURVES))[::-1]
-    for i, (place, curve) in enumerate(zip(places, CURVES, strict=True)):
+    for place, curve in zip(places, CURVES, strict=True):
+        colour, _ = _look(curve)
         effect = mean(found[curve.method.name][:, -1])
         reach = effect.high - effect.value
         error = reach if math.isfinite(reach) else 0.0
@@ -88,18 +105,18 @@ def _at_the_end(axes: Axes, comparison: Comparison, found: Mapping[str, Floats])
             effect.value,
             place,
             xerr=error,
-            color=_colour(i),
+            color=colour,
             marker="o",
             markersize=5,
             capsize=3,
             linestyle="",
         )
         if curve.published is not None and comparison.rounds >= PUBLISHED_ROUND:
-            _mark(axes, curve.published, place, _colour(i))
+            _mark(axes, curve.published, place, colour)
     axes.plot([], [], color=strokes.GREY, marker="o", linestyle="-", label="here, 95 % interval")
     _mark(axes, np.nan, np.nan, strokes.GREY, f"published, round {PUBLISHED_ROUND}")
     axes.set_yticks(places, [curve.label for curve in CURVES])
-    axes.set_ylim(-0.6, len(CURVES) + 0.4)
+    axes.set_ylim(-0.6, len(CURVES) + 0.6)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.8)
     axes.set_axisbelow(True)
     strokes.name(axes, f"(b) after round {comparison.rounds}", "1 − AUC", "")
@@ -114,7 +131,5 @@ def _mark(axes: Axes, x: float, y: float, colour: str, label: str | None = None)
     )
 
 
-def _colour(i: int) -> str:
-    """The colour of curve i; those that follow the palette's end are darker."""
-    again, which = divmod(i, len(COLOURS))
-    return strokes.shade(COLOURS[which], -0.4) if again else COLOURS[which]
+def _look(curve: Curve) -> tuple[str, Any]:
+    return _LOOKS.get(curve.method.name, (strokes.GREY, "-"))

@@ -2,7 +2,8 @@
 
 =====================  ==========================================================================
 ``dp.csv``             each method at some rounds: means, differences to TS, intervals, ε
-``dp.json``            the same, with the settings of every method
+``dp-pairs.csv``       one release less what it is judged against, with intervals
+``dp.json``            both tables, with the settings of every method
 ``dp-curves.csv``      1 − best AUC so far of every field in every run
 ``dp.png``, ``.svg``   the figure
 ``runs/``              finished runs, which are not run again
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +33,8 @@ from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions
 _SOURCE = (
     *(name for name in SOURCE if name != "fedbo_paper.experiments"),
     "fedbo_paper.experiments.spec",
-    *(f"fedbo_paper.dp.{name}" for name in ("methods", "policy", "regions", "run", "server")),
+    *(f"fedbo_paper.dp.{name}" for name in ("methods", "one_release", "policy", "regions")),
+    *(f"fedbo_paper.dp.{name}" for name in ("run", "server")),
 )
 
 
@@ -51,6 +54,18 @@ def key(job: Job, data: Path | None = None) -> str:
     return digest([msgspec.json.encode(parts, order="deterministic")])[:16]
 
 
+class Outcome(NamedTuple):
+    """What a comparison found.
+
+    Args:
+        summary: Each method at some rounds.
+        pairs: One release less what it is judged against.
+    """
+
+    summary: Table
+    pairs: Table
+
+
 def reproduce(
     comparison: Comparison,
     out: str | os.PathLike[str],
@@ -58,7 +73,7 @@ def reproduce(
     data: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> Table:
+) -> Outcome:
     """Run what is not finished yet, and write the tables and the figure.
 
     Args:
@@ -69,28 +84,33 @@ def reproduce(
         progress: Called after every run.
 
     Returns:
-        The table of ``dp.csv``.
+        The tables of ``dp.csv`` and ``dp-pairs.csv``.
 
     Raises:
         MissingData: The landmine data are missing; the error says what to do.
+        ModuleNotFoundError: The package dp-accounting is missing; the error says what to do.
     """
     folder, at = Path(out), None if data is None else Path(data)
-    comparison.problem.tasks(at)  # missing data are said before anything is written
+    # What is missing is said before anything is run or written.
+    comparison.problem.tasks(at)
+    results.costs(comparison)
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder / "runs", partial(key, data=at))
     runs = _finished(comparison, store, at, jobs, progress)
     found = results.levels(comparison, runs)
-    summary = results.summary(comparison, found)
-    _write(folder / "dp.csv", summary.csv().encode())
+    outcome = Outcome(results.summary(comparison, found), results.pairs(comparison, found))
+    _write(folder / "dp.csv", outcome.summary.csv().encode())
+    _write(folder / "dp-pairs.csv", outcome.pairs.csv().encode())
     _write(folder / "dp-curves.csv", results.every_curve(comparison, runs).csv().encode())
     described = {
         "comparison": comparison,
         "methods": [curve.method for curve in CURVES],
-        "summary": results.rows(summary),
+        "summary": results.rows(outcome.summary),
+        "pairs": results.rows(outcome.pairs),
     }
     _write(folder / "dp.json", msgspec.json.format(msgspec.json.encode(described)))
     picture.draw(comparison, found, folder)
-    return summary
+    return outcome
 
 
 def _finished(

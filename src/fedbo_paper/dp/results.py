@@ -22,7 +22,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedbo.table import Cell, Table
-from fedbo_paper.dp.comparison import CURVES, PUBLISHED_ROUND, Comparison
+from fedbo_paper.dp.comparison import CURVES, PAIRS, PUBLISHED_ROUND, Comparison
 from fedbo_paper.dp.cost import DELTAS, cost
 from fedbo_paper.dp.run import Job
 from fedbo_paper.harness.intervals import Floats, mean, paired
@@ -65,6 +65,14 @@ def levels(comparison: Comparison, runs: Runs) -> dict[str, Floats]:
     }
 
 
+def costs(comparison: Comparison) -> dict[str, list[float]]:
+    """Return the accounted ε of each method by its name, one for each δ of `DELTAS`."""
+    return {
+        curve.method.name: [cost(curve.method, comparison.rounds, delta) for delta in DELTAS]
+        for curve in CURVES
+    }
+
+
 def summary(comparison: Comparison, found: Mapping[str, Floats]) -> Table:
     """Summarise each method at some rounds.
 
@@ -73,23 +81,44 @@ def summary(comparison: Comparison, found: Mapping[str, Floats]) -> Table:
         interval (below 0 is better), ε for each δ, and what was published for the last round.
     """
     base = found[CURVES[0].method.name]
+    epsilons = costs(comparison)
     rows: list[list[Cell]] = []
     for curve in CURVES:
         level = found[curve.method.name]
-        epsilons = [cost(curve.method, comparison.rounds, delta) for delta in DELTAS]
-        for t in sorted({t for t in LISTED if t < comparison.rounds} | {comparison.rounds}):
+        for t in _listed(comparison):
             own = mean(level[:, t])
             lead = paired(level[:, t], base[:, t])
             known = curve.published if t == PUBLISHED_ROUND else None
             effects = (own.value, own.low, own.high, lead.value, lead.low, lead.high)
             theirs = [math.nan if x is None else x for x in (curve.published_epsilon, known)]
-            rows.append([curve.method.name, t, comparison.seeds, *effects, *epsilons, *theirs])
+            paid = epsilons[curve.method.name]
+            rows.append([curve.method.name, t, comparison.seeds, *effects, *paid, *theirs])
     columns = (
         *("method", "round", "seeds", "loss", "low", "high"),
         *("difference", "difference_low", "difference_high"),
         *("epsilon", "epsilon_1e-5", "published_epsilon", "published"),
     )
     return Table.from_rows(columns, rows)
+
+
+def pairs(comparison: Comparison, found: Mapping[str, Floats]) -> Table:
+    """Compare each method of `PAIRS` with what it is judged against, at the same rounds.
+
+    Returns:
+        The paired difference of 1 − AUC with its interval; below 0, the method is better.
+    """
+    rows: list[list[Cell]] = []
+    for method, against in PAIRS:
+        for t in _listed(comparison):
+            lead = paired(found[method][:, t], found[against][:, t])
+            effect = (lead.value, lead.low, lead.high)
+            rows.append([method, against, t, comparison.seeds, *effect])
+    columns = ("method", "against", "round", "seeds")
+    return Table.from_rows((*columns, "difference", "low", "high"), rows)
+
+
+def _listed(comparison: Comparison) -> list[int]:
+    return [t for t in LISTED if t < comparison.rounds] + [comparison.rounds]
 
 
 def every_curve(comparison: Comparison, runs: Runs) -> Table:

@@ -13,7 +13,7 @@ from paper.real_data import folder_with
 from fedbo.table import Table
 from fedbo_paper.dp import reproduce as dp
 from fedbo_paper.dp import results
-from fedbo_paper.dp.comparison import CURVES, Comparison, quick
+from fedbo_paper.dp.comparison import CURVES, PAIRS, Comparison, quick
 from fedbo_paper.dp.methods import Alone, Served
 from fedbo_paper.dp.regions import Regions
 from fedbo_paper.dp.run import Job, initial_points, perform
@@ -63,13 +63,13 @@ def test_a_comparison_is_complete_paired_and_resumed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, stages = tmp_path / "out", []
-    summary = dp.reproduce(
+    summary, pairs = dp.reproduce(
         SMALL, out, data=data, jobs=1, progress=lambda *stage: stages.append(stage)
     )
     jobs = len(CURVES) * 2
     assert stages[0] == ("runs", 0, jobs) and stages[-1] == ("runs", jobs, jobs)
     assert {*summary["method"].tolist()} == {curve.method.name for curve in CURVES}
-    for name in ("dp.csv", "dp.json", "dp-curves.csv", "dp.png", "dp.svg"):
+    for name in ("dp.csv", "dp.json", "dp-curves.csv", "dp-pairs.csv", "dp.png", "dp.svg"):
         assert (out / name).stat().st_size > 100
     described = msgspec.json.decode((out / "dp.json").read_bytes())
     assert len(described["methods"]) == len(CURVES)
@@ -83,6 +83,15 @@ def test_a_comparison_is_complete_paired_and_resumed(
             first = curves.where(method=name, round=0)["loss"]
             assert (first == curves.where(method="TS", round=0)["loss"]).all()
 
+    for method, against in PAIRS:
+        [row] = np.flatnonzero(
+            (pairs["method"] == method) & (pairs["against"] == against) & (pairs["round"] == 3)
+        )
+        own, other = (
+            curves.where(method=name, round=3)["loss"].mean() for name in (method, against)
+        )
+        assert pairs["difference"][row] == pytest.approx(own - other)
+
     def fail(*_: object) -> None:
         raise AssertionError("a finished run was run again")
 
@@ -92,9 +101,14 @@ def test_a_comparison_is_complete_paired_and_resumed(
     assert (out / "dp.csv").read_bytes() == before
 
 
+def test_pairs_have_the_same_initial_points() -> None:
+    starts = {curve.method.name: curve.method.starts for curve in CURVES}
+    assert all(starts[method] == starts[against] for method, against in PAIRS)
+
+
 def test_quick_is_a_small_part_of_everything() -> None:
     small = quick(Comparison())
-    assert len(small.jobs()) < 30 and small.rounds == 10
+    assert len(small.jobs()) == 2 * len(CURVES) and small.rounds == 10
     assert {run.method for run in small.jobs()} == {curve.method for curve in CURVES}
 
 

@@ -1,18 +1,22 @@
-"""The ε of the published settings, and that `cost` asks for the right mechanism."""
+"""The ε of the published settings and of one release, and what the figure says about them."""
 
 from __future__ import annotations
 
 import math
-import sys
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
+from scipy.stats import norm
 
+from fedbo.privacy import gaussian_sigma
 from fedbo_paper.dp.comparison import CURVES
 from fedbo_paper.dp.cost import DELTAS, cost
 from fedbo_paper.dp.methods import FTS, Alone, Served
+from fedbo_paper.dp.one_release import ExpectedImprovement, Released
+from fedbo_paper.dp.picture import label
 from fedbo_paper.dp.server import PrivateMean
 
 
@@ -54,18 +58,53 @@ def test_what_is_not_private_costs_infinity_and_what_is_not_sent_nothing() -> No
     assert cost(Served(name="FTS-DE"), 60, 1e-5) == math.inf
 
 
-def test_a_run_is_accounted_as_all_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    accounting: Any = ModuleType("fedbo.privacy.accounting")
-    accounting.SubsampledGaussian = SimpleNamespace
-
-    def epsilon(mechanisms: Any, delta: float) -> float:
-        [one] = mechanisms
-        return renyi(one.multiplier, one.rate, one.rounds, delta)
-
-    accounting.epsilon = epsilon
-    if "fedbo.privacy" not in sys.modules:
-        monkeypatch.setitem(sys.modules, "fedbo.privacy", ModuleType("fedbo.privacy"))
-    monkeypatch.setitem(sys.modules, "fedbo.privacy.accounting", accounting)
+def test_a_run_is_accounted_as_all_its_rounds() -> None:
+    """By privacy loss distributions: below what Rényi divergences give, which was published."""
     method = Served(name="DP", aggregate=PrivateMean(q=0.35, z=1.0))
-    assert cost(method, 60, DELTAS[0]) == pytest.approx(15.17, abs=0.02)
-    assert cost(method, 60, 1e-5) == pytest.approx(renyi(1.0, 0.35, 60, 1e-5))
+    assert cost(method, 60, 1e-5) == pytest.approx(19.74, abs=0.05)
+    assert cost(method, 10, 1e-5) < cost(method, 60, 1e-5) < renyi(1.0, 0.35, 60, 1e-5)
+    assert cost(method, 60, DELTAS[0]) < 15.17
+
+
+def laplace_and_gaussian(scale: float, z: float, delta: float) -> float:
+    """ε of Laplace and Gaussian noise over the real numbers, by integrating over the first loss."""
+
+    def gaussian(epsilon: float) -> float:
+        a, b = norm.cdf(0.5 / z - epsilon * z), norm.cdf(-0.5 / z - epsilon * z)
+        return float(a - math.exp(epsilon) * b)
+
+    def excess(epsilon: float) -> float:
+        rate = 1.0 / scale  # the loss is rate left of 0, −rate right of 1, and falls in between
+        ends = 0.5 * gaussian(epsilon - rate) + 0.5 * math.exp(-rate) * gaussian(epsilon + rate)
+        between, _ = quad(
+            lambda x: 0.5 * rate * math.exp(-rate * x) * gaussian(epsilon - rate * (1 - 2 * x)),
+            0,
+            1,
+        )
+        return ends + between - delta
+
+    return float(brentq(excess, 0.0, 20.0))
+
+
+@pytest.mark.parametrize("nominal", [1.0, 2.0])
+def test_a_release_costs_what_its_two_kinds_of_noise_cost(nominal: float) -> None:
+    method = Released(name="release", epsilon=nominal)
+    z = gaussian_sigma(nominal / 2, method.delta)
+    for delta in DELTAS:
+        exact = laplace_and_gaussian(2.0 / nominal, z, delta)
+        assert exact - 1e-6 <= cost(method, 60, delta) <= 1.01 * exact
+    assert cost(method, 60, DELTAS[0]) < nominal == method.epsilon
+    assert cost(method, 60, DELTAS[0]) == cost(method, 1, DELTAS[0])  # rounds cost nothing
+
+
+def test_alone_and_with_empty_contributions_nothing_is_paid() -> None:
+    assert cost(ExpectedImprovement(name="EI"), 60, 1e-5) == 0.0
+    assert cost(Released(name="null", is_empty=True), 60, 1e-5) == 0.0
+
+
+def test_the_legend_has_the_accounted_and_the_published_epsilon() -> None:
+    labels = {curve.method.name: label(curve, 60) for curve in CURVES}
+    assert labels["TS"] == "TS" and labels["EI"] == "EI alone"
+    assert labels["DP-FTS-DE-z4"].endswith("published 2.16)")
+    assert f"(accounted ε {cost(CURVES[3].method, 60, DELTAS[0]):.3g}, " in labels["DP-FTS-DE-z1"]
+    assert labels["release-2"] == "one release, ε ≤ 2 (accounted ε 1.81)"
