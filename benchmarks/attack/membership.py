@@ -58,7 +58,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import fedbo
-from fedbo.privacy import Contribution, Release, Source, epsilon, release
+from fedbo.privacy import Contribution, Plan, Release, Source, epsilon, mechanisms, release
 from fedbo.privacy.contribution import to_shape
 from fedbo.privacy.noise import SECRET
 from fedbo.privacy.release import STEP, STEPS
@@ -125,8 +125,9 @@ class Attacked:
 
     def publish(self, present: bool) -> Release:
         what = self.what
-        given = {"epsilon": what.epsilon, "delta": what.delta, "trials": 10 * what.members}
-        return release(self.federation, self.worlds[present], **given, source=self.source)
+        plan, trials = Plan(what.epsilon, what.delta), 10 * what.members
+        world = self.worlds[present]
+        return release(self.federation, world, plan=plan, trials=trials, source=self.source)
 
     def ratios(self, releases: int, share: float) -> tuple[Floats, Floats]:
         """Return L of many releases without and with the target.
@@ -240,7 +241,7 @@ def audit(what: Configuration, releases: int, source: Source = SECRET) -> dict[s
     bounds = [lower_bound(*attacked.ratios(releases, share), what.delta) for share in (1.0, 0.5)]
     return {
         **what._asdict(),
-        "accounted": epsilon(attacked.quiet[0].mechanisms, what.delta),
+        "accounted": epsilon(mechanisms(attacked.quiet[0]), what.delta),
         "bound": bounds[0],
         "half noise": bounds[1],
         "holds": bounds[0] <= what.epsilon,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from fedbo.privacy import Source, gaussian_delta
+from fedbo.privacy import Source, gaussian_delta, mechanisms
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attack" / "membership.py"
 
@@ -70,7 +70,7 @@ def test_the_likelihood_ratio_is_that_of_the_mechanism() -> None:
     """Its average is the divergence of the two distributions, ½ z⁻² and that of the votes."""
     what = script().CONFIGURATIONS[0]
     without, present = script().Attacked(what, Seeded(0)).ratios(150, 1.0)
-    laplace, gaussian = script().Attacked(what, Seeded(0)).quiet[0].mechanisms
+    laplace, gaussian = mechanisms(script().Attacked(what, Seeded(0)).quiet[0])
     a = 1 / laplace.scale
     divergence = 0.5 / gaussian.multiplier**2 + a - 1 + math.exp(-a)
     for sign, found in ((-1, without), (1, present)):

@@ -32,6 +32,7 @@ import numpy as np
 from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
 from fedbo.message import Message
+from fedbo.message.release import Release
 from fedbo.policy import TS, Policy
 from fedbo.privacy import Mechanism, SubsampledGaussian
 from fedbo_paper.dp.policy import FollowPeer, FollowServer
@@ -48,7 +49,7 @@ _NOISE_FLOOR = 1e-5
 class Relay(Protocol):
     """What travels between agents: called once before each round."""
 
-    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message]:
+    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message | Release]:
         """Return the messages that every agent receives before round t.
 
         Args:

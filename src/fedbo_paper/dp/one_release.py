@@ -36,18 +36,24 @@ import numpy as np
 
 from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
-from fedbo.message import Message
 from fedbo.model.linear import Regression
 from fedbo.policy import EI, PTS, Policy
-from fedbo.privacy import Contribution, Mechanism, Simulated, as_messages, contribute, release
+from fedbo.privacy import (
+    Contribution,
+    Mechanism,
+    Plan,
+    Release,
+    Simulated,
+    contribute,
+    mechanisms,
+    release,
+)
 from fedbo.space import Float
 from fedbo_paper.dp.methods import Method, Relay, hear_nothing
 from fedbo_paper.problems.problems import Tasks
 
 #: The δ of the publication.
 DELTA = 29.0**-1.1
-
-_DRAWS = 1  # the stream of the draws from a release, beside that of its noise
 
 
 class Defaults(Method, frozen=True, kw_only=True):
@@ -115,12 +121,11 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
         empty = release(
             Federation({"x": Float(0, 1)}),
             [None],
-            epsilon=self.epsilon,
-            delta=self.delta,
+            plan=Plan(self.epsilon, self.delta),
             trials=0,
             source=Simulated(0),
         )
-        return empty.mechanisms
+        return mechanisms(empty)
 
 
 class OneRelease:
@@ -133,26 +138,24 @@ class OneRelease:
     Args:
         federation: What the agents agree on.
         method: The settings of the release.
-        seed: Seed of the noise, and of the draws that agents hear.
+        seed: Seed of the noise.
     """
 
     def __init__(self, federation: Federation, method: Released, seed: int) -> None:
         self.federation, self.method, self.seed = federation, method, seed
 
-    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message]:
+    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Release]:
         if t > 1:
             return []
         is_empty = self.method.is_empty
         published = release(
             self.federation,
             [None if is_empty else contribution_of(agent) for agent in agents],
-            epsilon=self.method.epsilon,
-            delta=self.method.delta,
+            plan=Plan(self.method.epsilon, self.method.delta),
             trials=sum(len(agent.trials) for agent in agents),
             source=Simulated(self.seed),
         )
-        rng = np.random.default_rng([self.seed, _DRAWS])
-        return as_messages(self.federation, published, rng)
+        return [published]
 
 
 def contribution_of(agent: Agent) -> Contribution:
