@@ -35,6 +35,7 @@ from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.message.key import parse_key
+from fedbo.message.release import Release, is_release
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
@@ -49,7 +50,7 @@ from fedbo.space.axis import Value
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
-Wire = Message | bytes | bytearray
+Wire = Message | Release | bytes | bytearray
 
 #: Peers whose messages an agent holds, unless it is told otherwise.
 MOST_PEERS = 100_000
@@ -273,10 +274,11 @@ class Agent:
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Check messages of peers, and take them if all are valid.
 
-        Messages of another epoch, messages of this agent itself and outdated ones are ignored.
+        Messages of another epoch, messages of this agent itself and outdated ones are ignored. A
+        private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one.
 
         Args:
-            messages: One message or several, as objects or as bytes.
+            messages: One message or release or several, as objects or as bytes.
 
         Returns:
             The number of messages that were taken.
@@ -285,13 +287,13 @@ class Agent:
             MessageRefused: If a message is damaged, does not fit the federation, or does not come
                 from the sender that it names. Then none of them is taken.
         """
-        if isinstance(messages, Message | bytes | bytearray):
+        if isinstance(messages, Wire):
             messages = [messages]
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
-            self.federation.check(message)
+            _check_fit(self.federation, message)
         theirs = [message for message in decoded if message.sender != self.name]
         self.keyring.check(self.federation, theirs)
         self._forget_untrusted()
@@ -327,9 +329,11 @@ class Agent:
             self._agents = None
         return forgotten
 
-    def _take(self, message: Message, chance: float) -> bool:
+    def _take(self, message: Message | Release, chance: float) -> bool:
         if message.epoch != self.federation.epoch:
             return False
+        if isinstance(message, Release):
+            return self._take_release(message, chance)
         if why := self._why_no_room_for(message.sender):
             self._report_full(message.sender, why)
             return False
@@ -342,6 +346,19 @@ class Agent:
                 self._held[message.sender] = message.key
             if is_new and self._agents is not None:
                 self._agents[member(message.sender)] += 1
+        return taken
+
+    def _take_release(self, published: Release, chance: float) -> bool:
+        from fedbo.privacy.release import as_messages
+
+        drawn = as_messages(self.federation, published)
+        names = [message.sender for message in drawn]
+        if published.key != self._held.get(names[0], b""):
+            self.forget(names)
+        taken = all([self.inbox.put(message, chance) for message in drawn])
+        if taken:
+            self._agents = None
+            self._held |= dict.fromkeys(names, published.key) if published.key else {}
         return taken
 
     def _forget_untrusted(self) -> None:
@@ -620,15 +637,27 @@ def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
     return given
 
 
-def _decoded(i: int, message: Wire) -> Message:
-    if isinstance(message, Message):
+def _decoded(i: int, message: Wire) -> Message | Release:
+    if isinstance(message, Message | Release):
         return message
     if not isinstance(message, bytes | bytearray):
-        raise TypeError(f"messages[{i}] is {message!r}, expected a Message or its bytes")
+        raise TypeError(
+            f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
+        )
     try:
-        return Message.decode(message)
+        return Release.decode(message) if is_release(message) else Message.decode(message)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
+
+
+def _check_fit(federation: Federation, message: Message | Release) -> None:
+    """Raise `MessageRefused` if a message or a release does not fit the federation."""
+    if isinstance(message, Release):
+        from fedbo.privacy.release import check  # for those who hear releases
+
+        check(federation, message)
+    else:
+        federation.check(message)
 
 
 def _chance(policy: Policy, sender: str) -> float:

@@ -1,6 +1,6 @@
 """What an agent can sign: a header, and the envelope in which it travels.
 
-A signed message or withdrawal is one MessagePack array on the wire, version 2:
+A signed message, withdrawal or release is one MessagePack array on the wire, version 2:
 ``[2, type, content, key, signature]``. The signature covers the type and the content, which has the
 fingerprint, the epoch, the sender, the sequence and the rest. `fedbo.identity` makes signatures and
 checks them; this module only knows their form.
@@ -36,7 +36,7 @@ class Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 class Envelope(Wire, frozen=True, tag_field="version", tag=2):
     """What is signed, and by whom."""
 
-    type: Literal["message", "withdrawal"]
+    type: Literal["message", "withdrawal", "release"]
     content: bytes
     key: bytes
     signature: bytes
@@ -54,7 +54,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         signature: 64 bytes over `signed_bytes`; empty if there is no signature.
     """
 
-    type: ClassVar[Literal["message", "withdrawal"]]
+    type: ClassVar[Literal["message", "withdrawal", "release"]]
 
     fingerprint: bytes
     epoch: int

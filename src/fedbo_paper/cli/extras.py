@@ -10,3 +10,8 @@ _PACKAGES = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "j
 def require() -> None:
     """End the program if one of the packages is not installed, and say how to install it."""
     checks.require("experiments", _PACKAGES)
+
+
+def require_accountant() -> None:
+    """End the program if the package that computes ε is not installed."""
+    checks.require("privacy", {"dp_accounting": "dp-accounting"})

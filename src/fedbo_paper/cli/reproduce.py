@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 
 from fedbo.cli import checks
@@ -13,7 +16,10 @@ from fedbo_paper.cli import extras
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="fig1, fig2, fig3, fig4, appendix, published, or all.")
+        str,
+        typer.Argument(
+            help="fig1, fig2, fig3, fig4, appendix, published, or all of these; dp for DP-FTS-DE."
+        ),
     ],
     only: Annotated[
         str | None,
@@ -30,6 +36,9 @@ def reproduce(
         int | None, typer.Option(help="Number of processes; one per core by default.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seeds: Annotated[
+        int | None, typer.Option(help="dp: number of seeds; --seed is the first of them.", min=1)
+    ] = None,
     maximiser: Annotated[
         Literal["refine", "direct"] | None,
         typer.Option(help="How maxima are found: refine by default, direct for published."),
@@ -67,14 +76,16 @@ def reproduce(
     """
     extras.require()
     checks.folder("--out", out)
-    from concurrent.futures import BrokenExecutor
-
-    from joblib import cpu_count
+    if name == "dp":
+        others = {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs}
+        others |= {"--preset": preset == "default" or None, "--stand-in": stand_in or None}
+        _refuse("dp", others)
+        _compare(quick, seeds, jobs, seed, scoring, data, out)
+        return
+    _refuse(name, {"--seeds": seeds})
     from rich.console import Console
 
-    from fedbo.files import FileRefused
     from fedbo_paper.cli import reproduce_screen as screen
-    from fedbo_paper.data import MissingData
     from fedbo_paper.experiments.selection import wanted
     from fedbo_paper.experiments.spec import PRESETS
 
@@ -92,8 +103,59 @@ def reproduce(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     console = Console()
+    with _errors_as_sentences():
+        outcome = screen.run(console, selections, out, data, jobs or _cores())
+    if outcome is None:
+        raise typer.Exit(checks.INTERRUPTED)
+    screen.report(console, outcome, selections)
+
+
+def _compare(
+    quick: bool,
+    seeds: int | None,
+    jobs: int | None,
+    seed: int,
+    scoring: Literal["decision", "probability"] | None,
+    data: Path | None,
+    out: Path,
+) -> None:
+    """Compare DP-FTS-DE with its relatives and with one private release."""
+    extras.require_accountant()
+    from rich.console import Console
+
+    from fedbo_paper.cli import reproduce_screen as screen
+    from fedbo_paper.dp import comparison
+    from fedbo_paper.problems.problems import Landmine
+
+    asked = comparison.Comparison(problem=Landmine(scoring=scoring or "decision"), first_seed=seed)
+    if quick:
+        asked = comparison.quick(asked)
+    if seeds is not None:
+        asked = msgspec.structs.replace(asked, seeds=seeds)
+    console = Console()
+    with _errors_as_sentences():
+        outcome = screen.compare(console, asked, out, data, jobs or _cores())
+    if outcome is None:
+        raise typer.Exit(checks.INTERRUPTED)
+    screen.report_comparison(console, outcome, out)
+
+
+def _refuse(name: str, options: Mapping[str, object]) -> None:
+    """Refuse options that were given and that this experiment does not have."""
+    if given := [option for option, value in options.items() if value is not None]:
+        raise typer.BadParameter(f"{', '.join(given)}: not an option of {name}; leave it out")
+
+
+@contextmanager
+def _errors_as_sentences() -> Iterator[None]:
+    """End the program with a sentence if data are missing, or a process ends unexpectedly."""
+    from concurrent.futures import BrokenExecutor
+
+    from fedbo.files import FileRefused
+    from fedbo_paper.data import MissingData
+
     try:
-        outcome = screen.run(console, selections, out, data, jobs or cpu_count())
+        yield
     except (MissingData, FileRefused, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -104,6 +166,9 @@ def reproduce(
             err=True,
         )
         raise typer.Exit(1) from None
-    if outcome is None:
-        raise typer.Exit(checks.INTERRUPTED)
-    screen.report(console, outcome, selections)
+
+
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())

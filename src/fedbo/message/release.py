@@ -1,0 +1,165 @@
+"""A private release as it travels: noisy votes and noisy sums, and how the noise was made.
+
+``fedbo.privacy.release`` makes releases and says what they mean. This module knows their form.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from fedbo.message.fingerprint import Fingerprint
+from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+
+#: What a release protects: two federations are neighbours if one contribution of a member is
+#: replaced by an empty one.
+NEIGHBOURS = "one member's contribution is replaced by an empty one"
+
+_MOST_MEMBERS = 2**31 - 1
+_MOST_NUMBERS = 4096  # votes, and sums
+_LARGEST = 2**62  # of a vote or a sum
+
+
+class Release(Signed, frozen=True, kw_only=True):
+    """What a trusted party publishes of its members' contributions. It describes itself.
+
+    Args:
+        epsilon: ε that all planned releases together cost each member, at most.
+        delta: δ of the same guarantee.
+        releases: How many releases are planned; the noise of each follows from that.
+        members: N, the number of members.
+        trials: Number of trials of all members together.
+        votes: For each cell the number of votes, in 64ths, with noise.
+        votes_scale: Scale of the discrete Laplace noise, in votes.
+        sums: Sums of the members' shapes and second moments, in steps of 2⁻²⁰, with noise.
+        sums_deviation: Standard deviation of the discrete Gaussian noise, in the same unit.
+        weight: Weight of the second moments.
+        squared: The number of coordinates with second moments.
+        neighbours: What is protected, in words.
+    """
+
+    type = "release"
+
+    epsilon: float
+    delta: float
+    releases: int
+    members: int
+    trials: int
+    votes: tuple[int, ...]
+    votes_scale: float
+    sums: tuple[int, ...]
+    sums_deviation: float
+    weight: float
+    squared: int
+    neighbours: str = NEIGHBOURS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epsilon", "delta", "votes_scale", "sums_deviation", "weight"):
+            value = getattr(self, name)
+            if not 0.0 < value < math.inf:
+                raise MessageRefused(f"{name} is {value}, expected a finite number above 0")
+        for name in ("releases", "members", "trials", "squared"):
+            value, least = getattr(self, name), int(name in ("releases", "members"))
+            if not least <= value <= _MOST_MEMBERS:
+                raise MessageRefused(f"{name} is {value}, expected {least} to {_MOST_MEMBERS}")
+        for name in ("votes", "sums"):
+            values = getattr(self, name)
+            if not 1 <= len(values) <= _MOST_NUMBERS:
+                raise MessageRefused(
+                    f"{name} has {len(values)} numbers, expected 1 to {_MOST_NUMBERS}"
+                )
+            if max(map(abs, values)) > _LARGEST:
+                raise MessageRefused(f"{name} has a number beyond ±2**62")
+        if self.neighbours != NEIGHBOURS:
+            raise MessageRefused(f"neighbours is {self.neighbours!r}, expected {NEIGHBOURS!r}")
+
+    @property
+    def coordinates(self) -> int:
+        """The number of coordinates of a member's shape."""
+        return len(self.sums) - self.squared * (self.squared + 1) // 2
+
+    @property
+    def content(self) -> bytes:
+        """The release without its signature, as bytes."""
+        return msgspec.msgpack.encode(
+            _Content(*(getattr(self, name) for name in _Content.__struct_fields__))
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Release:
+        """Return the release that `encode` wrote. Its signature, if it has one, is not checked.
+
+        Args:
+            data: The bytes of one release; anything else raises `MessageRefused`.
+        """
+        try:
+            found, key, signature = msgspec.msgpack.decode(data, type=Envelope | _Content), b"", b""
+            if isinstance(found, Envelope):
+                if found.type != "release":
+                    raise MessageRefused(f"it is a {found.type}, expected a release")
+                key, signature = found.key, found.signature
+                found = msgspec.msgpack.decode(found.content, type=_Content)
+            fields = {name: getattr(found, name) for name in found.__struct_fields__}
+            release = cls(key=key, signature=signature, **fields)
+        except (ValueError, RecursionError) as error:
+            raise MessageRefused(f"{len(data):,} bytes are no release: {error}") from None
+        if release.encode() != data:
+            raise MessageRefused(
+                f"{len(data):,} bytes are a release with another encoding than fedbo's"
+            )
+        return release
+
+    def check(self, *, fingerprint: Fingerprint, epoch: int, cells: int, coordinates: int) -> None:
+        """Raise `MessageRefused` if the release does not fit a federation.
+
+        Args:
+            fingerprint: Fingerprint of the federation.
+            epoch: Epoch of the federation.
+            cells: The number of its cells.
+            coordinates: The number of coordinates of a shape.
+        """
+        fault = fingerprint.mismatch(self.fingerprint, same_epoch=epoch == self.epoch)
+        if not fault and epoch == self.epoch:
+            if len(self.votes) != cells:
+                fault = f"it has votes for {len(self.votes)} cells, expected {cells}"
+            elif self.coordinates != coordinates or self.squared > coordinates:
+                fault = (
+                    f"it has {self.coordinates} coordinates, {self.squared} of them squared, "
+                    f"expected {coordinates}"
+                )
+        if fault:
+            raise MessageRefused(f"release {self.sequence} of {self.sender!r}: {fault}")
+
+
+class _Content(Wire, frozen=True, tag_field="version", tag=3):
+    fingerprint: bytes
+    epoch: int
+    sender: str
+    sequence: int
+    epsilon: float
+    delta: float
+    releases: int
+    members: int
+    trials: int
+    votes: tuple[int, ...]
+    votes_scale: float
+    sums: tuple[int, ...]
+    sums_deviation: float
+    weight: float
+    squared: int
+    neighbours: str
+
+
+def is_release(data: bytes | bytearray | memoryview) -> bool:
+    """Tell whether these bytes claim to be a release, signed or not.
+
+    Args:
+        data: Any bytes.
+    """
+    try:
+        found = msgspec.msgpack.decode(data, type=Envelope | _Content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, _Content) or found.type == "release"

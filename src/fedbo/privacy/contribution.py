@@ -1,0 +1,117 @@
+"""What a member contributes to a private release: a vote, and the shape of its function.
+
+======  =======================================================================  ======
+symbol  meaning                                                                  shape
+======  =======================================================================  ======
+z       leading coordinates of the mean of a member's belief, Bᵀν                (d,)
+lam     eigenvalues of these coordinates over the space                          (d,)
+y       what is contributed: √lam z (lam / lam_1)^−¼, divided by its length      (d,)
+c       weight of the second moments beside the mean                             scalar
+e       number of coordinates whose second moments are summed, e ≤ d             scalar
+v       (y, c svec(y yᵀ)) with the first e coordinates in the second part        (n,)
+======  =======================================================================  ======
+
+√lam z are the coordinates of the function in an orthonormal basis, so their squares add up to its
+variance over the space. The power −¼ lifts the finer coordinates, which would otherwise drown in
+the noise of a release. svec lists the entries of a symmetric matrix once, with the off-diagonal
+ones multiplied by √2, so that ‖svec(y yᵀ)‖ = ‖y‖² ≤ 1 and ‖v‖ ≤ √(1 + c²), whatever a member sends:
+this is what the noise of a release is made for.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fedbo.federation import Federation
+from fedbo.model.kernel import Array
+
+#: The number of coordinates d of a contribution, if the federation has as many.
+COORDINATES = 16
+
+
+class Contribution(msgspec.Struct, frozen=True, eq=False):
+    """The vote and the shape of one member.
+
+    Args:
+        cell: The public cell that holds the member's best trial.
+        y: The shape (d,) of the mean of its belief, of length 1.
+    """
+
+    cell: int
+    y: Array
+
+
+def contribute(federation: Federation, nu: Array, best: Array) -> Contribution:
+    """Return what a member contributes.
+
+    Args:
+        federation: What the members agree on.
+        nu: The mean of the member's belief about the weights of the features, (M,).
+        best: The point of the member's best trial, (D,).
+
+    >>> from fedbo.space import Float
+    >>> agreed = Federation({"x": Float(0, 1)}, features=50)
+    >>> given = contribute(agreed, np.ones(50), np.array([0.4]))
+    >>> given.cell, len(given.y), round(float(np.linalg.norm(given.y)), 6)
+    (3, 7, 1.0)
+    """
+    basis, scale = federation.basis, to_shape(federation)
+    return Contribution(federation.cell(best), unit(scale * (basis.vectors.T @ nu)[: len(scale)]))
+
+
+def to_shape(federation: Federation) -> Array:
+    """Return the factors (d,) that turn the coordinates z into y, up to its length."""
+    lam = federation.basis.lam[:COORDINATES]
+    if not lam[0] > 0.0:
+        raise ValueError(
+            "the features do not vary over the space, which has a single point; a contribution "
+            "needs two points or more"
+        )
+    factors: Array = np.sqrt(lam) * (lam / lam[0]) ** -0.25
+    return factors
+
+
+def unit(y: Array) -> Array:
+    """Return y divided by its length; 0 stays 0.
+
+    The largest coordinate becomes 1 first: squares of tiny numbers are rounded to 0 one by one, so
+    that the length would come out too small, and those of huge ones overflow.
+    """
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest == 0.0:
+        return y
+    y = y / largest
+    return y / float(np.linalg.norm(y))
+
+
+def lifted(y: Array, c: float, e: int) -> Array:
+    """Return v.
+
+    Args:
+        y: A shape (d,), of length 1 or less.
+        c: The weight of the second moments.
+        e: How many coordinates they are of.
+
+    >>> lifted(np.array([0.6, 0.8]), 1.0, 2).round(3).tolist()
+    [0.6, 0.8, 0.36, 0.679, 0.64]
+    """
+    rows, columns = np.tril_indices(e)
+    twice = np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.concatenate([y, c * twice * y[rows] * y[columns]])
+
+
+def second_moments(part: Array, e: int) -> Array:
+    """Return the matrix (e, e) whose svec is ``part``: the way back from `lifted`.
+
+    Args:
+        part: The second part of v, divided by c.
+        e: The number of its coordinates.
+
+    >>> second_moments(lifted(np.array([0.6, 0.8]), 1.0, 2)[2:], 2).round(3).tolist()
+    [[0.36, 0.48], [0.48, 0.64]]
+    """
+    rows, columns = np.tril_indices(e)
+    A = np.empty((e, e))
+    A[rows, columns] = A[columns, rows] = part / np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return A

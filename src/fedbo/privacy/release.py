@@ -1,0 +1,324 @@
+"""A private release: the noisy votes, mean and spread of many members, published once.
+
+======  =========================================================================  =======
+symbol  meaning                                                                    shape
+======  =========================================================================  =======
+N       number of members, which is public                                         scalar
+y, v    shape of a member, and the same with its second moments; `contribution`    (d,) (n,)
+σ       standard deviation of the Gaussian noise for a sensitivity of 1            scalar
+s       √(1 + c²) σ / N, the noise of each coordinate of the mean                  scalar
+m       mean of the shapes, shrunk by what the noise adds to its length            (d,)
+V       their covariance, as far as it rises above the noise                       (d, d)
+z       coordinates of a function of the features, see `Basis`                     (k,)
+======  =========================================================================  =======
+
+**Neighbours.** Two federations are neighbours if the contribution of one member is replaced by an
+empty one: no vote and v = 0. Who is a member, N and the numbers of trials are public. Then the
+histogram of the votes changes by 1 in one place, and Σ v_n by at most √(1 + c²). Half of ε pays for
+the votes, with discrete Laplace noise of scale 2/ε; the other half, and δ, for the sum, with
+discrete Gaussian noise.
+
+**Integers.** The last bits of floating-point noise give away what it was added to. So the sum is
+one of integers: each v_n is rounded towards 0 to multiples of `STEP`, which never makes it longer,
+and both kinds of noise are exact samples over the integers, from the system's secret randomness.
+
+**What a target makes of it.** It knows the noise. The mean is shrunk as James and Stein do; of the
+covariance only the eigenvalues above the noise are kept, and what is missing to the length 1 of all
+shapes is spread evenly. 64 draws then stand for peers: half of them are uncertain only about
+the mean, the others differ from it as members do. Where most members vote is where to look first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from fedbo.federation import Federation
+from fedbo.message import Message
+from fedbo.message.message import Header
+from fedbo.message.release import Release
+from fedbo.model.kernel import Array
+from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
+from fedbo.privacy.contribution import Contribution, lifted, second_moments, to_shape, unit
+from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_laplace
+
+#: The unit of the sums.
+STEP = 2.0**-20
+#: The unit of the votes is 1/64: with a finer grid, Laplace and Gaussian noise together cost less.
+STEPS = 64
+#: Number of draws that a target takes for peers.
+DRAWS = 64
+#: Number of cells that a newcomer tries first.
+FIRST = 2
+
+_MOST_RELEASES = 10_000
+_DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
+_BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
+_MANY = 300  # members from which the second moments of all coordinates are worth their noise
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What all releases of a federation may cost together.
+
+    Args:
+        epsilon: ε of all of them, above 0.
+        delta: δ of the same guarantee, above 0 and below 1.
+        releases: Their number R (default 1). Each has √R times the noise of a single release in its
+            sums, and R times in its votes.
+    """
+
+    epsilon: float
+    delta: float
+    releases: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < math.inf or not 0.0 < self.delta < 1.0:
+            raise ValueError(
+                f"epsilon is {self.epsilon} and delta is {self.delta}, expected epsilon above 0, "
+                "not infinite, and delta between 0 and 1"
+            )
+        if not 1 <= self.releases <= _MOST_RELEASES:
+            raise ValueError(f"releases is {self.releases}, expected 1 to {_MOST_RELEASES}")
+
+
+def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
+    """Return what the accountant needs to know of a release.
+
+    Args:
+        published: The release.
+    """
+    return _costs(published.votes_scale, published.sums_deviation, published.weight)
+
+
+def noise_of(plan: Plan, members: int, federation: Federation) -> tuple[Laplace, Gaussian]:
+    """Return what one release of a plan costs, before it is made.
+
+    Args:
+        plan: The plan.
+        members: The number of members.
+        federation: What they agree on.
+    """
+    c, _ = _second_moments_of(members, len(to_shape(federation)))
+    return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
+
+
+def _costs(votes_scale: float, sums_deviation: float, c: float) -> tuple[Laplace, Gaussian]:
+    largest = math.sqrt(1.0 + c**2)  # what one member can change the sum by
+    return (
+        Laplace(votes_scale, steps=STEPS),
+        Gaussian(sums_deviation / largest, steps=int(largest / STEP)),
+    )
+
+
+def _votes_scale(plan: Plan) -> Fraction:
+    return 2 * plan.releases / Fraction(plan.epsilon)
+
+
+def _sums_variance(plan: Plan, c: float) -> Fraction:
+    """Return the variance of the noise of the sums, in steps²."""
+    sigma2 = plan.releases * Fraction(gaussian_sigma(plan.epsilon / 2, plan.delta)) ** 2
+    return sigma2 * (1 + Fraction(c) ** 2) / Fraction(STEP) ** 2 + _DISCRETE
+
+
+def _second_moments_of(members: int, d: int) -> tuple[float, int]:
+    """Return c and e, for so many members."""
+    return (1.0, d) if members >= _MANY else (0.5, min(6, d))
+
+
+def release(
+    federation: Federation,
+    contributions: Sequence[Contribution | None],
+    *,
+    plan: Plan,
+    trials: int,
+    sender: str = "release",
+    sequence: int = 1,
+    source: Source = SECRET,
+) -> Release:
+    """Sum up contributions, add noise, and return what may be published.
+
+    Nothing is recorded here. `Budget.release` does that first, and refuses what was not planned.
+
+    Args:
+        federation: What the members agree on.
+        contributions: The contribution of each member; None for a member that has none. The length
+            of this list is public.
+        plan: What this release and the others of the same plan cost together.
+        trials: The number of trials of all members together, which is public.
+        sender: The name of the trusted party (default "release").
+        sequence: The number of this release, from 1; a later one replaces it.
+        source: The source of randomness; the system's secret one by default. Any other is for
+            tests: whoever can predict the noise can remove it.
+    """
+    if not contributions:
+        raise ValueError("there are no contributions: a release needs at least one member")
+    d, cells = len(to_shape(federation)), len(federation.cells)
+    c, e = _second_moments_of(len(contributions), d)
+    votes = np.zeros(cells, dtype=np.int64)
+    sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
+    for given in contributions:
+        if given is not None:
+            votes[_checked_cell(given.cell, cells)] += 1
+            v = lifted(unit(_checked_shape(given.y, d)), c, e)
+            sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
+    scale, variance = _votes_scale(plan), _sums_variance(plan, c)
+    votes = votes * STEPS + discrete_laplace(scale * STEPS, cells, source=source)
+    sums += discrete_gaussian(variance, len(sums), source=source)
+    return Release(
+        fingerprint=federation.fingerprint,
+        epoch=federation.epoch,
+        sender=sender,
+        sequence=sequence,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        releases=plan.releases,
+        members=len(contributions),
+        trials=trials,
+        votes=tuple(votes.tolist()),
+        votes_scale=float(scale),
+        sums=tuple(sums.tolist()),
+        sums_deviation=math.sqrt(variance) * STEP,
+        weight=c,
+        squared=e,
+    )
+
+
+def _checked_cell(cell: int, cells: int) -> int:
+    # True as an index would vote for all cells at once
+    whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
+    if not whole or not 0 <= cell < cells:
+        raise ValueError(f"a contribution votes for cell {cell}, expected 0 to {cells - 1}")
+    return cell
+
+
+def _checked_shape(y: Array, d: int) -> Array:
+    """Return y as an array of 64-bit numbers, because `_BELOW` is made for their rounding errors.
+
+    Masked arrays lose their masks, which could hide what is not finite.
+    """
+    given = np.asarray(y)
+    if given.shape != (d,) or given.dtype.kind not in "fiu":
+        raise ValueError(
+            f"a contribution has shape {given.shape} and type {given.dtype}, expected {d} finite "
+            "numbers"
+        )
+    with np.errstate(over="ignore"):  # what is too large becomes infinite
+        numbers = given.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"a contribution has infinite numbers or NaN, expected {d} finite numbers")
+    return numbers
+
+
+# What a target makes of a release
+
+
+def first_points(federation: Federation, published: Release) -> Array:
+    """Return the centres (2, D) of the cells with the most votes: a newcomer's first trials.
+
+    Args:
+        federation: What the members agree on.
+        published: The release.
+    """
+    order = np.argsort(-np.array(published.votes), kind="stable")
+    return federation.cells[order[:FIRST]]
+
+
+def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
+    """Return the mean m (d,), its variance in each direction, and the covariance V (d, d).
+
+    Args:
+        published: The release.
+    """
+    d, e, N = published.coordinates, published.squared, published.members
+    s = published.sums_deviation / N
+    mean = np.array(published.sums[:d]) * STEP / N
+    shrunk = max(0.0, 1.0 - d * s**2 / max(float(mean @ mean), 1e-300))
+    m = shrunk * mean
+    m /= max(1.0, float(np.linalg.norm(m)))
+    A = second_moments(np.array(published.sums[d:]) * STEP / (N * published.weight), e)
+    lam, Q = np.linalg.eigh(A - np.outer(m[:e], m[:e]))
+    edge = np.sqrt(2.0 * e) * s / published.weight  # the largest eigenvalue of noise alone
+    lam = np.where(lam > edge, lam - edge**2 / np.maximum(lam, 1e-300), 0.0)
+    V = np.zeros((d, d))
+    V[:e, :e] = (Q * lam) @ Q.T
+    rest = max(0.0, 1.0 - float(m @ m) - float(lam.sum()))
+    return m, shrunk * s**2, V + rest / d * np.eye(d)
+
+
+def draws(federation: Federation, published: Release, rng: np.random.Generator) -> Array:
+    """Return z (64, k) of functions that stand for peers, each with variance 1 over the space.
+
+    Args:
+        federation: What the members agree on.
+        published: The release.
+        rng: Draws them.
+    """
+    factors, basis = to_shape(federation), federation.basis
+    d = len(factors)
+    m, variance, V = mean_and_spread(published)
+    Y = m + np.sqrt(variance) * rng.standard_normal((DRAWS, d))
+    lam, Q = np.linalg.eigh(V)
+    half = DRAWS // 2
+    Y[half:] += (rng.standard_normal((half, d)) * np.sqrt(np.maximum(lam, 0.0))) @ Q.T
+    Z = np.zeros((DRAWS, len(basis)))
+    Z[:, :d] = Y / factors
+    size = np.sqrt((Z * Z) @ basis.lam)
+    return Z / np.maximum(size, 1e-12)[:, None]
+
+
+def check(federation: Federation, published: Release) -> None:
+    """Raise `MessageRefused`, with the reason, if a release does not fit a federation.
+
+    Args:
+        federation: What the members agree on.
+        published: The release.
+    """
+    published.check(
+        fingerprint=federation.fingerprint,
+        epoch=federation.epoch,
+        cells=len(federation.cells),
+        coordinates=len(to_shape(federation)),
+    )
+
+
+def as_messages(federation: Federation, published: Release) -> list[Message]:
+    """Return the draws as messages of the federation's kind, which any policy can use.
+
+    They are the same for everyone who holds the release. `fedbo.Agent.receive` takes a release as
+    it is, and does this by itself.
+
+    Args:
+        federation: What the members agree on.
+        published: The release.
+    """
+    check(federation, published)
+    digest = hashlib.sha256(published.content).digest()
+    Z = draws(federation, published, np.random.default_rng(list(digest)))
+    known = np.eye(len(federation.basis))[: published.coordinates]
+    unknown = np.eye(len(federation.basis)) - known.T @ known
+    messages = []
+    for i, z in enumerate(Z):
+        header: Header = {
+            "fingerprint": federation.fingerprint,
+            "epoch": federation.epoch,
+            "sender": f"{published.sender}/{i:02}",
+            "sequence": published.sequence,
+            "t_n": max(1, published.trials // published.members),
+        }
+        omega = federation.basis.vectors @ z
+        if federation.is_summarised:
+            cell = 0 if federation.votes else None
+            messages.append(Message.of_summary(z, unknown, cell, **header))
+        elif federation.kind == "weights":
+            messages.append(Message.of_weights(omega, **header))
+        else:
+            B = federation.basis.vectors @ known.T
+            best = 0.0 if federation.kind == "belief+incumbent" else None
+            covariance = np.eye(len(omega)) - B @ B.T
+            messages.append(Message.of_belief(omega, covariance, best, **header))
+    return messages

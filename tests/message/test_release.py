@@ -1,0 +1,193 @@
+"""Releases as they travel, and as an agent receives them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import fedbo
+from fedbo.federation import Federation
+from fedbo.identity import KeyPair
+from fedbo.message.message import Kind
+from fedbo.message.release import Release, is_release
+from fedbo.message.signed import MessageRefused
+from fedbo.privacy import Plan, Simulated, as_messages, contribute, release
+
+SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}
+
+
+def published(agreed: Federation, members: int = 20, seed: int = 0, sequence: int = 1) -> Release:
+    """A release whose members' functions are largest near (0.2, 0.8)."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((200, 2))
+    y = -((X - [0.2, 0.8]) ** 2).sum(axis=1)
+    nu = np.linalg.lstsq(agreed.phi(X), (y - y.mean()) / y.std(), rcond=1e-3)[0]
+    given = [contribute(agreed, nu, np.array([0.2, 0.8])) for _ in range(members)]
+    return release(
+        agreed,
+        given,
+        plan=Plan(epsilon=4.0, delta=1e-2),
+        trials=10 * members,
+        sequence=sequence,
+        source=Simulated(seed),
+    )
+
+
+@pytest.fixture(scope="module")
+def agreed() -> Federation:
+    return Federation(SPACE)
+
+
+@pytest.fixture(scope="module")
+def signed(agreed: Federation) -> Release:
+    return KeyPair.generate().sign(published(agreed))
+
+
+def test_it_travels_as_bytes(agreed: Federation, signed: Release) -> None:
+    for one in (published(agreed), signed):
+        assert Release.decode(one.encode()) == one
+        assert is_release(one.encode())
+        assert len(one.encode()) < 2000
+
+
+def test_a_message_is_no_release(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, name="site-a", seed=0)
+    agent.tell({"x": 0.3, "y": 0.1}, 1.0)
+    data = agent.message().encode()
+    assert not is_release(data)
+    with pytest.raises(MessageRefused, match="are no release"):
+        Release.decode(data)
+    with pytest.raises(MessageRefused):
+        fedbo.Message.decode(published(agreed).encode())
+
+
+def test_bytes_that_are_damaged_are_refused(agreed: Federation) -> None:
+    data = published(agreed).encode()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[rng.integers(len(data))] = rng.integers(256)
+        try:
+            found = Release.decode(bytes(damaged))
+        except MessageRefused:
+            continue
+        assert found.encode() == bytes(damaged)  # another release, with one spelling
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"epsilon": 0.0}, "epsilon is 0.0, expected a finite number above 0"),
+        ({"sums_deviation": float("inf")}, "sums_deviation is inf"),
+        ({"members": 0}, "members is 0, expected 1"),
+        ({"votes": ()}, "votes has 0 numbers"),
+        ({"sums": (2**63,)}, r"sums has a number beyond"),
+        ({"neighbours": "nobody"}, "neighbours is 'nobody'"),
+    ],
+)
+def test_absurd_fields_are_refused(agreed: Federation, change: dict, text: str) -> None:
+    with pytest.raises(MessageRefused, match=text):
+        replace(published(agreed), **change)
+
+
+def test_one_that_does_not_fit_is_refused(agreed: Federation) -> None:
+    one = published(agreed)
+    agent = fedbo.Agent(agreed, seed=0)
+    with pytest.raises(MessageRefused, match="votes for 3 cells, expected 64"):
+        agent.receive(replace(one, votes=(1, 2, 3)))
+    with pytest.raises(MessageRefused, match="coordinates"):
+        agent.receive(replace(one, sums=one.sums[:5], squared=0))
+    with pytest.raises(MessageRefused, match="release 1 of 'release'"):
+        fedbo.Agent(Federation(SPACE, seed=3), seed=0).receive(one)
+    assert len(agent.inbox) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        ("summary", fedbo.PTS()),
+        ("summary+cell", fedbo.PTS()),
+        ("weights", fedbo.PTS()),
+        ("weights", fedbo.FTS(schedule=1e-6)),
+        ("belief", fedbo.RGPE()),
+        ("belief+incumbent", fedbo.TAF()),
+    ],
+)
+def test_every_policy_can_use_it(kind: Kind, policy: fedbo.Policy) -> None:
+    here = Federation(SPACE, kind=kind)
+    agent = fedbo.Agent(here, policy, seed=0)
+    assert agent.receive(published(here).encode()) == 1
+    assert agent.inbox.informed == len(agent.inbox) == 64
+    for _ in range(4):
+        trial = agent.ask()
+        agent.tell(trial, -((trial.params["x"] - 0.2) ** 2) - (trial.params["y"] - 0.8) ** 2)
+
+
+def test_a_release_shows_where_members_are_good(agreed: Federation) -> None:
+    """The first query of the pool, over 8 draws of noise: near (0.2, 0.8) in the mean."""
+    away = []
+    for seed in range(8):
+        agent = fedbo.Agent(agreed, seed=seed)
+        agent.receive(published(agreed, members=60, seed=seed))
+        trial = agent.ask()
+        agent.tell(trial, -((trial.params["x"] - 0.2) ** 2) - (trial.params["y"] - 0.8) ** 2)
+        trial = agent.ask()
+        away.append(np.hypot(trial.params["x"] - 0.2, trial.params["y"] - 0.8))
+    assert np.mean(away) < 0.25  # a random point is .52 away in the mean
+
+
+def test_everyone_draws_the_same_peers(agreed: Federation) -> None:
+    one = published(agreed)
+    first, again = (as_messages(agreed, one) for _ in range(2))
+    assert [m.encode() for m in first] == [m.encode() for m in again]
+    assert first[0].nu.tolist() != as_messages(agreed, published(agreed, seed=1))[0].nu.tolist()
+
+
+def test_a_later_release_replaces_an_earlier_one(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, seed=0)
+    later = published(agreed, seed=1, sequence=2)
+    assert agent.receive([published(agreed)]) == 1
+    assert agent.receive([later]) == 1
+    assert agent.receive([published(agreed)]) == 0
+    assert len(agent.inbox) == 64
+    np.testing.assert_allclose(agent.inbox.nu, [m.nu for m in as_messages(agreed, later)])
+
+
+def test_its_signature_is_checked(agreed: Federation) -> None:
+    ours, theirs = KeyPair.generate(), KeyPair.generate()
+    listed = Federation(SPACE, members={"trustee": str(ours)})
+    one = replace(published(listed), sender="trustee")
+    agent = fedbo.Agent(listed, seed=0)
+    for wrong in (one, theirs.sign(one), replace(ours.sign(one), members=99)):
+        with pytest.raises(MessageRefused):
+            agent.receive(wrong)
+    assert agent.receive(ours.sign(one)) == 1
+    assert len(agent.inbox) == 64
+
+
+def test_an_agent_that_holds_one_is_saved_and_loaded(
+    agreed: Federation, tmp_path: object, signed: Release
+) -> None:
+    agent = fedbo.Agent(agreed, seed=0)
+    agent.receive(signed)
+    trial = agent.ask()
+    agent.tell(trial, 1.0)
+    agent.save(f"{tmp_path}/agent")
+    again = fedbo.Agent.load(f"{tmp_path}/agent")
+    assert again.ask().params == agent.ask().params
+
+
+def test_a_release_can_be_forgotten(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, seed=0)
+    agent.receive(published(agreed))
+    assert agent.forget(agent.inbox.senders) == 64
+    assert agent.receive(published(agreed)) == 1
+
+
+def test_its_encoding_has_no_place_for_more(agreed: Federation) -> None:
+    fields = msgspec.msgpack.decode(published(agreed).encode())
+    longer = msgspec.msgpack.encode([*fields, 1])
+    with pytest.raises(MessageRefused, match="no release"):
+        Release.decode(longer)

@@ -1,0 +1,146 @@
+"""Runs of whole federations, and from these to the files of `fedbo reproduce dp`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from paper.commands import reproduce as command
+from paper.real_data import folder_with
+
+from fedbo.table import Table
+from fedbo_paper.dp import reproduce as dp
+from fedbo_paper.dp import results
+from fedbo_paper.dp.comparison import CURVES, PAIRS, Comparison, quick
+from fedbo_paper.dp.methods import Alone, Served
+from fedbo_paper.dp.regions import Regions
+from fedbo_paper.dp.run import Job, initial_points, perform
+from fedbo_paper.dp.server import PrivateMean
+from fedbo_paper.problems.problems import Landmine
+
+SMALL = Comparison(seeds=2, agents=5, rounds=3)
+
+
+def job(method: Alone | Served, **changes: int) -> Job:
+    small = {"seed": 0, "agents": 5, "initial": 3, "rounds": 3} | changes
+    return Job(problem=Landmine(), method=method, **small)
+
+
+@pytest.mark.slow
+def test_a_run_has_every_trial_and_is_the_same_again(data: Path) -> None:
+    private = job(Served(name="DP", aggregate=PrivateMean()))
+    table = perform(private, data)
+    assert table.height == private.rows == 5 * (3 + 3)
+    assert (np.bincount(table["agent"]) == 6).all()
+    assert (np.bincount(table["round"]) == [15, 5, 5, 5]).all()
+    assert {*table.where(round=0)["source"].tolist()} == {"initial"}
+    assert {*table.where(round=1)["source"].tolist()} == {"pool"}  # p_1 = 0
+    again = perform(private, data)
+    assert table.csv() == again.csv()
+
+
+def test_initial_points_lie_in_the_agent_s_region(data: Path) -> None:
+    tasks = Landmine().tasks(data)
+    for starts in (1, 2):
+        regions = Regions(2, starts)
+        for n in range(5):
+            given = initial_points(job(Alone(name="TS", starts=starts)), tasks, n)
+            X = np.array([tasks.space.encode(params) for params in given])
+            assert (regions.index(X) == n % regions.count).all() and len(X) == 3
+
+
+def test_loss_is_1_less_the_best_auc_so_far() -> None:
+    rows = [(0, 0, 0.5), (0, 0, 0.7), (1, 0, 0.6), (1, 0, 0.4), (0, 1, 0.6), (1, 1, 0.9)]
+    table = Table.from_rows(["agent", "round", "score"], rows)
+    expected = [[0.3, 0.3], [0.4, 0.1]]
+    assert results.loss(table, agents=2, rounds=1) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.slow
+def test_a_comparison_is_complete_paired_and_resumed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, stages = tmp_path / "out", []
+    summary, pairs = dp.reproduce(
+        SMALL, out, data=data, jobs=1, progress=lambda *stage: stages.append(stage)
+    )
+    jobs = len(CURVES) * 2
+    assert stages[0] == ("runs", 0, jobs) and stages[-1] == ("runs", jobs, jobs)
+    assert {*summary["method"].tolist()} == {curve.method.name for curve in CURVES}
+    for name in ("dp.csv", "dp.json", "dp-curves.csv", "dp-pairs.csv", "dp.png", "dp.svg"):
+        assert (out / name).stat().st_size > 100
+    described = msgspec.json.decode((out / "dp.json").read_bytes())
+    assert len(described["methods"]) == len(CURVES)
+    curves = Table.from_csv(out / "dp-curves.csv")
+    assert curves.height == len(CURVES) * 2 * 5 * 4
+    for curve in CURVES:  # the mean of the summary is that of all curves; starts are the same
+        name = curve.method.name
+        own = curves.where(method=name, round=3)["loss"].mean()
+        assert summary.where(method=name, round=3)["loss"][0] == pytest.approx(own)
+        if curve.method.starts == 2:
+            first = curves.where(method=name, round=0)["loss"]
+            assert (first == curves.where(method="TS", round=0)["loss"]).all()
+
+    for method, against in PAIRS:
+        [row] = np.flatnonzero(
+            (pairs["method"] == method) & (pairs["against"] == against) & (pairs["round"] == 3)
+        )
+        own, other = (
+            curves.where(method=name, round=3)["loss"].mean() for name in (method, against)
+        )
+        assert pairs["difference"][row] == pytest.approx(own - other)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a finished run was run again")
+
+    monkeypatch.setattr(dp, "perform", fail)
+    before = (out / "dp.csv").read_bytes()
+    dp.reproduce(SMALL, out, data=data, jobs=1)
+    assert (out / "dp.csv").read_bytes() == before
+
+
+def test_pairs_have_the_same_initial_points() -> None:
+    starts = {curve.method.name: curve.method.starts for curve in CURVES}
+    assert all(starts[method] == starts[against] for method, against in PAIRS)
+
+
+def test_quick_is_a_small_part_of_everything() -> None:
+    small = quick(Comparison())
+    assert len(small.jobs()) == 2 * len(CURVES) and small.rounds == 10
+    assert {run.method for run in small.jobs()} == {curve.method for curve in CURVES}
+
+
+@pytest.mark.slow
+def test_on_real_fields_everybody_improves() -> None:
+    folder = folder_with("LandmineData.mat")
+    for method in (Alone(name="TS"), Served(name="DP", aggregate=PrivateMean())):
+        table = perform(Job(problem=Landmine(), method=method, seed=4711, rounds=8), folder)
+        level = results.loss(table, 29, 8).mean(axis=0)
+        assert 0.2 < level[-1] < level[0] - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("dp", "--only", "landmine"), "--only: not an option of dp"),
+        (("dp", "--preset", "default", "--box", "log"), "--box, --preset: not an option of dp"),
+        (("fig1", "--seeds", "3"), "--seeds: not an option of fig1"),
+    ],
+)
+def test_options_of_another_experiment_are_refused(
+    args: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    failed = command(*args, out=tmp_path, check=False)
+    assert failed.returncode == 2
+    assert said in " ".join(failed.stderr.replace("│", " ").split())
+
+
+@pytest.mark.slow
+def test_missing_data_are_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    failed = command("dp", "--data", str(tmp_path / "empty"), out=tmp_path / "out", check=False)
+    assert failed.returncode == 1 and "fedbo data fetch landmine" in failed.stderr
+    assert "Traceback" not in failed.stderr and not (tmp_path / "out").exists()

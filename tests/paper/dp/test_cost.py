@@ -1,0 +1,110 @@
+"""The ε of the published settings and of one release, and what the figure says about them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp
+from scipy.stats import norm
+
+from fedbo.privacy import gaussian_sigma
+from fedbo_paper.dp.comparison import CURVES
+from fedbo_paper.dp.cost import DELTAS, cost
+from fedbo_paper.dp.methods import FTS, Alone, Served
+from fedbo_paper.dp.one_release import ExpectedImprovement, Released
+from fedbo_paper.dp.picture import label
+from fedbo_paper.dp.server import PrivateMean
+
+
+def renyi(z: float, q: float, rounds: int, delta: float) -> float:
+    """ε by integer Rényi orders of the subsampled Gaussian mechanism (Mironov et al. 2019)."""
+    found = math.inf
+    for alpha in range(2, 256):
+        terms = [
+            gammaln(alpha + 1) - gammaln(k + 1) - gammaln(alpha - k + 1)
+            + (alpha - k) * math.log1p(-q) + k * math.log(q) + (k * k - k) / (2 * z * z)
+            for k in range(alpha + 1)
+        ]  # fmt: skip
+        rdp = float(logsumexp(terms)) / (alpha - 1)
+        found = min(found, rounds * rdp + math.log(1 / delta) / (alpha - 1))
+    return found
+
+
+@pytest.mark.parametrize("curve", [curve for curve in CURVES if curve.published_epsilon])
+def test_the_published_epsilon_is_that_of_renyi_accounting(curve: Any) -> None:
+    aggregate = curve.method.aggregate
+    epsilon = renyi(aggregate.z, aggregate.q, 60, DELTAS[0])
+    assert epsilon == pytest.approx(curve.published_epsilon, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("z", "q", "published"),
+    [
+        *((1.6, 0.35, 7.12), (3.0, 0.35, 3.05)),
+        *((1.0, 0.10, 3.75), (1.0, 0.15, 5.98), (1.0, 0.20, 7.69), (1.0, 0.25, 9.82)),
+    ],
+)
+def test_so_are_the_other_published_ones(z: float, q: float, published: float) -> None:
+    assert renyi(z, q, 60, DELTAS[0]) == pytest.approx(published, abs=0.02)
+
+
+def test_what_is_not_private_costs_infinity_and_what_is_not_sent_nothing() -> None:
+    assert cost(Alone(name="TS"), 60, 1e-5) == 0.0
+    assert cost(FTS(name="FTS"), 60, 1e-5) == math.inf
+    assert cost(Served(name="FTS-DE"), 60, 1e-5) == math.inf
+
+
+def test_a_run_is_accounted_as_all_its_rounds() -> None:
+    """By privacy loss distributions: below what Rényi divergences give, which was published."""
+    method = Served(name="DP", aggregate=PrivateMean(q=0.35, z=1.0))
+    assert cost(method, 60, 1e-5) == pytest.approx(19.74, abs=0.05)
+    assert cost(method, 10, 1e-5) < cost(method, 60, 1e-5) < renyi(1.0, 0.35, 60, 1e-5)
+    assert cost(method, 60, DELTAS[0]) < 15.17
+
+
+def laplace_and_gaussian(scale: float, z: float, delta: float) -> float:
+    """ε of Laplace and Gaussian noise over the real numbers, by integrating over the first loss."""
+
+    def gaussian(epsilon: float) -> float:
+        a, b = norm.cdf(0.5 / z - epsilon * z), norm.cdf(-0.5 / z - epsilon * z)
+        return float(a - math.exp(epsilon) * b)
+
+    def excess(epsilon: float) -> float:
+        rate = 1.0 / scale  # the loss is rate left of 0, −rate right of 1, and falls in between
+        ends = 0.5 * gaussian(epsilon - rate) + 0.5 * math.exp(-rate) * gaussian(epsilon + rate)
+        between, _ = quad(
+            lambda x: 0.5 * rate * math.exp(-rate * x) * gaussian(epsilon - rate * (1 - 2 * x)),
+            0,
+            1,
+        )
+        return ends + between - delta
+
+    return float(brentq(excess, 0.0, 20.0))
+
+
+@pytest.mark.parametrize("nominal", [1.0, 2.0])
+def test_a_release_costs_what_its_two_kinds_of_noise_cost(nominal: float) -> None:
+    method = Released(name="release", epsilon=nominal)
+    z = gaussian_sigma(nominal / 2, method.delta)
+    for delta in DELTAS:
+        exact = laplace_and_gaussian(2.0 / nominal, z, delta)
+        assert exact - 1e-6 <= cost(method, 60, delta) <= 1.01 * exact
+    assert cost(method, 60, DELTAS[0]) < nominal == method.epsilon
+    assert cost(method, 60, DELTAS[0]) == cost(method, 1, DELTAS[0])  # rounds cost nothing
+
+
+def test_alone_and_with_empty_contributions_nothing_is_paid() -> None:
+    assert cost(ExpectedImprovement(name="EI"), 60, 1e-5) == 0.0
+    assert cost(Released(name="null", is_empty=True), 60, 1e-5) == 0.0
+
+
+def test_the_legend_has_the_accounted_and_the_published_epsilon() -> None:
+    labels = {curve.method.name: label(curve, 60) for curve in CURVES}
+    assert labels["TS"] == "TS" and labels["EI"] == "EI alone"
+    assert labels["DP-FTS-DE-z4"].endswith("published 2.16)")
+    assert f"(accounted ε {cost(CURVES[3].method, 60, DELTAS[0]):.3g}, " in labels["DP-FTS-DE-z1"]
+    assert labels["release-2"] == "one release, ε ≤ 2 (accounted ε 1.81)"

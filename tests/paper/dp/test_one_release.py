@@ -1,0 +1,105 @@
+"""One release in a federation: what members contribute, and what agents hear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedbo.agent import Agent
+from fedbo.federation import Federation
+from fedbo.policy import PTS
+from fedbo.privacy import Plan, Simulated, release
+from fedbo.space import Float
+from fedbo_paper.dp.one_release import (
+    ExpectedImprovement,
+    OneRelease,
+    Released,
+    contribution_of,
+)
+from fedbo_paper.dp.run import Job, perform
+from fedbo_paper.problems.problems import Landmine
+
+FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, seed=3)
+
+
+@pytest.fixture
+def agents() -> list[Agent]:
+    """Six agents, which have tried ten random points of functions with maxima near each other."""
+    found = []
+    for n in range(6):
+        rng = np.random.default_rng(n)
+        agent = Agent(FEDERATION, PTS(), name=f"agent-{n}", seed=n, initial=[])
+        for x, y in rng.random((10, 2)).tolist():
+            agent.tell({"x": x, "y": y}, 5.0 - (x - 0.3 - 0.02 * n) ** 2 - (y - 0.6) ** 2)
+        found.append(agent)
+    return found
+
+
+def test_a_member_contributes_the_mean_of_its_belief_and_the_cell_of_its_best(
+    agents: list[Agent],
+) -> None:
+    """Against a dense computation: ν = Φᵀ (Φ Φᵀ + σ²I)⁻¹ z, in an orthonormal basis, lifted."""
+    for agent in agents:
+        X = np.array([[trial.params["x"], trial.params["y"]] for trial in agent.trials])
+        y = np.array([trial.score for trial in agent.trials])
+        z = agent.settings.scores(y).z
+        assert abs(z.mean()) < 1e-9  # the scores are standardised
+        Phi = FEDERATION.phi(X)
+        nu = Phi.T @ np.linalg.solve(Phi @ Phi.T + FEDERATION.noise_variance * np.eye(10), z)
+        lam = FEDERATION.basis.lam[:16]
+        shape = (FEDERATION.basis.vectors.T @ nu)[:16] * np.sqrt(lam) * (lam / lam[0]) ** -0.25
+        given = contribution_of(agent)
+        assert given.y == pytest.approx(shape / np.linalg.norm(shape), abs=1e-8)
+        distances = np.linalg.norm(FEDERATION.cells - X[y.argmax()], axis=1)
+        assert given.cell == distances.argmin()
+
+
+def test_a_release_is_heard_once_and_is_the_same_again(agents: list[Agent]) -> None:
+    method = Released(name="release")
+    first, again = (OneRelease(FEDERATION, method, seed=5)(1, agents) for _ in range(2))
+    assert [message.encode() for message in first] == [message.encode() for message in again]
+    assert [(one.members, one.trials) for one in first] == [(6, 60)]
+    relay = method.relay(FEDERATION, seed=5)
+    assert [len(relay(t, agents)) for t in (1, 2, 3)] == [1, 0, 0]
+    other = OneRelease(FEDERATION, method, seed=6)(1, agents)
+    assert other[0].encode() != first[0].encode()
+
+
+def test_agents_hear_what_the_library_releases(agents: list[Agent]) -> None:
+    published = release(
+        FEDERATION,
+        [contribution_of(agent) for agent in agents],
+        plan=Plan(2.0, 29.0**-1.1),
+        trials=60,
+        source=Simulated(5),
+    )
+    assert OneRelease(FEDERATION, Released(name="release"), seed=5)(1, agents) == [published]
+
+
+def test_the_null_says_nothing_about_members(agents: list[Agent]) -> None:
+    method = Released(name="null", is_empty=True)
+    before = OneRelease(FEDERATION, method, seed=5)(1, agents[:3])
+    after = OneRelease(FEDERATION, method, seed=5)(1, agents[3:])
+    assert before == after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "sources"),
+    [
+        (ExpectedImprovement(name="EI"), {"own"}),
+        (Released(name="release"), {"own", "pool"}),
+        (Released(name="null", is_empty=True), {"own", "pool"}),
+    ],
+)
+def test_a_run_is_complete_and_the_same_again(
+    method: ExpectedImprovement | Released, sources: set[str], data: Path
+) -> None:
+    small = Job(problem=Landmine(), method=method, seed=0, agents=5, initial=4, rounds=4)
+    table = perform(small, data)
+    assert table.height == small.rows
+    assert {*table.where(round=0)["source"].tolist()} == {"initial"}
+    assert {*table["source"].tolist()} - {"initial"} <= sources
+    assert table.csv() == perform(small, data).csv()

@@ -1,0 +1,149 @@
+"""What members contribute: lengths that hold whatever is given, and pairs that undo each other."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedbo.federation import Federation
+from fedbo.model.basis import POINTS
+from fedbo.privacy import contribute
+from fedbo.privacy.contribution import COORDINATES, lifted, second_moments, to_shape, unit
+from fedbo.space import Categorical, Float, Int, Space
+
+SPACES: dict[str, Any] = {
+    "line": {"x": Float(0, 1)},
+    "square": {"x": Float(0, 1), "y": Float(1e-3, 10, log=True)},
+    "mixed": {"x": Float(0, 1), "kind": Categorical(["a", "b", "c"]), "n": Int(1, 5)},
+    "choice": {"kind": Categorical(["a", "b"])},
+    "listed": Space(
+        {"x": Float(0, 1), "y": Float(0, 1)},
+        points=[{"x": i / 9, "y": (i * 7 % 10) / 9} for i in range(10)],
+    ),
+}
+
+#: All that a 64-bit number can be, but neither NaN nor infinite.
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+#: Numbers whose squares are lost, or are the smallest that exist.
+TINY = st.floats(1e-163, 3e-162)
+
+
+@pytest.fixture(scope="module", params=SPACES)
+def federation(request: pytest.FixtureRequest) -> Federation:
+    return Federation(SPACES[request.param])
+
+
+def exact_length2(y: np.ndarray) -> Fraction:
+    """Return the square of the length, without rounding."""
+    return sum((Fraction(float(number)) ** 2 for number in y), Fraction(0))
+
+
+class TestContribute:
+    def test_y_is_the_function_in_an_orthonormal_basis(self, federation: Federation) -> None:
+        """Oracle: averages over the space of the function times each eigenfunction."""
+        nu = np.random.default_rng(1).standard_normal(federation.features)
+        points = federation.space.cover(POINTS)
+        basis = federation.basis
+        lam = basis.lam[:COORDINATES]
+        f = (federation.phi(points) - basis.mean) @ nu
+        psi = basis.coordinates(points)[:, : len(lam)]
+        norms = (psi**2).mean(axis=0)
+        right = (psi * f[:, None]).mean(axis=0) / np.sqrt(norms) * (norms / norms[0]) ** -0.25
+        found = contribute(federation, nu, points[0])
+        np.testing.assert_allclose(found.y, right / np.linalg.norm(right), atol=1e-6)
+
+    def test_vote_is_the_cell_of_the_best_trial(self, federation: Federation) -> None:
+        for centre_index, centre in enumerate(federation.cells):
+            found = contribute(federation, np.ones(federation.features), centre)
+            assert found.cell == centre_index
+
+    def test_a_belief_without_information_has_no_shape(self, federation: Federation) -> None:
+        found = contribute(federation, np.zeros(federation.features), federation.cells[0])
+        assert not found.y.any()
+
+    def test_scores_in_other_units_are_the_same_contribution(self, federation: Federation) -> None:
+        nu = np.random.default_rng(2).standard_normal(federation.features)
+        one, other = (contribute(federation, s * nu, federation.cells[0]) for s in (1.0, 1e200))
+        np.testing.assert_allclose(one.y, other.y, atol=1e-12)
+
+    def test_a_single_point_is_refused(self) -> None:
+        alone = Federation(Space({"x": Float(0, 1)}, points=[{"x": 0.5}]))
+        with pytest.raises(ValueError, match="has a single point; a contribution needs two"):
+            to_shape(alone)
+
+
+class TestUnit:
+    @given(
+        arrays(np.float64, st.integers(1, 16), elements=FINITE)
+        | arrays(np.float64, st.integers(1, 16), elements=TINY)
+    )
+    def test_length_is_one_whatever_is_given(self, y: np.ndarray) -> None:
+        """In exact arithmetic; 2^-48 is far below what a release takes off, 2^-40."""
+        length2 = exact_length2(unit(y))
+        if y.any():
+            assert abs(length2 - 1) < Fraction(1, 2**48)
+        else:
+            assert length2 == 0
+
+    def test_squares_that_are_rounded_to_zero(self) -> None:
+        """The computed length of this vector was a third of the true one."""
+        y = np.full(16, 1.55e-162)
+        y[0] = 1.6e-162
+        assert exact_length2(unit(y)) == pytest.approx(1.0)
+
+    def test_squares_that_overflow(self) -> None:
+        np.testing.assert_allclose(unit(np.full(4, -1e308)), -0.5)
+
+    def test_direction_stays(self) -> None:
+        y = np.array([3.0, -4.0])
+        np.testing.assert_allclose(unit(y), [0.6, -0.8])
+
+
+#: Shapes and how many of their coordinates have second moments.
+SHAPES = st.integers(1, 16).flatmap(
+    lambda d: st.tuples(
+        arrays(np.float64, d, elements=st.floats(-1, 1, allow_subnormal=False)), st.integers(1, d)
+    )
+)
+
+
+class TestLifted:
+    @given(SHAPES, st.sampled_from([0.5, 1.0]))
+    def test_length_is_that_of_a_norm(self, shape: tuple[np.ndarray, int], c: float) -> None:
+        """‖v‖² = ‖y‖² + c² ‖y_e‖⁴, at most 1 + c² for a shape of length 1."""
+        y, e = unit(shape[0]), shape[1]
+        v = lifted(y, c, e)
+        right = (y @ y) + c**2 * (y[:e] @ y[:e]) ** 2
+        assert v @ v == pytest.approx(right, abs=1e-12)
+        assert exact_length2(v) <= (1 + Fraction(c) ** 2) * (1 + Fraction(1, 2**46))
+
+    @given(SHAPES, st.sampled_from([0.5, 1.0]))
+    def test_second_moments_are_the_way_back(self, shape: tuple[np.ndarray, int], c: float) -> None:
+        y, e = shape
+        v = lifted(y, c, e)
+        assert (v[: len(y)] == y).all()
+        found = second_moments(v[len(y) :] / c, e)
+        np.testing.assert_allclose(found, np.outer(y[:e], y[:e]), rtol=1e-15, atol=1e-300)
+        assert (found == found.T).all()
+
+    @given(st.integers(1, 16).flatmap(lambda e: arrays(np.float64, (e, e), elements=FINITE)))
+    def test_any_symmetric_matrix_comes_back(self, A: np.ndarray) -> None:
+        """svec written out here, so that neither of the pair can hide a fault of the other."""
+        e = len(A)
+        A = np.clip(np.tril(A) + np.tril(A, -1).T, -1e300, 1e300)
+        part = [A[i, j] * (1 if i == j else math.sqrt(2)) for i in range(e) for j in range(i + 1)]
+        np.testing.assert_allclose(second_moments(np.array(part), e), A, rtol=1e-15, atol=1e-320)
+
+    def test_inner_products_are_kept(self) -> None:
+        """⟨svec A, svec B⟩ = tr(AB): what makes a length of v one of the matrix."""
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal((2, 5))
+        found = lifted(x, 1.0, 5)[5:] @ lifted(y, 1.0, 5)[5:]
+        assert found == pytest.approx((x @ y) ** 2)

@@ -1,0 +1,233 @@
+"""Samplers against exact probabilities, and what they refuse."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, chisquare
+
+from fedbo.privacy import noise
+from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
+
+DRAWS = 8_000
+SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
+
+
+def laplace_weights(x: np.ndarray, scale: Fraction) -> np.ndarray:
+    return np.exp(-np.abs(x) / float(scale))
+
+
+def gaussian_weights(x: np.ndarray, sigma2: Fraction) -> np.ndarray:
+    return np.exp(-(x**2) / (2 * float(sigma2)))
+
+
+WEIGHTS = {"laplace": laplace_weights, "gaussian": gaussian_weights}
+
+
+def exact(kind: str, parameter: Fraction) -> tuple[np.ndarray, np.ndarray]:
+    """Return integers and their probabilities, by adding up all that is not negligible."""
+    width = float(parameter) if kind == "laplace" else math.sqrt(parameter)
+    x = np.arange(-int(60 * width) - 60, int(60 * width) + 61).astype(float)
+    weights = WEIGHTS[kind](x, parameter)
+    return x, weights / weights.sum()
+
+
+def classes(p: np.ndarray) -> np.ndarray:
+    """Number the integers by classes, each with at least a twentieth of the probability or so."""
+    return np.minimum((np.cumsum(p) - p / 2) * 20, 19).astype(int)
+
+
+@cache
+def drawn(kind: str, parameter: Fraction) -> np.ndarray:
+    return SAMPLERS[kind](parameter, DRAWS, source=Simulated(5))
+
+
+CASES = [
+    (kind, parameter)
+    for kind in SAMPLERS
+    for parameter in (Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(29))
+]
+
+
+@pytest.mark.parametrize(("kind", "parameter"), CASES)
+def test_frequencies_are_the_exact_probabilities(kind: str, parameter: Fraction) -> None:
+    """Each integer, then classes of them; a right sampler fails 1 in 10,000 times."""
+    x, p = exact(kind, parameter)
+    counts = np.bincount(drawn(kind, parameter) - int(x[0]), minlength=len(x))
+    inner = p * DRAWS >= 8  # chi-square needs some draws in every class; the tails are one class
+    observed = np.append(counts[inner], counts[~inner].sum())
+    expected = np.append(p[inner], 1 - p[inner].sum()) * DRAWS
+    assert chisquare(observed, expected).pvalue > 1e-4
+    coarse = [np.bincount(classes(p), weights) for weights in (counts, p * DRAWS)]
+    observed, expected = (part[coarse[1] > 0] for part in coarse)
+    assert chisquare(observed, expected * (DRAWS / expected.sum())).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("kind", "parameter"), CASES)
+def test_chi_square_would_notice_a_slightly_wrong_scale(kind: str, parameter: Fraction) -> None:
+    """The margin of the test above: noise that is 15 % too wide or too narrow is found."""
+    x, p = exact(kind, parameter)
+    wrong = parameter * (Fraction(115, 100) if kind == "laplace" else Fraction(115, 100) ** 2)
+    _, other = exact(kind, wrong)
+    other = other[(len(other) - len(x)) // 2 :][: len(x)]
+    right, other = (np.bincount(classes(p), part) for part in (p, other))
+    right, other = right[right > 0], other[right > 0]
+    statistic = DRAWS * ((other - right) ** 2 / right).sum()  # the average, without its noise
+    assert statistic > 1.5 * chi2.isf(1e-4, len(right) - 1)
+
+
+@pytest.mark.parametrize(("kind", "parameter"), CASES)
+def test_mean_variance_and_signs(kind: str, parameter: Fraction) -> None:
+    """Within 4.5 standard errors."""
+    x, p = exact(kind, parameter)
+    variance, fourth = (p * x**2).sum(), (p * x**4).sum()
+    sample = drawn(kind, parameter).astype(float)
+    assert abs(sample.mean()) < 4.5 * math.sqrt(variance / DRAWS)
+    error = math.sqrt((fourth - variance**2) / DRAWS)
+    assert abs((sample**2).mean() - variance) < 4.5 * error
+    positive, negative = (sample > 0).sum(), (sample < 0).sum()
+    assert abs(positive - negative) < 4.5 * math.sqrt(positive + negative)
+
+
+def test_variance_of_the_discrete_gaussian_is_at_most_sigma2() -> None:
+    for sigma2 in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(9)):
+        x, p = exact("gaussian", sigma2)
+        assert (p * x**2).sum() <= float(sigma2) * (1 + 1e-12)
+        assert sigma2 < 1 or (p * x**2).sum() >= float(sigma2) * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_huge_and_tiny_scales(kind: str) -> None:
+    sampler = SAMPLERS[kind]
+    tiny = sampler(Fraction(1, 10**30), 500, source=Simulated(1))
+    assert not tiny.any()  # e^-(10^30) is the chance of anything else
+
+    largest = noise.LARGEST if kind == "laplace" else noise.LARGEST**2
+    huge = sampler(largest, 500, source=Simulated(2)) / float(noise.LARGEST)
+    spread = math.sqrt(2) if kind == "laplace" else 1.0
+    assert 0.8 * spread < huge.std() < 1.2 * spread
+    assert len(np.unique(huge)) == 500
+    with pytest.raises(ValueError, match=r"at most 2\*\*(52|104)"):
+        sampler(largest + 1, 1)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_scales_with_huge_denominators_are_exact_too(kind: str) -> None:
+    """The float 0.7 is a fraction with a denominator of 2**53."""
+    one = SAMPLERS[kind](Fraction(0.7), 4000, source=Simulated(3))
+    _, p = exact(kind, Fraction(0.7))
+    share, expected = (one == 0).mean(), p.max()
+    assert abs(share - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 4000)
+
+
+class Integers(Source):
+    """Counts what is asked for, and insists on integers."""
+
+    def __init__(self) -> None:
+        self.inner = Simulated(8)
+        self.asked = 0
+
+    def randbelow(self, n: int) -> int:
+        assert type(n) is int
+        assert n >= 1
+        self.asked += 1
+        return self.inner.randbelow(n)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_no_floating_point_number_is_used(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every decision is about integers: fractions are never turned into floats."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a fraction became a float")
+
+    monkeypatch.setattr(Fraction, "__float__", refuse)
+    sample = SAMPLERS[kind](Fraction(10**40 + 1, 10**39), 50, source=Integers())
+    assert sample.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "rounds"),
+    [
+        ("laplace", Fraction(1, 100), 3.2),
+        ("laplace", Fraction(1000), 3.2),
+        ("gaussian", Fraction(1, 100), 2.3 * 3.2),
+        ("gaussian", Fraction(10**6), 2.3 * 3.2),
+    ],
+)
+def test_average_time_is_bounded(kind: str, parameter: Fraction, rounds: float) -> None:
+    """A round of the Laplace sampler asks for fewer than 15 integers on average."""
+    source = Integers()
+    SAMPLERS[kind](parameter, 1000, source=source)
+    assert source.asked / 1000 < 15 * rounds
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_seeds_repeat_and_secrets_do_not(kind: str) -> None:
+    sampler = SAMPLERS[kind]
+    first, again, other = (sampler(Fraction(100), 20, source=Simulated(s)) for s in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+    assert (sampler(10**6, 20) != sampler(10**6, 20)).any()
+
+
+def test_default_source_is_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = secrets.randbelow
+    monkeypatch.setattr(secrets, "randbelow", lambda n: asked.append(n) or real(n))
+    discrete_laplace(3, 5)
+    discrete_gaussian(3, 5)
+    assert len(asked) > 20
+    assert Secret().secret
+    assert not Simulated(1).secret
+
+
+@pytest.mark.parametrize(
+    "weak", [random.Random(1), np.random.default_rng(1), 7, None, secrets, secrets.SystemRandom()]
+)
+def test_other_sources_are_refused(weak: Any) -> None:
+    with pytest.raises(TypeError, match="leave it out for secret randomness"):
+        discrete_laplace(1, 1, source=weak)
+    with pytest.raises(TypeError, match="leave it out for secret randomness"):
+        discrete_gaussian(1, 1, source=weak)
+
+
+def test_simulated_integers_are_uniform() -> None:
+    source = Simulated(4)
+    counts = np.bincount([source.randbelow(10) for _ in range(5000)], minlength=10)
+    assert chisquare(counts).pvalue > 1e-4
+    assert source.randbelow(1) == 0
+    assert source.randbelow(2**200) > 2**180
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("value", [0.5, 1.0, "1", None, True, np.float64(2.0)])
+def test_scales_must_be_rational(kind: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be a fractions\.Fraction or an int"):
+        SAMPLERS[kind](value, 1)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3)])
+def test_scales_must_be_positive(kind: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"is {value}; it must be positive"):
+        SAMPLERS[kind](value, 1)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, (2, -1), True, "3"])
+def test_sizes_are_checked(size: Any) -> None:
+    with pytest.raises(ValueError, match="must be a number of draws"):
+        discrete_laplace(1, size)
+
+
+def test_shapes() -> None:
+    assert discrete_laplace(1, 0).shape == (0,)
+    assert discrete_gaussian(1, (2, 0, 3)).shape == (2, 0, 3)
+    assert discrete_gaussian(1, ()).shape == ()
