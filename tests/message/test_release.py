@@ -85,6 +85,7 @@ def test_bytes_that_are_damaged_are_refused(agreed: Federation) -> None:
         ({"votes": ()}, "votes has 0 numbers"),
         ({"sums": (2**63,)}, r"sums has a number beyond"),
         ({"neighbours": "nobody"}, "neighbours is 'nobody'"),
+        ({"sender": "x" * 62}, "expected at most 61 bytes"),
     ],
 )
 def test_absurd_fields_are_refused(agreed: Federation, change: dict, text: str) -> None:
@@ -177,6 +178,10 @@ def test_an_agent_that_holds_one_is_saved_and_loaded(
     agent.save(f"{tmp_path}/agent")
     again = fedbo.Agent.load(f"{tmp_path}/agent")
     assert again.ask().params == agent.ask().params
+
+
+def test_the_longest_name_of_a_sender_works(agreed: Federation) -> None:
+    assert fedbo.Agent(agreed, seed=0).receive(replace(published(agreed), sender="x" * 61)) == 1
 
 
 def test_a_release_can_be_forgotten(agreed: Federation) -> None:

@@ -10,12 +10,13 @@ import math
 import msgspec
 
 from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+from fedbo.message.signed import SENDER_BYTES, Envelope, MessageRefused, Signed, Wire
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
 NEIGHBOURS = "one member's contribution is replaced by an empty one"
 
+_SENDER_BYTES = SENDER_BYTES - 3
 _MOST_MEMBERS = 2**31 - 1
 _MOST_NUMBERS = 4096  # votes, and sums
 _LARGEST = 2**62  # of a vote or a sum
@@ -56,6 +57,10 @@ class Release(Signed, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if len(self.sender.encode()) > _SENDER_BYTES:  # its draws have longer names
+            raise MessageRefused(
+                f"sender is {self.sender!r}, expected at most {_SENDER_BYTES} bytes of UTF-8"
+            )
         for name in ("epsilon", "delta", "votes_scale", "sums_deviation", "weight"):
             value = getattr(self, name)
             if not 0.0 < value < math.inf:
