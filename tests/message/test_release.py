@@ -79,13 +79,13 @@ def test_bytes_that_are_damaged_are_refused(agreed: Federation) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0, expected a finite number above 0"),
+        ({"epsilon": 0.0}, "epsilon is 0.0, expected 9e-19 to 1e"),
         ({"sums_deviation": float("inf")}, "sums_deviation is inf"),
         ({"members": 0}, "members is 0, expected 1"),
         ({"votes": ()}, "votes has 0 numbers"),
         ({"sums": (2**63,)}, r"sums has a number beyond"),
         ({"neighbours": "nobody"}, "neighbours is 'nobody'"),
-        ({"sender": "x" * 62}, "expected at most 61 bytes"),
+        ({"sender": "x" * 54}, "expected at most 53 bytes"),
     ],
 )
 def test_absurd_fields_are_refused(agreed: Federation, change: dict, text: str) -> None:
@@ -181,14 +181,46 @@ def test_an_agent_that_holds_one_is_saved_and_loaded(
 
 
 def test_the_longest_name_of_a_sender_works(agreed: Federation) -> None:
-    assert fedbo.Agent(agreed, seed=0).receive(replace(published(agreed), sender="x" * 61)) == 1
+    assert fedbo.Agent(agreed, seed=0).receive(replace(published(agreed), sender="x" * 53)) == 1
 
 
 def test_a_release_can_be_forgotten(agreed: Federation) -> None:
     agent = fedbo.Agent(agreed, seed=0)
     agent.receive(published(agreed))
-    assert agent.forget(agent.inbox.senders) == 64
+    assert agent.forget(["release"]) == 64
     assert agent.receive(published(agreed)) == 1
+
+
+@pytest.mark.parametrize("change", [{"sums_deviation": 1e200}, {"weight": 1e-300}])
+def test_numbers_that_would_overflow_are_refused(agreed: Federation, change: dict) -> None:
+    with pytest.raises(MessageRefused, match="expected 9e-19 to 1e"):
+        replace(published(agreed), **change)
+
+
+def test_the_limit_of_peers_holds(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, seed=0, most_peers=60)
+    with pytest.warns(UserWarning, match="most_peers"):
+        assert agent.receive(published(agreed)) == 0
+    assert len(agent.inbox) == 0
+
+
+def test_draws_do_not_count_as_agents_of_their_sender(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, seed=0)
+    agent.receive(replace(published(agreed), sender="hub"))
+    peer = fedbo.Agent(agreed, name="hub/lung", seed=1)
+    peer.tell({"x": 0.3, "y": 0.1}, 1.0)
+    peer.tell({"x": 0.4, "y": 0.2}, 2.0)
+    assert agent.receive(peer.message()) == 1
+    assert len(agent.inbox) == 65
+    assert agent.account.received.messages == 2
+
+
+def test_a_refused_release_leaves_no_trace(agreed: Federation) -> None:
+    agent = fedbo.Agent(agreed, seed=0)
+    one = published(agreed)
+    with pytest.raises(MessageRefused):
+        agent.receive([one, replace(one, sender="other", votes=(1,))])
+    assert len(agent.inbox) == 0
 
 
 def test_its_encoding_has_no_place_for_more(agreed: Federation) -> None:

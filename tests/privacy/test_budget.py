@@ -9,11 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.privacy import Budget, BudgetSpent, Plan, epsilon, mechanisms
+from fedbo.privacy import Budget, BudgetSpent, Contribution, Plan, epsilon, mechanisms
 from fedbo.space import Float
 
 SPACE = {"x": Float(0, 1)}
@@ -57,6 +58,35 @@ def test_all_planned_releases_cost_no_more_than_planned(path: Path, releases: in
     assert 1.5 < spent[-1] <= 2.0  # the more releases, the more is lost by adding up the votes
     each = [m for entry in budget.entries for m in (entry.votes, entry.sums)]
     assert spent[-1] == epsilon(each, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"contributions": []},
+        {"contributions": [Contribution(0, np.full(7, np.nan))]},
+        {"contributions": [Contribution(99, np.ones(7))]},
+        {"trials": -1},
+        {"sender": "x" * 60},
+    ],
+)
+def test_what_is_refused_costs_nothing(path: Path, given: dict) -> None:
+    budget = Budget(path, Federation(SPACE), PLAN)
+    with pytest.raises(ValueError):
+        budget.release(**{"contributions": [None] * 20, "trials": 100} | given)
+    assert not budget.entries
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        Budget(tmp_path / "nowhere" / "budget.json", Federation(SPACE), PLAN)
+
+
+def test_a_later_version_of_the_file_is_refused(path: Path) -> None:
+    Budget(path, Federation(SPACE), PLAN)
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(FileRefused, match="has version 2"):
+        Budget(path, Federation(SPACE))
 
 
 def test_it_is_kept_in_its_file(path: Path) -> None:

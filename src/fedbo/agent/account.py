@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fedbo.message import Message
+from fedbo.message.release import Release
 
 
 class Traffic(msgspec.Struct):
@@ -14,7 +15,7 @@ class Traffic(msgspec.Struct):
     parameters: int = 0  # as the paper counts them
     nbytes: int = 0  # on the wire
 
-    def count(self, message: Message) -> None:
+    def count(self, message: Message | Release) -> None:
         self.messages += 1
         self.parameters += message.parameters
         self.nbytes += message.nbytes

@@ -35,7 +35,7 @@ from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.message.key import parse_key
-from fedbo.message.release import Release, is_release
+from fedbo.message.release import Release, draw_names, is_draw, is_release
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
@@ -293,13 +293,24 @@ class Agent:
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
-            _check_fit(self.federation, message)
+            if isinstance(message, Message):
+                self.federation.check(message)
+        drawn = {
+            message: _drawn(self.federation, message)
+            for message in decoded
+            if isinstance(message, Release)
+        }
         theirs = [message for message in decoded if message.sender != self.name]
         self.keyring.check(self.federation, theirs)
         self._forget_untrusted()
         chances = [_chance(self.policy, message.sender) for message in theirs]
         with one_thread():
-            return sum(map(self._take, theirs, chances))
+            return sum(
+                self._take_release(message, drawn[message], chance)
+                if isinstance(message, Release)
+                else self._take(message, chance)
+                for message, chance in zip(theirs, chances, strict=True)
+            )
 
     def forget(self, senders: Iterable[str]) -> int:
         """Forget the messages of these peers, as if they had never arrived.
@@ -307,10 +318,10 @@ class Agent:
         Later messages of them are taken again. What was queried until then stays as it is.
 
         Args:
-            senders: Names of peers; those without a message are ignored.
+            senders: Names of peers, or of who sent a release; others are ignored.
 
         Returns:
-            The number of messages that were forgotten.
+            The number of messages that were forgotten; a release counts as its 64 draws.
 
         >>> from fedbo import Agent, Federation, Float
         >>> federation = Federation({"x": Float(0, 1)})
@@ -322,18 +333,17 @@ class Agent:
         """
         if isinstance(senders, str):
             raise TypeError(f"senders is {senders!r}, expected a list of names, [{senders!r}]")
-        gone = list(senders)
+        named = list(senders)
+        gone = named + [name for sender in named for name in draw_names(sender)]
         for sender in gone:
             self._held.pop(sender, None)
         if forgotten := self.inbox.remove(gone):
             self._agents = None
         return forgotten
 
-    def _take(self, message: Message | Release, chance: float) -> bool:
+    def _take(self, message: Message, chance: float) -> bool:
         if message.epoch != self.federation.epoch:
             return False
-        if isinstance(message, Release):
-            return self._take_release(message, chance)
         if why := self._why_no_room_for(message.sender):
             self._report_full(message.sender, why)
             return False
@@ -348,18 +358,25 @@ class Agent:
                 self._agents[member(message.sender)] += 1
         return taken
 
-    def _take_release(self, published: Release, chance: float) -> bool:
-        from fedbo.privacy.release import as_messages
-
-        drawn = as_messages(self.federation, published)
-        names = [message.sender for message in drawn]
-        if published.key != self._held.get(names[0], b""):
-            self.forget(names)
-        taken = all([self.inbox.put(message, chance) for message in drawn])
-        if taken:
-            self._agents = None
-            self._held |= dict.fromkeys(names, published.key) if published.key else {}
-        return taken
+    def _take_release(self, published: Release, drawn: list[Message], chance: float) -> bool:
+        """Hold the draws of a release in place of those of an earlier one."""
+        if not drawn:  # it is of another epoch
+            return False
+        first = drawn[0].sender
+        if first in self.inbox:
+            held = self.inbox.sequence[self.inbox.senders.index(first)]
+            if published.key == self._held.get(first, b"") and published.sequence <= held:
+                return False
+        elif len(self.inbox) + len(drawn) > self.most_peers:
+            self._report_full(published.sender, "its draws would exceed most_peers")
+            return False
+        self.forget(published.names)
+        for message in drawn:
+            self.inbox.put(message, chance)
+            if published.key:
+                self._held[message.sender] = published.key
+        self.account.received.count(published)
+        return True
 
     def _forget_untrusted(self) -> None:
         """Forget messages whose keys were revoked, replaced or taken off the list of members."""
@@ -381,7 +398,8 @@ class Agent:
             return ""
         if "/" in sender:  # one of several agents of a member, who could invent any number
             if self._agents is None:
-                self._agents = Counter(member(other) for other in self.inbox.senders)
+                others = (other for other in self.inbox.senders if not is_draw(other))
+                self._agents = Counter(map(member, others))
             if self._agents[member(sender)] >= MOST_AGENTS:
                 return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
         if len(self.inbox) < self.most_peers or member(sender) in self.federation.members:
@@ -650,14 +668,11 @@ def _decoded(i: int, message: Wire) -> Message | Release:
         raise MessageRefused(f"messages[{i}]: {error}") from None
 
 
-def _check_fit(federation: Federation, message: Message | Release) -> None:
-    """Raise `MessageRefused` if a message or a release does not fit the federation."""
-    if isinstance(message, Release):
-        from fedbo.privacy.release import check  # for those who hear releases
+def _drawn(federation: Federation, published: Release) -> list[Message]:
+    """Return the draws of a release; raise `MessageRefused` if it does not fit the federation."""
+    from fedbo.privacy.release import as_messages  # only those who hear releases need it
 
-        check(federation, message)
-    else:
-        federation.check(message)
+    return as_messages(federation, published)
 
 
 def _chance(policy: Policy, sender: str) -> float:

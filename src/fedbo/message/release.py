@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from fedbo.message.fingerprint import Fingerprint
@@ -16,7 +14,12 @@ from fedbo.message.signed import SENDER_BYTES, Envelope, MessageRefused, Signed,
 #: replaced by an empty one.
 NEIGHBOURS = "one member's contribution is replaced by an empty one"
 
-_SENDER_BYTES = SENDER_BYTES - 3
+#: Number of draws that a target takes for peers.
+DRAWS = 64
+
+_DRAW = "/release-"  # between the sender's name and the number of a draw
+_SENDER_BYTES = SENDER_BYTES - len(_DRAW) - 2
+_SMALLEST, _GREATEST = 2.0**-60, 2.0**40  # of all that is not a whole number
 _MOST_MEMBERS = 2**31 - 1
 _MOST_NUMBERS = 4096  # votes, and sums
 _LARGEST = 2**62  # of a vote or a sum
@@ -63,8 +66,10 @@ class Release(Signed, frozen=True, kw_only=True):
             )
         for name in ("epsilon", "delta", "votes_scale", "sums_deviation", "weight"):
             value = getattr(self, name)
-            if not 0.0 < value < math.inf:
-                raise MessageRefused(f"{name} is {value}, expected a finite number above 0")
+            if not _SMALLEST <= value <= _GREATEST:
+                raise MessageRefused(
+                    f"{name} is {value}, expected {_SMALLEST:.0e} to {_GREATEST:.0e}"
+                )
         for name in ("releases", "members", "trials", "squared"):
             value, least = getattr(self, name), int(name in ("releases", "members"))
             if not least <= value <= _MOST_MEMBERS:
@@ -84,6 +89,20 @@ class Release(Signed, frozen=True, kw_only=True):
     def coordinates(self) -> int:
         """The number of coordinates of a member's shape."""
         return len(self.sums) - self.squared * (self.squared + 1) // 2
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the draws that stand for peers."""
+        return draw_names(self.sender)
+
+    @property
+    def parameters(self) -> int:
+        """Number of numbers handed out."""
+        return len(self.votes) + len(self.sums)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.encode())
 
     @property
     def content(self) -> bytes:
@@ -155,6 +174,28 @@ class _Content(Wire, frozen=True, tag_field="version", tag=3):
     weight: float
     squared: int
     neighbours: str
+
+
+def draw_names(sender: str) -> list[str]:
+    """Return the names of the draws that stand for peers in releases of a sender.
+
+    Args:
+        sender: The sender of the releases.
+    """
+    return [f"{sender}{_DRAW}{i:02}" for i in range(DRAWS)]
+
+
+def is_draw(name: str) -> bool:
+    """Tell whether a name is that of a draw of a release.
+
+    Args:
+        name: The name of a sender.
+
+    >>> is_draw("hub/release-07"), is_draw("hub/lung")
+    (True, False)
+    """
+    _, found, number = name.rpartition(_DRAW)
+    return bool(found) and len(number) == 2 and number.isdecimal() and int(number) < DRAWS
 
 
 def is_release(data: bytes | bytearray | memoryview) -> bool:

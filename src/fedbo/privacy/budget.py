@@ -25,8 +25,8 @@ from fedbo.message import Fingerprint
 from fedbo.message.release import NEIGHBOURS, Release
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
 from fedbo.privacy.contribution import Contribution
-from fedbo.privacy.noise import SECRET, Source
-from fedbo.privacy.release import Plan, noise_of, release
+from fedbo.privacy.noise import SECRET
+from fedbo.privacy.release import Plan, composed, mechanisms, noisy
 
 _LARGEST = 2**24  # bytes of the file
 
@@ -136,7 +136,6 @@ class Budget:
         *,
         trials: int,
         sender: str = "release",
-        source: Source = SECRET,
     ) -> Release:
         """Record the next release, then make it.
 
@@ -144,29 +143,22 @@ class Budget:
             contributions: The contribution of each member; None for a member that has none.
             trials: The number of trials of all members together, which is public.
             sender: The name of the trusted party (default "release").
-            source: The source of randomness; any other than the system's is for tests.
 
         Raises:
             BudgetSpent: If all planned releases were made.
+            ValueError: If a contribution is not valid. Then nothing is spent.
         """
         with self._locked():
             held = self._read()
             sequence = len(held.entries) + 1
             if sequence > held.plan.releases:
                 raise BudgetSpent(f"no further release can be made from {self.path}: {self}")
-            votes, sums = noise_of(held.plan, len(contributions), self.federation)
+            quiet = composed(self.federation, contributions, held.plan, trials, sender, sequence)
+            votes, sums = mechanisms(quiet)
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             held.entries.append(Entry(now, sequence, len(contributions), votes, sums))
             self._write(held)
-        return release(
-            self.federation,
-            contributions,
-            plan=held.plan,
-            trials=trials,
-            sender=sender,
-            sequence=sequence,
-            source=source,
-        )
+        return noisy(quiet, SECRET)
 
     def _locked(self) -> _Locked:
         return _Locked(self.path.parent)
@@ -179,6 +171,11 @@ class Budget:
                 f"{self.path} is no budget that fedbo wrote: {error}. Without it nobody knows what "
                 "was released: restore it from a copy, and add what was released since"
             ) from None
+        if found.version != 1:
+            raise FileRefused(
+                f"{self.path} has version {found.version}, and this fedbo reads version 1: use a "
+                "newer one"
+            )
         here = str(Fingerprint(self.federation.fingerprint))
         if found.federation != here:
             raise FileRefused(
@@ -197,11 +194,14 @@ class _Locked:
         self._folder, self._lock = folder, alone(folder)
 
     def __enter__(self) -> None:
+        if not self._folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {self._folder}: make it first")
         if not self._lock.__enter__():
             self._lock.__exit__(None, None, None)
             raise OSError(
                 f"the folder {self._folder} cannot be locked, so that two processes could spend "
-                "the same budget: keep the file on a local disk, and try again"
+                "the same budget: keep the file on a local disk, and not on Windows, which has no "
+                "such locks"
             )
 
     def __exit__(self, *_: object) -> None:

@@ -37,11 +37,12 @@ from fractions import Fraction
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.message.message import Header
-from fedbo.message.release import Release
+from fedbo.message.release import DRAWS, Release
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
 from fedbo.privacy.contribution import Contribution, lifted, second_moments, to_shape, unit
@@ -51,8 +52,6 @@ from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_lapl
 STEP = 2.0**-20
 #: The unit of the votes is 1/64: with a finer grid, Laplace and Gaussian noise together cost less.
 STEPS = 64
-#: Number of draws that a target takes for peers.
-DRAWS = 64
 #: Number of cells that a newcomer tries first.
 FIRST = 2
 
@@ -93,18 +92,6 @@ def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
         published: The release.
     """
     return _costs(published.votes_scale, published.sums_deviation, published.weight)
-
-
-def noise_of(plan: Plan, members: int, federation: Federation) -> tuple[Laplace, Gaussian]:
-    """Return what one release of a plan costs, before it is made.
-
-    Args:
-        plan: The plan.
-        members: The number of members.
-        federation: What they agree on.
-    """
-    c, _ = _second_moments_of(members, len(to_shape(federation)))
-    return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
 
 
 def _costs(votes_scale: float, sums_deviation: float, c: float) -> tuple[Laplace, Gaussian]:
@@ -155,6 +142,21 @@ def release(
         source: The source of randomness; the system's secret one by default. Any other is for
             tests: whoever can predict the noise can remove it.
     """
+    return noisy(composed(federation, contributions, plan, trials, sender, sequence), source)
+
+
+def composed(
+    federation: Federation,
+    contributions: Sequence[Contribution | None],
+    plan: Plan,
+    trials: int,
+    sender: str,
+    sequence: int,
+) -> Release:
+    """Check contributions and sum them up: a release without its noise, which must not leave.
+
+    The arguments are those of `release`.
+    """
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
     d, cells = len(to_shape(federation)), len(federation.cells)
@@ -163,12 +165,9 @@ def release(
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
     for given in contributions:
         if given is not None:
-            votes[_checked_cell(given.cell, cells)] += 1
+            votes[_checked_cell(given.cell, cells)] += STEPS
             v = lifted(unit(_checked_shape(given.y, d)), c, e)
             sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
-    scale, variance = _votes_scale(plan), _sums_variance(plan, c)
-    votes = votes * STEPS + discrete_laplace(scale * STEPS, cells, source=source)
-    sums += discrete_gaussian(variance, len(sums), source=source)
     return Release(
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
@@ -180,12 +179,26 @@ def release(
         members=len(contributions),
         trials=trials,
         votes=tuple(votes.tolist()),
-        votes_scale=float(scale),
+        votes_scale=float(_votes_scale(plan)),
         sums=tuple(sums.tolist()),
-        sums_deviation=math.sqrt(variance) * STEP,
+        sums_deviation=math.sqrt(_sums_variance(plan, c)) * STEP,
         weight=c,
         squared=e,
     )
+
+
+def noisy(quiet: Release, source: Source) -> Release:
+    """Return a release with its noise.
+
+    Args:
+        quiet: What `composed` returned.
+        source: The source of randomness.
+    """
+    plan = Plan(quiet.epsilon, quiet.delta, quiet.releases)
+    scale, variance = _votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
+    votes = quiet.votes + discrete_laplace(scale, len(quiet.votes), source=source)
+    sums = quiet.sums + discrete_gaussian(variance, len(quiet.sums), source=source)
+    return replace(quiet, votes=tuple(votes.tolist()), sums=tuple(sums.tolist()))
 
 
 def _checked_cell(cell: int, cells: int) -> int:
@@ -289,14 +302,16 @@ def check(federation: Federation, published: Release) -> None:
 def as_messages(federation: Federation, published: Release) -> list[Message]:
     """Return the draws as messages of the federation's kind, which any policy can use.
 
-    They are the same for everyone who holds the release. `fedbo.Agent.receive` takes a release as
-    it is, and does this by itself.
+    They are the same for everyone who holds the release, and none in another epoch.
+    `fedbo.Agent.receive` takes a release as it is, and does this by itself.
 
     Args:
         federation: What the members agree on.
         published: The release.
     """
     check(federation, published)
+    if published.epoch != federation.epoch:
+        return []
     digest = hashlib.sha256(published.content).digest()
     Z = draws(federation, published, np.random.default_rng(list(digest)))
     known = np.eye(len(federation.basis))[: published.coordinates]
@@ -306,7 +321,7 @@ def as_messages(federation: Federation, published: Release) -> list[Message]:
         header: Header = {
             "fingerprint": federation.fingerprint,
             "epoch": federation.epoch,
-            "sender": f"{published.sender}/{i:02}",
+            "sender": published.names[i],
             "sequence": published.sequence,
             "t_n": max(1, published.trials // published.members),
         }

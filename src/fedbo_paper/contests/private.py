@@ -6,13 +6,11 @@ one release with differential privacy, and the target hears nothing else: the tw
 most votes are its first two trials, and then it queries with the default policy.
 
 It is compared with EI alone, which starts from 3 random points, and with the *null*: the same
-release with empty contributions, which tells what the machinery does without any information. The
-noise of a release is one draw for all targets that hear it, so the last table shows how much the
-regret differs between draws. Every run has noise of its own here.
+release with empty contributions, which tells what the machinery does without any information.
+Every run has noise of its own, so the intervals include the luck of the noise.
 
 In the JSON, `ratio_ei` and `ratio_null` have these ratios by ε and by the number of evaluations
-after the third, with 95 % intervals over targets; `spent` has the ε that the accountant finds;
-`draws` the standard deviation of the mean regret between draws of the noise.
+after the third, with 95 % intervals over targets; `spent` has the ε that the accountant finds.
 
     python benchmarks/private.py PATH.npz --targets odd --epsilon 0.5,1,2 --json out.json
 """
@@ -106,8 +104,8 @@ def play(
 
 
 def figures(regret: Curves, given: argparse.Namespace) -> dict[str, Any]:
-    """Compute ratios to EI alone and to the null, and how much draws of the noise differ."""
-    result: dict[str, Any] = {"ratio_ei": {}, "ratio_null": {}, "draws": {}}
+    """Compute ratios to EI alone and to the null."""
+    result: dict[str, Any] = {"ratio_ei": {}, "ratio_null": {}}
     for eps in (f"{each:g}" for each in given.epsilon):
         own, null = regret[eps], regret[f"{NULL} {eps}"]
         alone = np.repeat(regret[EI], given.draws, axis=1)
@@ -117,8 +115,6 @@ def figures(regret: Curves, given: argparse.Namespace) -> dict[str, Any]:
             at = INITIAL + n - 1
             result["ratio_ei"][eps][str(n)] = measures.ratio(own[..., at], alone[..., at])
             result["ratio_null"][eps][str(n)] = measures.ratio(own[..., at], null[..., at])
-            by_draw = own[..., at].reshape(len(own), -1, given.draws).mean(axis=(0, 1))
-            result["draws"][eps][str(n)] = float(by_draw.std(ddof=1)) if given.draws > 1 else None
     return result
 
 
