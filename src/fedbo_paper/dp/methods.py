@@ -23,6 +23,7 @@ hands out 61 aggregates, the last of which nobody uses).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -86,10 +87,11 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
             initial_in_messages=True,
         )
 
+    @abstractmethod
     def policy(self) -> Policy:
         """Return how an agent chooses its queries."""
-        raise NotImplementedError
 
+    @abstractmethod
     def relay(self, federation: Federation, seed: int) -> Relay:
         """Return what carries messages in a run.
 
@@ -97,7 +99,6 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
             federation: What the agents agree on.
             seed: The seed of the relay's own randomness.
         """
-        raise NotImplementedError
 
     def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         """Return what is handed out in a run, as mechanisms of `fedbo.privacy`.

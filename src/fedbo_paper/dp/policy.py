@@ -14,6 +14,8 @@ library cannot say that, because there p_t is above 0. So these policies have no
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,9 +46,9 @@ class _Mixed(Policy, frozen=True):
         is_own = target.rng.random() < own_share(target.t) or not len(target.inbox)
         return target.query_draw(target.own_draw()) if is_own else self.follow(target)
 
+    @abstractmethod
     def follow(self, target: Target) -> Query:
         """Choose a query from what the agent has received."""
-        raise NotImplementedError
 
 
 class FollowPeer(_Mixed, frozen=True, tag="follow-peer"):
