@@ -663,9 +663,15 @@ def _decoded(i: int, message: Wire) -> Message | Release:
             f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
         )
     try:
-        return Release.decode(message) if is_release(message) else Message.decode(message)
+        return Message.decode(message)
     except MessageRefused as error:
-        raise MessageRefused(f"messages[{i}]: {error}") from None
+        fault = error
+    try:
+        if is_release(message):  # asked last, because nearly all are messages
+            return Release.decode(message)
+    except MessageRefused as error:
+        fault = error
+    raise MessageRefused(f"messages[{i}]: {fault}")
 
 
 def _drawn(federation: Federation, published: Release) -> list[Message]:

@@ -61,7 +61,11 @@ def contribute(federation: Federation, nu: Array, best: Array) -> Contribution:
 
 
 def to_shape(federation: Federation) -> Array:
-    """Return the factors (d,) that turn the coordinates z into y, up to its length."""
+    """Return the factors (d,) that turn the coordinates z into y, up to its length.
+
+    Args:
+        federation: What the members agree on.
+    """
     lam = federation.basis.lam[:COORDINATES]
     if not lam[0] > 0.0:
         raise ValueError(
@@ -77,6 +81,9 @@ def unit(y: Array) -> Array:
 
     The largest coordinate becomes 1 first: squares of tiny numbers are rounded to 0 one by one, so
     that the length would come out too small, and those of huge ones overflow.
+
+    Args:
+        y: Finite numbers, (d,).
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:

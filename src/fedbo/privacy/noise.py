@@ -51,7 +51,11 @@ class Source(ABC):
 
     @abstractmethod
     def randbelow(self, n: int) -> int:
-        """Return an integer from 0 to n − 1, all with the same probability."""
+        """Return an integer from 0 to n − 1, all with the same probability.
+
+        Args:
+            n: How many integers there are, 1 or more.
+        """
 
 
 class Secret(Source):
