@@ -94,7 +94,8 @@ def said_by_weights(target: Target) -> tuple[np.ndarray, list[np.ndarray]]:
     for omega in target.inbox.omega.astype(np.float64):
         s = np.array([T_N * lam / (T_N * lam + noise) for lam in basis.lam])
         mean = s * (basis.vectors.T @ omega)
-        means.append(mean * min(1.0, 2.0 / max(np.sqrt(basis.lam @ mean**2), 1e-12)))
+        size, height = np.sqrt(basis.lam @ mean**2), basis.height(mean[None])[0]
+        means.append(mean / max(1.0, size / 2.0, height / 2.0))
         covariances.append(np.diag(1.0 - s**2))
     return np.array(means), covariances
 
@@ -459,6 +460,21 @@ def test_peers_that_differ_leave_the_target_more_room() -> None:
         spread = np.diag(S) - 0.25 * nu**2
         # of 200 squares, to four standard errors, and 2 in 201 are from before
         np.testing.assert_allclose(spread, (scale * sizes) ** 2, rtol=0.4, atol=0.011)
+
+
+def test_no_message_counts_for_its_size_or_for_how_highly_it_praises() -> None:
+    """A function with one sharp maximum is scaled down to the height of honest ones."""
+    _, target = received("summary", 4)
+    basis = target.federation.basis
+    peak = basis.coordinates(np.full((1, target.space.dimensions), 0.5))[0]
+    certain = np.zeros((len(basis), len(basis)))
+    for factor in (1.0, 100.0):
+        z = factor * peak * 5.0 / basis.height(peak[None])
+        target.inbox = told(target.federation, [(z, certain, 20)])
+        m = module.Peers(target, np.arange(1)).m
+        np.testing.assert_allclose(basis.height(m), 2.0, rtol=1e-5)
+        assert basis.size(m)[0] < 2.0
+        np.testing.assert_allclose(m[0] / np.linalg.norm(m), z / np.linalg.norm(z), atol=1e-6)
 
 
 def told(federation: Federation, said: list[tuple[np.ndarray, np.ndarray, int]]) -> BeliefInbox:

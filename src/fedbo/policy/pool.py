@@ -25,7 +25,8 @@ nothing is claimed. One step of expectation maximisation, with ν taken for μ, 
 spread I by what peers differ by, Σ w_n (e_n e_nᵀ + C_n) with e_n = m_n − (I − C_n) ν. This counts
 as 1 / Σ w_n² peers, and one more peer has the spread I; T is their average. The target's z is then
 N(ν, P⁻¹ + T). The scale of the peers' scores may differ from that of the target's, so b² ν νᵀ is
-added to the covariance.
+added to the covariance. A mean that rises higher above its average than those of honest peers do is
+scaled down first, or a few peers that praise one point loudly enough would outvote all others.
 
 **The belief.** f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target resembles
 its peers and has a part of its own. Given scores, this is a GP. A pending trial counts as if it had
@@ -58,6 +59,7 @@ from fedbo.policy.target import Target
 _MOST = 1024  # peers compared at most; of more peers, an even selection
 _SCREENED = 512  # 32 times as many found 5 % more in 4 of 100 queries (D = 4) and in 7 (D = 6)
 _LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
+_HIGH = 2.0  # how far it may rise above its mean; nine in ten honest ones rise by less
 _OPEN = 100  # latest pending or failed trials that count; more would make a query slow
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
@@ -192,8 +194,9 @@ class Peers:
             s = learnt / (learnt + target.federation.noise_variance)
             m = s * (inbox.omega[rows] @ basis.vectors)
             R = (s[:, :, None] * np.eye(len(basis))).astype(np.float32)
-        size = np.sqrt((m * m) @ basis.lam)  # no message counts for the size of its numbers
-        self.m: Array = m * np.minimum(1.0, _LOUD / np.maximum(size, 1e-12))[:, None]
+        # no message counts for the size of its numbers, nor for how highly it praises a point
+        excess = np.maximum(basis.size(m) / _LOUD, basis.height(m) / _HIGH)
+        self.m: Array = m / np.maximum(excess, 1.0)[:, None]
         self._R = R  # I − C_n = R_nᵀ R_n, (K, r, k)
 
     def prior(self, shares: Array) -> tuple[Array, Array]:
