@@ -15,6 +15,7 @@ from fedbo.agent.settings import Settings
 from fedbo.message import Kind, Message
 from fedbo.policy import Policy, Query, Target
 from fedbo.policy.schedule import Power
+from fedbo.privacy import Plan
 from fedbo.simulate import Party, simulate
 from fedbo.table import Table
 from fedbo_paper.preset import PAPER, paper_federation
@@ -390,3 +391,52 @@ def test_wrong_arguments(change: dict[str, Any], error: type[Exception], sentenc
     given: dict[str, Any] = {"parties": [active("a")], "iterations": 1} | change
     with pytest.raises(error, match=sentence):
         simulate(**given)
+
+
+# Private federations
+
+PRIVATE = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=4.0, delta=1e-2, releases=2))
+
+
+def confidential(
+    federation: Federation = PRIVATE, n: int = 4, trials: int = 3, **given: Any
+) -> list[Party]:
+    """An active party without trials, and others with some."""
+    agent = Agent(federation, name="active", seed=1, **given)
+    return [
+        Party(agent=agent, objective=lambda params: -abs(params["x"] - 0.3)),
+        *(static(f"s{i}", trials, federation, seed=i) for i in range(n)),
+    ]
+
+
+@pytest.mark.parametrize(("every", "heard"), [(0, 1), (1, 2), (2, 2), (None, 0)])
+def test_releases_are_heard_as_long_as_there_are_any(every: int | None, heard: int) -> None:
+    parties = confidential()
+    simulate(parties, 4, every=every, seed=0)
+    assert parties[0].agent.account.received.messages == heard
+    assert len(parties[0].agent.inbox) == (64 if heard else 0)
+
+
+def test_private_runs_repeat_with_a_seed() -> None:
+    def run(seed: int | None) -> str:
+        return simulate(confidential(), 4, every=0, seed=seed).csv()
+
+    assert run(0) == run(0)
+    assert run(0) != run(1)
+    assert run(None) != run(None)  # secret noise
+
+
+def test_a_release_is_of_all_parties_with_enough_trials() -> None:
+    strict = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=4.0, delta=1e-2, least_trials=5))
+    few = confidential(strict, trials=4)
+    simulate(few, 1, seed=0)
+    assert len(few[0].agent.inbox) == 0
+    enough = confidential(strict, trials=5)
+    simulate(enough, 1, seed=0)
+    assert len(enough[0].agent.inbox) == 64
+
+
+def test_lost_contributions_are_not_released() -> None:
+    parties = confidential()
+    simulate(parties, 3, every=1, stragglers=1.0, seed=0)
+    assert len(parties[0].agent.inbox) == 0

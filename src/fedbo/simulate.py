@@ -34,7 +34,11 @@ import numpy as np
 from fedbo.agent import Agent
 from fedbo.agent.account import Cost
 from fedbo.agent.trial import Trial
-from fedbo.federation import FederationMismatch
+from fedbo.exchange.contributions import one_each
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.message import Heard, Message
+from fedbo.privacy.noise import SECRET, Simulated, Source
+from fedbo.privacy.release import release
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 
@@ -72,7 +76,9 @@ def simulate(
     """Run a federation: initial points first, then ``iterations`` queries of each active party.
 
     In a round of messages, every agent that has scores hands out one, and every active party
-    receives those of all others. A party is active if it has an objective.
+    receives those of all others. A party is active if it has an objective. If the federation has a
+    privacy plan, a round makes one private release of all contributions, as long as there are
+    releases left, and every active party receives that.
 
     Args:
         parties: The parties; their agents have the same federation and different names.
@@ -80,7 +86,8 @@ def simulate(
         every: Rounds take place before iterations 1, 1 + k, 1 + 2k, … if ``every`` is k > 0, once
             before iteration 1 if it is 0 (default), and never if it is None.
         stragglers: Probability that a message is lost, for all who would receive it (default 0).
-        seed: Seed of these losses; the agents have seeds of their own.
+        seed: Seed of these losses, and of the noise of private releases; the agents have seeds of
+            their own.
         timed: Whether to add the CPU seconds of each query (default False).
         progress: Called with the number of iterations done, from 0, and the number of all.
 
@@ -93,6 +100,7 @@ def simulate(
     """
     _checked(parties, iterations, every, stragglers)
     losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
+    releases = _Releases(parties[0].agent.federation, seed)
     active = [_Run(party, timed) for party in parties if party.objective is not None]
     rows = [row for run in active for row in run.start()]
     if progress is not None:
@@ -101,7 +109,7 @@ def simulate(
         if _due(iteration, every):
             lost = losses.random(len(parties)) < stragglers
             on_time = [party.agent for party, late in zip(parties, lost, strict=True) if not late]
-            handed_out = Agent.messages(on_time)
+            handed_out = releases.heard(Agent.messages(on_time))
             for run in active:
                 run.agent.receive(handed_out)
         rows += [run.step(iteration) for run in active]
@@ -128,6 +136,28 @@ def traffic(parties: Sequence[Party]) -> Table:
         rows.append([party.agent.name, *counts])
     total = np.array([row[1:] for row in rows]).sum(axis=0).tolist()
     return Table.from_rows(["agent", *TRAFFIC], [*rows, ["total", *total]])
+
+
+class _Releases:
+    """What a trusted party makes of the messages of a round, if the federation has such a party."""
+
+    def __init__(self, federation: Federation, seed: int | None) -> None:
+        self._federation, self._made = federation, 0
+        self._source: Source = SECRET
+        if seed is not None:
+            entropy = np.random.SeedSequence(seed, spawn_key=tuple(b"releases"))
+            self._source = Simulated(np.random.default_rng(entropy))
+
+    def heard(self, messages: list[Message]) -> Sequence[Heard]:
+        """Return what agents hear of these messages: all of them, or one release."""
+        plan = self._federation.privacy
+        if plan is None:
+            return messages
+        counted = one_each(self._federation, messages)
+        if not counted or self._made == plan.releases:
+            return []
+        self._made += 1
+        return [release(self._federation, counted, sequence=self._made, source=self._source)]
 
 
 class _Run:

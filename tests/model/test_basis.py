@@ -245,3 +245,14 @@ def save_all(path: str) -> None:
 
 if __name__ == "__main__":
     save_all(sys.argv[1])
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_size_and_height_are_those_of_the_function_over_the_space(name: str) -> None:
+    federation = Federation(SPACES[name], seed=3)
+    basis, X = federation.basis, federation.space.cover(POINTS)
+    Z = np.random.default_rng(0).standard_normal((5, len(basis)))
+    values = Z @ basis.coordinates(X).T
+    np.testing.assert_allclose(basis.size(Z), values.std(axis=1), rtol=1e-6)
+    assert (basis.height(Z) <= values.max(axis=1) + 1e-9).all()
+    assert (basis.height(Z) >= 0.6 * values.max(axis=1)).all()  # at a quarter of the points

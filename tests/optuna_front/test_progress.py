@@ -14,6 +14,7 @@ from fedbo import Agent, Federation, Float, Message, Space
 from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger, MemoryExchange, Progress
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.progress import Reporter
+from fedbo.privacy import Plan
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -60,6 +61,18 @@ def test_nothing_is_reported_by_default(tmp_path: Path) -> None:
     run(optuna.create_study(sampler=sampler(hub, ledger=ledger)), 4)
     assert hub.reported == []
     assert {entry.kind for entry in ledger.read()} == {"summary"}
+
+
+def test_a_private_federation_hears_no_best_score(tmp_path: Path) -> None:
+    """A hub would refuse it, but would have seen it."""
+    hub, ledger = Hub(), Ledger(tmp_path / "log.jsonl")
+    agreed = Federation(FEDERATION.space, privacy=Plan(epsilon=2.0, delta=1e-3))
+    given = {"name": "site", "every": 1, "ledger": ledger, "progress": True}
+    study = optuna.create_study(sampler=FederatedSampler(agreed, hub, **given))  # type: ignore[arg-type]
+    with pytest.warns(ExchangeWarning, match="does not cover progress"):
+        run(study, 2)
+    assert hub.reported == []
+    assert {entry.kind for entry in ledger.read()} == {"contribution"}
 
 
 def test_progress_follows_each_message_and_is_recorded_first(tmp_path: Path) -> None:

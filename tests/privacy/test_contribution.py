@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from fedbo.federation import Federation
 from fedbo.model.basis import POINTS
-from fedbo.privacy import contribute
-from fedbo.privacy.contribution import COORDINATES, lifted, second_moments, to_shape, unit
+from fedbo.privacy import shape
+from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
 from fedbo.space import Categorical, Float, Int, Space
 
 SPACES: dict[str, Any] = {
@@ -45,33 +45,27 @@ def exact_length2(y: np.ndarray) -> Fraction:
     return sum((Fraction(float(number)) ** 2 for number in y), Fraction(0))
 
 
-class TestContribute:
+class TestShape:
     def test_y_is_the_function_in_an_orthonormal_basis(self, federation: Federation) -> None:
         """Oracle: averages over the space of the function times each eigenfunction."""
         nu = np.random.default_rng(1).standard_normal(federation.features)
         points = federation.space.cover(POINTS)
         basis = federation.basis
-        lam = basis.lam[:COORDINATES]
+        lam = basis.lam[: federation.shape_coordinates]
         f = (federation.phi(points) - basis.mean) @ nu
         psi = basis.coordinates(points)[:, : len(lam)]
         norms = (psi**2).mean(axis=0)
         right = (psi * f[:, None]).mean(axis=0) / np.sqrt(norms) * (norms / norms[0]) ** -0.25
-        found = contribute(federation, nu, points[0])
-        np.testing.assert_allclose(found.y, right / np.linalg.norm(right), atol=1e-6)
-
-    def test_vote_is_the_cell_of_the_best_trial(self, federation: Federation) -> None:
-        for centre_index, centre in enumerate(federation.cells):
-            found = contribute(federation, np.ones(federation.features), centre)
-            assert found.cell == centre_index
+        found = shape(federation, nu)
+        np.testing.assert_allclose(found, right / np.linalg.norm(right), atol=1e-6)
 
     def test_a_belief_without_information_has_no_shape(self, federation: Federation) -> None:
-        found = contribute(federation, np.zeros(federation.features), federation.cells[0])
-        assert not found.y.any()
+        assert not shape(federation, np.zeros(federation.features)).any()
 
     def test_scores_in_other_units_are_the_same_contribution(self, federation: Federation) -> None:
         nu = np.random.default_rng(2).standard_normal(federation.features)
-        one, other = (contribute(federation, s * nu, federation.cells[0]) for s in (1.0, 1e200))
-        np.testing.assert_allclose(one.y, other.y, atol=1e-12)
+        one, other = (shape(federation, s * nu) for s in (1.0, 1e200))
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
     def test_a_single_point_is_refused(self) -> None:
         alone = Federation(Space({"x": Float(0, 1)}, points=[{"x": 0.5}]))
@@ -116,17 +110,17 @@ SHAPES = st.integers(1, 16).flatmap(
 
 class TestLifted:
     @given(SHAPES, st.sampled_from([0.5, 1.0]))
-    def test_length_is_that_of_a_norm(self, shape: tuple[np.ndarray, int], c: float) -> None:
+    def test_length_is_that_of_a_norm(self, one: tuple[np.ndarray, int], c: float) -> None:
         """‖v‖² = ‖y‖² + c² ‖y_e‖⁴, at most 1 + c² for a shape of length 1."""
-        y, e = unit(shape[0]), shape[1]
+        y, e = unit(one[0]), one[1]
         v = lifted(y, c, e)
         right = (y @ y) + c**2 * (y[:e] @ y[:e]) ** 2
         assert v @ v == pytest.approx(right, abs=1e-12)
         assert exact_length2(v) <= (1 + Fraction(c) ** 2) * (1 + Fraction(1, 2**46))
 
     @given(SHAPES, st.sampled_from([0.5, 1.0]))
-    def test_second_moments_are_the_way_back(self, shape: tuple[np.ndarray, int], c: float) -> None:
-        y, e = shape
+    def test_second_moments_are_the_way_back(self, one: tuple[np.ndarray, int], c: float) -> None:
+        y, e = one
         v = lifted(y, c, e)
         assert (v[: len(y)] == y).all()
         found = second_moments(v[len(y) :] / c, e)

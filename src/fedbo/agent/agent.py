@@ -31,11 +31,11 @@ from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.identity.claim import MOST_AGENTS, member
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Heard, Message, MessageRefused, Release, read
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT
 from fedbo.message.key import parse_key
-from fedbo.message.release import Release, draw_names, is_draw, is_release
+from fedbo.message.release import draw_names, is_draw
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
@@ -44,18 +44,20 @@ from fedbo.model.threads import one_thread
 from fedbo.policy import PTS, Policy, Query, Target
 from fedbo.policy.base import checked_query
 from fedbo.policy.query import Origin
-from fedbo.space import Parameter, Part
+from fedbo.privacy.release import as_messages, first_points
+from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
-Wire = Message | Release | bytes | bytearray
+Wire = Heard | bytes | bytearray
 
 #: Peers whose messages an agent holds, unless it is told otherwise.
 MOST_PEERS = 100_000
 
 _ENOUGH = 10  # fewest scores for scalars
+_SAME = 1e-9  # distance of points that are the same
 
 
 class Agent:
@@ -148,6 +150,7 @@ class Agent:
         self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy)
         self._agents = None
         self._held = {}
+        self._initial.voted = []
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = self._keys
 
@@ -275,7 +278,8 @@ class Agent:
         """Check messages of peers, and take them if all are valid.
 
         Messages of another epoch, messages of this agent itself and outdated ones are ignored. A
-        private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one.
+        private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one. The
+        two cells with the most votes in it are the first trials of an agent that has none.
 
         Args:
             messages: One message or release or several, as objects or as bytes.
@@ -293,16 +297,27 @@ class Agent:
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
         for message in decoded:
-            if isinstance(message, Message):
-                self.federation.check(message)
+            self.federation.check(message)
+            if isinstance(message, Message) and self.federation.privacy is not None:
+                raise MessageRefused(
+                    f"the message of {message.sender!r} is a contribution, which is for "
+                    f"{self.federation.privacy.by!r} only: agents hear its releases"
+                )
         drawn = {
-            message: _drawn(self.federation, message)
+            message: as_messages(self.federation, message)
             for message in decoded
             if isinstance(message, Release)
         }
-        theirs = [message for message in decoded if message.sender != self.name]
+        theirs = [
+            message
+            for message in decoded
+            if isinstance(message, Release) or message.sender != self.name
+        ]
         self.keyring.check(self.federation, theirs)
         self._forget_untrusted()
+        if self.ledger is not None:
+            for published in drawn:
+                self.ledger.receive(published)
         chances = [_chance(self.policy, message.sender) for message in theirs]
         with one_thread():
             return sum(
@@ -339,6 +354,9 @@ class Agent:
             self._held.pop(sender, None)
         if forgotten := self.inbox.remove(gone):
             self._agents = None
+        privacy = self.federation.privacy
+        if privacy is not None and privacy.by in map(member, named):
+            self._initial.voted = []
         return forgotten
 
     def _take(self, message: Message, chance: float) -> bool:
@@ -375,6 +393,7 @@ class Agent:
             self.inbox.put(message, chance)
             if published.key:
                 self._held[message.sender] = published.key
+        self._initial.voted = _voted(self._space, self.federation, published)
         self.account.received.count(published)
         return True
 
@@ -489,6 +508,7 @@ class Agent:
             known=self.keyring.known(self.federation),
             revoked=self.keyring.revoked(),
             most_peers=self.most_peers,
+            voted=[x.tolist() for x in self._initial.voted],
         )
         savefile.write(path, saved)
 
@@ -571,6 +591,7 @@ class Agent:
             self._history.trials.append(trial.to_trial())
             self._history.points.append(np.array(x))
         self._history.order = saved.order
+        self._initial.voted = [np.array(x) for x in saved.voted]
         self._outbox.message = savecheck.own_message(saved, self.federation, self.signer)
 
     # Insight
@@ -655,7 +676,7 @@ def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
     return given
 
 
-def _decoded(i: int, message: Wire) -> Message | Release:
+def _decoded(i: int, message: Wire) -> Heard:
     if isinstance(message, Message | Release):
         return message
     if not isinstance(message, bytes | bytearray):
@@ -663,22 +684,19 @@ def _decoded(i: int, message: Wire) -> Message | Release:
             f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
         )
     try:
-        return Message.decode(message)
+        found = read(message)
     except MessageRefused as error:
-        fault = error
-    try:
-        if is_release(message):  # asked last, because nearly all are messages
-            return Release.decode(message)
-    except MessageRefused as error:
-        fault = error
-    raise MessageRefused(f"messages[{i}]: {fault}")
+        raise MessageRefused(f"messages[{i}]: {error}") from None
+    if isinstance(found, Heard):
+        return found
+    raise MessageRefused(f"messages[{i}]: it is a {found.type}, expected a message or a release")
 
 
-def _drawn(federation: Federation, published: Release) -> list[Message]:
-    """Return the draws of a release; raise `MessageRefused` if it does not fit the federation."""
-    from fedbo.privacy.release import as_messages  # only those who hear releases need it
-
-    return as_messages(federation, published)
+def _voted(space: Space | Part, federation: Federation, published: Release) -> list[Array]:
+    """Return the points of a release to start with, as far as they are inside the space."""
+    points = first_points(federation, published)
+    inside = (np.abs(space.snap(points) - points) < _SAME).all(axis=1)
+    return list(points[inside])
 
 
 def _chance(policy: Policy, sender: str) -> float:

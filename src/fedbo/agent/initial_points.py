@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class InitialPoints:
     entropy: Any  # of the agent
     history: History
     given: list[Array] | None  # the user's points (D,), which replace the design
+    voted: list[Array] = field(default_factory=list)  # (D,) of a release, which come first
 
     def alone(self) -> list[Array]:
         """Return the points that an agent without peers starts with."""
@@ -39,7 +40,7 @@ class InitialPoints:
             (trial.t is None and trial.state != "failed") or trial.state == "complete"
             for trial in self.history.trials
         )
-        return have < first
+        return have < max(first, len(self.voted))
 
     def skipped(self, key: int | None) -> Array | None:
         """Return the next point if there were fewer so far than the settings ask for, else None."""
@@ -55,6 +56,8 @@ class InitialPoints:
         if self.given is not None and asked < len(self.given):
             return self.given[asked]
         i = asked if key is None else key
+        if self.given is None and i < len(self.voted):
+            return self.voted[i]
         points, x = self.space.points, self._design_point(i)
         if points is None or self.settings.repeats == "allow" or not self.history.points:
             return x

@@ -14,10 +14,14 @@ from fedbo.agent.trial import History
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.message.message import Header, Message
+from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
 from fedbo.model.summary import summarise
+from fedbo.privacy.contribution import shape
+from fedbo.privacy.local import local_vote
+from fedbo.privacy.noise import Derived
 
 
 class Recorder(Protocol):
@@ -25,6 +29,9 @@ class Recorder(Protocol):
 
     def record(self, message: Message) -> None:
         """Record a message that is about to be handed out; raise an error if that fails."""
+
+    def receive(self, published: Release) -> None:
+        """Record a private release that was received, and what it cost."""
 
 
 @dataclass(eq=False, repr=False)
@@ -40,6 +47,12 @@ class Outbox:
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
+        if self.settings.local_epsilon is not None and self.federation.privacy is None:
+            raise ValueError(
+                f"local_epsilon is {self.settings.local_epsilon}, but the federation has no "
+                "privacy plan, and its messages are not randomised: leave it out, or take part in "
+                "a federation with a plan"
+            )
         self._regression = Regression(self.federation.phi, self.federation.noise_variance)
 
     def evidence(self) -> tuple[Regression, Array]:
@@ -55,6 +68,25 @@ class Outbox:
 
     def _best_point(self, y: Array) -> Array:
         return self.history.points[self._numbers()[int(np.argmax(y))]]
+
+    def _contribution(self, belief: Posterior, y: Array, header: Header) -> Message:
+        """Return the contribution to a private release."""
+        federation, epsilon = self.federation, self.settings.local_epsilon
+        if epsilon is None:
+            cell = federation.cell(self._best_point(y))
+            return Message.of_contribution(shape(federation, belief.nu), cell, **header)
+        # The vote never changes: it depends on the first trials only, and on a secret. If a study
+        # finds an older trial after all, another cell gets other numbers: with the same ones, a
+        # vote that changes would be the truth both times.
+        first = federation.require_plan().least_trials
+        own = None
+        if len(y) >= first:  # not y itself: later scores may compress the first to one value
+            own = federation.cell(self._best_point(self.history.y(self._numbers()[:first])))
+        purpose = "no vote" if own is None else f"vote {own}"
+        source = Derived(repr(self.entropy).encode(), f"{purpose} {federation.fingerprint.lasting}")
+        cell = local_vote(own, len(federation.cells), epsilon, source=source)
+        nothing = np.zeros(federation.shape_coordinates)
+        return Message.of_contribution(nothing, cell, epsilon, **header)
 
     def write(self) -> Message:
         """Return the message, made anew if a score was told since the last one."""
@@ -80,7 +112,9 @@ class Outbox:
         key = (sequence, federation.epoch) if federation.epoch else (sequence,)
         stream = Stream.SUMMARY if federation.is_summarised else Stream.MESSAGE
         rng = stream.generator(self.entropy, *key)
-        if federation.kind == "weights":
+        if federation.privacy is not None:
+            message = self._contribution(belief, y, header)
+        elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_summarised:
             G = federation.known_from(self.history.X(self._numbers()))

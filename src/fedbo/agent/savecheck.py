@@ -32,6 +32,7 @@ MOST_SAMPLES = 100_000  # of a policy
 _MOST_BITS = 4096  # of a seed
 _MOST_WORDS = 128  # of a seed that is a list
 _MOST_KNOWN, _MOST_REVOKED = 100_000, 1_000  # keys
+_MOST_VOTED = 64  # points of a release to start with
 _RANK_STEP = 8  # the rank of beliefs is held in multiples of this
 _SLACK = 1e-9  # rounding on the cube
 _LEAST = 1e-100  # of a hyper-parameter
@@ -65,6 +66,8 @@ def check(saved: Saved, federation: Federation) -> None:
     _check_trials(saved, federation.space)
     if saved.given is not None:
         _check_points("given", saved.given, federation.space)
+    _check_points("voted", saved.voted, federation.space)
+    _require(len(saved.voted) <= _MOST_VOTED, f"a release has {len(saved.voted)} points")
     _check_model(saved.surrogate, federation.space.dimensions)
     samples = getattr(saved.policy, "samples", 0)
     _require(samples <= MOST_SAMPLES, f"the policy has {samples:,} samples")

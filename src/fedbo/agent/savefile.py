@@ -86,6 +86,7 @@ class Saved(msgspec.Struct, kw_only=True):
     known: dict[str, str] = {}  # keys of peers, by name
     revoked: list[str] = []  # keys
     most_peers: int = 100_000
+    voted: list[list[float]] = []  # the points of a release to start with
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:

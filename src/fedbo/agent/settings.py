@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -28,6 +29,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         repeats: ``"avoid"`` (the default) keeps acquisition functions from points that were tried,
             draws from pending and failed ones, and both from listed points until all were tried;
             ``"allow"`` does not, which suits very noisy scores.
+        local_epsilon: For an agent that does not trust the party that makes private releases: ε of
+            local privacy. It then contributes a randomised vote and nothing else, see
+            `fedbo.privacy.local`. Give the agent no seed then: whoever guesses it can read the
+            vote. None (default) if it trusts that party.
 
     >>> Settings(n_initial=5).n_initial
     5
@@ -36,12 +41,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     n_initial: int = 3
     surrogate: SurrogateSettings = SurrogateSettings()
     repeats: Literal["avoid", "allow"] = "avoid"
+    local_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_initial, int) or self.n_initial < 0:
             raise ValueError(f"n_initial is {self.n_initial!r}, expected an int of 0 or more")
         if self.repeats not in ("avoid", "allow"):
             raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
+        if self.local_epsilon is not None and not 0.0 < self.local_epsilon < math.inf:
+            raise ValueError(
+                f"local_epsilon is {self.local_epsilon!r}, expected a number above 0, not infinite"
+            )
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         """Return the i-th initial point (D,); the same generator state gives the same design.

@@ -15,10 +15,22 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from fedbo.cli import exchange, explain, federation, hub, identity, join, ledger, publish
+from fedbo.cli import (
+    exchange,
+    explain,
+    federation,
+    hub,
+    identity,
+    join,
+    ledger,
+    publish,
+    release,
+)
 
 #: In the order of --help.
-_OWN = ("federation", "join", "publish", "hub", "exchange", "identity", "ledger", "explain")
+_OWN = (
+    "federation", "join", "publish", "hub", "exchange", "release", "identity", "ledger", "explain",
+)  # fmt: skip
 
 
 class _Commands(TyperGroup):
@@ -64,6 +76,7 @@ app.command()(join.join)
 app.command()(publish.publish)
 app.add_typer(hub.app, name="hub")
 app.add_typer(exchange.app, name="exchange")
+app.command()(release.release)
 app.add_typer(identity.app, name="identity")
 app.command()(ledger.ledger)
 app.command()(explain.explain)

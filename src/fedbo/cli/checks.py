@@ -8,13 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from fedbo.cli import screen
 from fedbo.federation import Federation
 
+#: An option of the commands that send messages of a study.
+LocalEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        metavar="EPSILON",
+        help="In a federation of private releases: do not trust the party that makes them, and "
+        "send a vote that is randomised with this ε, and nothing else. Give it every time.",
+        min=0.0,
+    ),
+]
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.federation import Federation
+from fedbo.federation import Federation, Plan
 from fedbo.federation import file as toml
 from fedbo.message import Kind
 from fedbo.message.message import numbers_in
@@ -29,6 +29,8 @@ _KINDS = {
     "belief": "the mean and covariance of its model, from which its trials can be computed",
     "belief+incumbent": "the mean and covariance of its model, from which its trials can be "
     "computed, and its best standardised score",
+    "contribution": "the public cell of the space that has its best trial, and the rough shape of "
+    "its model",
 }
 _SHOWN = 6  # choices of a categorical parameter
 _MEMBERS = 20  # names that are shown
@@ -58,6 +60,30 @@ def new(
             "belief+incumbent (TAF)."
         ),
     ] = "summary",
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="Hand out private releases only, which together cost each member this ε.",
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of these releases.")] = 1e-5,
+    releases: Annotated[int, typer.Option(help="Number of these releases.", min=1)] = 1,
+    by: Annotated[str, typer.Option(help="The party that makes these releases.")] = "hub",
+    least_trials: Annotated[
+        int, typer.Option(help="Contributions from fewer trials are left out.", min=1)
+    ] = 5,
+    least_members: Annotated[
+        int,
+        typer.Option(
+            help="A hub makes a release when so many members have contributed; with 0 only its "
+            "operator does.",
+            min=0,
+        ),
+    ] = 0,
+    days: Annotated[
+        float, typer.Option(help="Days between such releases, and before the first.", min=0)
+    ] = 0.0,
     direction: Annotated[
         Literal["maximize", "minimize"] | None,
         typer.Option(help="The direction, if --from-space has none; maximize by default."),
@@ -96,7 +122,20 @@ def new(
         else:
             assert from_space is not None
             space = _space_in_file(from_space, direction)
-        federation = Federation(space, features=features, seed=seed, kind=kind)
+        plan = None
+        if epsilon is None and (releases, by, least_members, days) != (1, "hub", 0, 0.0):
+            raise checks.refused("private releases need it", "--epsilon")
+        if epsilon is not None:
+            plan = Plan(
+                epsilon=epsilon,
+                delta=delta,
+                releases=releases,
+                by=by,
+                least_trials=least_trials,
+                least_members=least_members,
+                days=days,
+            )
+        federation = Federation(space, features=features, seed=seed, kind=kind, privacy=plan)
         federation.save(out)
     except (ValueError, OSError) as error:
         checks.end(str(error))
@@ -172,11 +211,35 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
     screen.say(
         console,
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
-        f"{_KINDS[federation.kind]}. The message also has the name that the site chose, how many "
+        f"{_KINDS[federation.sends]}. The message also has the name that the site chose, how many "
         "trials it has, a counter, the fingerprint and a signature. A site sends no trial: neither "
-        "parameters nor scores, neither data nor code. Peers do learn roughly where this site's "
-        "scores are good, because that is what helps them.\nEach site may have further "
-        "parameters, and its own kind of score.",
+        f"parameters nor scores, neither data nor code. {_who_learns(federation)}\nEach site may "
+        "have further parameters, and its own kind of score.",
+    )
+
+
+def _who_learns(federation: Federation) -> str:
+    """Say who learns what of what a site sends."""
+    plan = federation.privacy
+    if plan is None:
+        return (
+            "Peers do learn roughly where this site's scores are good, because that is what helps "
+            "them."
+        )
+    made = screen.count(plan.releases, "private release")
+    fewer = screen.count(plan.least_trials, "trial")
+    when = f"{plan.by!r} decides when."
+    if plan.least_trials > 1:
+        when = f"{plan.by!r} decides when; members with fewer than {fewer} are left out."
+    if plan.least_members:
+        when = (
+            f"A hub makes one when {plan.least_members:,} members have {plan.least_trials} trials "
+            f"or more, at the earliest {plan.days:g} days after the one before."
+        )
+    return (
+        f"This is for {plan.by!r}, who must be trusted with it. Peers hear nothing but {made} by "
+        f"{plan.by!r}, which together cost each member at most ε = {plan.epsilon:g} at δ = "
+        f"{plan.delta:g}. {when}"
     )
 
 
@@ -250,7 +313,7 @@ def _agreed(federation: Federation) -> Table:
             f"seed {federation.seed}",
             "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
-            "message": f"{federation.kind}: {screen.count(numbers, 'number')}, about "
+            "message": f"{federation.sends}: {screen.count(numbers, 'number')}, about "
             f"{screen.size(_HEADER + 4 * numbers)} each",
             "epoch": f"{federation.epoch}",
             "fingerprint": f"{federation.fingerprint}",
@@ -260,4 +323,4 @@ def _agreed(federation: Federation) -> Table:
 
 
 def _numbers(federation: Federation) -> int:
-    return numbers_in(federation.kind, federation.coordinates)
+    return numbers_in(federation.sends, federation.sent_coordinates)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from fedbo.agent import Settings
 from fedbo.cli import checks
 from fedbo.exchange import ExchangeError, HubExchange, exchange_at
 
@@ -84,6 +85,7 @@ def join(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
+    local_epsilon: checks.LocalEpsilon = None,
     progress: Annotated[
         bool,
         typer.Option(
@@ -152,15 +154,22 @@ def join(
     assert storage is not None
     given = join_screen.Given(place, file, agreed, storage, study or file.stem or "fedbo", name)
     signed = False if unsigned else None
+    settings = Settings(local_epsilon=local_epsilon)
     try:
         with checks.warnings_as_lines():
             if preview:
-                join_screen.preview(given, seed, signed)
+                join_screen.preview(given, seed, signed, settings)
             elif withdraw:
                 join_screen.withdraw(given)
             else:
                 assert objective is not None
-                options = {"seed": seed, "every": every, "clip": clip, "signed": signed}
-                join_screen.run(given, objective, trials, progress=progress, **options)
+                options: dict[str, Any] = {
+                    "seed": seed,
+                    "every": every,
+                    "clip": clip,
+                    "signed": signed,
+                }
+                options |= {"progress": progress, "settings": settings}
+                join_screen.run(given, objective, trials, **options)
     except (ValueError, ExchangeError, StorageFailed) as error:
         checks.end(f"{error}{' (here: --clip)' if 'clip=True' in str(error) else ''}")

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedbo.agent import Settings
 from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
 from fedbo.exchange import Entry, Exchange, ExchangeError, FolderExchange, Ledger
@@ -83,12 +84,13 @@ def run(given: Given, address: str, trials: int, **options: Any) -> None:
         raise typer.Exit(checks.INTERRUPTED if ending == "stopped" else 1)
 
 
-def preview(given: Given, seed: int | None, signed: bool | None) -> None:
+def preview(given: Given, seed: int | None, signed: bool | None, settings: Settings) -> None:
     """Print the next message, and send nothing."""
     study, message, federation = given.find(), None, given.federation
     if study is not None:
         name = publish.named(study, given.exchange, federation, given.name)
-        message = join.sampler(federation, None, name=name, seed=seed).preview(study)
+        sampler = join.sampler(federation, None, name=name, seed=seed, settings=settings)
+        message = sampler.preview(study)
     console, to = Console(), given.exchange.address
     if study is None or message is None:
         missing = given if study is None else f"score in {given}"

@@ -1,7 +1,8 @@
-"""``fedbo ledger``: every message that left this machine, and what was in it."""
+"""``fedbo ledger``: what left this machine and what was in it, and the cost of private releases."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,12 +21,13 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
 from fedbo.federation.scalars import Scalars
-from fedbo.message import Fingerprint, Message
+from fedbo.message import Fingerprint, Message, Release
+from fedbo.privacy.statement import broken_promise, factor, statement
 
 _ROW = 10  # numbers in a line
 _PLACE = ("agent", "to", "federation")  # columns that have lines of their own if they are too long
 _RIGHT = ("no.", "trials", "numbers", "bytes")  # columns of numbers
-_NOTHING_LEFT = ("undelivered", "withdrawn")  # actions about a message of an earlier line
+_NOTHING_LEFT = ("undelivered", "withdrawn", "received")  # actions after which nothing left
 
 
 def ledger(
@@ -46,7 +48,10 @@ def ledger(
         bool, typer.Option("--json", help="Print JSON, with contents in base64.")
     ] = False,
 ) -> None:
-    """List every message that left this machine: when, where to, and how much was in it."""
+    """List every message that left this machine: when, where to, and how much was in it.
+
+    Private releases that were made or received here are listed too, with what they cost.
+    """
     if log is not None and not log.is_file():
         raise checks.refused(f"there is no file {log}", "--log")
     try:
@@ -97,10 +102,17 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
         header["incumbent"] = f"{message.incumbent:.6g}, the best standardised score"
     if message.kind == "summary+cell":
         header["cell"] = f"{message.cell}, which holds the best trial"
+    if message.kind == "contribution":
+        header["vote"] = f"cell {message.cell}, which holds the best trial"
+        if message.local_epsilon is not None:
+            header["vote"] = f"cell {message.cell}, randomised with ε = {message.local_epsilon:g}"
     rows = {**about, **header, **about}  # those of ``about`` come first, and replace others
     screen.show(console, screen.pairs(rows))
     if message.kind == "weights":
         _vector(console, "omega, a draw of the feature weights", message.omega)
+        return
+    if message.kind == "contribution":
+        _vector(console, "y, the shape of the mean", message.y)
         return
     is_short = message.kind.startswith("summary")
     what = "the leading coordinates" if is_short else "the feature weights"
@@ -162,6 +174,8 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         _print(console, text)
     console.print()
     left = [row.entry for row in found if row.entry.action not in _NOTHING_LEFT]
+    if any(entry.kind == "release" or entry.kind == "contribution" for entry in entries.values()):
+        _say_costs(console, entries)
     size = sum(entry.nbytes for entry in left)
     screen.say(
         console,
@@ -176,16 +190,52 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         )
 
 
+def _say_costs(console: Console, entries: Mapping[int, Entry]) -> None:
+    """Say what private releases cost, for each federation, and what randomised votes cost."""
+    releases: dict[str, dict[str, Release]] = {}
+    votes: dict[str, set[tuple[str, float]]] = {}
+    for entry in entries.values():
+        lasting = entry.federation.rpartition("-")[0]
+        content = None
+        with contextlib.suppress(ValueError):  # what is damaged is in the list
+            content = entry.decoded()
+        if isinstance(content, Release):
+            releases.setdefault(lasting, {})[entry.content] = content
+        elif isinstance(content, Message) and content.local_epsilon is not None:
+            votes.setdefault(lasting, set()).add((entry.agent, content.local_epsilon))
+    for lasting, found in releases.items():
+        known = sorted(found.values(), key=lambda one: one.sequence)
+        screen.say(console, f"Private releases of the federation {lasting}", "bold")
+        screen.say(console, statement(known))
+        if fault := broken_promise(known):
+            screen.say(console, f"The promise is broken: {fault}.", "red")
+        console.print()
+    for lasting, costs in votes.items():
+        cost = sum(epsilon for _, epsilon in costs)
+        screen.say(console, f"Randomised votes in the federation {lasting}", "bold")
+        screen.say(
+            console,
+            f"What this site votes for was randomised before it left, with ε = {cost:g} for "
+            f"{screen.count(len(costs), 'vote')}, and is the same in every message of an agent. "
+            "Whoever receives it cannot tell any two sites apart by more than a factor of "
+            f"{factor(cost)}. This needs trust in nobody.",
+        )
+        console.print()
+
+
 def _counted(left: Sequence[Entry]) -> str:
-    """Say how many messages have left, and how often scalars and progress have."""
+    """Say how many messages and releases have left, and how often scalars and progress have."""
     times = Counter(_noun(entry) for entry in left)
     counts = [screen.count(times.pop("message", 0), "message")]
+    if times.pop("release", 0):
+        releases = {entry.content for entry in left if entry.kind == "release"}
+        counts.append(screen.count(len(releases), "private release"))
     counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items())]
     return " and ".join([", ".join(counts[:-1]), counts[-1]] if counts[1:] else counts)
 
 
 def _noun(entry: Entry) -> str:
-    return entry.kind if entry.kind in ("scalars", "progress") else "message"
+    return entry.kind if entry.kind in ("scalars", "progress", "release") else "message"
 
 
 def _cells(row: _Row) -> dict[str, str]:
@@ -232,6 +282,8 @@ def _show_entry(console: Console, number: int, entry: Entry) -> None:
         content = entry.decoded()
         if isinstance(content, Message):
             show_message(console, content, {"to": entry.to})
+        elif isinstance(content, Release):
+            screen.show(console, screen.pairs({"to": entry.to} | _release(content)))
         else:
             screen.show(console, screen.pairs({"to": entry.to} | _other(content)))
         return
@@ -239,6 +291,23 @@ def _show_entry(console: Console, number: int, entry: Entry) -> None:
     screen.show(console, screen.pairs(about))
     if entry.action == "withdrawn":
         screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
+
+
+def _release(content: Release) -> dict[str, str]:
+    """Return rows with all that a release says."""
+    return {
+        "by": content.sender,
+        "federation": str(Fingerprint(content.fingerprint)),
+        "epoch": f"{content.epoch}",
+        "release": f"{content.sequence} of {content.releases} planned",
+        "members": f"{content.members:,}, with {content.trials:,} trials together",
+        "cost": f"ε = {content.epsilon:g} at δ = {content.delta:g} for all planned releases",
+        "neighbours": content.neighbours,
+        "votes": f"{len(content.votes)} cells in 64ths, with Laplace noise of scale "
+        f"{content.votes_scale:g} votes: {', '.join(map(str, content.votes))}",
+        "sums": f"{len(content.sums)} numbers in steps of 2⁻²⁰, with Gaussian noise of standard "
+        f"deviation {content.sums_deviation:g}: {', '.join(map(str, content.sums))}",
+    }
 
 
 def _other(content: Scalars | Progress) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedbo.agent import Settings
 from fedbo.caller import warn
 from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
@@ -52,6 +53,7 @@ def publish(
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show the message; send nothing.")
     ] = False,
+    local_epsilon: checks.LocalEpsilon = None,
     scalars: Annotated[
         bool,
         typer.Option(
@@ -83,7 +85,10 @@ def publish(
         with checks.warnings_as_lines():
             found = studies.existing(storage, study)
             agreed = _agreed(place, agreed)
-            publication = Publication(found, place, agreed, name=name, signed=signed)
+            settings = Settings(local_epsilon=local_epsilon)
+            publication = Publication(
+                found, place, agreed, name=name, signed=signed, settings=settings
+            )
             if preview:
                 _show(console, publication)
             else:

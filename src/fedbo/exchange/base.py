@@ -11,7 +11,7 @@ from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair, Keyring
-from fedbo.message import Message
+from fedbo.message import Heard, Message
 
 _ADVICE = {
     errno.EACCES: "ask for permission to use it",
@@ -37,13 +37,13 @@ class Holding(NamedTuple):
     """Something at a place, of any federation.
 
     Args:
-        message: The message; None if it cannot be read.
+        message: The message or release; None if it cannot be read.
         when: When it was put there, in seconds since 1970; None if that is not known.
         place: Where it is: the path of a file, for example.
         fault: Why it is not handed out to anybody; None if it is.
     """
 
-    message: Message | None
+    message: Heard | None
     when: float | None
     place: str
     fault: str | None
@@ -69,23 +69,25 @@ class Exchange(ABC):
     keyring: Keyring | None = None  # which keys belong to whom; None: it does not look at keys
 
     @abstractmethod
-    def publish(self, message: Message) -> bool:
-        """Hand out the message in place of its sender's earlier one.
+    def publish(self, message: Heard) -> bool:
+        """Hand out the message, or the release, in place of its sender's earlier one.
 
         There is one message for each sender, key, federation and epoch. If the place already has
         one with the same or a later sequence, or a withdrawal of it, nothing happens: a retry
         changes nothing, and workers that share an agent may finish in any order.
 
         Args:
-            message: The message to hand out.
+            message: The message or the private release to hand out.
 
         Returns:
             Whether the place now hands out exactly this message. True after a retry.
         """
 
     @abstractmethod
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Heard]:
         """Return the latest message of every sender, the caller included, sorted by sender.
+
+        If the federation has a privacy plan, this is the latest release, and nothing else.
 
         The messages are for this federation and epoch, and the keyring accepts their keys. One that
         is damaged, does not fit or is not from its sender is left out with an `ExchangeWarning`,
@@ -123,6 +125,16 @@ class Exchange(ABC):
             Whether there was such a message. Peers forget it when they fetch again; nobody can
             make a hostile one do so.
         """
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases.
+
+        Args:
+            federation: The federation, which has a privacy plan, in the epoch to fetch.
+        """
+        raise ExchangeError(
+            f"{self.address} hands out no contributions; only it can make releases of them"
+        )
 
     def holdings(self) -> list[Holding]:
         """Return everything at the place, of any federation, sorted by place.

@@ -11,11 +11,11 @@ from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.identity.claim import member
-from fedbo.message import Message, MessageRefused, Withdrawal
+from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
 from fedbo.message.fingerprint import PARTS
 
 
-def same_federation(federation: Federation, message: Message | Withdrawal) -> bool:
+def same_federation(federation: Federation, message: Heard | Withdrawal) -> bool:
     """Return whether the message is for this federation, in any epoch."""
     part = federation.fingerprint.difference(message.fingerprint)
     return part is None or (part == "scalars" and message.epoch != federation.epoch)
@@ -33,16 +33,18 @@ class Outlawed:
         for one in withdrawals:
             self._upto[origin(one)] = max(one.sequence, self._upto.get(origin(one), 0))
 
-    def __contains__(self, message: Message) -> bool:
+    def __contains__(self, message: Heard) -> bool:
+        if not isinstance(message, Message):  # a release is never withdrawn
+            return False
         return message.sequence <= self._upto.get(origin(message), -1)
 
 
-def origin(signed: Message | Withdrawal) -> tuple[bytes, int, str, bytes]:
+def origin(signed: Heard | Withdrawal) -> tuple[bytes, int, str, bytes]:
     """Return what messages that replace each other have in common."""
     return signed.fingerprint, signed.epoch, signed.sender, signed.key
 
 
-def signature_fault(signed: Message | Withdrawal) -> str | None:
+def signature_fault(signed: Heard | Withdrawal) -> str | None:
     """Say what is wrong with a signature; None if it is valid, or if there is none."""
     try:
         if signed.key:
@@ -52,7 +54,7 @@ def signature_fault(signed: Message | Withdrawal) -> str | None:
     return None
 
 
-def replaces(message: Message, other: Message | None) -> bool:
+def replaces(message: Heard, other: Heard | None) -> bool:
     """Return whether a message takes the place of another one of the same origin."""
     if other is None or other.sequence < message.sequence:
         return True
@@ -60,21 +62,21 @@ def replaces(message: Message, other: Message | None) -> bool:
 
 
 def chosen(
-    federation: Federation, keyring: Keyring, messages: Iterable[Message]
-) -> tuple[list[Message], list[tuple[Message, str]]]:
-    """Choose the latest message of each sender that the keyring accepts.
+    federation: Federation, keyring: Keyring, messages: Iterable[Heard]
+) -> tuple[list[Heard], list[tuple[Heard, str]]]:
+    """Choose the latest message of each sender that the keyring accepts, and the latest release.
 
     Args:
         federation: The federation that all messages fit.
         keyring: Which keys belong to whom.
-        messages: Messages without a signature or with a valid one, in any order.
+        messages: Messages and releases without a signature or with a valid one, in any order.
 
     Returns:
         These messages, sorted by sender, and those that the keyring refuses, with the reason.
     """
-    latest: dict[tuple[str, bytes], Message] = {}
+    latest: dict[tuple[str, bytes, str], Heard] = {}
     for message in messages:
-        key = message.sender, message.key
+        key = message.sender, message.key, message.type
         if (other := latest.get(key)) is not None:  # of equally late ones, all keep the same
             message = max(message, other, key=lambda one: (one.sequence, one.encode()))
         latest[key] = message
@@ -83,7 +85,7 @@ def chosen(
 
 
 def unlisted_fault(
-    federation: Federation, keyring: Keyring, content: Message | Withdrawal
+    federation: Federation, keyring: Keyring, content: Heard | Withdrawal
 ) -> str | None:
     """Say why the federation's list of members rules this out; None if it does not.
 
@@ -129,6 +131,28 @@ def is_withdrawable(
         and signature_fault(message) is None
         and (mine is None or mine(message))
     )
+
+
+def audible(federation: Federation, chosen: Iterable[Heard]) -> list[Heard]:
+    """Return what agents may hear: releases if the federation has a privacy plan, else messages.
+
+    Args:
+        federation: The federation.
+        chosen: What `chosen` returned.
+    """
+    wanted = Message if federation.privacy is None else Release
+    return [one for one in chosen if isinstance(one, wanted)]
+
+
+def contributed(federation: Federation, chosen: Iterable[Heard]) -> list[Message]:
+    """Return the contributions for whoever makes the private releases; a ValueError if nobody does.
+
+    Args:
+        federation: The federation.
+        chosen: What `chosen` returned.
+    """
+    federation.require_plan()
+    return [one for one in chosen if isinstance(one, Message)]
 
 
 def withdrawal_of(message: Message, keys: KeyPair) -> Withdrawal:

@@ -1,4 +1,4 @@
-"""The file that holds a message or a withdrawal: its name, its content, and how large it can be."""
+"""The file that holds a message, a withdrawal or a release: its name, content and greatest size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 from fedbo import files
 from fedbo.exchange.tree import OpenFolder
-from fedbo.message import Kind, Message, Withdrawal, read
+from fedbo.federation import Federation
+from fedbo.message import Heard, Message, MessageKind, Withdrawal, read
 from fedbo.message.message import numbers_in
 
 SUFFIX = ".fedbo"
@@ -17,6 +18,7 @@ UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` na
 _TITLE = "fedbo message 1"
 _MESSAGE = re.compile(rf".+-[0-9a-f]{{8}}\{SUFFIX}")
 _BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
+RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
 
 
 def file_name(sender: str, key: bytes) -> str:
@@ -43,17 +45,40 @@ def withdrawal_name(sender: str, key: bytes) -> str:
     return f"{file_name(sender, key).removesuffix(SUFFIX)}-withdrawn{SUFFIX}"
 
 
+def release_name(sender: str, key: bytes) -> str:
+    """Make the name of the file for a party's release.
+
+    Args:
+        sender: The name of the party.
+        key: Its public key; empty if the release is not signed.
+
+    >>> release_name("hub", b"")
+    'hub-08d33503-release.fedbo'
+    """
+    return f"{file_name(sender, key).removesuffix(SUFFIX)}-release{SUFFIX}"
+
+
+def name_of(content: Heard) -> str:
+    """Make the name of the file for a message or a release.
+
+    Args:
+        content: The message or the release.
+    """
+    name = file_name if isinstance(content, Message) else release_name
+    return name(content.sender, content.key)
+
+
 def is_message_name(name: str) -> bool:
     """Return whether `file_name` may have made this name."""
     return _MESSAGE.fullmatch(name) is not None
 
 
-def seal(content: Message | Withdrawal) -> bytes:
+def seal(content: Heard | Withdrawal) -> bytes:
     """Return what a file holds."""
     return files.seal(_TITLE, content.encode())
 
 
-def load(folder: OpenFolder, name: str, most: int) -> Message | Withdrawal:
+def load(folder: OpenFolder, name: str, most: int) -> Heard | Withdrawal:
     """Read a file; raise `FileRefused`, `MessageRefused` or `OSError`.
 
     Nothing of its content is in the error unless it is sealed as a message.
@@ -67,7 +92,17 @@ def load(folder: OpenFolder, name: str, most: int) -> Message | Withdrawal:
     return read(files.unseal(_TITLE, data, "it"))
 
 
-def most_bytes(kind: Kind, M: int) -> int:
+def most_in(federation: Federation) -> int:
+    """Return how many bytes a file of a federation can have at most.
+
+    Args:
+        federation: The federation.
+    """
+    most = most_bytes(federation.sends, federation.sent_coordinates)
+    return most if federation.privacy is None else max(most, RELEASE)
+
+
+def most_bytes(kind: MessageKind, M: int) -> int:
     """Return how many bytes a file with a message can have at most.
 
     Args:

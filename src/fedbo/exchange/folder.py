@@ -2,9 +2,10 @@
 
 ``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and
 key, after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
-withdrawal of it. These names are only for people: a reader looks into every ``.fedbo`` file in the
-folder and up to three levels below, so files may be copied anywhere by hand. Names that start with
-a dot are ignored: these files are still being written, or belong to programs that synchronise.
+withdrawal of it, and ``…-release.fedbo`` a private release. These names are only for people: a
+reader looks into every ``.fedbo`` file in the folder and up to three levels below, so files may be
+copied anywhere by hand. Names that start with a dot are ignored: these files are still being
+written, or belong to programs that synchronise.
 
 Whoever may write to the folder may put anything into it, at any moment. So links in it are neither
 followed nor read, and a file that is larger than a message of the federation is not read.
@@ -26,7 +27,9 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
 from fedbo.exchange.choice import (
     Outlawed,
+    audible,
     chosen,
+    contributed,
     foreign_notice,
     is_withdrawable,
     origin,
@@ -38,10 +41,13 @@ from fedbo.exchange.choice import (
 )
 from fedbo.exchange.file import (
     LARGEST,
+    RELEASE,
     UNFINISHED,
     file_name,
     load,
     most_bytes,
+    most_in,
+    name_of,
     seal,
     withdrawal_name,
 )
@@ -52,7 +58,7 @@ from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring
 from fedbo.locks import Lock
-from fedbo.message import Fingerprint, Message, MessageRefused, Withdrawal
+from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawal
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped files that one fetch names; the rest are counted
@@ -108,15 +114,16 @@ class FolderExchange(Exchange):
         # A copy reads the files itself. It can be made while the drive is unmounted.
         return self.__dict__ | {"_found": {}}
 
-    def publish(self, message: Message) -> bool:
-        what = f"message {message.sequence} of {message.sender!r} was not put into {self.address}"
+    def publish(self, message: Heard) -> bool:
+        what = f"{message.type} {message.sequence} of {message.sender!r}"
+        what += f" was not put into {self.address}"
         data = seal(message)
         if len(data) > LARGEST:
             raise ExchangeError(
                 f"{what}: it has {len(data):,} bytes, and peers read at most {LARGEST:,}; "
                 "agree on fewer features, or on messages of weights"
             )
-        name = file_name(message.sender, message.key)
+        name = name_of(message)
         with self._lock:
             if not self._is_there():
                 try:
@@ -126,7 +133,7 @@ class FolderExchange(Exchange):
             try:
                 with OpenFolder(self.folder) as root, _home(root, message) as home:
                     with home.alone():
-                        if message.key and _is_withdrawn(home, message):
+                        if _is_withdrawn(home, message):
                             return False
                         before = _before(home, name, message)
                         if is_new := replaces(message, before):
@@ -136,7 +143,20 @@ class FolderExchange(Exchange):
                 raise failed(what, error) from error
         return is_new or (before is not None and before.encode() == message.encode())
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Heard]:
+        return audible(federation, self._chosen(federation))
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases.
+
+        Whoever can read the folder can read them too: nothing is protected from those.
+
+        Args:
+            federation: The federation, which has a privacy plan, in the epoch to fetch.
+        """
+        return contributed(federation, self._chosen(federation))
+
+    def _chosen(self, federation: Federation) -> list[Heard]:
         with self._lock:
             if not self._is_there():
                 return []
@@ -261,11 +281,11 @@ class FolderExchange(Exchange):
             found.foreign = before.foreign | foreign.keys()
         return found, holder
 
-    def _choose(self, federation: Federation, found: Found) -> list[Message]:
+    def _choose(self, federation: Federation, found: Found) -> list[Heard]:
         """Return the messages that are handed out; add those that the keyring refuses as faults."""
         contents = [file.content for file in found if file.content is not None]
         outlawed = Outlawed(one for one in contents if isinstance(one, Withdrawal))
-        messages = [one for one in contents if isinstance(one, Message)]
+        messages = [one for one in contents if isinstance(one, Heard)]
         accepted, refused = chosen(
             federation, self.keyring, [one for one in messages if one not in outlawed]
         )
@@ -312,7 +332,7 @@ class FolderExchange(Exchange):
 
 
 @contextlib.contextmanager
-def _home(root: OpenFolder, content: Message | Withdrawal) -> Iterator[OpenFolder]:
+def _home(root: OpenFolder, content: Heard | Withdrawal) -> Iterator[OpenFolder]:
     """Open the folder in which a message is put; create it if it does not exist."""
     fingerprint, epoch = home_of(Fingerprint(content.fingerprint), content.epoch)
     with (
@@ -322,13 +342,14 @@ def _home(root: OpenFolder, content: Message | Withdrawal) -> Iterator[OpenFolde
         yield home
 
 
-def _before(home: OpenFolder, name: str, message: Message) -> Message | None:
-    """Return the message that this one would replace."""
+def _before(home: OpenFolder, name: str, message: Heard) -> Heard | None:
+    """Return the message, or the release, that this one would replace."""
     try:
-        there = load(home, name, most_bytes(message.kind, message.M))
+        there = load(home, name, max(RELEASE, len(seal(message)) + most_bytes("weights", 0)))
     except (OSError, FileRefused, MessageRefused):
         return None
-    return there if isinstance(there, Message) and origin(there) == origin(message) else None
+    is_same = isinstance(there, type(message)) and origin(there) == origin(message)
+    return there if is_same and not isinstance(there, Withdrawal) else None
 
 
 def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal | None:
@@ -342,7 +363,9 @@ def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal |
     return there if signature_fault(there) is None else None
 
 
-def _is_withdrawn(home: OpenFolder, message: Message) -> bool:
+def _is_withdrawn(home: OpenFolder, message: Heard) -> bool:
+    if not message.key or not isinstance(message, Message):
+        return False
     there = _withdrawal(home, message)
     return there is not None and message in Outlawed([there])
 
@@ -364,7 +387,7 @@ def _withdrawable(
 ) -> Iterator[tuple[OpenFolder, str, Message | None]]:
     """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
     own_name = file_name(sender, b"" if keys is None else keys.public)
-    most = most_bytes(federation.kind, federation.coordinates)
+    most = most_in(federation)
     for folder, names in search:
         is_home = folder.path == search.home
         for name in {*names, own_name} if is_home else names:
@@ -396,7 +419,7 @@ class _Look:
 
     def __init__(self, federation: Federation, keyring: Keyring) -> None:
         self._federation, self._keyring = federation, keyring
-        self._most = most_bytes(federation.kind, federation.coordinates)
+        self._most = most_in(federation)
         self._unlisted: dict[tuple[object, ...], str | None] = {}  # by origin and sequence
 
     def __call__(self, folder: OpenFolder, name: str, known: File | None) -> File | None:
@@ -432,10 +455,10 @@ class _Look:
 
     def _read(self, folder: OpenFolder, name: str, file: File) -> File:
         content = load(folder, name, self._most)
-        is_message = isinstance(content, Message)
+        is_message = isinstance(content, Heard)
         if not same_federation(self._federation, content):
             return file._replace(foreign=content.fingerprint if is_message else None)
-        if isinstance(content, Message):
+        if isinstance(content, Heard):
             self._federation.check(content)
         if (fault := signature_fault(content)) is not None:
             raise MessageRefused(fault)
@@ -445,7 +468,7 @@ class _Look:
             return file._replace(fault=fault if is_message else None)
         return file.holding(content)
 
-    def _unlisted_fault(self, content: Message | Withdrawal) -> str | None:
+    def _unlisted_fault(self, content: Heard | Withdrawal) -> str | None:
         if not self._federation.members:
             return None
         which = (content.type, *origin(content), content.sequence)
@@ -481,6 +504,6 @@ def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
             if isinstance(content, Withdrawal) and fault is None:
                 withdrawals.append(content)
             else:
-                message = content if isinstance(content, Message) else None
+                message = content if isinstance(content, Heard) else None
                 held.append(Holding(message, when, place, fault))
     return held, withdrawals

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedbo.exchange.choice import origin
-from fedbo.message import Message, Withdrawal
+from fedbo.message import Heard, Withdrawal
 
 #: Bytes of all messages that are held for one federation and epoch.
 MOST_HELD = 2**30
@@ -23,7 +23,7 @@ _BESIDE = 1024  # bytes that a message takes beside its content
 class Note(NamedTuple):
     """What is remembered of a message or withdrawal, whether it is held or not."""
 
-    origin: tuple[object, ...]  # whether it is a message or a withdrawal, and of whom
+    origin: tuple[object, ...]  # whether it is a message, a withdrawal or a release, and of whom
     sequence: int
     mark: int  # a hash of all of it
     nbytes: int  # of memory
@@ -35,12 +35,12 @@ class File(NamedTuple):
     version: tuple[int, ...]  # times of the content and of the status, size and inode
     seen: int  # when this version was first seen, in ns of a clock that nobody can set
     is_settled: bool
-    content: Message | Withdrawal | None = None  # if it is held
+    content: Heard | Withdrawal | None = None  # if it is held
     note: Note | None = None  # of the content
     fault: str | None = None
     foreign: bytes | None = None  # the fingerprint of another federation
 
-    def holding(self, content: Message | Withdrawal) -> File:
+    def holding(self, content: Heard | Withdrawal) -> File:
         """Return the file with this content."""
         which = (content.type, *origin(content))
         nbytes = self.version[2] + _BESIDE

@@ -4,6 +4,9 @@ The line is on disk before its message is sent. If the line cannot be written, t
 sent. So nothing leaves unrecorded. A message that was not delivered gets a second line. Scalars and
 progress, which a hub can carry too, are recorded in the same way.
 
+Private releases are recorded too, with all that the accountant needs: by the party that makes them,
+before anyone can see them, and by everyone who receives them.
+
 The ledger also knows which messages are this user's own, and of which study: no other message is
 withdrawn.
 """
@@ -18,7 +21,8 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -34,9 +38,13 @@ from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair
+from fedbo.identity.claim import member
 from fedbo.locks import Lock, alone
-from fedbo.message import Fingerprint, Kind, Message
+from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
 from fedbo.outside import printable, shortened
+from fedbo.privacy.noise import SECRET, Source
+from fedbo.privacy.release import composed, noisy
+from fedbo.privacy.statement import broken_promise, statement
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "releases.jsonl"  # as version 0.1 called it
@@ -44,6 +52,10 @@ NAMED = 5  # damaged lines that are named; the rest are counted
 _OPTIONS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
 _LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
+
+
+class BudgetSpent(ValueError):
+    """A release would break the privacy plan; the text says what was released."""
 
 
 class NotOurs(ExchangeError):
@@ -55,7 +67,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Args:
         when: The time in UTC, in the format of ISO 8601.
-        action: "sent" to an exchange, "undelivered" (the exchange did not take it), "withdrawn", or
+        action: "sent" to an exchange, "undelivered" (the exchange did not take it), "withdrawn",
+            "received" (a private release), or
             "handed out" by an agent to the program that it runs in.
         to: The address of the exchange; empty if the message was handed out.
         agent: The sender.
@@ -63,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epoch: The epoch of the federation; 0 for scalars and progress, which have none.
         sequence: The sequence number of the message; 0 for scalars and progress.
         t_n: How many trials the message is based on.
-        kind: The kind of message (`fedbo.message.Kind`), "scalars" or "progress".
+        kind: The kind of message (`fedbo.message.MessageKind`), "scalars", "progress" or "release".
         numbers: How many numbers the message has.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
@@ -71,14 +84,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     when: str
-    action: Literal["sent", "undelivered", "withdrawn", "handed out"]
+    action: Literal["sent", "undelivered", "withdrawn", "handed out", "received"]
     to: str
     agent: str
     federation: str
     epoch: int
     sequence: int
     t_n: int
-    kind: Kind | Literal["scalars", "progress"]
+    kind: MessageKind | Literal["scalars", "progress", "release"]
     numbers: int
     nbytes: int
     content: str
@@ -91,8 +104,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"{self.agent!r} sent {self.kind} at {self.when}, not a message")
         return decoded
 
-    def decoded(self) -> Message | Scalars | Progress:
-        """Decode what was sent: a message, scalars or progress."""
+    def decoded(self) -> Heard | Scalars | Progress:
+        """Decode what was sent or received: a message, a release, scalars or progress."""
         if not self.content:
             raise ValueError(
                 f"message {self.sequence} of {self.agent!r} was {self.action} at {self.when}; "
@@ -101,6 +114,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         data = base64.b64decode(self.content)
         if self.kind == "scalars":
             return Scalars.decode(data)
+        if self.kind == "release":
+            return Release.decode(data)
         return Progress.decode(data) if self.kind == "progress" else Message.decode(data)
 
 
@@ -139,24 +154,31 @@ class Ledger:
         self._left: dict[bytes, set[tuple[str, str, str]]] = {}  # where it went, ever
         self._studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
         self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last one sent, by place
+        self._releases: dict[str, dict[bytes, str]] = {}  # contents, by what lasts of a federation
+        self._randomised: set[tuple[str, str]] = set()  # who voted with local privacy, and where
+        self._damaged: set[int] = set()  # where lines begin that may have been releases
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    def publish(self, exchange: Exchange, message: Message, study: str = "") -> bool:
+    def publish(self, exchange: Exchange, message: Heard, study: str = "") -> bool:
         """Record the message, then publish it. A retry is not recorded twice.
 
         Args:
             exchange: Where to publish.
-            message: The message to publish.
+            message: The message or the release to publish.
             study: The id of the study that sends it, so that no other study withdraws it.
 
         Returns:
             Whether the exchange now hands out exactly this message.
 
         Raises:
-            ExchangeError: If the message could not be recorded (then it is not sent) or published.
+            ExchangeError: If the message could not be recorded (then it is not sent) or published;
+                also if it is a contribution to releases that have broken their plan, or one without
+                local privacy after others that had it.
         """
+        if message.kind == "contribution":
+            self._check_promise(message)
         entry = _entry("sent", message, exchange.address, study)
         return self._send(entry, lambda: exchange.publish(message))
 
@@ -190,18 +212,115 @@ class Ledger:
         entry = _other_entry("progress", progress, t_n, numbers, exchange.address, study)
         self._send(entry, lambda: exchange.report(progress))
 
-    def record(self, message: Message) -> None:
+    def record(self, message: Heard) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
 
         One that was sent or handed out before is not recorded again.
 
         Args:
-            message: The message.
+            message: The message or the release.
 
         Raises:
-            ExchangeError: If it could not be recorded; then it must not be handed out.
+            ExchangeError: If it could not be recorded, or if it is a contribution to releases that
+                have broken their plan; then it must not be handed out.
         """
+        if message.kind == "contribution":
+            self._check_promise(message)
         self._record(_entry("handed out", message), "handed out")
+
+    def release(
+        self,
+        federation: Federation,
+        contributions: Sequence[Message | None],
+        *,
+        trials: int | None = None,
+        keys: KeyPair | None = None,
+        source: Source = SECRET,
+    ) -> Release:
+        """Make the next private release, and record it before anyone can see it.
+
+        If the process is killed before the record is complete, nothing was released. If it is
+        killed after that, `releases` has the release, which can still be published.
+
+        Args:
+            federation: What the members agree on, with its privacy plan.
+            contributions: One contribution of each member; None for one that is empty.
+            trials: The number of trials of all members together; by default those that the
+                contributions name.
+            keys: Sign it with this key pair; by default it is not signed.
+            source: The source of randomness; any but the system's secret one (default) is for
+                tests.
+
+        Raises:
+            BudgetSpent: If all planned releases were made.
+            ExchangeError: If it could not be recorded, or if the ledger has a damaged line, which
+                may have been a release; then nothing is released.
+        """
+        names = Counter(member(one.sender) for one in contributions if one is not None)
+        if twice := [name for name, n in names.items() if n > 1]:
+            raise ValueError(
+                f"{twice[0]!r} has {names[twice[0]]} contributions, expected one of each member: "
+                "what is promised is for one"
+            )
+        plan, refusal = federation.require_plan(), f"no release is made, because {self.path}"
+        with self._lock:
+            try:
+                make_folder(self.path.parent)
+                with _opened(self.path, _APPEND) as file, alone(file.fileno()) as is_locked:
+                    if not is_locked:
+                        raise ExchangeError(
+                            f"{refusal} cannot be locked, and two processes could spend the same "
+                            "budget: keep it on a local disk, and not on Windows"
+                        )
+                    cut_short = self._catch_up(file)
+                    if self._damaged:
+                        raise ExchangeError(
+                            f"{refusal} has damaged lines ({len(self._damaged)}), which may have "
+                            "been releases: restore it from a copy"
+                        )
+                    made = self._known_releases(federation.fingerprint)
+                    last = max([len(made), *(one.sequence for one in made)])
+                    if last >= plan.releases:
+                        raise BudgetSpent(
+                            f"all planned releases were made, so there cannot be another one. "
+                            f"{statement(made)}"
+                        )
+                    quiet = composed(federation, contributions, trials, last + 1)
+                    published = noisy(federation, quiet, source)
+                    if keys is not None:
+                        published = keys.sign(published)
+                    line = msgspec.json.encode(_entry("handed out", published)) + b"\n"
+                    _write(file, b"\n" * cut_short + line, undo=True)
+                    files.sync(str(self.path.parent))
+            except ExchangeError:
+                raise
+            except OSError as error:
+                raise failed(f"{refusal} cannot be written", error) from error
+        return published
+
+    def receive(self, published: Release) -> None:
+        """Record a release that was received, once.
+
+        Args:
+            published: The release, which was checked.
+
+        Raises:
+            ExchangeError: If it could not be recorded.
+        """
+        self._record(_entry("received", published), "received")
+        if text := self._broken(published):
+            warn(f"{text}. Contributions to it are no longer sent from here", ExchangeWarning)
+
+    def releases(self, federation: Federation) -> list[Release]:
+        """Return the releases of a federation that were made here or received, by number.
+
+        Args:
+            federation: The federation, in any epoch.
+
+        Raises:
+            ExchangeError: If the ledger cannot be read.
+        """
+        return self._releases_of(federation.fingerprint)
 
     def withdraw(
         self,
@@ -263,7 +382,7 @@ class Ledger:
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
         return True
 
-    def studies_of(self, message: Message) -> set[str]:
+    def studies_of(self, message: Heard) -> set[str]:
         """Return the ids of the studies that sent this message; empty if none is recorded.
 
         Args:
@@ -308,7 +427,7 @@ class Ledger:
         """
         out: dict[tuple[str, str, str], dict[str, Entry]] = {}
         for entry in self.read(agent):
-            if entry.to != address or not _is_message(entry):
+            if entry.to != address or not _is_message(entry) or entry.kind == "release":
                 continue
             sent = out.setdefault(_reach(entry), {})
             if entry.action == "sent":
@@ -387,6 +506,48 @@ class Ledger:
                 return {}
             return self._studies
 
+    def _check_promise(self, message: Heard) -> None:
+        """Refuse a contribution to a broken plan, and one that would undo a randomised vote."""
+        text = self._broken(message)
+        sender = message.sender, Fingerprint(message.fingerprint).lasting
+        if isinstance(message, Message) and message.local_epsilon is None:
+            with self._lock:
+                was_randomised = sender in self._randomised
+            if was_randomised:
+                raise ExchangeError(
+                    f"the contribution of {message.sender!r} was not handed out: it is not "
+                    "randomised, and earlier ones were, which protected it from whoever makes the "
+                    "releases. Give the ε of local privacy again (--local-epsilon, or "
+                    "Settings(local_epsilon=...)), or take part under another name"
+                )
+        if text:
+            raise ExchangeError(
+                f"the contribution of {message.sender!r} was not handed out: {text}. Ask "
+                "whoever makes the releases what happened, and agree on a new federation"
+            )
+
+    def _broken(self, message: Heard) -> str | None:
+        known = self._releases_of(Fingerprint(message.fingerprint))
+        return broken_promise(known) if known else None
+
+    def _releases_of(self, fingerprint: Fingerprint) -> list[Release]:
+        try:
+            self._known_studies()  # reads what is new
+        except OSError as error:
+            raise failed(f"the ledger {self.path} cannot be read", error) from error
+        with self._lock:
+            return self._known_releases(fingerprint)
+
+    def _known_releases(self, fingerprint: Fingerprint) -> list[Release]:
+        contents = self._releases.get(fingerprint.lasting, {}).values()
+        try:
+            found = [Release.decode(base64.b64decode(content)) for content in contents]
+        except ValueError as error:
+            raise ExchangeError(
+                f"a release in {self.path} is damaged: {error}; restore the file from a copy"
+            ) from None
+        return sorted(found, key=lambda one: one.sequence)
+
     def _append(self, entry: Entry) -> bool:
         """Write the entry unless its message is out already; return whether it was written."""
         with self._lock:
@@ -396,7 +557,7 @@ class Ledger:
                 digest = _digest_of(entry.content)
                 if entry.action == "sent" and digest in self._out.get(_reach(entry), {}):
                     return False
-                if entry.action == "handed out" and self._left.get(digest):
+                if entry.action in ("handed out", "received") and self._left.get(digest):
                     return False
                 if entry.action == "withdrawn":  # say which message that was, if it is known
                     last = self._last.get(_place(entry), entry)
@@ -425,6 +586,8 @@ class Ledger:
             entry = _parsed(line)  # the last one may only lack its line break
             if isinstance(entry, Entry):
                 self._count(entry)
+            elif entry is not None and not _is_cut_short(line):
+                self._damaged.add(self._position - len(line))
         self._position -= len(rest)
         return bool(rest)
 
@@ -432,9 +595,16 @@ class Ledger:
         """Take note of an entry; of the same entry again, too."""
         if not _is_message(entry):
             return
+        if entry.kind == "release":
+            known = self._releases.setdefault(_lasting(entry), {})
+            known[_digest_of(entry.content)] = entry.content
+        if entry.kind == "contribution" and entry.content:
+            with contextlib.suppress(ValueError):  # one that is damaged was not randomised
+                if entry.message().local_epsilon is not None:
+                    self._randomised.add((entry.agent, _lasting(entry)))
         reach, digest = _reach(entry), _digest_of(entry.content)
         out, left = self._out.setdefault(reach, {}), self._left.setdefault(digest, set())
-        if entry.action in ("sent", "handed out"):
+        if entry.action in ("sent", "handed out", "received"):
             out[digest] = entry.study
             left.add(reach)
             self._studies.setdefault(digest, set()).add(entry.study)
@@ -486,8 +656,8 @@ def _check_no_others(
 
 
 def _entry(
-    action: Literal["sent", "withdrawn", "handed out"],
-    message: Message,
+    action: Literal["sent", "withdrawn", "handed out", "received"],
+    message: Heard,
     to: str = "",
     study: str = "",
 ) -> Entry:
@@ -547,7 +717,7 @@ def _withdrawn(to: str, federation: Federation, sender: str, study: str) -> Entr
         epoch=federation.epoch,
         sequence=0,
         t_n=0,
-        kind=federation.kind,
+        kind=federation.sends,
         numbers=0,
         nbytes=0,
         content="",
@@ -566,7 +736,12 @@ def _place(entry: Entry) -> tuple[str, str, str, int]:
 
 def _reach(entry: Entry) -> tuple[str, str, str]:
     """Return what a withdrawal covers: the federation, in any epoch, at one address."""
-    return entry.to, entry.agent, entry.federation.rpartition("-")[0]
+    return entry.to, entry.agent, _lasting(entry)
+
+
+def _lasting(entry: Entry) -> str:
+    """Return what is the same in all epochs of the federation."""
+    return entry.federation.rpartition("-")[0]
 
 
 def _is_message(entry: Entry) -> bool:
@@ -577,7 +752,7 @@ def _same_study(sent_by: str, withdrawn_by: str) -> bool:
     return not sent_by or not withdrawn_by or sent_by == withdrawn_by
 
 
-def _digest(message: Message) -> bytes:
+def _digest(message: Heard) -> bytes:
     return _digest_of(base64.b64encode(message.encode()).decode())
 
 
@@ -592,6 +767,11 @@ def _parsed(line: bytes) -> Entry | str | None:
         return msgspec.json.decode(line, type=Entry)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"it is not a whole entry: {printable(shortened(str(error), 200))}"
+
+
+def _is_cut_short(line: bytes) -> bool:
+    """Tell whether a line is the start of an entry: it was never complete, and nothing left."""
+    return line.startswith(b'{"when":') and not line.rstrip().endswith(b"}") and b"\0" not in line
 
 
 def _opened(path: Path, flags: int) -> io.FileIO:

@@ -11,7 +11,9 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeWarning, Holding
 from fedbo.exchange.choice import (
     Outlawed,
+    audible,
     chosen,
+    contributed,
     foreign_notice,
     is_withdrawable,
     origin,
@@ -23,7 +25,7 @@ from fedbo.exchange.choice import (
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.locks import Lock
-from fedbo.message import Message, MessageRefused, Withdrawal
+from fedbo.message import Heard, Message, MessageRefused, Withdrawal
 
 _Place = tuple[bytes, int]  # a federation and an epoch
 _Origin = tuple[bytes, int, str, bytes]  # and a sender and its key
@@ -50,28 +52,36 @@ class MemoryExchange(Exchange):
         self.address = "memory"
         self.keyring: Keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
-        self._held: dict[_Origin, tuple[Message, float]] = {}  # and when it was published
+        # With the type, and when it was published.
+        self._held: dict[tuple[str, *_Origin], tuple[Heard, float]] = {}
         self._withdrawn: dict[_Origin, Withdrawal] = {}
-        self._told: dict[_Place, set[tuple[Message, str]]] = {}  # each has had its warning
+        self._told: dict[_Place, set[tuple[Heard, str]]] = {}  # each has had its warning
         self._foreign: dict[_Place, set[bytes]] = {}  # other federations that were reported
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, message: Heard) -> bool:
+        key = message.type, *origin(message)
         with self._lock:
             if message in Outlawed(self._withdrawn.values()):
                 return False
-            before, _ = self._held.get(origin(message), (None, None))
+            before, _ = self._held.get(key, (None, None))
             if replaces(message, before):
-                self._held[origin(message)] = message, time.time()
-            return self._held[origin(message)][0].encode() == message.encode()
+                self._held[key] = message, time.time()
+            return self._held[key][0].encode() == message.encode()
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Heard]:
+        return audible(federation, self._chosen(federation))
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        return contributed(federation, self._chosen(federation))
+
+    def _chosen(self, federation: Federation) -> list[Heard]:
         place = bytes(federation.fingerprint), federation.epoch
         with self._lock:
-            fitting: list[Message] = []
-            faults: set[tuple[Message, str]] = set()
+            fitting: list[Heard] = []
+            faults: set[tuple[Heard, str]] = set()
             for message, _ in self._held.values():
                 if place == (message.fingerprint, message.epoch):
                     try:
@@ -102,11 +112,13 @@ class MemoryExchange(Exchange):
         withdrawn = []
         with self._lock:
             for key, (message, _) in list(self._held.items()):
-                if is_withdrawable(message, federation, sender, keys, mine):
+                if isinstance(message, Message) and is_withdrawable(
+                    message, federation, sender, keys, mine
+                ):
                     withdrawn.append(message)
                     del self._held[key]
                     if keys is not None:
-                        self._withdrawn[key] = withdrawal_of(message, keys)
+                        self._withdrawn[origin(message)] = withdrawal_of(message, keys)
             for told in self._told.values():
                 told.difference_update([one for one in told if one[0] in withdrawn])
         return bool(withdrawn)

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 
 from fedbo import files
 from fedbo.federation import file
+from fedbo.federation.plan import Plan
 from fedbo.federation.scalars import Scalars, agreed_scalars
-from fedbo.message import Fingerprint, Kind, Message
+from fedbo.message import (
+    Fingerprint,
+    Heard,
+    Kind,
+    Message,
+    MessageKind,
+    MessageRefused,
+    Release,
+)
 from fedbo.message.key import key_text, parse_key
+from fedbo.message.release import COORDINATES
 from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
 from fedbo.model import basis, summary
 from fedbo.model.basis import Basis
@@ -47,7 +57,7 @@ _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to e
 _SCALE_LIMITS = (1e-6, 1e6)
 _NOISE_LIMITS = (1e-10, 1e6)
 _WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
-_KEYS = ("format", *_SETTINGS, "members", "space")  # of the file
+_KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
 
 
@@ -78,11 +88,13 @@ class Federation:
             with that the public cells of its trials, in 3.5 kB, for PTS; "summary+cell", the
             same and the cell of the best trial; "weights", one draw as in the paper, for FTS and
             PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a belief, trials can be
-            computed.
+            computed. With ``privacy``, it is what agents make of a release.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
             the fingerprint, and not compared. The default is no list.
+        privacy: The plan of a federation in which agents hear private releases and nothing else:
+            what an agent sends is a contribution to them. By default there is none.
         format: The format of the file; 1 keeps the order in which parameters and choices are given,
             as files without a format do. The default is 2.
 
@@ -110,6 +122,7 @@ class Federation:
         kind: Kind = "summary",
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
+        privacy: Plan | Mapping[str, Any] | None = None,
         format: int = FORMAT,
     ) -> None:
         _one_of("kernel", kernel, get_args(KernelName))
@@ -127,6 +140,12 @@ class Federation:
         self.kind: Kind = kind
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
         self.members = _members(members)
+        self.privacy = None if privacy is None else Plan.from_table(privacy)
+        if self.privacy is not None and self.members and self.privacy.by not in self.members:
+            raise ValueError(
+                f"{self.privacy.by!r} makes the releases, but is not among the members: list its "
+                "key too, or nobody would believe them"
+            )
 
     def next_epoch(
         self,
@@ -145,7 +164,9 @@ class Federation:
             agreed["length_scale"] = length_scale
         if noise_variance is not None:
             agreed["noise_variance"] = noise_variance
-        return Federation(self.space, **agreed, members=self.members, format=self.format)
+        return Federation(
+            self.space, **agreed, members=self.members, privacy=self.privacy, format=self.format
+        )
 
     def agree(self, scalars: Iterable[Scalars]) -> Federation:
         """Return the next epoch with scalars that suit these agents, or self if they change little.
@@ -193,6 +214,7 @@ class Federation:
 
     def __repr__(self) -> str:
         agreed = ", ".join(f"{name}={value!r}" for name, value in self._agreed().items())
+        agreed += "" if self.privacy is None else f", privacy={self.privacy!r}"
         return f"Federation({[*self.space.names]}, {self.space.direction}, {agreed})"
 
     @cached_property
@@ -209,9 +231,24 @@ class Federation:
         return _basis(points.shape, points.tobytes(), *phi)
 
     @property
+    def sends(self) -> MessageKind:
+        """What agents send: messages of ``kind``, or contributions to private releases."""
+        return self.kind if self.privacy is None else "contribution"
+
+    @property
     def coordinates(self) -> int:
-        """How many weights, or coordinates of them, a message describes."""
+        """How many weights, or coordinates of them, a message of ``kind`` describes."""
         return len(self.basis) if self.is_summarised else self.features
+
+    @property
+    def sent_coordinates(self) -> int:
+        """The same for what agents send; of a contribution, the coordinates of a shape."""
+        return self.coordinates if self.privacy is None else self.shape_coordinates
+
+    @property
+    def shape_coordinates(self) -> int:
+        """How many leading coordinates a member contributes to a private release."""
+        return min(COORDINATES, len(self.basis))
 
     @cached_property
     def cells(self) -> Array:
@@ -278,28 +315,52 @@ class Federation:
         return Fingerprint.from_parts(
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
-            kind=self.kind,
+            kind=self.kind if self.privacy is None else [self.kind, self.privacy.table],
             scalars=[
                 self.length_scale,
                 self.noise_variance,
-                *([self.basis.digest] if self.is_summarised else []),
+                *([self.basis.digest] if self.is_summarised or self.privacy is not None else []),
             ],
         )
 
-    def check(self, message: Message) -> None:
+    def check(self, message: Heard) -> None:
         """Raise `MessageRefused`, with the reason, if a message does not fit this federation.
 
         Args:
-            message: The message of any agent.
+            message: The message of any agent, or a private release.
         """
+        if not isinstance(message, Message):
+            self._check_release(message)
+            return
         message.check(
             fingerprint=self.fingerprint,
             epoch=self.epoch,
-            kind=self.kind,
-            M=self.coordinates,
+            kind=self.sends,
+            M=self.sent_coordinates,
             noise_variance=self.noise_variance,
-            cells=len(self.cells) if self.votes else 0,
+            cells=len(self.cells) if self.votes or self.privacy is not None else 0,
         )
+
+    def _check_release(self, published: Release) -> None:
+        published.check(
+            fingerprint=self.fingerprint,
+            epoch=self.epoch,
+            cells=len(self.cells),
+            coordinates=self.shape_coordinates,
+        )
+        plan, fault = self.privacy, ""
+        if plan is None:
+            fault = "the federation has no privacy plan, so that nobody may publish releases"
+        elif published.sender != plan.by:
+            fault = f"the federation names {plan.by!r} as the party that makes releases"
+        elif not 1 <= published.sequence <= plan.releases:
+            fault = f"its plan has {plan.releases} releases"
+        else:
+            found = published.epsilon, published.delta, published.releases
+            if found != (planned := (plan.epsilon, plan.delta, plan.releases)):
+                fault = f"its ε, δ and number of releases are {found}, expected {planned}"
+        if fault:
+            raise MessageRefused(f"release {published.sequence} of {published.sender!r}: {fault}")
 
     def difference(self, other: Federation) -> str | None:
         """Describe the first difference in a sentence; return None if there is none.
@@ -311,8 +372,19 @@ class Federation:
 
     def _difference(self, other: Federation, names: Iterable[str]) -> str | None:
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
-        settings = (f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b)
-        return self.space.difference(other.space) or next(settings, None)
+        settings = [f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b]
+        if self.privacy != other.privacy:
+            settings.append(f"privacy is {self.privacy} here and {other.privacy} there")
+        return self.space.difference(other.space) or next(iter(settings), None)
+
+    def require_plan(self) -> Plan:
+        """Return the privacy plan; raise a ValueError if there is none."""
+        if self.privacy is None:
+            raise ValueError(
+                "the federation has no privacy plan: make it with privacy=Plan(epsilon=2.0, "
+                "delta=1e-3), or with a [privacy] table in its file"
+            )
+        return self.privacy
 
     def require_same(self, other: Federation) -> None:
         """Raise `FederationMismatch` if the other federation differs from this one.
@@ -338,7 +410,9 @@ class Federation:
         """Return the text of the TOML file."""
         first = {} if self.format == 1 else {"format": self.format}
         keys = {name: key_text(key) for name, key in self.members.items()}
-        last = {"members": keys} if keys else {}
+        last: dict[str, Any] = {"members": keys} if keys else {}
+        if self.privacy is not None:
+            last["privacy"] = self.privacy.table
         return file.dumps({**first, **self._agreed(), **last}, self.space)
 
     @classmethod

@@ -10,7 +10,7 @@ PART_BYTES = 4
 PARTS = {
     "space": "the parameters, their ranges or choices, or the direction differ",
     "features": "the kernel, the number of features or their seed differs",
-    "kind": "the federation hands out another kind of message",
+    "kind": "the federation hands out another kind of message, or has another privacy plan",
     "scalars": "the length scales or the noise variance differ, though the epoch is the same",
 }
 
@@ -49,7 +49,7 @@ class Fingerprint(bytes):
         Args:
             space: The parameters, the direction and the listed points.
             features: The kernel, the number of features and their seed.
-            kind: What agents hand out.
+            kind: What agents hand out, and the privacy plan if there is one.
             scalars: The length scales and the noise variance.
         """
         return cls(b"".join(_hash(part) for part in (space, features, kind, scalars)))
@@ -59,6 +59,11 @@ class Fingerprint(bytes):
 
     def __repr__(self) -> str:
         return f"Fingerprint({self})"
+
+    @property
+    def lasting(self) -> str:
+        """The part that is the same in all epochs, as text."""
+        return str(self).rpartition("-")[0]
 
     def difference(self, other: bytes) -> str | None:
         """Return the name of the first part that differs from another fingerprint, or None."""

@@ -11,11 +11,13 @@ incumbent   best standardised score so far (TAF only)                           
 σ²          ``noise_variance``, the noise of messages                                    scalar
 t_n         number of observations behind the message                                    scalar
 cell        which public cell of the space holds the best trial (a vote)                 scalar
+y           shape of the mean: what is contributed to a private release                  (d,)
 ==========  ===========================================================================  ======
 
 A *summary* is a noisy mean and a coarse covariance of the k leading coordinates of the weights
 (`fedbo.model.summary`): it says what its sender does not know, in 3.5 kB. It has k instead of M
-numbers; in this module M is the length of nu.
+numbers; in this module M is the length of nu. A *contribution* has a vote and the shape y. It is
+for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``. If it is signed, this array
@@ -30,6 +32,7 @@ its numbers are finite and plausible. `fedbo.Agent.receive` calls it for every m
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 import msgspec
@@ -41,7 +44,10 @@ from fedbo.message.fingerprint import Fingerprint
 from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 from fedbo.outside import shortened
 
+#: What agents hand out to each other.
 Kind = Literal["summary", "summary+cell", "weights", "belief", "belief+incumbent"]
+#: What a message can be: one of these, or a contribution to a private release.
+MessageKind = Kind | Literal["contribution"]
 
 _LONGEST = 200  # characters of a reason that may quote a message
 
@@ -85,18 +91,39 @@ class Summary(Moments, frozen=True, kw_only=True, tag="summary"):
     cell: int | None = None
 
 
-def numbers_in(kind: Kind, M: int) -> int:
+class Contribution(Wire, frozen=True, tag="contribution"):
+    """The body of a contribution to a private release: y as little-endian float32, and a vote."""
+
+    y: bytes
+    cell: int
+    epsilon: float | None = None  # of local privacy: the vote is randomised, and y is 0
+
+    def __post_init__(self) -> None:
+        _count("y", self.y)
+        if type(self.cell) is not int:  # True would be a vote for all cells
+            raise MessageRefused(f"cell is {self.cell!r}, expected a whole number")
+        if self.epsilon is not None:
+            force_setattr(self, "epsilon", float(self.epsilon))
+            if not 0.0 < self.epsilon < math.inf:
+                raise MessageRefused(f"epsilon is {self.epsilon}, expected a number above 0")
+
+
+Body = Weights | Belief | Summary | Contribution
+
+
+def numbers_in(kind: MessageKind, M: int) -> int:
     """Return how many numbers a message of a kind has.
 
     Args:
         kind: The kind of message.
-        M: The length of omega or nu.
+        M: The length of omega, nu or y.
 
     >>> numbers_in("weights", 100), numbers_in("belief", 100), numbers_in("summary", 40)
     (100, 5150, 860)
     """
-    extra = kind in ("belief+incumbent", "summary+cell")
-    return M if kind == "weights" else M + M * (M + 1) // 2 + extra
+    if kind in ("weights", "contribution"):
+        return M + (kind == "contribution")
+    return M + M * (M + 1) // 2 + (kind in ("belief+incumbent", "summary+cell"))
 
 
 def _count(name: str, data: bytes) -> int:
@@ -150,7 +177,7 @@ class Header(TypedDict):
 
 
 class Message(Signed, frozen=True, kw_only=True):
-    """The message of one agent. Build it with `of_summary`, `of_weights` or `of_belief`.
+    """The message of one agent. Build it with `of_summary`, `of_weights`, `of_belief` and so on.
 
     Example:
         >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
@@ -166,7 +193,7 @@ class Message(Signed, frozen=True, kw_only=True):
     type = "message"
 
     t_n: int
-    body: Weights | Belief | Summary
+    body: Body
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
@@ -218,6 +245,22 @@ class Message(Signed, frozen=True, kw_only=True):
         return cls(body=Summary(nu=mean, covariance=triangle, cell=cell), **header)
 
     @classmethod
+    def of_contribution(
+        cls, y: ArrayLike, cell: int, epsilon: float | None = None, **header: Unpack[Header]
+    ) -> Message:
+        """Build a contribution to a private release.
+
+        Args:
+            y: (d,) the shape of the mean of the sender's belief; whoever sums it up gives it
+                length 1. Zeros contribute no shape.
+            cell: The cell that the sender votes for.
+            epsilon: ε of local privacy if the vote is randomised; None (default) if it is not.
+            **header: The fields of `Header`.
+        """
+        shape, vote = _pack(_vector("y", y)), operator.index(cell)
+        return cls(body=Contribution(shape, vote, epsilon), **header)
+
+    @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Message:
         """Return the message that `encode` wrote. Its signature, if it has one, is not checked.
 
@@ -257,21 +300,24 @@ class Message(Signed, frozen=True, kw_only=True):
         )
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MessageKind:
         if isinstance(self.body, Weights):
             return "weights"
+        if isinstance(self.body, Contribution):
+            return "contribution"
         if isinstance(self.body, Summary):
             return "summary" if self.body.cell is None else "summary+cell"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
-        return len(self.body.omega if isinstance(self.body, Weights) else self.body.nu) // 4
+        return len(getattr(self.body, self.body.__struct_fields__[0])) // 4
 
     @property
     def parameters(self) -> int:
         """Number of parameters handed out, as the paper counts: M, M + M² or M + M² + 1."""
-        return self.numbers + (0 if self.kind == "weights" else self.M * (self.M - 1) // 2)
+        has_covariance = isinstance(self.body, Moments)
+        return self.numbers + (self.M * (self.M - 1) // 2 if has_covariance else 0)
 
     @property
     def numbers(self) -> int:
@@ -301,6 +347,16 @@ class Message(Signed, frozen=True, kw_only=True):
         return square
 
     @property
+    def y(self) -> NDArray[np.float32]:
+        """(d,) the shape that is contributed, read-only."""
+        return _unpack(self._field("y"))
+
+    @property
+    def local_epsilon(self) -> float | None:
+        """ε of local privacy if this is a randomised vote; else None."""
+        return self.body.epsilon if isinstance(self.body, Contribution) else None
+
+    @property
     def incumbent(self) -> float | None:
         """Best standardised score so far, or None if the sender did not hand it out."""
         return cast("float | None", self._field("incumbent"))
@@ -318,7 +374,7 @@ class Message(Signed, frozen=True, kw_only=True):
         *,
         fingerprint: Fingerprint,
         epoch: int,
-        kind: Kind,
+        kind: MessageKind,
         M: int,
         noise_variance: float,
         cells: int = 0,
@@ -331,7 +387,7 @@ class Message(Signed, frozen=True, kw_only=True):
             fingerprint: Fingerprint of the federation.
             epoch: Epoch of the federation.
             kind: What its agents hand out.
-            M: The length of omega or nu in its messages.
+            M: The length of omega, nu or y in its messages.
             noise_variance: σ² of its messages.
             cells: How many cells there are to vote for (default 0).
 
@@ -342,10 +398,12 @@ class Message(Signed, frozen=True, kw_only=True):
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        may_differ = not same and self.kind.startswith("summary")  # the basis follows the scalars
+        is_short = isinstance(self.body, Summary | Contribution)
+        may_differ = not same and is_short  # the basis follows the scalars
         if not fault and self.M != M and not may_differ:
             fault = f"it has M = {self.M}, expected M = {M}"
-        if not fault and self.kind == "summary+cell" and not 0 <= (self.cell or 0) < cells:
+        is_vote = self.kind in ("summary+cell", "contribution")
+        if not fault and is_vote and not 0 <= (self.cell or 0) < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
@@ -362,7 +420,7 @@ class Message(Signed, frozen=True, kw_only=True):
         if noise_variance is not None:
             limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
         for name in self.body.__struct_fields__:
-            if name == "cell":
+            if name in ("cell", "epsilon"):
                 continue
             norm = _norm(self._field(name))
             if not math.isfinite(norm):
@@ -381,7 +439,7 @@ class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):
     sender: str
     sequence: int
     t_n: int
-    body: Weights | Belief | Summary
+    body: Body
 
 
 _encoder = msgspec.msgpack.Encoder()

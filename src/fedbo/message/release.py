@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
+from fedbo.message import signed
 from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.signed import SENDER_BYTES, Envelope, MessageRefused, Signed, Wire
+from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -16,9 +19,12 @@ NEIGHBOURS = "one member's contribution is replaced by an empty one"
 
 #: Number of draws that a target takes for peers.
 DRAWS = 64
+#: Number of coordinates of the shape that a member contributes, if the federation has as many.
+COORDINATES = 16
 
 _DRAW = "/release-"  # between the sender's name and the number of a draw
-_SENDER_BYTES = SENDER_BYTES - len(_DRAW) - 2
+#: The longest name of who makes releases, in bytes of UTF-8: their draws have longer names.
+SENDER_BYTES = signed.SENDER_BYTES - len(_DRAW) - 2
 _SMALLEST, _GREATEST = 2.0**-60, 2.0**40  # of all that is not a whole number
 _MOST_MEMBERS = 2**31 - 1
 _MOST_NUMBERS = 4096  # votes, and sums
@@ -60,9 +66,9 @@ class Release(Signed, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.sender.encode()) > _SENDER_BYTES:  # its draws have longer names
+        if len(self.sender.encode()) > SENDER_BYTES:
             raise MessageRefused(
-                f"sender is {self.sender!r}, expected at most {_SENDER_BYTES} bytes of UTF-8"
+                f"sender is {self.sender!r}, expected at most {SENDER_BYTES} bytes of UTF-8"
             )
         for name in ("epsilon", "delta", "votes_scale", "sums_deviation", "weight"):
             value = getattr(self, name)
@@ -96,9 +102,23 @@ class Release(Signed, frozen=True, kw_only=True):
         return draw_names(self.sender)
 
     @property
-    def parameters(self) -> int:
+    def numbers(self) -> int:
         """Number of numbers handed out."""
         return len(self.votes) + len(self.sums)
+
+    @property
+    def parameters(self) -> int:
+        """The same: a release has no covariance of which only a triangle is sent."""
+        return self.numbers
+
+    @property
+    def t_n(self) -> int:
+        """Number of observations behind the release: the trials of all members."""
+        return self.trials
+
+    @property
+    def kind(self) -> Literal["release"]:
+        return "release"
 
     @property
     def nbytes(self) -> int:

@@ -67,7 +67,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         check_origin(self.fingerprint, self.sender)
         force_setattr(self, "fingerprint", bytes(self.fingerprint))
         for name, limit in COUNTER_LIMITS.items():
-            if hasattr(self, name):
+            if name in self.__struct_fields__:
                 value = operator.index(getattr(self, name))
                 if not 0 <= value <= limit:
                     raise MessageRefused(f"{name} is {value}, expected 0 to {limit}")

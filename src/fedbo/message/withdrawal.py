@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from fedbo.message.message import Message
 from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 
 
@@ -16,7 +15,7 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
 
     >>> given = {"fingerprint": bytes(16), "epoch": 0, "sender": "site-a", "sequence": 7}
     >>> signed = Withdrawal(key=bytes(32), signature=bytes(64), **given)
-    >>> read(signed.encode()) == signed
+    >>> Withdrawal.decode(signed.encode()) == signed
     True
     """
 
@@ -29,40 +28,37 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
             _Content(self.fingerprint, self.epoch, self.sender, self.sequence)
         )
 
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Withdrawal:
+        """Return the withdrawal that `encode` wrote. Its signature is not checked.
+
+        Args:
+            data: The bytes of one withdrawal; anything else raises `MessageRefused`.
+        """
+        try:
+            envelope = msgspec.msgpack.decode(data, type=Envelope)
+            found = msgspec.msgpack.decode(envelope.content, type=_Content)
+        except (ValueError, RecursionError):
+            raise MessageRefused(
+                f"{len(data):,} bytes are a withdrawal with a wrong field"
+            ) from None
+        withdrawal = cls(
+            fingerprint=found.fingerprint,
+            epoch=found.epoch,
+            sender=found.sender,
+            sequence=found.sequence,
+            key=envelope.key,
+            signature=envelope.signature,
+        )
+        if envelope.type != "withdrawal" or withdrawal.encode() != data:
+            raise MessageRefused(
+                f"{len(data):,} bytes are a withdrawal with another encoding than fedbo's"
+            )
+        return withdrawal
+
 
 class _Content(Wire, frozen=True):
     fingerprint: bytes
     epoch: int
     sender: str
     sequence: int
-
-
-def read(data: bytes | bytearray | memoryview) -> Message | Withdrawal:
-    """Return the message or the withdrawal in these bytes; its signature is not checked.
-
-    Args:
-        data: What `encode` of either wrote; anything else raises `MessageRefused`.
-    """
-    try:
-        envelope = msgspec.msgpack.decode(data, type=Envelope)
-    except (ValueError, RecursionError):
-        return Message.decode(data)
-    if envelope.type != "withdrawal":
-        return Message.decode(data)
-    try:
-        found = msgspec.msgpack.decode(envelope.content, type=_Content)
-    except (ValueError, RecursionError):
-        raise MessageRefused(f"{len(data):,} bytes are a withdrawal with a wrong field") from None
-    withdrawal = Withdrawal(
-        fingerprint=found.fingerprint,
-        epoch=found.epoch,
-        sender=found.sender,
-        sequence=found.sequence,
-        key=envelope.key,
-        signature=envelope.signature,
-    )
-    if withdrawal.encode() != data:
-        raise MessageRefused(
-            f"{len(data):,} bytes are a withdrawal with another encoding than fedbo's"
-        )
-    return withdrawal

@@ -31,6 +31,7 @@ from fedbo.model.kernel import Array
 
 MOST = 40  #: directions: a mean and a covariance of so many take 3.4 kB
 POINTS = 1024  #: of the space, over which the features are averaged
+SPREAD = 256  #: of these points at most, at which the height of a function is measured
 
 _LEAST = 1e-6  # of the largest eigenvalue; below, directions are rounding errors
 _ZERO = 1e-12  # an eigenvalue of features that do not vary
@@ -64,6 +65,7 @@ class Basis:
         largest = np.abs(B).argmax(axis=0)
         self.vectors: Array = B * np.sign(B[largest, np.arange(len(kept))])
         self.lam: Array = np.maximum(lam[kept], 0.0)
+        self._spread: Array = Phi[:: -(-n // SPREAD)] @ self.vectors  # ψ at points all over
 
     def __len__(self) -> int:
         return len(self.lam)
@@ -71,6 +73,23 @@ class Basis:
     def coordinates(self, X: Array) -> Array:
         """Return ψ (n, k) at the rows of X (n, D)."""
         return (self.features(X) - self.mean) @ self.vectors
+
+    def size(self, z: Array) -> Array:
+        """Return the standard deviation (n,) of the functions ψᵀz over the space.
+
+        Args:
+            z: Coordinates of functions, (n, k).
+        """
+        return np.sqrt((z * z) @ self.lam)
+
+    def height(self, z: Array) -> Array:
+        """Return how far the functions ψᵀz rise above their means over the space, (n,).
+
+        Args:
+            z: Coordinates of functions, (n, k).
+        """
+        highest: Array = (z @ self._spread.T).max(axis=1)
+        return highest
 
     @property
     def digest(self) -> str:

@@ -24,7 +24,7 @@ from fedbo.exchange.choice import same_federation
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
-from fedbo.message import Message
+from fedbo.message import Heard, Message, Release
 from fedbo.optuna.notices import Complaints, Errand
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between attempts to publish in an outage
@@ -85,7 +85,7 @@ class Courier:
         self._is_reporting = False
         self._withdrawals: list[Withdrawal] = []
         self._wanted: Federation | None = None
-        self._fetched: tuple[Federation | None, list[Message]] | None = None
+        self._fetched: tuple[Federation | None, list[Heard]] | None = None
         self._is_fresh = False  # whether nothing has changed since, as far as is known
         self._complaints = Complaints(self.exchange.address)
         _couriers.add(self)
@@ -121,13 +121,13 @@ class Courier:
             self._wanted = federation
             self._wake()
 
-    def messages(self, federation: Federation) -> list[Message] | None:
+    def messages(self, federation: Federation) -> list[Heard] | None:
         """Return what the exchange handed out when it last did; None if it has not done so yet."""
         with self._changed:
             known, messages = self._fetched or (None, [])
             return messages if known is federation else None
 
-    def current(self, federation: Federation) -> list[Message] | None:
+    def current(self, federation: Federation) -> list[Heard] | None:
         """Return what the exchange handed out just now; None if that is not known."""
         with self._changed:
             known, messages = self._fetched or (None, [])
@@ -276,9 +276,13 @@ class Courier:
             self._changed.notify_all()
 
     def _fetch(self, federation: Federation) -> None:
-        found: tuple[Federation | None, list[Message]] | None = None
+        found: tuple[Federation | None, list[Heard]] | None = None
         with self._errand("fetch") as texts:
-            found = federation, list(self.exchange.fetch(federation))
+            heard = self.exchange.fetch(federation)
+            for one in heard:
+                if isinstance(one, Release):
+                    self.ledger.receive(one)
+            found = federation, heard
             texts[:] = [text for text in texts if not self._is_own_refusal(text)]
         with self._changed:
             self._is_fresh = found is not None

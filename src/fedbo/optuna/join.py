@@ -21,8 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange import Exchange, Ledger
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.message import Kind, Message
+from fedbo.message import Heard, Kind
 from fedbo.message.fingerprint import PARTS, Fingerprint
+from fedbo.message.release import is_draw
 from fedbo.optuna import record, studies
 from fedbo.optuna.distributions import Translation
 from fedbo.optuna.objective import Objective, last_line
@@ -105,7 +106,7 @@ class CountedLedger(Ledger):
     sent = 0
     problem = ""  # why the exchange did not take the last one
 
-    def publish(self, exchange: Exchange, message: Message, study: str = "") -> bool:
+    def publish(self, exchange: Exchange, message: Heard, study: str = "") -> bool:
         self.problem = "the exchange did not take it, as a warning says"
         is_out = super().publish(exchange, message, study)
         self.sent += is_out
@@ -160,9 +161,10 @@ class Site:
 
     @property
     def peers(self) -> int:
-        """The number of peers whose messages the agent holds."""
+        """The number of peers whose messages the agent holds; a private release is one of them."""
         agent = self.sampler.agent
-        return 0 if agent is None else len(agent.inbox)
+        senders = [] if agent is None else agent.inbox.senders
+        return sum(not is_draw(name) for name in senders) + any(map(is_draw, senders))
 
     def run(self, trials: int, watcher: Watcher, interrupt: Interrupt) -> Ending:
         """Run trials until the study has this many finished ones, or until it is interrupted."""

@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo.exchange import Exchange, ExchangeError, FolderExchange, Ledger, Progress, timing
 from fedbo.exchange.choice import same_federation
 from fedbo.federation import Federation
-from fedbo.message import Message
+from fedbo.message import Heard, Message
 from fedbo.optuna import private
 from fedbo.optuna.courier import Courier, Letter, Withdrawal
 from fedbo.optuna.mirror import Mirror, StudyChanged, end_of
@@ -85,6 +85,9 @@ class Mailbox:
             return
         if self._reporter is not None and not can_show(self._courier.exchange):
             notices.warn("no progress", exchange=self._courier.exchange.address)
+            self._reporter = None
+        if self._reporter is not None and federation.privacy is not None:
+            notices.warn("private progress")
             self._reporter = None
         self._courier.signature = mirror.agent.name, mirror.agent.signer
         self._withdraw_former(federation)
@@ -155,13 +158,14 @@ class Mailbox:
             elif self._has_rival(mirror, self._courier.messages(mirror.agent.federation) or []):
                 self.silence = namesake(mirror.agent.name)
             elif (message := self._due_message(mirror, trials, ended)) is None:
-                self.silence = _not_due(self._every)
+                self.silence = _not_due(self._rhythm(mirror.agent.federation))
             else:
                 self.silence = ""
                 if not self._courier.last_words:
                     self._courier.last_words = self._last_words()
-                report = None if self._reporter is None else self._report
-                return Letter(message, known.study, report)
+                is_private = mirror.agent.federation.privacy is not None
+                can_report = self._reporter is not None and not is_private
+                return Letter(message, known.study, self._report if can_report else None)
             return None
 
     def _last_words(self) -> str:
@@ -208,7 +212,7 @@ class Mailbox:
                 self._withdrawn.add(what)
                 self._courier.withdraw(one)
 
-    def _is_former(self, message: Message) -> bool:
+    def _is_former(self, message: Heard) -> bool:
         """Whether the study itself sent this message, under a name that it had before."""
         known = self._agent.identity
         return (
@@ -217,7 +221,7 @@ class Mailbox:
             and known.study in self._studies_of(message)
         )
 
-    def _has_rival(self, mirror: Mirror, messages: Sequence[Message]) -> bool:
+    def _has_rival(self, mirror: Mirror, messages: Sequence[Heard]) -> bool:
         """Whether another study of this user publishes under this name; if so, warn."""
         known, agent = self._agent.identity, mirror.agent
         for message in messages:
@@ -228,14 +232,15 @@ class Mailbox:
                     return True
         return False
 
-    def _studies_of(self, message: Message) -> set[str]:
+    def _studies_of(self, message: Heard) -> set[str]:
         with contextlib.suppress(ExchangeError):  # a message cannot be sent either, which is said
             return self._courier.ledger.studies_of(message)
         return set()
 
-    def _under_our_name(self, mirror: Mirror, messages: Sequence[Message]) -> tuple[int, bool]:
+    def _under_our_name(self, mirror: Mirror, messages: Sequence[Heard]) -> tuple[int, bool]:
         """Return the latest sequence of our message, and whether another's has our name."""
-        named = [message for message in messages if message.sender == mirror.agent.name]
+        name = mirror.agent.name
+        named = [one for one in messages if isinstance(one, Message) and one.sender == name]
         known = self._agent.identity
         own = {mirror.agent.signer, "" if known is None else known.key}
         ours = [message.sequence for message in named if message.signer == mirror.agent.signer]
@@ -252,7 +257,8 @@ class Mailbox:
         """
         told = (trial for trial in trials if trial.number in mirror.told)
         scored = sorted((trial for trial in told if trial.state.is_finished()), key=end_of)
-        counts = due(scored, self._every, mirror.agent.federation.space.direction)
+        federation = mirror.agent.federation
+        counts = due(scored, self._rhythm(federation), federation.space.direction)
         if not counts:
             return None
         n = counts[-1]
@@ -267,11 +273,22 @@ class Mailbox:
                     return None
         return message
 
+    def _rhythm(self, federation: Federation) -> int | None:
+        """Return after how many scores a message is due; None if scores decide that.
+
+        Contributions to private releases are sent at times that do not depend on scores: how many
+        trials a member has is public, and would otherwise tell when it found something better.
+        """
+        if self._every is None and federation.privacy is not None:
+            return federation.privacy.least_trials
+        return self._every
+
     def _is_missing(self, mirror: Mirror, n: int) -> bool:
         """Whether the exchange lacks the message after n scores, and it was not sent again yet."""
-        messages = self._courier.current(mirror.agent.federation)
-        if messages is None or n in self._sent_again:
-            return False
+        federation = mirror.agent.federation
+        messages = self._courier.current(federation)
+        if messages is None or n in self._sent_again or federation.privacy is not None:
+            return False  # contributions are not handed out, so that nobody can tell
         published, others = self._under_our_name(mirror, messages)
         return published < n and not others
 

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.message import Message
+from fedbo.message import Heard, Release
 from fedbo.optuna import record
 from fedbo.optuna.distributions import Translation
 from fedbo.policy import Origin
@@ -121,7 +121,7 @@ class Mirror:
         self._numbers[number] = trial.number
         return record.Asked(origin=trial.origin, t=trial.t, params=trial.params)
 
-    def hear(self, messages: Sequence[Message]) -> list[str]:
+    def hear(self, messages: Sequence[Heard]) -> list[str]:
         """Let the agent hold these messages and no others; return why some were refused.
 
         What it held before and is not among them, the exchange no longer hands out. A signed
@@ -138,7 +138,8 @@ class Mirror:
         self.agent.forget({o[0] for o, n in heard.items() if self._heard.get(o, -1) < n})
         refusals = []
         for origin, message in now.items():
-            if message.sequence != heard.get(origin) and message.sender != self.agent.name:
+            is_own = message.sender == self.agent.name and not isinstance(message, Release)
+            if message.sequence != heard.get(origin) and not is_own:
                 try:
                     self.agent.receive(message)
                 except (ValueError, OSError) as error:

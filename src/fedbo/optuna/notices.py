@@ -29,6 +29,8 @@ _NOTICES = {
     "left federation": "{reason}",
     "no progress": "{exchange} cannot show the progress of a study, so none is reported: only a "
     "hub can. This warning is given once",
+    "private progress": "the federation has a privacy plan, which does not cover progress: a best "
+    "score says something about trials. So none is reported. This warning is given once",
     "cannot tune": "{reason}; it is sampled independently",
     "cannot learn": "trial {number} has a value, but the federation cannot learn from it: "
     "{reason}. Other trials like this one are ignored without another warning",
@@ -65,6 +67,7 @@ _ABOUT_EXCHANGES = (
     "namesake",
     "no progress",
     "nothing published",
+    "private progress",
 )
 
 _LISTED = 8  # names that a warning lists

@@ -15,7 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from fedbo import caller
-from fedbo.agent import Agent
+from fedbo.agent import Agent, Settings
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation import Federation
@@ -63,6 +63,7 @@ class Publication:
         name: The name of the study among peers. Default: the one that it has, or drawn.
         signed: Whether to sign, as for `FederatedSampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
+        settings: The settings of the agent. Default: those of `fedbo.Agent`.
 
     Raises:
         PublishRefused: If the study has several objectives, another direction, no finished trial,
@@ -78,10 +79,11 @@ class Publication:
         name: str | None = None,
         signed: bool | None = None,
         ledger: Ledger | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self.study, self.exchange, self.federation = study, exchange, federation
         self.ledger = Ledger() if ledger is None else ledger
-        self.name, self._signed = name, signed
+        self.name, self._signed, self._settings = name, signed, settings
         self._keyring = exchange.keyring or Keyring.user()
         self._scored = study.get_trials(deepcopy=False, states=SCORED)
         _check(study, federation, self._scored)
@@ -117,6 +119,11 @@ class Publication:
             raise PublishRefused(
                 f"{self.exchange.address} cannot carry scalars, only a hub can: leave out --scalars"
             )
+        if scalars and self.federation is not None and self.federation.privacy is not None:
+            raise PublishRefused(
+                "the federation has a privacy plan, which does not cover scalars: leave out "
+                "--scalars"
+            )
         if hindrance := self._hindrance():
             raise PublishRefused(f"nothing was published: {hindrance}")
         if scalars:
@@ -146,7 +153,7 @@ class Publication:
         recipe = Recipe(
             federation=self.federation,
             policy=join.POLICIES[kind](),
-            settings=None,
+            settings=self._settings,
             seed=None,
             name=name,
             clip=False,

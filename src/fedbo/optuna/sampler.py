@@ -62,7 +62,8 @@ class FederatedSampler(BaseSampler):
         settings: The settings of the agent. Default: those of `fedbo.Agent`.
         every: The number of scores after which the study publishes a message. Each one reveals a
             little more. Default: publish when it is worth it, which is when a trial is the best so
-            far, or when there are twice as many scores as in the last message.
+            far, or when there are twice as many scores as in the last message. In a federation
+            with a privacy plan: publish after each ``least_trials`` scores.
         clip: Whether to accept an objective with narrower ranges than the federation's, and clip
             queries to them. Default: False.
         signed: Whether messages are signed with the user's key, or that of the study if it has

@@ -59,6 +59,11 @@ class Recipe:
                 "clip=True is for a site whose range is inside that of its federation: it needs a "
                 "federation, and one without listed points"
             )
+        if self.seed is not None and self.settings and self.settings.local_epsilon is not None:
+            raise ValueError(
+                f"seed is {self.seed}, but the vote of local_epsilon must be random: whoever "
+                "guesses the seed could read it. Leave out the seed"
+            )
         if self.signed and not is_installed():
             raise ValueError(
                 "signed is True, but the package cryptography is not installed: pip install "
@@ -88,8 +93,11 @@ class Recipe:
         """
         words = Translation(search_space)
         federation = self.agreed(study, words)
-        # A study has one secret for all its federations, and different noise in each of them.
-        secret = identity.entropy.encode() + federation.fingerprint
+        # A study has one secret for all its federations, and different noise in each of them. A
+        # randomised vote must not be drawn again in another epoch: votes could be averaged.
+        fingerprint = federation.fingerprint
+        place = fingerprint if federation.privacy is None else fingerprint.lasting.encode()
+        secret = identity.entropy.encode() + place
         agent = Agent(
             federation,
             self.policy,

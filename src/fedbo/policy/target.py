@@ -135,8 +135,12 @@ class Target:
             shares: The share of each of these peers, (k,).
 
         Returns:
-            At most 8 shares, all above 0, largest first.
+            At most 8 shares, all above 0, largest first. The draws of a private release are one
+            peer, with the name of who made it.
         """
+        if self.federation.privacy is not None:
+            total = float(shares.sum())
+            return {self.federation.privacy.by: total} if total > 0.0 else {}
         most = np.argsort(-shares)[:_NAMED]
         return {self.inbox.sender(int(rows[k])): float(shares[k]) for k in most if shares[k] > 0.0}
 

@@ -1,5 +1,6 @@
 """Differential privacy: what members contribute, releases, exact noise, and what they cost."""
 
+from fedbo.federation import Plan
 from fedbo.message.release import Release
 from fedbo.privacy.accounting import (
     Gaussian,
@@ -16,27 +17,23 @@ from fedbo.privacy.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
-from fedbo.privacy.budget import Budget, BudgetSpent
-from fedbo.privacy.contribution import Contribution, contribute
-from fedbo.privacy.local import (
-    Estimate,
-    LocalCost,
-    estimate_votes,
-    false_chance,
-    local_cost,
-    local_vote,
+from fedbo.privacy.contribution import shape
+from fedbo.privacy.local import local_cost, local_vote
+from fedbo.privacy.noise import (
+    Derived,
+    Secret,
+    Simulated,
+    Source,
+    discrete_gaussian,
+    discrete_laplace,
 )
-from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
-from fedbo.privacy.release import Plan, as_messages, first_points, mechanisms, release
+from fedbo.privacy.release import as_messages, first_points, mechanisms, release
+from fedbo.privacy.statement import spent, statement
 
 __all__ = [
-    "Budget",
-    "BudgetSpent",
-    "Contribution",
-    "Estimate",
+    "Derived",
     "Gaussian",
     "Laplace",
-    "LocalCost",
     "Mechanism",
     "Plan",
     "Pure",
@@ -46,7 +43,6 @@ __all__ = [
     "Source",
     "SubsampledGaussian",
     "as_messages",
-    "contribute",
     "discrete_gaussian",
     "discrete_laplace",
     "epsilon",
@@ -54,8 +50,6 @@ __all__ = [
     "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
-    "estimate_votes",
-    "false_chance",
     "first_points",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -64,4 +58,7 @@ __all__ = [
     "local_vote",
     "mechanisms",
     "release",
+    "shape",
+    "spent",
+    "statement",
 ]

@@ -20,44 +20,26 @@ this is what the noise of a release is made for.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from fedbo.federation import Federation
 from fedbo.model.kernel import Array
 
-#: The number of coordinates d of a contribution, if the federation has as many.
-COORDINATES = 16
 
-
-class Contribution(msgspec.Struct, frozen=True, eq=False):
-    """The vote and the shape of one member.
-
-    Args:
-        cell: The public cell that holds the member's best trial.
-        y: The shape (d,) of the mean of its belief, of length 1.
-    """
-
-    cell: int
-    y: Array
-
-
-def contribute(federation: Federation, nu: Array, best: Array) -> Contribution:
-    """Return what a member contributes.
+def shape(federation: Federation, nu: Array) -> Array:
+    """Return y (d,), the shape that a member contributes.
 
     Args:
         federation: What the members agree on.
         nu: The mean of the member's belief about the weights of the features, (M,).
-        best: The point of the member's best trial, (D,).
 
     >>> from fedbo.space import Float
-    >>> agreed = Federation({"x": Float(0, 1)}, features=50)
-    >>> given = contribute(agreed, np.ones(50), np.array([0.4]))
-    >>> given.cell, len(given.y), round(float(np.linalg.norm(given.y)), 6)
-    (3, 7, 1.0)
+    >>> y = shape(Federation({"x": Float(0, 1)}, features=50), np.ones(50))
+    >>> len(y), round(float(np.linalg.norm(y)), 6)
+    (7, 1.0)
     """
-    basis, scale = federation.basis, to_shape(federation)
-    return Contribution(federation.cell(best), unit(scale * (basis.vectors.T @ nu)[: len(scale)]))
+    scale = to_shape(federation)
+    return unit(scale * (federation.basis.vectors.T @ nu)[: len(scale)])
 
 
 def to_shape(federation: Federation) -> Array:
@@ -66,7 +48,7 @@ def to_shape(federation: Federation) -> Array:
     Args:
         federation: What the members agree on.
     """
-    lam = federation.basis.lam[:COORDINATES]
+    lam = federation.basis.lam[: federation.shape_coordinates]
     if not lam[0] > 0.0:
         raise ValueError(
             "the features do not vary over the space, which has a single point; a contribution "

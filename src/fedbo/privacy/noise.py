@@ -25,6 +25,7 @@ the sampling closely learns something about the noise.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
@@ -40,7 +41,7 @@ LARGEST = 2**52
 
 
 class Source(ABC):
-    """Where random integers come from: `Secret` or `Simulated`.
+    """Where random integers come from: `Secret`, `Derived` or `Simulated`.
 
     Samplers take only objects of this class, so that a generator which happens to have the right
     method cannot replace secret randomness by accident.
@@ -69,6 +70,36 @@ class Secret(Source):
 
     def randbelow(self, n: int) -> int:
         return secrets.randbelow(n)
+
+
+class Derived(Source):
+    """Randomness that a secret repeats, and that nobody can predict without it.
+
+    It is made by SHAKE-256, for what must stay the same if it is asked for again.
+
+    Args:
+        secret: Bytes that are secret and have at least 128 random bits.
+        purpose: What it is for: another purpose gives other numbers.
+
+    >>> Derived(b"s" * 16, "vote").randbelow(1000) == Derived(b"s" * 16, "vote").randbelow(1000)
+    True
+    """
+
+    secret = True
+
+    def __init__(self, secret: bytes, purpose: str) -> None:
+        self._start = hashlib.sha256(secret).digest() + purpose.encode()
+        self._count = 0
+
+    def randbelow(self, n: int) -> int:
+        bits = (n - 1).bit_length()
+        size, surplus = -(-bits // 8), -bits % 8
+        while True:
+            self._count += 1
+            block = hashlib.shake_256(self._start + self._count.to_bytes(8, "big"))
+            drawn = int.from_bytes(block.digest(size), "little") >> surplus
+            if drawn < n:
+                return drawn
 
 
 class Simulated(Source):

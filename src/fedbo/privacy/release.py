@@ -35,17 +35,17 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fedbo.federation import Federation
-from fedbo.message import Message
+from fedbo.federation import Federation, Plan
+from fedbo.message import Message, MessageRefused
 from fedbo.message.message import Header
 from fedbo.message.release import DRAWS, Release
+from fedbo.message.signed import COUNTER_LIMITS
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
-from fedbo.privacy.contribution import Contribution, lifted, second_moments, to_shape, unit
+from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
 from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_laplace
 
 #: The unit of the sums.
@@ -55,34 +55,9 @@ STEPS = 64
 #: Number of cells that a newcomer tries first.
 FIRST = 2
 
-_MOST_RELEASES = 10_000
 _DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
 _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
 _MANY = 300  # members from which the second moments of all coordinates are worth their noise
-
-
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all releases of a federation may cost together.
-
-    Args:
-        epsilon: ε of all of them, above 0.
-        delta: δ of the same guarantee, above 0 and below 1.
-        releases: Their number R (default 1). Each has √R times the noise of a single release in its
-            sums, and R times in its votes.
-    """
-
-    epsilon: float
-    delta: float
-    releases: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon < math.inf or not 0.0 < self.delta < 1.0:
-            raise ValueError(
-                f"epsilon is {self.epsilon} and delta is {self.delta}, expected epsilon above 0, "
-                "not infinite, and delta between 0 and 1"
-            )
-        if not 1 <= self.releases <= _MOST_RELEASES:
-            raise ValueError(f"releases is {self.releases}, expected 1 to {_MOST_RELEASES}")
 
 
 def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
@@ -119,38 +94,34 @@ def _second_moments_of(members: int, d: int) -> tuple[float, int]:
 
 def release(
     federation: Federation,
-    contributions: Sequence[Contribution | None],
+    contributions: Sequence[Message | None],
     *,
-    plan: Plan,
-    trials: int,
-    sender: str = "release",
+    trials: int | None = None,
     sequence: int = 1,
     source: Source = SECRET,
 ) -> Release:
     """Sum up contributions, add noise, and return what may be published.
 
-    Nothing is recorded here. `Budget.release` does that first, and refuses what was not planned.
+    Nothing is recorded here. `fedbo.exchange.Ledger.release` does that, and refuses what was not
+    planned; it is what a real release needs.
 
     Args:
-        federation: What the members agree on.
-        contributions: The contribution of each member; None for a member that has none. The length
-            of this list is public.
-        plan: What this release and the others of the same plan cost together.
-        trials: The number of trials of all members together, which is public.
-        sender: The name of the trusted party (default "release").
+        federation: What the members agree on, with its privacy plan.
+        contributions: One contribution of each member; None for a member whose contribution is
+            empty. The length of this list is public.
+        trials: The number of trials of all members together, which is public; by default those
+            that the contributions name.
         sequence: The number of this release, from 1; a later one replaces it.
         source: The source of randomness; the system's secret one by default. Any other is for
             tests: whoever can predict the noise can remove it.
     """
-    return noisy(composed(federation, contributions, plan, trials, sender, sequence), source)
+    return noisy(federation, composed(federation, contributions, trials, sequence), source)
 
 
 def composed(
     federation: Federation,
-    contributions: Sequence[Contribution | None],
-    plan: Plan,
-    trials: int,
-    sender: str,
+    contributions: Sequence[Message | None],
+    trials: int | None,
     sequence: int,
 ) -> Release:
     """Check contributions and sum them up: a release without its noise, which must not leave.
@@ -159,19 +130,27 @@ def composed(
     """
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
-    d, cells = len(to_shape(federation)), len(federation.cells)
+    plan, d = federation.require_plan(), federation.shape_coordinates
     c, e = _second_moments_of(len(contributions), d)
-    votes = np.zeros(cells, dtype=np.int64)
+    votes = np.zeros(len(federation.cells), dtype=np.int64)
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
-    for given in contributions:
-        if given is not None:
-            votes[_checked_cell(given.cell, cells)] += STEPS
-            v = lifted(unit(_checked_shape(given.y, d)), c, e)
-            sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
+    given = [message for message in contributions if message is not None]
+    for message in given:
+        federation.check(message)
+        if message.epoch != federation.epoch:
+            raise ValueError(
+                f"the contribution of {message.sender!r} is of epoch {message.epoch}, expected "
+                f"{federation.epoch}"
+            )
+        votes[message.cell] += STEPS
+        v = lifted(unit(message.y.astype(np.float64)), c, e)
+        sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
+    if trials is None:  # one member that claims too many must not prevent the release
+        trials = min(sum(message.t_n for message in given), COUNTER_LIMITS["t_n"])
     return Release(
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
-        sender=sender,
+        sender=plan.by,
         sequence=sequence,
         epsilon=plan.epsilon,
         delta=plan.delta,
@@ -187,44 +166,36 @@ def composed(
     )
 
 
-def noisy(quiet: Release, source: Source) -> Release:
+def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
     """Return a release with its noise.
 
     Args:
+        federation: What the members agree on.
         quiet: What `composed` returned.
         source: The source of randomness.
     """
-    plan = Plan(quiet.epsilon, quiet.delta, quiet.releases)
+    plan = federation.require_plan()
     scale, variance = _votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
     votes = quiet.votes + discrete_laplace(scale, len(quiet.votes), source=source)
     sums = quiet.sums + discrete_gaussian(variance, len(quiet.sums), source=source)
     return replace(quiet, votes=tuple(votes.tolist()), sums=tuple(sums.tolist()))
 
 
-def _checked_cell(cell: int, cells: int) -> int:
-    # True as an index would vote for all cells at once
-    whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
-    if not whole or not 0 <= cell < cells:
-        raise ValueError(f"a contribution votes for cell {cell}, expected 0 to {cells - 1}")
-    return cell
-
-
-def _checked_shape(y: Array, d: int) -> Array:
-    """Return y as an array of 64-bit numbers, because `_BELOW` is made for their rounding errors.
-
-    Masked arrays lose their masks, which could hide what is not finite.
-    """
-    given = np.asarray(y)
-    if given.shape != (d,) or given.dtype.kind not in "fiu":
-        raise ValueError(
-            f"a contribution has shape {given.shape} and type {given.dtype}, expected {d} finite "
-            "numbers"
-        )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite
-        numbers = given.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"a contribution has infinite numbers or NaN, expected {d} finite numbers")
-    return numbers
+def _check_noise(plan: Plan, published: Release) -> None:
+    """Refuse a release with less noise than was planned; rounding errors do not count."""
+    for name, found, needed in (
+        ("votes_scale", published.votes_scale, float(_votes_scale(plan))),
+        (
+            "sums_deviation",
+            published.sums_deviation,
+            math.sqrt(_sums_variance(plan, published.weight)) * STEP,
+        ),
+    ):
+        if found < needed * (1.0 - 1e-9):
+            raise MessageRefused(
+                f"release {published.sequence} of {published.sender!r}: {name} is {found:g}, "
+                f"expected {needed:g}: it has less noise than the plan asks for"
+            )
 
 
 # What a target makes of a release
@@ -284,21 +255,6 @@ def draws(federation: Federation, published: Release, rng: np.random.Generator) 
     return Z / np.maximum(size, 1e-12)[:, None]
 
 
-def check(federation: Federation, published: Release) -> None:
-    """Raise `MessageRefused`, with the reason, if a release does not fit a federation.
-
-    Args:
-        federation: What the members agree on.
-        published: The release.
-    """
-    published.check(
-        fingerprint=federation.fingerprint,
-        epoch=federation.epoch,
-        cells=len(federation.cells),
-        coordinates=len(to_shape(federation)),
-    )
-
-
 def as_messages(federation: Federation, published: Release) -> list[Message]:
     """Return the draws as messages of the federation's kind, which any policy can use.
 
@@ -309,7 +265,8 @@ def as_messages(federation: Federation, published: Release) -> list[Message]:
         federation: What the members agree on.
         published: The release.
     """
-    check(federation, published)
+    federation.check(published)
+    _check_noise(federation.require_plan(), published)
     if published.epoch != federation.epoch:
         return []
     digest = hashlib.sha256(published.content).digest()

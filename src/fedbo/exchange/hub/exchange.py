@@ -20,7 +20,15 @@ from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair, Keyring
 from fedbo.identity.claim import member
 from fedbo.locks import Lock
-from fedbo.message import Fingerprint, Message, MessageRefused, Withdrawal, read
+from fedbo.message import (
+    Fingerprint,
+    Heard,
+    Message,
+    MessageRefused,
+    Release,
+    Withdrawal,
+    read,
+)
 from fedbo.message.fingerprint import PARTS
 from fedbo.outside import printable, shortened
 
@@ -68,11 +76,16 @@ class HubExchange(Exchange):
         self.__dict__.update(state)
         self._forget()
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, message: Heard) -> bool:
+        if isinstance(message, Release):
+            raise ExchangeError(
+                f"releases at {self.address} are made by the hub itself, and nobody can publish "
+                "one there: whoever runs it makes them with fedbo hub release"
+            )
         sender = self._member(message.fingerprint, message.sender)
         return sender.publish(message)
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Heard]:
         mine = self._member(federation.fingerprint)
         place = bytes(federation.fingerprint), federation.epoch
         with self._fetching:
@@ -81,7 +94,7 @@ class HubExchange(Exchange):
             if held is None or held.owner != owner:
                 held = self._held[place] = Held(federation, *owner)
             newest = self._update(mine, held)
-            found, refused = chosen(federation, self.keyring, held.messages())
+            found, refused = chosen(federation, self.keyring, held.heard())
             faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
             untold, held.told = faults - held.told, faults
             is_later, held.latest = newest > held.latest, max(newest, held.latest)
@@ -126,7 +139,8 @@ class HubExchange(Exchange):
         """Return what is in this user's federations, or in the one that the address names.
 
         Of each federation, the hub lists at most 1,024 messages: the user's own, and those that
-        have changed last. Nothing is checked against a federation or a keyring.
+        have changed last. Of a federation with a privacy plan, these are the user's own
+        contributions, and the latest release. Nothing is checked against a federation or a keyring.
         """
         there = self._at_this_address()
         held: list[Holding] = []
@@ -135,7 +149,7 @@ class HubExchange(Exchange):
                 found = _read(one.content)
                 if isinstance(found, str):
                     held.append(Holding(None, one.when, membership.place, found))
-                elif isinstance(found, Message):
+                elif not isinstance(found, Withdrawal):
                     fault = signature_fault(found)
                     held.append(Holding(found, one.when, membership.place, fault))
         return sorted(held, key=lambda one: one.place)
@@ -263,7 +277,7 @@ def _named(there: Iterable[Membership]) -> str:
     return " and ".join(dict.fromkeys(one.place for one in there))
 
 
-def _read(content: bytes) -> Message | Withdrawal | str:
+def _read(content: bytes) -> Heard | Withdrawal | str:
     """Return what is in these bytes, or why nobody can read them."""
     try:
         return read(content)

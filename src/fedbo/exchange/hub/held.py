@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from fedbo.exchange.choice import Outlawed, origin, signature_fault
-from fedbo.exchange.file import most_bytes
+from fedbo.exchange.file import most_in
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, MOST_PEERS, Handed, News, Wanted
 from fedbo.federation import Federation
-from fedbo.message import Message, MessageRefused, Withdrawal, read
+from fedbo.message import Heard, Message, MessageRefused, Withdrawal, read
 
 _MOST_HELD = 2 * MOST_PEERS  # messages, and withdrawals that replace them
 _BESIDE = 64  # bytes beside each message in an answer
@@ -41,9 +41,9 @@ class Held:
     def __init__(self, federation: Federation, place: str, name: str) -> None:
         self.owner = place, name
         self._federation = federation
-        self._most = most_bytes(federation.kind, federation.coordinates)
+        self._most = most_in(federation)
         self._cursor = ""
-        self._found: dict[int, Message | Fault] = {}
+        self._found: dict[int, Heard | Fault] = {}
         self._withdrawals: dict[object, Withdrawal] = {}  # by origin
         self.told: set[Fault] = set()  # each has had its warning
         self.latest = federation.epoch  # that the caller was told of
@@ -89,20 +89,20 @@ class Held:
         was_asked, self._cursor = bool(self._cursor), ""
         return was_asked
 
-    def messages(self) -> list[Message]:
-        """Return the messages that fit and were not withdrawn."""
+    def heard(self) -> list[Heard]:
+        """Return the messages, or the release, that fit and were not withdrawn."""
         outlawed = Outlawed(self._withdrawals.values())
-        found = (one for one in self._found.values() if isinstance(one, Message))
+        found = (one for one in self._found.values() if not isinstance(one, Fault))
         return [one for one in found if one not in outlawed]
 
     def faults(self) -> list[Fault]:
         """Return what cannot be used."""
         return [one for one in self._found.values() if isinstance(one, Fault)]
 
-    def _checked(self, handed: Handed) -> Message | Withdrawal | Fault:
+    def _checked(self, handed: Handed) -> Heard | Withdrawal | Fault:
         """Return what was handed out, or why it cannot be used."""
         size, known = len(handed.content), self._found.get(handed.number)
-        if isinstance(known, Message) and known.encode() == handed.content:
+        if isinstance(known, Heard) and known.encode() == handed.content:
             return known
         if size > self._most:
             text = f"it has {size:,} bytes, expected at most {self._most:,}"
@@ -123,11 +123,13 @@ class Held:
         if len(self._withdrawals) > MOST_HANDED:
             del self._withdrawals[next(iter(self._withdrawals))]
 
-    def _check(self, found: Message | Withdrawal) -> None:
+    def _check(self, found: Heard | Withdrawal) -> None:
         what = f"{found.type} {found.sequence} of {found.sender!r}"
         if found.epoch != self._federation.epoch:
             raise MessageRefused(f"{what} is of epoch {found.epoch}")
-        if isinstance(found, Message):
+        if isinstance(found, Message) and self._federation.privacy is not None:
+            raise MessageRefused(f"{what} is a contribution, which no member should be handed out")
+        if isinstance(found, Heard):
             self._federation.check(found)
         elif fault := self._federation.fingerprint.mismatch(found.fingerprint, same_epoch=True):
             raise MessageRefused(f"{what}: {fault}")

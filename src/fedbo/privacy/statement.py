@@ -1,0 +1,86 @@
+"""What was released and what it cost, in words that a data protection officer can sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fedbo.message import Release
+from fedbo.privacy.accounting import epsilon, epsilon_basic
+from fedbo.privacy.release import mechanisms
+
+_LARGE = 20.0  # an ε from which e^ε has too many digits to read
+
+
+def spent(releases: Sequence[Release]) -> float:
+    """Return ε of these releases together, at the δ of their plan; infinite if one has no noise.
+
+    Args:
+        releases: Releases of one federation.
+    """
+    if not releases:
+        return 0.0
+    try:
+        made = [each for one in releases for each in mechanisms(one)]
+    except ValueError:  # one claims next to no noise
+        return math.inf
+    try:
+        return epsilon(made, releases[0].delta)
+    except ModuleNotFoundError:  # without dp-accounting, a larger bound
+        return epsilon_basic(made, releases[0].delta)
+
+
+def factor(cost: float) -> str:
+    """Return e^ε as text, by which probabilities may differ.
+
+    Args:
+        cost: ε, of any size.
+
+    >>> factor(2.0), factor(1000.0)
+    ('7.4', 'e^1000')
+    """
+    return f"{math.exp(cost):.1f}" if cost < _LARGE else f"e^{cost:g}"
+
+
+def statement(releases: Sequence[Release]) -> str:
+    """Say what the releases of a federation cost each member, and what that means.
+
+    Args:
+        releases: One release or more of one federation, each once.
+    """
+    first, cost = releases[0], spent(releases)
+    known = "1 release is" if len(releases) == 1 else f"{len(releases)} releases are"
+    last = max(releases, key=lambda one: one.sequence)
+    return (
+        f"{known} recorded here, made by {first.sender!r}; the last one is number {last.sequence} "
+        f"of {first.releases} planned, and sums up {last.members:,} members. This costs each "
+        f"member at most ε = {cost:.3f} at δ = {first.delta:g}; all planned releases together cost "
+        f"at most ε = {first.epsilon:g}.\n"
+        "What is promised: whatever anyone concludes from these releases would be at most "
+        f"{factor(cost)} times more or less likely if one member's contribution had been "
+        f"empty, apart from a probability of {first.delta:g}. A contribution stands for all trials "
+        "of a member.\n"
+        "What is not protected: who is a member, how many there are, and how many trials they have "
+        "made.\n"
+        f"What the promise needs: that {first.sender!r}, who sees all contributions, is trusted; "
+        "that nobody else could read them (in a folder, whoever can read it can); and that members "
+        "heard nothing of one another but releases."
+    )
+
+
+def broken_promise(releases: Sequence[Release]) -> str | None:
+    """Say why these releases cannot all be from one plan; None if they can be.
+
+    Args:
+        releases: All known releases of one federation, each once.
+    """
+    numbers = [one.sequence for one in releases]
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    if not twice:
+        return None
+    return (
+        f"{releases[0].sender!r} has made {numbers.count(twice[0])} different releases with the "
+        f"number {twice[0]}, so more was released than was planned, at a cost of ε = "
+        f"{spent(releases):.3f} so far. Perhaps its record of releases was lost, or restored from "
+        "an old copy"
+    )

@@ -1,0 +1,347 @@
+"""Agents in a private federation: what they contribute, and what they hear."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from contracts.releases import contribution, private, released
+
+from fedbo import Agent, Federation, Float, Int, Message, Settings
+from fedbo.exchange import Ledger
+from fedbo.message import MessageRefused, Release
+from fedbo.privacy import Plan, shape
+
+SQUARE = {"x": Float(0, 1), "y": Float(0, 1)}
+PLAN = Plan(epsilon=20.0, delta=1e-2, releases=2)
+OURS = private(SQUARE, PLAN)
+FIRST, SECOND = 5, 40  # the cells that most members vote for
+LOCAL = Settings(local_epsilon=2.0)
+
+
+def voted(
+    agreed: Federation = OURS, sequence: int = 1, cells: tuple[int, int] = (5, 40)
+) -> Release:
+    """A release with 30 votes for one cell and 15 for another."""
+    many = [cells[0]] * 30 + [cells[1]] * 15
+    sent = [contribution(agreed, f"site-{i}", cell=cell) for i, cell in enumerate(many)]
+    return released(agreed, sent, sequence=sequence)
+
+
+def params(agreed: Federation, cell: int) -> dict[str, object]:
+    return agreed.space.decode(agreed.cells[cell])
+
+
+def taught(agreed: Federation = OURS, n: int = 6, seed: int = 0, **given: object) -> Agent:
+    """An agent with some scores, which are best near (0.2, 0.7)."""
+    agent = Agent(agreed, name="site-a", seed=seed, **given)  # type: ignore[arg-type]
+    for x, y in np.random.default_rng(seed).random((n, 2)).tolist():
+        agent.tell({"x": x, "y": y}, -((x - 0.2) ** 2) - (y - 0.7) ** 2)
+    return agent
+
+
+# What it sends
+
+
+def test_its_message_is_a_contribution() -> None:
+    agent = taught()
+    sent = agent.message()
+    assert (sent.kind, sent.t_n, sent.sequence, sent.local_epsilon) == ("contribution", 6, 6, None)
+    best = max(agent.trials, key=lambda trial: trial.score or -9)
+    assert sent.cell == OURS.cell(OURS.space.encode(best.params))
+    assert np.linalg.norm(sent.y) == pytest.approx(1.0, abs=1e-6)
+    OURS.check(sent)
+    assert agent.account.sent.messages == 1
+
+
+def test_its_shape_is_that_of_its_belief() -> None:
+    """Against a dense computation of the mean of the weights."""
+    agent = taught()
+    X = np.array([OURS.space.encode(trial.params) for trial in agent.trials])
+    z = agent.settings.scores(np.array([trial.score for trial in agent.trials])).z
+    Phi = OURS.phi(X)
+    nu = Phi.T @ np.linalg.solve(Phi @ Phi.T + OURS.noise_variance * np.eye(len(z)), z)
+    np.testing.assert_allclose(agent.message().y, shape(OURS, nu), atol=1e-6)
+
+
+def test_it_has_no_noise_of_its_own() -> None:
+    """The release protects it; the agent's seed says nothing about what it contributes."""
+    one, other = (Agent(OURS, name="site-a", seed=seed) for seed in (1, 2))
+    for agent in (one, other):
+        agent.tell({"x": 0.2, "y": 0.3}, 1.0)
+        agent.tell({"x": 0.7, "y": 0.3}, 2.0)
+    assert one.message() == other.message()
+
+
+def test_it_changes_with_scores_and_is_signed(tmp_path: Path) -> None:
+    agent = taught(ledger=Ledger(tmp_path / "ledger"))
+    first = agent.message()
+    agent.tell({"x": 0.2, "y": 0.7}, 1.0)
+    second = agent.message()
+    assert second.sequence == 7 and second.cell != first.cell
+    assert [entry.kind for entry in Ledger(tmp_path / "ledger").read()] == ["contribution"] * 2
+
+
+def test_without_a_score_it_has_nothing_to_say() -> None:
+    agent = Agent(OURS, name="site-a", seed=0)
+    with pytest.raises(ValueError, match="has nothing to hand out yet"):
+        agent.message()
+    assert Agent.messages([agent, taught()]) == [taught().message()]
+
+
+@pytest.mark.parametrize("given", [{}, {"settings": LOCAL}])
+def test_its_message_is_saved(given: dict[str, object], tmp_path: Path) -> None:
+    agent = taught(**given)
+    before = agent.message()
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert again.federation.privacy == PLAN
+    assert again.message() == before
+
+
+# What it hears
+
+
+def test_contributions_are_refused() -> None:
+    agent = Agent(OURS, name="site-b", seed=0)
+    sent = taught().message()
+    for given in (sent, sent.encode(), [voted(), sent]):
+        with pytest.raises(MessageRefused, match="is a contribution, which is for 'hub' only"):
+            agent.receive(given)
+    assert len(agent.inbox) == 0
+    assert agent.ask().params != params(OURS, FIRST)
+
+
+def test_its_own_contribution_is_refused_too() -> None:
+    agent = taught()
+    with pytest.raises(MessageRefused, match="is for 'hub' only"):
+        agent.receive(agent.message())
+
+
+def test_ordinary_messages_are_refused() -> None:
+    open_one = Federation(SQUARE)
+    peer = taught(open_one)
+    with pytest.raises(MessageRefused, match="another privacy plan"):
+        Agent(OURS, seed=0).receive(peer.message())
+
+
+def test_the_first_two_trials_are_the_cells_with_most_votes() -> None:
+    agent = Agent(OURS, seed=0)
+    assert agent.receive(voted()) == 1
+    asked = agent.ask(2)
+    assert [trial.params for trial in asked] == [params(OURS, FIRST), params(OURS, SECOND)]
+    assert {trial.source for trial in asked} == {"initial"}
+    for trial in asked:
+        agent.tell(trial, 1.0)
+    third = agent.ask()
+    assert third.t == 1  # the first query of the policy
+    assert third.params not in [trial.params for trial in asked]
+
+
+def test_workers_that_ask_with_numbers_share_them() -> None:
+    agents = [Agent(OURS, seed=0) for _ in range(2)]
+    for agent in agents:
+        agent.receive(voted())
+    asked = [agent.ask(key=key).params for key, agent in enumerate(agents)]
+    assert asked == [params(OURS, FIRST), params(OURS, SECOND)]
+
+
+def test_an_agent_that_has_begun_goes_on() -> None:
+    """Two trials are enough, whatever they are; one is not."""
+    for told, is_vote in ((1, True), (2, False)):
+        agent = taught(n=told)
+        agent.receive(voted())
+        assert (agent.ask().t is None) == is_vote
+
+
+def test_given_points_come_before_votes() -> None:
+    agent = Agent(OURS, seed=0, initial=[{"x": 0.11, "y": 0.22}])
+    agent.receive(voted())
+    assert agent.ask().params == {"x": 0.11, "y": 0.22}
+    assert agent.ask().t == 1
+
+
+@pytest.mark.parametrize("inside", [FIRST, SECOND])
+def test_votes_outside_of_its_ranges_are_left_out(inside: int) -> None:
+    x = float(OURS.cells[inside][0])
+    within = {"x": Float(max(0.0, x - 0.01), min(1.0, x + 0.01))}
+    agent = Agent(OURS, seed=0, within=within)
+    agent.receive(voted())
+    assert agent.ask().params == params(OURS, inside)
+    trial = agent.ask()
+    assert trial.params != params(OURS, FIRST + SECOND - inside)
+    assert abs(float(trial.params["x"]) - x) < 0.01 + 1e-9
+
+
+def test_if_all_votes_are_outside_it_begins_as_without_them() -> None:
+    corner = min(set(range(len(OURS.cells))) - {FIRST, SECOND})
+    x, y = OURS.cells[corner].tolist()
+    within = {"x": Float(x, min(1.0, x + 1e-3)), "y": Float(y, min(1.0, y + 1e-3))}
+    agent = Agent(OURS, seed=0, within=within)
+    agent.receive(voted())
+    trial = agent.ask()
+    assert x <= float(trial.params["x"]) <= x + 1e-3
+
+
+def test_votes_of_a_space_with_steps_can_be_tried() -> None:
+    steps = private({"n": Int(1, 9), "batch": Int(16, 256, step=16), "x": Float(0, 1)}, PLAN)
+    agent = Agent(steps, seed=0)
+    agent.receive(voted(steps, cells=(3, 7)))
+    assert [agent.ask().params for _ in range(2)] == [params(steps, 3), params(steps, 7)]
+
+
+def test_a_later_release_has_the_last_word() -> None:
+    agent = Agent(OURS, seed=0)
+    agent.receive(voted())
+    agent.receive(voted(sequence=2, cells=(20, 30)))
+    assert agent.receive(voted()) == 0
+    assert [agent.ask().params for _ in range(2)] == [params(OURS, 20), params(OURS, 30)]
+
+
+def test_votes_are_saved(tmp_path: Path) -> None:
+    agent = Agent(OURS, seed=0)
+    agent.receive(voted())
+    assert agent.ask().params == params(OURS, FIRST)
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert again.ask().params == params(OURS, SECOND)
+    assert len(again.inbox) == 64
+
+
+def test_a_forgotten_release_leaves_no_votes() -> None:
+    agent = Agent(OURS, seed=0)
+    agent.receive(voted())
+    agent.forget(["hub"])
+    assert agent.ask().params == Agent(OURS, seed=0).ask().params
+
+
+def test_a_new_epoch_forgets_the_release() -> None:
+    agent, later = Agent(OURS, name="site-a", seed=0), OURS.next_epoch()
+    agent.receive(voted())
+    agent.move(later)
+    assert len(agent.inbox) == 0
+    assert agent.receive(voted()) == 0
+    assert agent.ask().params == Agent(OURS, seed=0).ask().params
+    assert agent.receive(voted(later, sequence=2)) == 1
+
+
+# Randomised votes
+
+
+def local(least_trials: int, epsilon: float = 2.0) -> Federation:
+    return private(SQUARE, Plan(epsilon=epsilon, delta=1e-3, least_trials=least_trials))
+
+
+def test_an_agent_that_trusts_nobody_sends_a_vote_only() -> None:
+    sent = taught(settings=LOCAL).message()
+    assert sent.local_epsilon == 2.0 and not sent.y.any()
+    OURS.check(sent)
+
+
+def test_its_vote_never_changes(tmp_path: Path) -> None:
+    """Over scores, save and load, and epochs, for 20 agents with little privacy and much noise."""
+    agreed = local(3)
+    for seed in range(20):
+        agent = taught(agreed, n=3, seed=seed, settings=LOCAL)
+        cell = agent.message().cell
+        for i, point in enumerate(np.random.default_rng(99 - seed).random((5, 2)).tolist()):
+            agent.tell({"x": point[0], "y": point[1]}, 10.0 * (i + 1))
+            assert agent.message().cell == cell
+        agent.save(tmp_path / "agent")
+        again = Agent.load(tmp_path / "agent")
+        again.tell({"x": 0.5, "y": 0.5}, 1e6)
+        assert again.message().cell == cell
+        again.move(agreed.next_epoch(length_scale=0.7))
+        assert (again.message().cell, again.message().epoch) == (cell, 1)
+
+
+def test_its_vote_stays_when_later_scores_make_the_first_ones_look_alike() -> None:
+    """Bad scores are compressed: the first five would all be the worst of a hundred."""
+    agreed = local(5)
+    agent = Agent(agreed, name="site-a", seed=3, settings=Settings(local_epsilon=50.0))
+    for i in range(5):
+        agent.tell({"x": 0.02 + 0.2 * i, "y": 0.5}, -1e9 + 1e-3 * i)
+    cell = agent.message().cell
+    assert cell == agreed.cell(np.array([0.82, 0.5]))
+    for i, x in enumerate(np.linspace(0, 1, 120).tolist()):
+        agent.tell({"x": x, "y": 0.9}, float(i % 7))
+    assert agent.message().cell == cell
+
+
+def test_with_too_few_scores_it_says_nothing_about_them() -> None:
+    """The vote of fewer trials than the plan asks for is the same whatever the trials are."""
+    agreed = local(3)
+    for seed in range(10):
+        one, other = (
+            Agent(agreed, name="site-a", seed=seed, settings=Settings(local_epsilon=50.0))
+            for _ in range(2)
+        )
+        for i in range(2):
+            one.tell({"x": 0.1, "y": 0.1}, float(i))
+            other.tell({"x": 0.9, "y": 0.9}, float(i))
+            assert one.message().cell == other.message().cell
+        one.tell({"x": 0.1, "y": 0.1}, 5.0)
+        other.tell({"x": 0.9, "y": 0.9}, 5.0)
+        assert one.message().cell == agreed.cell(np.array([0.1, 0.1]))
+        assert other.message().cell == agreed.cell(np.array([0.9, 0.9]))
+
+
+def test_a_vote_that_changes_is_not_the_truth_for_sure() -> None:
+    """A study may find an older trial: then its two votes cost as much as those of two agents."""
+    changed, true = 0, 0
+    for seed in range(100):
+        agents = [Agent(private(), name="site-a", seed=seed, settings=LOCAL) for _ in range(2)]
+        points = [{"x": 0.05}, {"x": 0.95}]
+        for agent, point in zip(agents, points, strict=True):
+            agent.tell(point, 1.0)
+        votes = [agent.message().cell for agent in agents]
+        changed += votes[0] != votes[1]
+        true += votes == [private().cell(np.array([point["x"]])) for point in points]
+    assert 0 < true < 0.6 * changed
+
+
+def test_votes_of_many_agents_are_randomised_as_they_should_be() -> None:
+    """Of 600 agents with one best cell, the share that names it, within 4.5 standard errors."""
+    line = private(plan=Plan(epsilon=2.0, delta=1e-3))
+    n, e = len(line.cells), np.exp(2.0)
+    right = e / (e + n - 1)
+    votes: Counter[int | None] = Counter()
+    for seed in range(600):
+        agent = Agent(line, name="site-a", seed=seed, settings=LOCAL)
+        agent.tell({"x": 0.3}, 1.0)
+        votes[agent.message().cell] += 1
+    share = votes[line.cell(np.array([0.3]))] / 600
+    assert share == pytest.approx(right, abs=4.5 * np.sqrt(right * (1 - right) / 600))
+    assert len(votes) == n
+
+
+def test_federations_get_other_votes() -> None:
+    """Else two federations together would tell no more, but one could be told by the other."""
+    cells = []
+    for seed in (0, 1):
+        agreed = private(SQUARE, Plan(epsilon=2.0, delta=1e-3), seed=seed)
+        agents = [taught(agreed, seed=i, settings=Settings(local_epsilon=0.1)) for i in range(20)]
+        cells.append([agent.message().cell for agent in agents])
+    assert cells[0] != cells[1]
+
+
+def test_without_a_plan_nobody_is_left_to_believe_in_local_privacy() -> None:
+    """An ordinary message would leave."""
+    with pytest.raises(ValueError, match=r"local_epsilon is 2.0, but .* has no privacy plan"):
+        Agent(Federation(SQUARE), name="site-a", settings=LOCAL)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_impossible_epsilon_is_refused(epsilon: float) -> None:
+    with pytest.raises(ValueError, match=r"local_epsilon is .*, expected a number above 0"):
+        Settings(local_epsilon=epsilon)
+
+
+def test_messages_together_are_the_same() -> None:
+    agents = [taught(), taught(settings=LOCAL, seed=1)]
+    apart: list[Message] = [taught().message(), taught(settings=LOCAL, seed=1).message()]
+    together = Agent.messages(agents)
+    assert [one.cell for one in together] == [one.cell for one in apart]
+    np.testing.assert_allclose(together[0].y, apart[0].y, atol=1e-6)

@@ -1,0 +1,248 @@
+"""What every exchange must do in a private federation, as tests: inherit them as in `exchange`.
+
+They are for places that hand out contributions to whoever makes the releases, such as a folder.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from contracts.exchange import message, new_keys, unwarned
+from contracts.releases import contribution, private, released
+from fedbo import Agent, Federation
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger
+from fedbo.exchange.contributions import make_release
+from fedbo.identity import KeyPair
+from fedbo.message import MessageRefused
+from fedbo.privacy import Plan
+
+PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
+OURS = private(plan=PLAN)
+
+
+class PrivateExchangeContract:
+    """The tests. A subclass says which exchange, and how another program comes to its place."""
+
+    @pytest.fixture(autouse=True)
+    def own_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keys that become known in a test are not this user's."""
+        monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+
+    @pytest.fixture
+    def keys(self) -> KeyPair:
+        return new_keys()
+
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> Exchange:
+        """A new place with nothing in it."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its exchange")
+
+    def again(self, exchange: Exchange) -> Exchange:
+        """The same place, as another program comes to it."""
+        return copy.deepcopy(exchange)
+
+    def test_nothing_is_there_at_first(self, exchange: Exchange) -> None:
+        assert exchange.fetch(OURS) == []
+        assert exchange.contributions(OURS) == []
+
+    def test_agents_hear_releases_only(self, exchange: Exchange) -> None:
+        sent = [contribution(OURS, sender) for sender in ("b", "a")]
+        for one in sent:
+            assert exchange.publish(one) is True
+        assert exchange.fetch(OURS) == []
+        one = released(OURS)
+        assert exchange.publish(one) is True
+        for place in (exchange, self.again(exchange)):
+            assert [found.encode() for found in place.fetch(OURS)] == [one.encode()]
+            assert place.contributions(OURS) == sent[::-1]
+
+    def test_whoever_has_no_plan_has_no_contributions(self, exchange: Exchange) -> None:
+        with pytest.raises(ValueError, match="the federation has no privacy plan"):
+            exchange.contributions(Federation({"x": OURS.space.parameters["x"]}))
+
+    def test_a_later_one_replaces_an_earlier_one_of_its_kind(self, exchange: Exchange) -> None:
+        for sequence in (1, 3, 2):
+            assert exchange.publish(contribution(OURS, sequence=sequence)) is (sequence != 2)
+            assert exchange.publish(released(OURS, sequence=sequence)) is (sequence != 2)
+        assert [one.sequence for one in exchange.contributions(OURS)] == [3]
+        assert [one.sequence for one in exchange.fetch(OURS)] == [3]
+
+    def test_a_retry_changes_nothing(self, exchange: Exchange) -> None:
+        for place in (exchange, exchange, self.again(exchange)):
+            assert place.publish(released(OURS)) is True
+            assert place.fetch(OURS) == [released(OURS)]
+
+    @pytest.mark.parametrize("members", [(400, 5), (5, 400)])
+    def test_the_size_of_a_release_does_not_matter(
+        self, exchange: Exchange, members: tuple[int, int]
+    ) -> None:
+        """From 300 members on, a release has four times as many sums."""
+        square = private({"x": OURS.space.parameters["x"], "y": OURS.space.parameters["x"]}, PLAN)
+        later, earlier = (
+            released(square, (None,) * n, sequence=sequence)
+            for n, sequence in zip(members, (2, 1), strict=True)
+        )
+        assert exchange.publish(later) is True
+        assert self.again(exchange).publish(earlier) is False
+        assert exchange.fetch(square) == [later]
+
+    def test_a_party_may_contribute_and_make_releases(
+        self, exchange: Exchange, keys: KeyPair
+    ) -> None:
+        """Its contribution and its release do not replace each other, whatever their numbers."""
+        ours, one = keys.sign(contribution(OURS, "hub", sequence=1)), keys.sign(released(OURS))
+        assert exchange.publish(one) is exchange.publish(ours) is True
+        for place in (exchange, self.again(exchange)):
+            assert place.fetch(OURS) == [one]
+            assert place.contributions(OURS) == [ours]
+
+    def test_what_is_signed_arrives(self, exchange: Exchange, keys: KeyPair) -> None:
+        listed = private(plan=PLAN, members={"hub": str(keys), "site-a": str(keys)})
+        ours, one = keys.sign(contribution(listed)), keys.sign(released(listed))
+        for content in (ours, one):
+            assert exchange.publish(content) is True
+        assert exchange.fetch(listed) == [one]
+        assert exchange.contributions(listed) == [ours]
+
+    def test_epochs_do_not_mix(self, exchange: Exchange) -> None:
+        later = OURS.next_epoch(length_scale=0.7)
+        for agreed, sequence in ((OURS, 1), (later, 2)):
+            exchange.publish(contribution(agreed))
+            exchange.publish(released(agreed, sequence=sequence))
+        for agreed, sequence in ((OURS, 1), (later, 2)):
+            assert [one.sequence for one in exchange.fetch(agreed)] == [sequence]
+            assert [one.epoch for one in exchange.contributions(agreed)] == [agreed.epoch]
+
+    @pytest.mark.parametrize("change", [{"epsilon": 2.5}, {"releases": 4}, {"by": "other"}])
+    def test_other_plans_do_not_mix(self, exchange: Exchange, change: dict[str, Any]) -> None:
+        table = PLAN.table | change
+        other = private(plan=Plan(**table))
+        exchange.publish(contribution(other))
+        exchange.publish(released(other))
+        with pytest.warns(ExchangeWarning, match="or has another privacy plan"):
+            assert exchange.fetch(OURS) == []
+        assert exchange.contributions(OURS) == []
+
+    def test_open_messages_are_not_heard(self, exchange: Exchange) -> None:
+        open_one = Federation({"x": OURS.space.parameters["x"]})
+        exchange.publish(message(open_one))
+        assert unwarned(exchange, OURS) == []
+        assert exchange.contributions(OURS) == []
+        exchange.publish(contribution(OURS))
+        exchange.publish(released(OURS))
+        assert unwarned(exchange, open_one) == [message(open_one)]
+
+    # Withdrawing
+
+    def test_a_withdrawn_contribution_is_gone(self, exchange: Exchange) -> None:
+        for sender in ("a", "b"):
+            exchange.publish(contribution(OURS, sender))
+        exchange.publish(released(OURS))
+        assert exchange.withdraw(OURS, "a") is True
+        assert [one.sender for one in exchange.contributions(OURS)] == ["b"]
+        assert exchange.fetch(OURS) == [released(OURS)]
+
+    def test_a_signed_contribution_cannot_be_put_back(
+        self, exchange: Exchange, keys: KeyPair
+    ) -> None:
+        ours = keys.sign(contribution(OURS))
+        exchange.publish(ours)
+        assert exchange.withdraw(OURS, "site-a", keys) is True
+        assert self.again(exchange).publish(ours) is False
+        assert exchange.contributions(OURS) == []
+        later = keys.sign(contribution(OURS, sequence=11))
+        assert exchange.publish(later) is True
+        assert exchange.contributions(OURS) == [later]
+
+    @pytest.mark.parametrize("signed", [False, True])
+    def test_a_release_cannot_be_withdrawn(
+        self, exchange: Exchange, keys: KeyPair, signed: bool
+    ) -> None:
+        """Whoever has it has it: nothing could be taken back."""
+        one = keys.sign(released(OURS)) if signed else released(OURS)
+        exchange.publish(one)
+        assert exchange.withdraw(OURS, "hub", keys if signed else None) is False
+        assert exchange.fetch(OURS) == [one]
+
+    def test_withdrawing_a_contribution_does_not_touch_the_release(
+        self, exchange: Exchange, keys: KeyPair
+    ) -> None:
+        """Though both have one name and key, and the contribution the larger number."""
+        one = keys.sign(released(OURS))
+        exchange.publish(keys.sign(contribution(OURS, "hub", sequence=50)))
+        exchange.publish(one)
+        assert exchange.withdraw(OURS, "hub", keys) is True
+        assert exchange.fetch(OURS) == [one]
+        assert exchange.publish(keys.sign(released(OURS, sequence=2))) is True
+
+    # What does not fit
+
+    @pytest.mark.parametrize(
+        ("change", "text"),
+        [
+            ({"sender": "stranger"}, "names 'hub' as the party that makes releases"),
+            ({"epsilon": 3.0}, "expected"),
+            ({"sequence": 4}, "its plan has 3 releases"),
+            ({"votes": (1, 2, 3)}, "it has votes for 3 cells"),
+        ],
+    )
+    def test_a_release_that_was_not_planned_is_skipped(
+        self, exchange: Exchange, change: dict[str, Any], text: str
+    ) -> None:
+        exchange.publish(replace(released(OURS), **change))
+        exchange.publish(contribution(OURS))
+        with pytest.warns(ExchangeWarning, match=text):
+            assert exchange.fetch(OURS) == []
+        assert exchange.fetch(OURS) == []  # and says no more: a warning is an error here
+        assert exchange.contributions(OURS) == [contribution(OURS)]
+
+    @pytest.mark.parametrize("forgery", ["unsigned", "another key", "wrong signature"])
+    def test_a_forged_release_is_skipped(
+        self, exchange: Exchange, keys: KeyPair, forgery: str
+    ) -> None:
+        listed = private(plan=PLAN, members={"hub": str(keys)})
+        forged = released(listed, sequence=3)
+        if forgery == "another key":
+            forged = new_keys().sign(forged)
+        elif forgery == "wrong signature":
+            forged = replace(forged, key=keys.public, signature=bytes(64))
+        exchange.publish(forged)
+        with pytest.warns(ExchangeWarning, match="skipped"):
+            assert exchange.fetch(listed) == []
+        real = keys.sign(released(listed))
+        assert exchange.publish(real) is True
+        assert unwarned(exchange, listed) == [real]
+
+    def test_an_absurd_contribution_is_skipped(self, exchange: Exchange) -> None:
+        exchange.publish(contribution(OURS, "good"))
+        exchange.publish(contribution(OURS, "bad", y=np.full(OURS.shape_coordinates, np.nan)))
+        exchange.publish(contribution(OURS, "wrong", cell=99))
+        with pytest.warns(ExchangeWarning) as caught:
+            assert [one.sender for one in exchange.contributions(OURS)] == ["good"]
+        texts = sorted(str(one.message) for one in caught)
+        assert len(texts) == 2 and any("NaN" in text for text in texts)
+
+    # The whole way
+
+    def test_from_contributions_to_the_first_trial(
+        self, exchange: Exchange, tmp_path: Path
+    ) -> None:
+        many = private(plan=Plan(epsilon=50.0, delta=1e-2))
+        for i in range(20):
+            agent = Agent(many, name=f"site-{i}", seed=i)
+            for x in (0.1, 0.55, 0.9):
+                agent.tell({"x": x}, -abs(x - 0.6))
+            exchange.publish(agent.message())
+        made, _ = make_release(exchange, many, Ledger(tmp_path / "ledger"))
+        newcomer = Agent(many, name="new", seed=99)
+        assert newcomer.receive(self.again(exchange).fetch(many)) == 1
+        assert abs(float(newcomer.ask().params["x"]) - 0.55) < 0.2
+        with pytest.raises(MessageRefused):
+            newcomer.receive(exchange.contributions(many))
+        assert made.members == 20

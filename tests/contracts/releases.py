@@ -1,0 +1,57 @@
+"""A small federation with a privacy plan: contributions to its releases, and releases of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedbo import Federation, Float, Message, Space
+from fedbo.privacy import Plan, Release, Simulated, Source, release
+
+LINE = {"x": Float(0, 1)}
+PLAN = Plan(epsilon=2.0, delta=1e-3)
+
+
+def private(space: Any = None, plan: Plan | None = PLAN, **given: Any) -> Federation:
+    """A federation with a privacy plan, over a line if no space is given."""
+    place: Space | dict[str, Any] = LINE if space is None else space
+    return Federation(place, privacy=plan, **given)
+
+
+def contribution(
+    federation: Federation,
+    sender: str = "site-a",
+    *,
+    cell: int = 0,
+    y: Any = None,
+    epsilon: float | None = None,
+    sequence: int = 10,
+    t_n: int = 10,
+    **changes: Any,
+) -> Message:
+    """A contribution of an agent; its shape is the first coordinate if none is given."""
+    header = {
+        "fingerprint": federation.fingerprint,
+        "epoch": federation.epoch,
+        "sender": sender,
+        "sequence": sequence,
+        "t_n": t_n,
+        **changes,
+    }
+    shape = np.eye(federation.shape_coordinates)[0] if y is None else y
+    return Message.of_contribution(shape, cell, epsilon, **header)
+
+
+def released(
+    federation: Federation,
+    contributions: Sequence[Message | None] = (None,) * 20,
+    *,
+    sequence: int = 1,
+    seed: int = 0,
+    trials: int | None = None,
+) -> Release:
+    """A release whose noise a seed repeats."""
+    source: Source = Simulated(seed)
+    return release(federation, contributions, trials=trials, sequence=sequence, source=source)

@@ -1,0 +1,159 @@
+"""Exchanges in private federations: contributions in, releases out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from contracts.exchange import unwarned
+from contracts.private_exchange import OURS, PLAN, PrivateExchangeContract
+from contracts.releases import contribution, private, released
+from msgspec.structs import replace
+
+from fedbo import Federation
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.exchange.contributions import one_each
+from fedbo.exchange.file import most_in, name_of, release_name, seal
+from fedbo.identity import Keyring
+from fedbo.message import Message
+from fedbo.privacy import Plan
+
+
+class TestMemoryExchange(PrivateExchangeContract):
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> MemoryExchange:
+        return MemoryExchange()
+
+
+class TestFolderExchange(PrivateExchangeContract):
+    @pytest.fixture
+    def exchange(self, tmp_path: Path) -> FolderExchange:
+        return FolderExchange(tmp_path / "exchange")
+
+
+# A folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FolderExchange:
+    return FolderExchange(tmp_path / "exchange", Keyring())
+
+
+def test_a_release_has_a_file_of_its_own(folder: FolderExchange) -> None:
+    folder.publish(contribution(OURS, "hub"))
+    folder.publish(released(OURS))
+    names = {path.name for path in folder.folder.rglob("*.fedbo")}
+    assert names == {name_of(contribution(OURS, "hub")), release_name("hub", b"")}
+
+
+def test_a_release_may_be_carried_by_hand_under_any_name(folder: FolderExchange) -> None:
+    folder.folder.mkdir()
+    (folder.folder / "from-the-stick.fedbo").write_bytes(seal(released(OURS)))
+    assert folder.fetch(OURS) == [released(OURS)]
+
+
+def test_a_file_that_is_too_large_is_not_read(folder: FolderExchange) -> None:
+    folder.publish(released(OURS))
+    [path] = folder.folder.rglob("*.fedbo")
+    with path.open("ab") as file:
+        file.truncate(most_in(OURS) + 1)
+    again = FolderExchange(folder.folder, Keyring())
+    with pytest.warns(ExchangeWarning, match=r"was skipped: .*bytes"):
+        assert again.fetch(OURS) == []
+
+
+@pytest.mark.parametrize("members", [1, 10**6])
+def test_the_largest_release_is_read(folder: FolderExchange, members: int) -> None:
+    """64 cells, second moments of all 16 coordinates, and every number as long as it can be."""
+    square = private({"x": OURS.space.parameters["x"], "y": OURS.space.parameters["x"]}, PLAN)
+    one = released(square, (None,) * 300)
+    huge = replace(
+        one,
+        members=members,
+        trials=2**31 - 1,
+        votes=(-(2**62),) * len(one.votes),
+        sums=(2**62,) * len(one.sums),
+    )
+    assert (len(one.votes), len(one.sums)) == (64, 152)
+    assert len(seal(huge)) < most_in(square)
+    folder.publish(huge)
+    assert folder.fetch(square) == [huge]
+
+
+def test_a_damaged_release_is_skipped(folder: FolderExchange) -> None:
+    folder.publish(released(OURS))
+    [path] = folder.folder.rglob("*.fedbo")
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(1, 1))
+    with pytest.warns(ExchangeWarning, match="was skipped"):
+        assert folder.fetch(OURS) == []
+    assert folder.publish(released(OURS)) is True
+    assert unwarned(folder, OURS) == [released(OURS)]
+
+
+def test_everything_is_listed(folder: FolderExchange) -> None:
+    folder.publish(contribution(OURS))
+    folder.publish(released(OURS))
+    held = {one.message for one in folder.holdings()}
+    assert held == {contribution(OURS), released(OURS)}
+
+
+def test_a_place_that_keeps_contributions_to_itself_says_so() -> None:
+    class Shut(MemoryExchange):
+        contributions = Exchange.contributions
+
+    with pytest.raises(ExchangeError, match="memory hands out no contributions; only it can"):
+        Shut().contributions(OURS)
+
+
+# One contribution of each member
+
+
+def senders(agreed: Federation, given: list[Message]) -> list[str]:
+    return [one.sender for one in one_each(agreed, given)]
+
+
+def test_each_member_contributes_once() -> None:
+    """The agent with most trials speaks for its member; names after a slash are agents."""
+    given = [
+        contribution(OURS, "clinic/lung", t_n=20),
+        contribution(OURS, "clinic/liver", t_n=30),
+        contribution(OURS, "clinic", t_n=5),
+        contribution(OURS, "atelier", t_n=1),
+        contribution(OURS, "clinic-2", t_n=2),
+    ]
+    right = ["atelier", "clinic/liver", "clinic-2"]
+    assert senders(OURS, given) == senders(OURS, given[::-1]) == right
+    assert one_each(OURS, []) == []
+
+
+def test_of_equal_ones_everyone_chooses_the_same() -> None:
+    given = [contribution(OURS, f"clinic/{name}", t_n=20) for name in ("a", "c", "b")]
+    assert senders(OURS, given) == senders(OURS, given[::-1]) == ["clinic/c"]
+
+
+def test_the_choice_does_not_depend_on_what_is_contributed() -> None:
+    for cell in range(4):
+        given = [contribution(OURS, "clinic/a", cell=cell), contribution(OURS, "clinic/b")]
+        assert senders(OURS, given) == ["clinic/b"]
+
+
+def test_too_few_trials_are_left_out() -> None:
+    strict = private(plan=Plan(epsilon=2.0, delta=1e-3, least_trials=5))
+    given = [contribution(strict, name, t_n=t_n) for name, t_n in (("a", 4), ("b", 5), ("c", 6))]
+    assert senders(strict, given) == ["b", "c"]
+
+
+def test_other_epochs_are_left_out() -> None:
+    later = OURS.next_epoch()
+    given = [contribution(OURS, "a"), contribution(later, "b"), contribution(later, "a", t_n=1)]
+    assert senders(OURS, given) == ["a"]
+    assert senders(later, given) == ["a", "b"]
+
+
+def test_without_a_plan_nobody_contributes() -> None:
+    with pytest.raises(ValueError, match="has no privacy plan"):
+        one_each(Federation({"x": OURS.space.parameters["x"]}), [])

@@ -1,0 +1,582 @@
+"""Releases in the ledger: what was planned is released, nothing else, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from contracts.exchange import child, ended, new_keys, together
+from contracts.releases import LINE, contribution, private, released
+
+from fedbo import Agent, Federation, Settings
+from fedbo.exchange import (
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    Ledger,
+    MemoryExchange,
+)
+from fedbo.exchange.contributions import make_release
+from fedbo.exchange.ledger import BudgetSpent
+from fedbo.identity import verify
+from fedbo.message import Heard, Message
+from fedbo.privacy import Plan, epsilon, mechanisms, spent, statement
+from fedbo.privacy.statement import broken_promise
+
+PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
+OURS = private(plan=PLAN)
+NOBODY = (None,) * 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "releases.jsonl"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    return Ledger(path)
+
+
+# What was planned
+
+
+def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledger) -> None:
+    made = [ledger.release(OURS, NOBODY, trials=100) for _ in range(3)]
+    assert [one.sequence for one in made] == [1, 2, 3]
+    assert ledger.releases(OURS) == made
+    with pytest.raises(
+        BudgetSpent, match=r"all planned .* 3 releases are .* number 3 of 3 planned"
+    ):
+        ledger.release(OURS, NOBODY, trials=100)
+    assert ledger.releases(OURS) == made
+    actions = [(one.action, one.kind, one.agent, one.sequence) for one in ledger.read()]
+    assert actions == [("handed out", "release", "hub", number) for number in (1, 2, 3)]
+
+
+def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> None:
+    for members in (20, 400):  # whose second moments have other weights
+        made = ledger.release(OURS, (None,) * members, trials=100)
+        assert ledger.read()[-1].decoded() == made
+        assert (made.epsilon, made.delta, made.releases) == (2.0, 1e-3, 3)
+        assert (made.members, made.trials) == (members, 100)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_it_is_kept_in_its_file(ledger: Ledger, path: Path) -> None:
+    first = ledger.release(OURS, NOBODY)
+    again = Ledger(path)
+    assert again.releases(OURS) == [first]
+    assert again.release(OURS, NOBODY).sequence == 2
+    assert ledger.release(OURS, NOBODY).sequence == 3  # it has learnt of the second
+
+
+def test_epochs_share_one_budget(ledger: Ledger) -> None:
+    later = OURS.next_epoch(length_scale=0.7)
+    made = [ledger.release(agreed, NOBODY) for agreed in (OURS, later, later.next_epoch())]
+    assert [(one.epoch, one.sequence) for one in made] == [(0, 1), (1, 2), (2, 3)]
+    for agreed in (OURS, later):
+        assert ledger.releases(agreed) == made
+        with pytest.raises(BudgetSpent):
+            ledger.release(agreed, NOBODY)
+
+
+def test_other_federations_have_budgets_of_their_own(ledger: Ledger) -> None:
+    for other in (private(plan=PLAN, seed=1), private(plan=Plan(epsilon=1.0, delta=1e-3)), OURS):
+        assert ledger.release(other, NOBODY).sequence == 1
+
+
+def test_what_was_received_counts_too(ledger: Ledger) -> None:
+    """A party that has lost its ledger learns from its own releases how many there were."""
+    for number in (1, 2):
+        ledger.receive(released(OURS, sequence=number))
+    assert ledger.release(OURS, NOBODY).sequence == 3
+
+
+def test_if_only_the_last_release_is_known_earlier_ones_were_made(ledger: Ledger) -> None:
+    ledger.receive(released(OURS, sequence=3))
+    with pytest.raises(BudgetSpent):
+        ledger.release(OURS, NOBODY)
+
+
+def test_a_release_is_signed(ledger: Ledger) -> None:
+    keys = new_keys()
+    made = ledger.release(OURS, NOBODY, keys=keys)
+    assert made.key == keys.public
+    verify(made)
+    assert ledger.releases(OURS) == [made]
+
+
+def test_a_federation_without_a_plan_has_no_releases(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="the federation has no privacy plan"):
+        ledger.release(Federation(LINE), NOBODY)
+    assert ledger.read() == []
+
+
+# What it costs
+
+
+@pytest.mark.parametrize("releases", [1, 2, 5])
+def test_all_planned_releases_cost_no_more_than_planned(ledger: Ledger, releases: int) -> None:
+    agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=releases))
+    costs = [spent([])]
+    for _ in range(releases):
+        ledger.release(agreed, NOBODY)
+        costs.append(spent(ledger.releases(agreed)))
+    assert costs[0] == 0.0 and costs == sorted(costs)
+    assert 1.5 < costs[-1] <= 2.0  # the more releases, the more is lost by adding up the votes
+    each = [m for one in ledger.releases(agreed) for m in mechanisms(one)]
+    assert costs[-1] == epsilon(each, 1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"sums_deviation": 2.0**-60}, {"votes_scale": 2.0**-60}])
+def test_any_cost_can_be_stated(changes: dict[str, float]) -> None:
+    """That of a plan without protection, and of releases that claim next to no noise."""
+    plan = Plan(epsilon=1e4, delta=1e-3)
+    one = msgspec.structs.replace(released(private(plan=plan)), **changes)
+    text = statement([one])
+    assert f"ε = {spent([one]):.3f} at" in text and "would be at most e^" in text
+
+
+def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
+    for members in (20, 28):
+        ledger.release(OURS, (None,) * members)
+    text = statement(ledger.releases(OURS))
+    cost = spent(ledger.releases(OURS))
+    for part in ("2 releases are recorded here, made by 'hub'; the last one is number 2 of",
+                 f"at most ε = {cost:.3f} at δ = 0.001", "all planned releases together cost at "
+                 "most ε = 2.", f"at most {np.exp(cost):.1f} times more or less likely",
+                 "What is not protected"):  # fmt: skip
+        assert part in text
+    assert statement(ledger.releases(OURS)[:1]).startswith("1 release is recorded here")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"contributions": []},
+        {"contributions": [contribution(OURS, y=np.full(OURS.shape_coordinates, np.nan))]},
+        {"contributions": [contribution(OURS, cell=99)]},
+        {"contributions": [contribution(OURS.next_epoch())]},
+        {"contributions": [contribution(private(plan=PLAN, seed=1))]},
+        {"trials": -1},
+    ],
+)
+def test_what_is_refused_costs_nothing(ledger: Ledger, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        ledger.release(OURS, **{"contributions": NOBODY, "trials": 100} | given)
+    assert ledger.releases(OURS) == []
+    assert ledger.release(OURS, NOBODY).sequence == 1
+
+
+def test_what_cannot_be_recorded_is_not_released(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExchangeError, match=r"no release is made, because .* cannot be written"):
+        Ledger(tmp_path / "file" / "ledger").release(OURS, NOBODY)
+    with pytest.raises(ExchangeError, match="no release is made"):
+        Ledger("/dev/full").release(OURS, NOBODY)
+
+
+def test_without_a_lock_nothing_is_released(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.ledger.alone", unlocked)
+    with pytest.raises(ExchangeError, match="cannot be locked, and two processes could spend"):
+        ledger.release(OURS, NOBODY)
+    assert ledger.releases(OURS) == []
+
+
+@contextlib.contextmanager
+def unlocked(descriptor: int) -> Iterator[bool]:
+    """Take the place of a lock on a drive that has none."""
+    yield False
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line.replace(b'"sequence":1', b'"sequence":x'),
+        lambda line: line[:40] + b"\0" * 20 + line[60:],
+        lambda line: b"\0" * len(line),
+        lambda line: line[5:],
+        lambda line: b"<<<<<<< ours\n" + line,
+        lambda line: line.replace(b'"kind":"release"', b'"kind":"later"'),
+    ],
+)
+def test_a_damaged_line_may_have_been_a_release(path: Path, damage: Any) -> None:
+    Ledger(path).release(OURS, NOBODY)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    for _ in range(2):
+        with pytest.raises(ExchangeError, match=r"has damaged lines .*: restore it from a copy"):
+            Ledger(path).release(OURS, NOBODY)
+    assert path.read_bytes() == damage(whole)
+    path.write_bytes(whole)
+    assert Ledger(path).release(OURS, NOBODY).sequence == 2
+
+
+def test_a_release_whose_content_is_damaged_stops_everything(path: Path) -> None:
+    Ledger(path).release(OURS, NOBODY)
+    entry = json.loads(path.read_text())
+    entry["content"] = "AAAA" + entry["content"][4:]
+    path.write_text(json.dumps(entry) + "\n")
+    for call in (
+        lambda: Ledger(path).release(OURS, NOBODY),
+        lambda: Ledger(path).releases(OURS),
+        lambda: Ledger(path).publish(MemoryExchange(), contribution(OURS)),
+    ):
+        with pytest.raises(ExchangeError, match=r"a release in .* is damaged"):
+            call()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
+def test_a_line_that_was_cut_short_is_no_release(path: Path, share: float) -> None:
+    """A kill or a full disk can do that, and then nobody has seen the release."""
+    first = Ledger(path).release(OURS, NOBODY)
+    Ledger(path).release(OURS, NOBODY)
+    whole = path.read_bytes()
+    end = whole.index(b"\n") + 1
+    path.write_bytes(whole[: end + int(share * (len(whole) - end))])
+    again = Ledger(path)
+    assert again.releases(OURS) == [first]
+    assert again.release(OURS, NOBODY).sequence == 2
+    assert Ledger(path).release(OURS, NOBODY).sequence == 3  # the rest of the line does not matter
+    with pytest.warns(ExchangeWarning, match="line 2 of .* was skipped"):
+        assert len(Ledger(path).read()) == 3
+
+
+def test_a_line_that_lacks_only_its_end_counts(path: Path) -> None:
+    Ledger(path).release(OURS, NOBODY)
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert Ledger(path).release(OURS, NOBODY).sequence == 2
+
+
+# Releases that others made
+
+
+def test_what_is_received_is_recorded_once(ledger: Ledger, path: Path) -> None:
+    one = released(OURS)
+    for book in (ledger, ledger, Ledger(path)):
+        book.receive(one)
+    assert [(entry.action, entry.sequence) for entry in ledger.read()] == [("received", 1)]
+    assert ledger.outstanding("memory") == []
+
+
+def test_own_releases_are_not_received_again(ledger: Ledger) -> None:
+    made = ledger.release(OURS, NOBODY)
+    ledger.receive(made)
+    assert [entry.action for entry in ledger.read()] == ["handed out"]
+
+
+def test_no_more_is_contributed_to_a_broken_plan(ledger: Ledger) -> None:
+    exchange = MemoryExchange()
+    assert ledger.publish(exchange, contribution(OURS, sequence=1))
+    ledger.receive(released(OURS))
+    assert ledger.publish(exchange, contribution(OURS, sequence=2))
+    with pytest.warns(ExchangeWarning, match="Contributions to it are no longer sent from here"):
+        ledger.receive(released(OURS, seed=1))
+    for agreed in (OURS, OURS.next_epoch()):
+        with pytest.raises(
+            ExchangeError, match="was not handed out: 'hub' has made 2 different releases"
+        ):
+            ledger.publish(exchange, contribution(agreed, sequence=3))
+        with pytest.raises(ExchangeError, match="2 different releases"):  # to a program
+            ledger.record(contribution(agreed, sequence=3))
+    [held] = exchange.contributions(OURS)
+    assert held.sequence == 2
+    assert ledger.publish(exchange, contribution(private(plan=PLAN, seed=1)))
+
+
+def test_a_broken_promise_names_the_first_number_that_came_twice() -> None:
+    one, two = released(OURS), released(OURS, sequence=2)
+    assert broken_promise([one, two]) is None
+    text = broken_promise([one, two, released(OURS, sequence=2, seed=1)])
+    assert text is not None and "2 different releases with the number 2" in text
+
+
+# From contributions to a release
+
+
+def members(agreed: Federation, exchange: Any, n: int = 5) -> None:
+    for i in range(n):
+        exchange.publish(contribution(agreed, f"site-{i}", cell=i % 2))
+
+
+def test_a_release_is_made_of_the_contributions_and_published(ledger: Ledger) -> None:
+    exchange = MemoryExchange()
+    members(OURS, exchange)
+    made, is_new = make_release(exchange, OURS, ledger)
+    assert is_new and (made.members, made.trials, made.sequence) == (5, 50, 1)
+    assert exchange.fetch(OURS) == [made]
+    assert [entry.action for entry in ledger.read()] == ["handed out", "sent"]
+    later, is_new = make_release(exchange, OURS, ledger)
+    assert is_new and later.sequence == 2
+    assert exchange.fetch(OURS) == [later]
+
+
+def test_without_contributions_nothing_is_spent(ledger: Ledger) -> None:
+    strict = private(plan=Plan(epsilon=2.0, delta=1e-3, least_trials=11))
+    exchange = MemoryExchange()
+    for given in (0, 5):
+        members(strict, exchange, given)
+        with pytest.raises(ExchangeError, match=f"memory has {given} contributions, none of them"):
+            make_release(exchange, strict, ledger)
+    assert ledger.read() == []
+
+
+def test_a_recorded_release_is_published_before_another_one_is_made(ledger: Ledger) -> None:
+    """As after a kill between the record and the publication."""
+    exchange = MemoryExchange()
+    members(OURS, exchange)
+    recorded = ledger.release(OURS, exchange.contributions(OURS))
+    assert make_release(exchange, OURS, ledger) == (recorded, False)
+    assert exchange.fetch(OURS) == [recorded]
+    assert ledger.releases(OURS) == [recorded]
+    assert make_release(exchange, OURS, ledger)[0].sequence == 2
+
+
+def test_a_lost_file_is_put_back(ledger: Ledger, tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    members(OURS, exchange)
+    made, _ = make_release(exchange, OURS, ledger)
+    [file] = exchange.folder.rglob("*-release.fedbo")
+    file.unlink()
+    assert make_release(exchange, OURS, ledger) == (made, False)
+    assert exchange.fetch(OURS) == [made]
+
+
+def test_a_new_epoch_needs_a_new_release(ledger: Ledger) -> None:
+    exchange, later = MemoryExchange(), OURS.next_epoch()
+    members(OURS, exchange)
+    make_release(exchange, OURS, ledger)
+    members(later, exchange)
+    made, is_new = make_release(exchange, later, ledger)
+    assert is_new and (made.epoch, made.sequence) == (1, 2)
+
+
+@pytest.mark.parametrize("where", ["memory", "folder"])
+def test_who_lost_the_ledger_learns_of_other_epochs(
+    ledger: Ledger, tmp_path: Path, where: str
+) -> None:
+    """They have one budget, so that nothing is left of it."""
+    exchange = MemoryExchange() if where == "memory" else FolderExchange(tmp_path)
+    once = private(plan=Plan(epsilon=2.0, delta=1e-3))
+    later = once.next_epoch(length_scale=0.7)
+    for agreed in (once, later):
+        exchange.publish(contribution(agreed))
+    make_release(exchange, once, ledger)
+    with pytest.raises(BudgetSpent):
+        make_release(exchange, later, Ledger(tmp_path / "other.jsonl"))
+
+
+def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: Path) -> None:
+    exchange = MemoryExchange()
+    members(OURS, exchange)
+    first, _ = make_release(exchange, OURS, ledger)
+    other = Ledger(tmp_path / "new")
+    assert make_release(exchange, OURS, other)[0].sequence == 2
+    assert [one.sequence for one in other.releases(OURS)] == [1, 2]
+    assert other.releases(OURS)[0] == first
+
+
+def test_when_all_were_made_there_is_no_other(ledger: Ledger) -> None:
+    exchange, once = MemoryExchange(), private()
+    members(once, exchange)
+    made, _ = make_release(exchange, once, ledger)
+    with pytest.raises(BudgetSpent, match="so there cannot be another one"):
+        make_release(exchange, once, ledger)
+    assert exchange.fetch(once) == [made]
+
+
+class Full(MemoryExchange):
+    """Has a later release than any, and takes none."""
+
+    def publish(self, message: Heard) -> bool:
+        return isinstance(message, Message) and super().publish(message)
+
+
+def test_a_release_that_the_exchange_does_not_take_is_reported(ledger: Ledger) -> None:
+    exchange = Full()
+    members(OURS, exchange)
+    for _ in range(2):
+        with pytest.raises(ExchangeError, match=r"release 1 is recorded in .*, but memory has"):
+            make_release(exchange, OURS, ledger)
+    assert len(ledger.releases(OURS)) == 1
+    assert ledger.read()[-1].action == "undelivered"
+
+
+def test_a_second_ledger_does_not_hide_what_was_released(ledger: Ledger) -> None:
+    """Two releases with one number count as two, so that no more is made than was planned."""
+    exchange = MemoryExchange()
+    members(OURS, exchange)
+    ledger.release(OURS, NOBODY)
+    exchange.publish(released(OURS, seed=5))
+    with pytest.warns(ExchangeWarning, match="2 different releases with the number 1"):
+        assert make_release(exchange, OURS, ledger)[0].sequence == 3
+    with pytest.raises(BudgetSpent), pytest.warns(ExchangeWarning):
+        make_release(exchange, OURS, ledger)
+
+
+# Many processes, and kills
+
+SPENDING = """
+from contracts.releases import private
+from fedbo.privacy import Plan
+agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=int(sys.argv[2])))
+agreed.fingerprint, agreed.cells
+ledger = Ledger(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+while True:
+    try:
+        made = ledger.release(agreed, [None] * 3)
+    except ValueError as error:
+        assert "all planned releases were made" in str(error)
+        break
+    print(made.sequence, flush=True)
+"""
+
+
+def planned(releases: int) -> Federation:
+    return private(plan=Plan(epsilon=2.0, delta=1e-3, releases=releases))
+
+
+@pytest.mark.slow
+def test_processes_that_spend_at_once_share_one_budget(path: Path) -> None:
+    path.parent.mkdir()
+    processes = [child(SPENDING, path, 20) for _ in range(3)]
+    together(processes)
+    made = [int(line) for process in processes for line in ended(process).split()]
+    assert sorted(made) == list(range(1, 21))
+    assert [one.sequence for one in Ledger(path).releases(planned(20))] == list(range(1, 21))
+
+
+KILLED = """
+import os, random, signal, time
+from contracts.releases import private
+from fedbo.privacy import Plan
+agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
+agreed.fingerprint, agreed.cells
+Ledger(sys.argv[1]).releases(agreed)
+rng = random.Random(int(sys.argv[2]))
+for number in range(int(sys.argv[3])):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        ledger = Ledger(sys.argv[1])
+        while True:
+            made = ledger.release(agreed, [None] * 3)
+            os.write(writer, f"{made.sequence}\\n".encode())
+    os.close(writer)
+    time.sleep(rng.uniform(0.0, 0.06))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        printed = [int(line) for line in pipe]
+    recorded = [one.sequence for one in Ledger(sys.argv[1]).releases(agreed)]
+    assert recorded == list(range(1, len(recorded) + 1)), recorded
+    assert not printed or printed[-1] <= len(recorded) <= printed[-1] + 1, (printed, recorded[-3:])
+    print(len(printed), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_never_loses_a_release(path: Path) -> None:
+    """100 kills at random moments: what was printed is recorded, and numbers have no gaps."""
+    path.parent.mkdir()
+    printed = [int(line) for line in ended(child(KILLED, path, 0, 100)).split()]
+    assert len(printed) == 100
+    assert sum(printed) > 50  # some were killed at work, not before it
+    recorded = Ledger(path).releases(planned(10_000))
+    assert sum(printed) <= len(recorded) <= sum(printed) + 100
+
+
+PUBLISHING = """
+from contracts.releases import private
+from fedbo.privacy import Plan
+from fedbo.exchange.contributions import make_release
+agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
+exchange, ledger = FolderExchange(sys.argv[1]), Ledger(sys.argv[2])
+exchange.contributions(agreed)
+print("ready", flush=True)
+while True:
+    make_release(exchange, agreed, ledger)
+"""
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_recorded_release_is_published(path: Path, tmp_path: Path) -> None:
+    agreed, exchange = planned(10_000), FolderExchange(tmp_path / "exchange")
+    members(agreed, exchange)
+    rng = random.Random(0)
+    for _ in range(10):
+        process = child(PUBLISHING, exchange.address, path)
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        time.sleep(rng.uniform(0.0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        recorded = Ledger(path).releases(agreed)
+        assert [one.sequence for one in recorded] == list(range(1, len(recorded) + 1))
+        there = exchange.fetch(agreed)
+        assert {*there} <= {*recorded}  # nothing was published that is not recorded
+        made, is_new = make_release(exchange, agreed, Ledger(path))
+        if recorded and recorded[-1] not in there:
+            assert (made, is_new) == (recorded[-1], False)
+        else:
+            assert is_new and made.sequence == len(recorded) + 1
+        assert exchange.fetch(agreed) == [made]
+
+
+def test_a_kill_between_record_and_publication(path: Path, tmp_path: Path) -> None:
+    """The process ends as soon as the release is recorded; the next one publishes that release."""
+    exchange = FolderExchange(tmp_path / "exchange")
+    members(OURS, exchange)
+    process = child(
+        "from contracts.releases import private\n"
+        "import os, signal\n"
+        "from fedbo.privacy import Plan\n"
+        "from fedbo.exchange.contributions import make_release\n"
+        "Ledger.publish = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=3))\n"
+        "make_release(FolderExchange(sys.argv[1]), agreed, Ledger(sys.argv[2]))\n",
+        exchange.address,
+        path,
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert exchange.fetch(OURS) == []
+    [recorded] = Ledger(path).releases(OURS)
+    assert make_release(exchange, OURS, Ledger(path)) == (recorded, False)
+    assert exchange.fetch(OURS) == [recorded]
+
+
+def test_a_contribution_does_not_undo_a_randomised_vote(tmp_path: Path) -> None:
+    """Whoever forgets the option once would show what the vote had hidden."""
+    ledger, exchange = Ledger(tmp_path / "ledger.jsonl"), MemoryExchange()
+    randomised = Settings(local_epsilon=4.0)
+    for settings, name in ((randomised, "site-a"), (Settings(), "site-b")):
+        agent = Agent(OURS, name=name, settings=settings)
+        agent.tell({"x": 0.3}, 1.0)
+        assert ledger.publish(exchange, agent.message())
+    plain = Agent(OURS, name="site-a")
+    for x in (0.3, 0.4):
+        plain.tell({"x": x}, 1.0)
+    again = Ledger(ledger.path)
+    with pytest.raises(ExchangeError, match="is not randomised, and earlier ones were"):
+        again.publish(exchange, plain.message())
+    with pytest.raises(ExchangeError, match="is not randomised, and earlier ones were"):
+        again.record(plain.message())

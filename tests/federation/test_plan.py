@@ -1,0 +1,186 @@
+"""The privacy plan of a federation: its limits, its table, and its place in the fingerprint."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contracts.releases import LINE, released
+
+from fedbo import Federation, FederationMismatch, Float
+from fedbo.identity import KeyPair
+from fedbo.message import Kind, Release
+from fedbo.privacy import Plan
+
+PLAN = Plan(epsilon=2.0, delta=1e-3)
+WHOLE = Plan(
+    epsilon=0.5, delta=1e-6, releases=4, by="trustee", least_trials=5, least_members=20, days=1.5
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"epsilon": 0.0}, "epsilon is 0.0 and delta is 0.001, expected epsilon from 1e-06"),
+        ({"epsilon": -1.0}, "epsilon is -1.0"),
+        ({"epsilon": math.inf}, "epsilon is inf"),
+        ({"epsilon": math.nan}, "epsilon is nan"),
+        ({"delta": 0.0}, "delta is 0.0"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"releases": 0}, "releases is 0, expected 1 to 10,000"),
+        ({"releases": 10_001}, "releases is 10001, expected 1"),
+        ({"least_trials": 0}, "least_trials is 0, expected 1"),
+        ({"least_members": -1}, "least_members is -1, expected 0"),
+        ({"days": -0.5}, "days is -0.5, expected 0"),
+        ({"days": math.nan}, "days is nan, expected 0"),
+        ({"by": ""}, "by is '', expected a name of 1 to 53 bytes"),
+        ({"by": "x" * 54}, "expected a name of 1 to 53 bytes"),
+        ({"by": "a/b"}, "without '/'"),
+        ({"by": "a\nb"}, "printable"),
+    ],
+)
+def test_absurd_plans_are_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Plan(**{"epsilon": 2.0, "delta": 1e-3} | given)
+    table = {"epsilon": 2.0, "delta": 1e-3} | given
+    with pytest.raises(ValueError, match=text):
+        Federation(LINE, privacy=table)
+
+
+@pytest.mark.parametrize("name", ["releases", "least_trials", "least_members"])
+def test_half_a_release_is_refused(name: str) -> None:
+    with pytest.raises(TypeError):
+        Plan(epsilon=2.0, delta=1e-3, **{name: 1.5})
+    with pytest.raises(ValueError, match=r"\[privacy\]: Expected `int`, got `float`"):
+        Federation(LINE, privacy={"epsilon": 2.0, "delta": 1e-3, name: 1.5})
+
+
+def test_arguments_have_names() -> None:
+    with pytest.raises(TypeError):
+        Plan(2.0, 1e-3)  # type: ignore[call-arg, misc]
+
+
+def test_whole_numbers_are_as_good_as_others() -> None:
+    """A release with ε = 2 in place of 2.0 could be read by nobody."""
+    whole = Federation(LINE, privacy=Plan(epsilon=2, delta=1e-3, days=3))
+    assert repr(whole.privacy) == repr(Plan(epsilon=2.0, delta=1e-3, days=3.0))
+    assert Release.decode(released(whole).encode()).epsilon == 2.0
+
+
+# In the file
+
+
+@pytest.mark.parametrize("plan", [PLAN, WHOLE])
+def test_it_comes_back_from_the_file(plan: Plan, tmp_path: Path) -> None:
+    agreed = Federation(LINE, privacy=plan)
+    agreed.save(tmp_path / "federation.toml")
+    again = Federation.load(tmp_path / "federation.toml")
+    assert again == agreed and again.privacy == plan
+    assert again.fingerprint == agreed.fingerprint
+    assert again.to_toml() == agreed.to_toml()
+    assert "[privacy]" in agreed.to_toml()
+
+
+def test_a_table_by_hand_needs_two_numbers() -> None:
+    text = Federation(LINE).to_toml()
+    read = Federation.from_toml(f"{text}\n[privacy]\nepsilon = 2\ndelta = 0.001\n")
+    assert read == Federation(LINE, privacy=PLAN)
+    assert read.fingerprint == Federation(LINE, privacy=PLAN).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("epsilon = 2.0", r"\[privacy\]: Object missing required field `delta`"),
+        ("epsilon = 2.0\ndelta = 1e-3\nsigma = 1", r"\[privacy\]: .*unknown field `sigma`"),
+        ("epsilon = '2'\ndelta = 1e-3", r"\[privacy\]: Expected `float`, got `str`"),
+        ("epsilon = inf\ndelta = 1e-3", "epsilon is inf"),
+        ("epsilon = true\ndelta = 1e-3", r"\[privacy\]: Expected `float`, got `bool`"),
+    ],
+)
+def test_a_wrong_table_is_refused(lines: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Federation.from_toml(f"{Federation(LINE).to_toml()}\n[privacy]\n{lines}\n")
+
+
+def test_a_plan_that_is_no_table_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[privacy\]: Expected `object`, got `str`"):
+        Federation(LINE, privacy="2.0")  # type: ignore[arg-type]
+
+
+def test_whoever_makes_releases_must_be_listed() -> None:
+    keys = KeyPair.generate()
+    with pytest.raises(ValueError, match="'hub' makes the releases, but is not among the members"):
+        Federation(LINE, privacy=PLAN, members={"site-a": str(keys)})
+    listed = Federation(LINE, privacy=PLAN, members={"hub": str(keys)})
+    assert Federation.from_toml(listed.to_toml()).members == {"hub": keys.public}
+
+
+# In the fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        ("summary", "fa7209f7-084762d4"),
+        ("summary+cell", "a98c5845-084762d4"),
+        ("weights", "021d46f1-397948b5"),
+        ("belief", "140dfc70-397948b5"),
+        ("belief+incumbent", "9153109f-397948b5"),
+    ],
+)
+def test_without_a_plan_fingerprints_are_what_they_were(kind: Kind, last: str) -> None:
+    """As they were before there were plans, so that files and messages of that time still fit."""
+    agreed = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7, kind=kind)
+    assert str(agreed.fingerprint) == f"e2596cd2-58718eac-{last}"
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"epsilon": 2.5},
+    {"delta": 1e-4},
+    {"releases": 2},
+    {"by": "trustee"},
+    {"least_trials": 2},
+    {"least_members": 1},
+    {"days": 1.0},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_part_of_a_plan_is_in_the_fingerprint(change: dict[str, Any]) -> None:
+    ours = Federation(LINE, privacy=PLAN)
+    theirs = Federation(LINE, privacy=Plan(**{"epsilon": 2.0, "delta": 1e-3} | change))
+    assert ours.fingerprint.difference(theirs.fingerprint) == "kind"
+    assert ours != theirs
+    with pytest.raises(FederationMismatch, match=r"privacy is Plan.* here and Plan.* there"):
+        ours.require_same(theirs)
+    with pytest.raises(FederationMismatch, match="privacy is"):
+        ours.require_later(theirs.next_epoch())
+
+
+def test_a_plan_is_a_difference() -> None:
+    ours, open_one = Federation(LINE, privacy=PLAN), Federation(LINE)
+    assert ours.fingerprint.difference(open_one.fingerprint) == "kind"
+    assert "None there" in str(ours.difference(open_one))
+    assert ours.fingerprint == Federation(LINE, privacy=PLAN).fingerprint
+
+
+def test_an_epoch_keeps_the_plan() -> None:
+    ours = Federation(LINE, privacy=PLAN)
+    later = ours.next_epoch(length_scale=0.7)
+    assert later.privacy == PLAN
+    assert later.fingerprint.lasting == ours.fingerprint.lasting
+    assert later.fingerprint != ours.fingerprint
+    ours.require_later(later)
+
+
+def test_what_agents_send_follows_from_the_plan() -> None:
+    ours, open_one = Federation(LINE, privacy=PLAN), Federation(LINE)
+    assert (ours.sends, open_one.sends) == ("contribution", "summary")
+    assert ours.sent_coordinates == ours.shape_coordinates <= 16
+    assert open_one.sent_coordinates == open_one.coordinates
+    assert ours.require_plan() == PLAN
+    with pytest.raises(ValueError, match="the federation has no privacy plan: make it with"):
+        open_one.require_plan()

@@ -1,0 +1,157 @@
+"""Contributions to private releases as they travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from contracts.releases import contribution, private, released
+from msgspec.structs import replace
+
+from fedbo import Agent, Federation, Float, Message
+from fedbo.identity import KeyPair, verify
+from fedbo.message import MessageRefused, Withdrawal, read
+
+OURS = private()
+D, CELLS = OURS.shape_coordinates, len(OURS.cells)
+
+
+@pytest.mark.parametrize("epsilon", [None, 4.0])
+@pytest.mark.parametrize("signed", [False, True])
+def test_it_travels_as_bytes(epsilon: float | None, signed: bool) -> None:
+    y = np.random.default_rng(0).standard_normal(D)
+    one = contribution(OURS, cell=3, y=y, epsilon=epsilon)
+    one = KeyPair.generate().sign(one) if signed else one
+    again = Message.decode(one.encode())
+    assert again == one == read(one.encode())
+    assert (again.kind, again.cell, again.local_epsilon) == ("contribution", 3, epsilon)
+    assert again.y.dtype == np.float32 and (again.y == y.astype(np.float32)).all()
+    assert (again.M, again.numbers, again.parameters) == (D, D + 1, D + 1)
+    assert len(one.encode()) < 250
+    OURS.check(again)
+    if signed:
+        verify(again)
+
+
+def test_it_is_small_and_says_what_it_is() -> None:
+    one = contribution(OURS)
+    shown = f"Message(contribution, sender='site-a', sequence=10, epoch=0, t_n=10, M={D}, "
+    assert repr(one).startswith(shown)
+    assert "omega" not in repr(one)
+    with pytest.raises(AttributeError):
+        _ = one.nu
+
+
+def test_a_whole_number_is_an_epsilon() -> None:
+    one = contribution(OURS, epsilon=4)
+    assert Message.decode(one.encode()) == one
+
+
+def test_bytes_that_are_damaged_are_refused_or_another_contribution() -> None:
+    data = contribution(OURS, epsilon=4.0).encode()
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        damaged = bytearray(data)
+        damaged[rng.integers(len(data))] = rng.integers(256)
+        try:
+            found = read(bytes(damaged))
+        except MessageRefused:
+            continue
+        assert found.encode() == bytes(damaged)
+
+
+def fields(one: Message) -> list[Any]:
+    whole: list[Any] = msgspec.msgpack.decode(one.encode())
+    return whole
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        ["contribution"],
+        ["contribution", b"", 0, None],
+        ["contribution", bytes(4 * D - 1), 0, None],
+        ["contribution", bytes(4 * D), None, None],
+        ["contribution", bytes(4 * D), True, None],
+        ["contribution", bytes(4 * D), 0.5, None],
+        ["contribution", bytes(4 * D), "0", None],
+        ["contribution", bytes(4 * D), 0, 0.0],
+        ["contribution", bytes(4 * D), 0, -1.0],
+        ["contribution", bytes(4 * D), 0, float("nan")],
+        ["contribution", bytes(4 * D), 0, float("inf")],
+        ["contribution", bytes(4 * D), 0, 4],  # not as fedbo writes it
+        ["contribution", bytes(4 * D), 0, None, None],
+        ["contribution", [0.0] * D, 0, None],
+    ],
+)
+def test_hostile_fields_are_refused(body: list[Any]) -> None:
+    whole = fields(contribution(OURS))
+    assert whole[-1] == ["contribution", contribution(OURS).y.tobytes(), 0, None]
+    whole[-1] = body
+    with pytest.raises(MessageRefused):
+        read(msgspec.msgpack.encode(whole))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"cell": CELLS}, f"votes for cell {CELLS}, expected 0 to {CELLS - 1}"),
+        ({"cell": -1}, "votes for cell -1"),
+        ({"cell": 2**63 - 1}, "votes for cell 9223372036854775807"),
+        ({"y": np.full(D, np.nan)}, "y holds NaN or infinity"),
+        ({"y": np.full(D, 1e300)}, "y holds NaN or infinity"),
+        ({"y": np.full(D, 1e9)}, "y has norm"),
+        ({"y": np.ones(D + 1)}, f"it has M = {D + 1}, expected M = {D}"),
+        ({"fingerprint": private(seed=1).fingerprint}, "foreign features"),
+        ({"fingerprint": Federation({"x": Float(0, 1)}).fingerprint}, "foreign kind"),
+    ],
+)
+def test_one_that_does_not_fit_is_refused(given: dict[str, Any], text: str) -> None:
+    one = contribution(OURS, **given)
+    for same in (one, Message.decode(one.encode())):
+        with pytest.raises(MessageRefused, match=text):
+            OURS.check(same)
+
+
+def test_messages_and_contributions_do_not_take_each_others_place() -> None:
+    open_one = Federation({"x": Float(0, 1)})
+    agent = Agent(open_one, name="site-a", seed=0)
+    agent.tell({"x": 0.3}, 1.0)
+    forged = replace(agent.message(), fingerprint=bytes(OURS.fingerprint))
+    with pytest.raises(MessageRefused, match="of kind 'summary', expected 'contribution'"):
+        OURS.check(forged)
+    forged = replace(contribution(OURS), fingerprint=bytes(open_one.fingerprint))
+    with pytest.raises(MessageRefused, match="of kind 'contribution', expected 'summary'"):
+        open_one.check(forged)
+
+
+def test_each_kind_of_content_is_recognised() -> None:
+    keys = KeyPair.generate()
+    gone = keys.sign(
+        Withdrawal(fingerprint=bytes(OURS.fingerprint), epoch=0, sender="a", sequence=1)
+    )
+    one, published = contribution(OURS), released(OURS)
+    for content in (one, keys.sign(one), published, keys.sign(published), gone):
+        for data in (content.encode(), bytearray(content.encode()), memoryview(content.encode())):
+            found = read(data)
+            assert found == content and type(found) is type(content)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x90", b"\xc1", b"x" * 100, b"\x91" * 10_000])
+def test_what_is_none_of_them_is_refused(data: bytes) -> None:
+    with pytest.raises(MessageRefused):
+        read(data)
+
+
+def test_a_signature_is_for_one_kind_of_content() -> None:
+    """A signed contribution cannot be passed off as a release or a withdrawal."""
+    signed = KeyPair.generate().sign(contribution(OURS))
+    for name in ("release", "withdrawal"):
+        envelope = msgspec.msgpack.decode(signed.encode())
+        assert "message" in envelope
+        envelope[envelope.index("message")] = name
+        with pytest.raises(MessageRefused):
+            read(msgspec.msgpack.encode(envelope))

@@ -1,0 +1,158 @@
+"""Studies in a private federation: contributions leave, and releases are heard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from contracts.releases import contribution, released
+
+from fedbo import Federation, Float, Settings, Space
+from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger
+from fedbo.exchange.contributions import make_release
+from fedbo.identity import KeyPair
+from fedbo.optuna import FederatedSampler
+from fedbo.privacy import Plan
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+PLAN = Plan(epsilon=50.0, delta=1e-2, releases=3)
+OURS = Federation(Space({"x": Float(0, 1)}, direction="minimize"), privacy=PLAN)
+
+
+def objective(trial: optuna.Trial) -> float:
+    return abs(trial.suggest_float("x", 0, 1) - 0.3)
+
+
+def run(folder: Path, name: str = "site-a", trials: int = 3, **given: object) -> FederatedSampler:
+    options: dict[str, Any] = {"seed": 0, **given}
+    sampler = FederatedSampler(OURS, folder, name=name, **options)
+    study = optuna.create_study(sampler=sampler)
+    for _ in range(trials):
+        study.optimize(objective, n_trials=1)
+        sampler.flush(60.0)
+    return sampler
+
+
+def go_on(sampler: FederatedSampler, study: optuna.Study, trials: int = 1) -> None:
+    for _ in range(trials):
+        study.optimize(objective, n_trials=1)
+        sampler.flush(60.0)
+
+
+def actions(ledger: Ledger, kind: str) -> list[str]:
+    return [entry.action for entry in ledger.read() if entry.kind == kind]
+
+
+def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    for i in range(5):
+        exchange.publish(contribution(OURS, f"other-{i}", cell=4))
+    sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0)
+    study = optuna.create_study(sampler=sampler)
+    go_on(sampler, study, 3)
+    [ours] = [one for one in exchange.contributions(OURS) if one.sender == "site-a"]
+    assert ours.kind == "contribution" and ours.t_n >= 1
+    assert exchange.fetch(OURS) == []
+    assert sampler.agent is not None and len(sampler.agent.inbox) == 0
+    assert "sent" in actions(Ledger(), "contribution")
+    made, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"))
+    assert made.members == 6
+    go_on(sampler, study, 2)
+    assert len(sampler.agent.inbox) == 64
+    assert sampler.agent.inbox.senders[0] == "hub/release-00"
+    assert Ledger().releases(OURS) == [made]
+    assert actions(Ledger(), "release") == ["received"]
+    go_on(sampler, study, 2)
+    assert actions(Ledger(), "release") == ["received"]  # once
+    later, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"))
+    go_on(sampler, study, 2)
+    assert Ledger().releases(OURS) == [made, later]
+
+
+def test_a_new_study_starts_where_most_members_vote(tmp_path: Path) -> None:
+    many = [contribution(OURS, f"other-{i}", cell=5 if i < 30 else 2) for i in range(45)]
+    FolderExchange(tmp_path / "exchange").publish(released(OURS, many))
+    sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0)
+    study = optuna.create_study(sampler=sampler)
+    go_on(sampler, study, 3)
+    asked = [trial.params["x"] for trial in study.trials]
+    assert asked[:2] == pytest.approx([float(OURS.cells[cell][0]) for cell in (5, 2)])
+    assert asked[2] not in asked[:2]
+
+
+def test_studies_do_not_hear_each_others_contributions(tmp_path: Path) -> None:
+    run(tmp_path / "exchange", "site-a")
+    other = run(tmp_path / "exchange", "site-b")
+    assert other.agent is not None and len(other.agent.inbox) == 0
+    exchange = FolderExchange(tmp_path / "exchange")
+    assert [one.sender for one in exchange.contributions(OURS)] == ["site-a", "site-b"]
+
+
+def test_no_more_is_contributed_when_a_promise_was_broken(tmp_path: Path) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0, every=1)
+    study = optuna.create_study(sampler=sampler)
+    go_on(sampler, study, 2)
+    [before] = exchange.contributions(OURS)
+    ledger = Ledger()
+    ledger.receive(released(OURS))
+    with pytest.warns(ExchangeWarning):
+        ledger.receive(released(OURS, seed=1))
+    with pytest.warns(UserWarning, match="2 different releases with the number 1"):
+        for _ in range(2):
+            study.optimize(objective, n_trials=1)
+            sampler.flush(2.0)
+    assert exchange.contributions(OURS) == [before]
+
+
+def test_a_withdrawn_contribution_is_gone(tmp_path: Path) -> None:
+    sampler = run(tmp_path / "exchange")
+    exchange = FolderExchange(tmp_path / "exchange")
+    assert len(exchange.contributions(OURS)) == 1
+    assert sampler.agent is not None
+    Ledger().withdraw(exchange, OURS, "site-a", sampler.agent._keys)
+    assert exchange.contributions(OURS) == []
+
+
+def test_a_study_may_randomise_its_vote(tmp_path: Path) -> None:
+    """However many trials it makes, its vote is the same."""
+    given = {"settings": Settings(local_epsilon=1.0), "every": 1, "seed": None}
+    run(tmp_path / "exchange", trials=6, **given)
+    sent = [entry.message() for entry in Ledger().read() if entry.action == "sent"]
+    assert len(sent) > 2
+    assert {one.local_epsilon for one in sent} == {1.0}
+    assert len({one.cell for one in sent}) == 1
+
+
+def test_a_randomised_vote_has_no_seed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"seed is 0, .* Leave out the seed"):
+        run(tmp_path, settings=Settings(local_epsilon=1.0))
+
+
+def test_the_randomised_vote_of_a_study_is_the_same_in_every_epoch(tmp_path: Path) -> None:
+    """Else it would be drawn again with each epoch, and votes could be averaged."""
+    agreed, votes = [OURS], []
+    for i in range(3):
+        agreed.append(agreed[-1].next_epoch(length_scale=0.4 + 0.1 * i))
+    storage = optuna.storages.InMemoryStorage()
+    for epoch in agreed:
+        sampler = FederatedSampler(
+            epoch, tmp_path, name="site-a", settings=Settings(local_epsilon=0.1), every=1
+        )
+        given = {"storage": storage, "study_name": "one", "load_if_exists": True}
+        go_on(sampler, optuna.create_study(sampler=sampler, **given))  # type: ignore[arg-type]
+        votes += [one.cell for one in FolderExchange(tmp_path).contributions(epoch)]
+    assert len(votes) == 4 and len(set(votes)) == 1
+
+
+def test_whoever_makes_releases_may_run_a_study_too(tmp_path: Path) -> None:
+    """A release under the name of the study is no message of a namesake."""
+    exchange = FolderExchange(tmp_path / "exchange")
+    one = KeyPair.load().sign(released(OURS, sequence=3))  # more than the study has scores
+    exchange.publish(one)
+    sampler = run(tmp_path / "exchange", "hub", trials=2)  # a warning would be an error
+    assert sampler.agent is not None and len(sampler.agent.inbox) == 64
+    assert [one.sender for one in exchange.contributions(OURS)] == ["hub"]
