@@ -90,6 +90,10 @@ def fill(engine: Engine) -> Filled:
         own = {"federation": here.id, "member": clinic.member.id, "sender": "clinic"}
         row = {**own, "trials": 9, "best": 0.1, "saved": None, "changed": 1.5}
         connection.execute(insert(schema.progress).values(row))
+        (cursor,) = admin.take_cursors(connection, here.id)
+        counts = {"sequence": 1, "members": 2, "trials": 14, "cursor": cursor}
+        made = {"federation": here.id, "epoch": 0, "content": secrets.token_bytes(99), "time": 1.5}
+        connection.execute(insert(schema.release).values(**counts, **made))
         cookie = new_secret()
         row = {"secret": digest(cookie), "member": clinic.member.id, "expires": 2e9}
         connection.execute(insert(schema.session).values(row))

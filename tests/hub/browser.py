@@ -117,12 +117,15 @@ class Site:
         hub: The hub.
         name: Of the federation.
         *members: Names of its members.
+        agreed: What they agree on.
     """
 
-    def __init__(self, hub: HubProcess, name: str, *members: str) -> None:
+    def __init__(
+        self, hub: HubProcess, name: str, *members: str, agreed: Federation = AGREED
+    ) -> None:
         self.hub, self.name = hub, name
         with begin(hub.engine) as connection:
-            admin.create_federation(connection, name, AGREED, actor=admin.COMMAND_LINE)
+            admin.create_federation(connection, name, agreed, actor=admin.COMMAND_LINE)
             invited = admin.invite(connection, name, uses=1000, actor=admin.COMMAND_LINE)
             secret = invited.invitation.secret
             self.tokens = {

@@ -22,7 +22,7 @@ from fedbo.hub.database import open_database
 LATER = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "9999", "0001"
+revision, down_revision = "9999", "0002"
 def upgrade():
     op.add_column("hub", sa.Column("motto", sa.String(9), server_default="together"))
 """

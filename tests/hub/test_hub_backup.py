@@ -217,7 +217,7 @@ def test_what_is_not_a_backup_is_refused(tmp_path: Path) -> None:
 def test_a_newer_backup_is_refused(saved: tuple[Filled, Path], tmp_path: Path) -> None:
     _, file = saved
     edit(file, "UPDATE fedbo_revision SET version_num = '0099'")
-    refused(file, tmp_path, "has revision 0099, made by a newer fedbo.*revisions up to 0001")
+    refused(file, tmp_path, "has revision 0099, made by a newer fedbo.*revisions up to 0002")
 
 
 def test_an_older_backup_is_brought_up_to_date(

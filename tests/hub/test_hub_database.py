@@ -83,7 +83,7 @@ def test_a_newer_database_is_refused_and_left_as_it_was(database_url: str) -> No
     engine = open_database(database_url)
     with begin(engine) as connection:
         connection.execute(text("UPDATE fedbo_revision SET version_num = '9999'"))
-    with pytest.raises(HubError, match=r"revision 9999.*knows revisions up to 0001.*update fedbo"):
+    with pytest.raises(HubError, match=r"revision 9999.*knows revisions up to 0002.*update fedbo"):
         open_database(database_url)
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT version_num FROM fedbo_revision")) == "9999"

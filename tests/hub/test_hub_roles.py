@@ -113,6 +113,10 @@ MATRIX: dict[tuple[str, str], tuple[Given, tuple[int, ...]]] = {
         MEMBER,
     ),
     ("DELETE", HERE + "/progress"): (lambda cast: {"params": {"sender": cast.member}}, MEMBER),
+    # 409: the federation has no privacy plan
+    ("GET", HERE + "/releases"): (_nothing, (401, 401, 409, 404, 401, 409)),
+    ("POST", HERE + "/releases"): (_json(), (401, 401, 403, 404, 401, 409)),
+    ("POST", HERE + "/releases/reconcile"): (_json(releases=0), (401, 401, 403, 404, 401, 409)),
     ("GET", HERE + "/audit"): (_nothing, BOTH),
     ("GET", HERE + "/overview"): (_nothing, BOTH),
     ("POST", "/v1/session"): (lambda cast: {"json": {"token": cast.tokens["operator"]}}, ANYONE),

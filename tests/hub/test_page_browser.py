@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from hub.browser import HubProcess, Site, Watch, chromium
+from hub.private import contribution, federation
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.wire import MEDIA_TYPE
 from fedbo.hub import admin
 from fedbo.hub.database import begin
 
@@ -463,6 +465,31 @@ _CONTRAST = """() => {
   }
   return found;
 }"""
+
+
+def test_a_private_federation_shows_releases_and_no_map(page: Page, hub: HubProcess) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    agreed = federation()
+    site = Site(hub, "private", *MEMBERS, agreed=agreed)
+    headers = {"Content-Type": MEDIA_TYPE}
+    for name in MEMBERS:
+        content = contribution(agreed, name).encode()
+        site.ask("PUT", "messages", name, content=content, headers=headers)
+    look(page, site)
+    card = page.get_by_role("region", name="Private releases")
+    expect(card).to_contain_text("0 of 2 planned releases were made.")
+    expect(card).to_contain_text("4 members have contributed from 3 trials or more.")
+    with begin(hub.engine) as connection:
+        admin.make_release(connection, site.name, actor=admin.COMMAND_LINE)
+    expect(card).to_contain_text("1 of 2 planned releases was made, the last one just now.")
+    expect(card).to_contain_text(re.compile(r"So far they cost each member ε = [01]\.\d+\."))
+    expect(card).to_contain_text("All planned ones cost at most ε = 2, with δ = 0.001.")
+    events = page.get_by_role("group", name="Events, latest first")
+    expect(events).to_contain_text("command line made release 1 of 4 members")
+    for hidden in ("Who resembles whom", "Progress"):
+        expect(page.get_by_role("heading", name=hidden)).to_be_hidden()
+    assert Axe().run(page).generate_report() == "Found 0 accessibility violations:\n"
 
 
 def test_the_documentation_of_the_api_is_served_from_here(page: Page, hub: HubProcess) -> None:

@@ -12,6 +12,7 @@ from fedbo.cli import (
     hub_invitations,
     hub_member,
     hub_operator,
+    hub_release,
     hub_serve,
     hub_store,
 )
@@ -27,6 +28,9 @@ app.command()(hub_federation.members)
 app.command()(hub_federation.revoke)
 app.command()(hub_federation.remove)
 app.command()(hub_federation.epoch)
+app.command()(hub_release.release)
+app.command()(hub_release.releases)
+app.command()(hub_release.reconcile)
 app.add_typer(hub_operator.app, name="operator")
 app.command()(hub_store.audit)
 app.command()(hub_store.backup)

@@ -53,6 +53,10 @@ def serve(
     session_hours: Annotated[
         float | None, typer.Option(help="How long a log-in at the page lasts: 12.")
     ] = None,
+    release_key: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The private key that signs private releases."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Serve federations to their members, and a page to look at.

@@ -79,6 +79,7 @@ def restore(
         with _bar("restoring") as progress:
             rows = put(file, chosen.db, progress)
         where = shown(chosen.db)
+        private = _unreconciled(chosen.db)
     except HubError as error:
         checks.end(str(error))
     screen.say(
@@ -87,6 +88,23 @@ def restore(
         "start it again if it is running. What happened after the backup is lost: whoever joined "
         "or got a new token since then has to join again, with a new invitation.",
     )
+    for name in private:
+        screen.say(
+            Console(),
+            f"• {name!r} has a privacy plan, and releases may have been made after the backup. "
+            "None is made until you have asked the members for the number of the last release "
+            f"that fedbo ledger shows, and run fedbo hub reconcile {name} --releases NUMBER",
+            "yellow",
+        )
+
+
+def _unreconciled(db: str) -> list[str]:
+    """Return the federations in which no release can be made after a restore."""
+    from fedbo.hub import admin
+
+    with database(db) as engine, engine.connect() as connection:
+        found = [admin.find_federation(connection, one.id) for one in admin.federations(connection)]
+    return [one.name for one in found if one.is_unreconciled]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 
-from fedbo.hub import page
+from fedbo.hub import page, schedule
 from fedbo.hub.api import (
     audit,
     federations,
@@ -27,6 +27,7 @@ from fedbo.hub.api import (
     members,
     messages,
     progress,
+    releases,
     scalars,
 )
 from fedbo.hub.api.endpoint import Problem
@@ -40,7 +41,18 @@ from fedbo.hub.settings import Settings
 from fedbo.hub.shell import Shell
 from fedbo.outside import shortened
 
-_MODULES = (messages, hub, federations, invitations, members, member, scalars, progress, audit)
+_MODULES = (
+    messages,
+    hub,
+    federations,
+    invitations,
+    members,
+    member,
+    scalars,
+    progress,
+    releases,
+    audit,
+)
 _METHODS = ("GET", "PUT", "POST", "DELETE")
 _SHOWN = 5  # faults of a request
 
@@ -68,11 +80,18 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
             log.close()
             raise
         log.write("started", version=__version__, process=os.getpid(), db=settings.shown_db())
-        pruning = asyncio.create_task(service.prune_daily())
+        tasks = [
+            asyncio.create_task(service.prune_daily()),
+            asyncio.create_task(schedule.run(service)),
+        ]
         try:
             yield
         finally:
-            pruning.cancel()
+            for task in tasks:
+                task.cancel()
+            # A read goes on in its thread when its task is cancelled, and must give its connection
+            # back before the database is closed.
+            await asyncio.get_running_loop().shutdown_default_executor()
             await anyio.to_thread.run_sync(service.stop)
             log.write("stopped", process=os.getpid())
             log.close()

@@ -95,7 +95,8 @@ def backup(engine: Engine, path: str | os.PathLike[str], progress: Progress | No
 def restore(path: str | os.PathLike[str], url: str, progress: Progress | None = None) -> int:
     """Put a backup into a new database.
 
-    Cursors start anew, so that every agent fetches everything once.
+    Cursors start anew, so that every agent fetches everything once. Releases may have been made
+    after the backup, so federations with a privacy plan make none until `admin.reconcile`.
 
     Args:
         path: A file that `backup` wrote, with this or an earlier fedbo.
@@ -118,6 +119,8 @@ def restore(path: str | os.PathLike[str], url: str, progress: Progress | None = 
                 target.execute(delete(schema.hub))
                 rows = _copy(source, target, progress)
                 target.execute(update(schema.hub).values(generation=new_generation()))
+                private = update(schema.federation).where(schema.federation.c.is_private)
+                target.execute(private.values(is_unreconciled=True))
                 _number(target)
                 detail = {"rows": rows}
                 admin.record(target, "restored", actor=admin.COMMAND_LINE, detail=detail)

@@ -4,6 +4,9 @@ A fetch sees everything that was committed before it arrived, by any process: it
 at the database that begins after its arrival. All that wait share one look, which reads only what
 has changed since the last one.
 
+In a federation with a privacy plan, its latest release is what agents fetch. Contributions are not
+even read here.
+
 A look at PostgreSQL waits for an answer, so a thread does it. A SQLite file is in the memory of
 this machine already: reading a few rows of it takes less time than the way to a thread and back.
 """
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Engine, bindparam, select
+from sqlalchemy import Engine, bindparam, literal, null, select, true
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange.hub.wire import MOST_PEERS, News, Wanted
@@ -32,12 +35,15 @@ _PAGE = 1000  # rows that are read at once
 _FEW = 200  # changes that are handled without a thread
 _THREADS = 2  # that look at the database
 
+_RELEASE = 1  # the number of the latest release, which takes the place of the one before
 _hub, _federation, _message = schema.hub.c, schema.federation.c, schema.message.c
+_release = schema.release.c
 _HEAD = select(
     select(_hub.generation).where(_hub.id == 1).scalar_subquery(),
     _federation.cursor,
     _federation.floor,
     _federation.epoch,
+    _federation.is_private,
 ).where(_federation.id == bindparam("federation"))
 _EPOCH = select(schema.epoch.c.id).where(
     schema.epoch.c.federation == bindparam("federation"),
@@ -60,15 +66,30 @@ _CHANGED = (
     .order_by(_message.cursor)
     .limit(_PAGE)
 )
-
+_RELEASED = (
+    select(literal(_RELEASE), _release.cursor, true(), null(), literal(""), _release.content)
+    .where(
+        _release.federation == bindparam("federation"),
+        _release.epoch == bindparam("epoch"),
+        _release.cursor > bindparam("since"),
+        _release.content.is_not(None),
+    )
+    .order_by(_release.sequence.desc())
+    .limit(1)
+)
 
 _HEAD_OF_FILE = (
-    'SELECT (SELECT generation FROM hub WHERE id = 1), "cursor", floor, epoch FROM federation '
-    "WHERE id = ?"
+    'SELECT (SELECT generation FROM hub WHERE id = 1), "cursor", floor, epoch, is_private '
+    "FROM federation WHERE id = ?"
 )
 _CHANGED_IN_FILE = (
     'SELECT id, "cursor", is_out, member, sender, content FROM message '
     'WHERE federation = ? AND epoch = ? AND "cursor" > ? ORDER BY "cursor"'
+)
+_RELEASED_IN_FILE = (
+    f'SELECT {_RELEASE}, "cursor", 1, NULL, \'\', content FROM "release" '
+    'WHERE federation = ? AND epoch = ? AND "cursor" > ? AND content IS NOT NULL '
+    "ORDER BY sequence DESC LIMIT 1"
 )
 
 
@@ -159,13 +180,15 @@ class _File:
             found = execute(_HEAD_OF_FILE, (federation,)).fetchone()
             if found is None:
                 return None
-            head = Head._make(found)
+            *head_of, is_private = found
+            head = Head._make(head_of)
             behind = head.cursor - known.cursor
             if head.generation != known.generation or not 0 <= behind <= _FEW:
                 return None
             if behind == 0:
                 return _Page(head, (), True)
-            rows = execute(_CHANGED_IN_FILE, (federation, epoch, known.cursor)).fetchall()
+            query = _RELEASED_IN_FILE if is_private else _CHANGED_IN_FILE
+            rows = execute(query, (federation, epoch, known.cursor)).fetchall()
             return _Page(head, [Row._make(row) for row in rows], True)
         except sqlite3.Error:
             return None
@@ -257,7 +280,8 @@ class _Feed:
             found = connection.execute(_HEAD, self._place).one_or_none()
             if found is None:
                 raise Refused("no-such-federation", "the federation does not exist any more")
-            head = Head._make(found)
+            *head_of, is_private = found
+            head = Head._make(head_of)
             if not known.generation and connection.execute(_EPOCH, self._place).first() is None:
                 raise Refused(
                     "wrong-epoch",
@@ -267,7 +291,8 @@ class _Feed:
             since = known.cursor if head.generation == known.generation else -1
             if since == head.cursor:
                 return _Page(head, (), True)
-            changed = connection.execute(_CHANGED, {**self._place, "since": since})
+            query = _RELEASED if is_private else _CHANGED
+            changed = connection.execute(query, {**self._place, "since": since})
             rows = [Row._make(row) for row in changed]
             return _Page(head, rows, len(rows) < _PAGE)
 

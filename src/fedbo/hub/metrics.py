@@ -94,27 +94,28 @@ class Metrics:
         """Count a commit of so many changes."""
         self._batches.observe(changes)
 
-    def render(self, federations: int, members: int) -> bytes:
+    def render(self, federations: int, members: int, releases: int) -> bytes:
         """Return all numbers as Prometheus reads them.
 
         Args:
             federations: How many federations there are.
             members: How many members they have.
+            releases: How many private releases were made.
         """
         shown = self._registry
         if os.environ.get(METRICS_FOLDER):
             shown = CollectorRegistry()
             MultiProcessCollector(shown)  # type: ignore[no-untyped-call]
         now = CollectorRegistry()
-        now.register(_Now(federations, members))
+        now.register(_Now(federations=federations, members=members, releases=releases))
         return generate_latest(shown) + generate_latest(now)
 
 
 class _Now(Collector):
     """What the database says."""
 
-    def __init__(self, federations: int, members: int) -> None:
-        self._counts = {"federations": federations, "members": members}
+    def __init__(self, **counts: int) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         for name, count in self._counts.items():

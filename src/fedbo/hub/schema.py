@@ -62,6 +62,8 @@ federation = Table(
     Column("cursor", BigInteger, nullable=False),  # of the last change
     Column("floor", BigInteger, nullable=False),  # removals up to this cursor are forgotten
     Column("created", _Time, nullable=False),
+    Column("is_private", Boolean, nullable=False),  # its file has a privacy plan, in every epoch
+    Column("is_unreconciled", Boolean, nullable=False),  # restored: there may be later releases
 )
 
 epoch = Table(
@@ -120,6 +122,21 @@ message = Table(
     UniqueConstraint("federation", "epoch", "sender", "key"),
     Index("message_cursor", "federation", "epoch", "cursor"),
     sqlite_autoincrement=True,
+)
+
+release = Table(
+    "release",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", ForeignKey("federation.id"), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("sequence", Integer, nullable=False),  # from 1, in all epochs of the federation
+    Column("members", Integer, nullable=False),  # whose contributions are in it
+    Column("trials", BigInteger, nullable=False),  # behind these contributions
+    Column("content", LargeBinary),  # the release; NULL: it was lost, but its cost was not
+    Column("cursor", BigInteger, nullable=False),
+    Column("time", _Time, nullable=False),
+    UniqueConstraint("federation", "sequence"),
 )
 
 scalars = Table(

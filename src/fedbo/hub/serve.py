@@ -34,6 +34,7 @@ import uvicorn
 
 from fedbo.hub import protocol
 from fedbo.hub.database import HubError, open_database
+from fedbo.hub.release_key import release_keys
 from fedbo.hub.settings import METRICS_FOLDER, Settings, split
 
 _BACKLOG = 1024  # connections that wait for a worker
@@ -61,6 +62,7 @@ class Stage:
         self.settings, self._app = settings, app
         _check_safe(settings)
         _check_tls(settings)
+        release_keys(settings)
         self._sockets = _bound(settings)
         try:
             self.engine = open_database(settings.db)

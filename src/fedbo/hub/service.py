@@ -22,8 +22,10 @@ from fedbo.hub.limits import BURST, AtOnce, Buckets, Room
 from fedbo.hub.log import Log
 from fedbo.hub.metrics import Metrics
 from fedbo.hub.problems import Refused
+from fedbo.hub.release_key import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.hub.writer import Writer
+from fedbo.identity import KeyPair
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -57,6 +59,7 @@ class Service:
 
     def __init__(self, settings: Settings, log: Log, metrics: Metrics) -> None:
         self.settings, self.log, self.metrics = settings, log, metrics
+        self.keys: KeyPair | None = None  #: what signs private releases
         self.requests = Buckets(settings.rate, BURST * settings.rate)
         self.at_once = AtOnce()  #: requests that run: of addresses (str), of members (int), of all
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
@@ -69,6 +72,7 @@ class Service:
 
     def start(self) -> None:
         """Open the database, and bring it up to date."""
+        self.keys = release_keys(self.settings)
         self.engine = open_database(self.settings.db)
         with begin(self.engine) as connection:
             admin.prune(connection)

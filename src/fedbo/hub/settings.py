@@ -60,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         failures: How many failed log-ins a minute one address may make in each worker; 0: no limit.
         log: Whether each line of the log is a JSON object, or text for people.
         session_hours: How long a log-in at the page lasts.
+        release_key: The file of the private key that signs private releases, as ``fedbo identity``
+            writes it; without one, they are not signed.
 
     Raises:
         ValueError: If a value is not possible; the text names it.
@@ -78,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 10
     log: Literal["json", "plain"] = "json"
     session_hours: float = 12.0
+    release_key: str = ""
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():

@@ -10,6 +10,7 @@ otherwise two transactions could wait for each other.
 """
 
 from fedbo.hub.admin.audit import audit_lines, record
+from fedbo.hub.admin.due import Standing, is_due
 from fedbo.hub.admin.federations import (
     Epoch,
     FederationRow,
@@ -44,21 +45,35 @@ from fedbo.hub.admin.members import (
     revoke,
     rotate,
 )
-from fedbo.hub.admin.names import COMMAND_LINE, UNKNOWN, check_person, operator_actor
+from fedbo.hub.admin.names import COMMAND_LINE, SCHEDULE, UNKNOWN, check_person, operator_actor
 from fedbo.hub.admin.operators import drop_operator, new_operator, operators
 from fedbo.hub.admin.pruning import prune
+from fedbo.hub.admin.releases import (
+    Ledger,
+    Made,
+    due_releases,
+    ledger,
+    make_due_release,
+    make_release,
+    next_number,
+    reconcile,
+)
 
 __all__ = [
     "COMMAND_LINE",
+    "SCHEDULE",
     "UNKNOWN",
     "Enrolled",
     "Epoch",
     "FederationRow",
     "Invited",
+    "Ledger",
+    "Made",
     "MemberInfo",
     "MemberRow",
     "Opened",
     "Overview",
+    "Standing",
     "add_epoch",
     "agree",
     "audit_lines",
@@ -66,6 +81,7 @@ __all__ = [
     "create_federation",
     "drop_invitation",
     "drop_operator",
+    "due_releases",
     "enrol",
     "epoch_file",
     "federations",
@@ -73,14 +89,20 @@ __all__ = [
     "find_member",
     "invitations",
     "invite",
+    "is_due",
     "leave",
+    "ledger",
     "lock_federation",
+    "make_due_release",
+    "make_release",
     "members",
     "new_operator",
+    "next_number",
     "open_invitation",
     "operator_actor",
     "operators",
     "prune",
+    "reconcile",
     "record",
     "rekey",
     "remove",

@@ -33,8 +33,10 @@ def record(
     Args:
         connection: In the transaction that makes the change.
         action: What was done: created, invited, joined, published, withdrew, left, revoked,
-            removed, rotated, rekeyed, shared, reported, epoch, refused, operator, restored.
-        actor: Who did it: a member's name, `operator_actor`, `COMMAND_LINE` or `UNKNOWN`.
+            removed, rotated, rekeyed, shared, reported, epoch, refused, operator, restored,
+            released, reconciled.
+        actor: Who did it: a member's name, `operator_actor`, `COMMAND_LINE`, `SCHEDULE` or
+            `UNKNOWN`.
         federation: The name of the federation; empty if it concerns the whole hub.
         subject: What it was done to, such as a member or a sender.
         detail: More about it, such as a sequence number; never a secret.

@@ -21,6 +21,8 @@ _COLUMNS = (
     federation.c.cursor,
     federation.c.floor,
     federation.c.created,
+    federation.c.is_private,
+    federation.c.is_unreconciled,
 )
 
 
@@ -33,6 +35,8 @@ class FederationRow(NamedTuple):
     cursor: int
     floor: int
     created: float
+    is_private: bool
+    is_unreconciled: bool
 
 
 class Epoch(NamedTuple):
@@ -74,8 +78,23 @@ def create_federation(
     connection.execute(select(hub.c.id).with_for_update())  # one at a time
     if connection.execute(select(federation.c.id).where(federation.c.name == name)).first():
         raise Refused("name-taken", f"this hub has a federation {name!r} already")
+    if agreed.privacy is not None and (other := _with_plan(connection, agreed)):
+        raise Refused(
+            "wrong-federation",
+            f"{other!r} at this hub has the same file, and with it the same privacy plan: members "
+            "could not tell the releases of the two apart. Use that one, or change the seed of the "
+            "features",
+        )
     now = time.time()
-    row = insert(federation).values(name=name, epoch=agreed.epoch, cursor=0, floor=0, created=now)
+    row = insert(federation).values(
+        name=name,
+        epoch=agreed.epoch,
+        cursor=0,
+        floor=0,
+        created=now,
+        is_private=agreed.privacy is not None,
+        is_unreconciled=False,
+    )
     made = FederationRow(*connection.execute(row.returning(*_COLUMNS)).one())
     _add(connection, made.id, agreed, now)
     detail = {"epoch": agreed.epoch, "fingerprint": str(agreed.fingerprint)}
@@ -219,6 +238,12 @@ def agree(connection: Connection, name: str, *, actor: str) -> Federation | None
         The new federation; None if no new epoch is worth it, or fewer than three members shared.
     """
     here = lock_federation(connection, name)
+    if here.is_private:
+        raise Refused(
+            "private-federation",
+            f"members of {name!r} share no scalars, because they are fitted to trials and its "
+            "privacy plan does not cover them: start an epoch with a federation file instead",
+        )
     current = Federation.from_toml(epoch_file(connection, here.id, here.epoch).file)
     own = (scalars.c.federation == here.id) & (scalars.c.epoch == here.epoch)
     by_member: dict[int, list[Scalars]] = {}
@@ -235,6 +260,16 @@ def agree(connection: Connection, name: str, *, actor: str) -> Federation | None
         return None
     add_epoch(connection, name, agreed, actor=actor)
     return agreed
+
+
+def _with_plan(connection: Connection, agreed: Federation) -> str | None:
+    """Return the name of a federation with the same plan, in any epoch; None if there is none."""
+    both = federation.join(epoch, epoch.c.federation == federation.c.id)
+    query = select(federation.c.name, epoch.c.fingerprint).select_from(both)
+    for name, found in connection.execute(query.where(federation.c.is_private)):
+        if Fingerprint(found).lasting == agreed.fingerprint.lasting:
+            return str(name)
+    return None
 
 
 def _add(connection: Connection, federation_id: int, agreed: Federation, now: float) -> None:

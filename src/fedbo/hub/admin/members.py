@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -97,6 +96,7 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     here, opened = open_invitation(connection, secret, is_locked=True)
     check_person(name)
     file = epoch_file(connection, here.id, here.epoch).file
+    _check_free(file, name)
     _check_key(file, name, key)
     taken = select(member.c.id).where(member.c.federation == here.id, member.c.name == name)
     if connection.execute(taken).first():
@@ -288,9 +288,19 @@ def _named(connection: Connection, here: FederationRow, name: str) -> MemberRow:
 
 
 @lru_cache(maxsize=16)
-def _listed(file: str) -> Mapping[str, bytes]:
-    """Return the members in a federation file; a long list takes long to read."""
-    return Federation.from_toml(file).members
+def _read(file: str) -> Federation:
+    """Read a federation file; a long list of members takes long."""
+    return Federation.from_toml(file)
+
+
+def _check_free(file: str, name: str) -> None:
+    plan = _read(file).privacy
+    if plan is not None and name == plan.by:
+        raise Refused(
+            "name-taken",
+            f"{name!r} is the name under which this hub publishes private releases: take another "
+            "name",
+        )
 
 
 def _check_key(file: str, name: str, key: bytes | None) -> None:
@@ -299,7 +309,7 @@ def _check_key(file: str, name: str, key: bytes | None) -> None:
             parse_key(key_text(key))
         except ValueError as error:
             raise Refused("wrong-key", str(error)) from None
-    if not (members := _listed(file)):
+    if not (members := _read(file).members):
         return
     if (listed := members.get(name)) is None:
         raise Refused(

@@ -8,7 +8,7 @@ from fedbo.hub.problems import Refused
 from fedbo.outside import shortened
 
 #: Who acted, if it was neither a member nor an operator.
-COMMAND_LINE, UNKNOWN = "command line", "unknown"
+COMMAND_LINE, SCHEDULE, UNKNOWN = "command line", "release schedule", "unknown"
 _OPERATOR, _INVITATION = "operator ", "invitation "
 #: Python prints these letters and this symbol, and they look like nothing.
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
@@ -72,6 +72,6 @@ def _fault(name: str) -> str | None:
         return "which is not in the normal form NFC of Unicode"
     if name in (".", ".."):
         return "which means a folder"
-    if name in (COMMAND_LINE, UNKNOWN) or name.startswith((_OPERATOR, _INVITATION)):
+    if name in (COMMAND_LINE, SCHEDULE, UNKNOWN) or name.startswith((_OPERATOR, _INVITATION)):
         return "which means someone or something else in the audit log"
     return None

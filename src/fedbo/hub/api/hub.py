@@ -61,8 +61,9 @@ async def metrics(call: Called) -> Response:
     """Return numbers for Prometheus."""
     federations = select(func.count()).select_from(schema.federation)
     members = select(func.count()).where(schema.member.c.token.is_not(None))
+    releases = select(func.count()).select_from(schema.release)
     counts = await call.service.read(
-        lambda there: (there.scalar(federations) or 0, there.scalar(members) or 0)
+        lambda there: [there.scalar(one) or 0 for one in (federations, members, releases)]
     )
     return Response(
         call.service.metrics.render(*counts),

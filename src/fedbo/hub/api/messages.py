@@ -28,7 +28,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.shell import PIECE
 from fedbo.identity import verify
 from fedbo.identity.claim import member
-from fedbo.message import Message, MessageRefused, Withdrawal, read
+from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.key import key_text
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.outside import shortened
@@ -86,10 +86,11 @@ class Withdrawn(BaseModel):
 async def publish(call: Called, request: Request) -> Response:
     """Publish a message of an agent, or its signed withdrawal, as fedbo encodes them.
 
-    An older message never replaces a newer one; the same message again changes nothing.
+    An older message never replaces a newer one; the same message again changes nothing. In a
+    federation with a privacy plan, messages are contributions, which nobody else can fetch.
     """
     agreed = await call.service.agreed(call.federation_id)
-    most = most_bytes(agreed.kind, agreed.coordinates)
+    most = most_bytes(agreed.sends, agreed.sent_coordinates)  # members send no releases
     with call.service.room.hold(call.known.id) as hold:
         content = await read_body(request, most, hold)
         call.record.received = len(content)
@@ -131,6 +132,7 @@ async def fetch(call: Called, request: Request) -> Response:
     """Return what has changed since the member last asked (`Wanted` in MessagePack).
 
     Of more than 1,024 messages, the member's own and a random sample of the others are handed out.
+    In a federation with a privacy plan, its latest release is handed out, and nothing else.
     """
     caller = call.known
     body = await read_body(request, _WANTED_BYTES)
@@ -165,14 +167,16 @@ async def messages(
     """List the messages that are handed out, in all epochs: of one's own agent, or of anyone.
 
     Of anyone, at most 1,024: one's own, and those that were changed last. In any case at most
-    128 MiB.
+    128 MiB. In a federation with a privacy plan: one's own contributions, and the latest release.
     """
     row = schema.message.c
+    is_private = (await call.service.agreed(call.federation_id)).privacy is not None
     found = select(row.id, func.length(row.content)).where(row.is_out)
     if sender is None:
         here = row.federation == call.federation_id
         is_own = row.member == call.known.id
-        found = found.where(here).order_by(is_own.desc(), row.cursor.desc()).limit(MOST_PEERS)
+        found = found.where(here & is_own if is_private else here)
+        found = found.order_by(is_own.desc(), row.cursor.desc()).limit(MOST_PEERS)
     else:
         check_sender(call.known, sender)
         own = row.member == call.known.id, row.sender == sender
@@ -182,8 +186,24 @@ async def messages(
         if (size := size + length) > ANSWER_BYTES:
             break
         numbers.append(number)
-    engine = call.service.engine
-    return Large(call, request, min(size, ANSWER_BYTES), lambda: _listed(engine, numbers))
+    engine, number = call.service.engine, call.federation_id
+
+    def find() -> list[tuple[float, bytes]]:
+        released = _released(engine, number) if is_private and sender is None else []
+        return [*_listed(engine, numbers), *released]
+
+    return Large(call, request, min(size, ANSWER_BYTES), find)
+
+
+def _released(engine: Engine, federation: int) -> list[tuple[float, bytes]]:
+    """Return when the latest release was made, and the release; nothing if there is none."""
+    row = schema.release.c
+    query = select(row.time, row.content).where(
+        row.federation == federation, row.content.is_not(None)
+    )
+    with engine.connect() as connection:
+        found = connection.execute(query.order_by(row.sequence.desc()).limit(1)).all()
+    return [(one.time, bytes(one.content)) for one in found]
 
 
 def _listed(engine: Engine, numbers: list[int]) -> list[tuple[float, bytes]]:
@@ -254,6 +274,8 @@ def decoded(caller: Caller, content: bytes) -> Message | Withdrawal:
         signed = read(content)
     except MessageRefused as error:
         raise Refused("wrong-message", shortened(str(error), 500)) from None
+    if isinstance(signed, Release):
+        raise Refused("wrong-message", "it is a private release, which only the hub itself makes")
     check_sender(caller, signed.sender)
     if signed.key != caller.key:
         given = f"signed with {signed.signer}" if signed.key else "not signed"

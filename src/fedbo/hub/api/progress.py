@@ -43,11 +43,25 @@ class Forgotten(BaseModel):
 
 
 @resource.endpoint(
-    "PUT", "/v1/federations/{federation}/progress", "member", "wrong-sender", "too-many-agents"
+    "PUT",
+    "/v1/federations/{federation}/progress",
+    "member",
+    "wrong-sender",
+    "too-many-agents",
+    "private-federation",
 )
 async def report(call: Called, federation: Name, body: Progress) -> Progress:
-    """Report how far an agent is, for the page; everyone in the federation can see it."""
+    """Report how far an agent is, for the page; everyone in the federation can see it.
+
+    Not in a federation with a privacy plan, which does not cover it.
+    """
     caller = call.known
+    if (await call.service.agreed(call.federation_id)).privacy is not None:
+        raise Refused(
+            "private-federation",
+            "a best score says something about trials, and so does an estimate of trials saved; "
+            "the privacy plan of this federation does not cover them: report no progress",
+        )
     check_sender(caller, body.sender)
     try:
         check_origin(bytes(16), body.sender)

@@ -46,18 +46,28 @@ class Shared(BaseModel):
     "wrong-sender",
     "wrong-epoch",
     "too-many-agents",
+    "private-federation",
     extra={"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}},
 )
 async def share(call: Called, request: Request, federation: Name) -> Shared:
-    """Share the scalars of an agent (`Scalars.encode`), in place of its earlier ones."""
+    """Share the scalars of an agent (`Scalars.encode`), in place of its earlier ones.
+
+    Not in a federation with a privacy plan, which does not cover them.
+    """
     caller = call.known
+    agreed = await call.service.agreed(call.federation_id)
+    if agreed.privacy is not None:
+        raise Refused(
+            "private-federation",
+            "scalars are fitted to trials, and the privacy plan of this federation does not cover "
+            "them: nothing but contributions leaves a member",
+        )
     content = await read_body(request, _MOST_BYTES)
     try:
         given = Scalars.decode(content)
     except MessageRefused as error:
         raise Refused("wrong-message", shortened(str(error), 500)) from None
     check_sender(caller, given.sender)
-    agreed = await call.service.agreed(call.federation_id)
     try:
         given.check(agreed.fingerprint, agreed.space.dimensions)
     except MessageRefused as error:

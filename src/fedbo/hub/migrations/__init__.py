@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # alembic takes a quarter of a second to import, and is seldo
 #: The table with the revision. Other programs in the same server have their own.
 VERSION_TABLE = "fedbo_revision"
 #: The revision that this fedbo works with: the last one in ``versions``.
-NEWEST = "0001"
+NEWEST = "0002"
 _LOCK = 0x666564626F  # any number that other programs do not use
 _one_at_a_time = threading.Lock()  # alembic has one context for the whole process
 

@@ -37,7 +37,7 @@ from fedbo.hub.page.people import (
     invitations,
     people,
 )
-from fedbo.hub.page.summary import Figures, Health, Progress, Summary, summarise
+from fedbo.hub.page.summary import Figures, Health, Progress, Releases, Summary, summarise
 from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
 
@@ -71,6 +71,7 @@ class Overview(msgspec.Struct, frozen=True):
     map: Map
     activity: Activity
     progress: Progress
+    releases: Releases | None
     feed: list[Event]
     invitations: list[Invited]
 
@@ -131,7 +132,7 @@ class Overviews:
     async def map(
         self, service: Service, head: Head, federation: int, agreed: Federation
     ) -> Latest[Map]:
-        """Return the map of who resembles whom.
+        """Return the map of who resembles whom; an empty one if contributions are private.
 
         Args:
             service: The hub.
@@ -142,6 +143,8 @@ class Overviews:
         shown = self._of(head, federation)
 
         def drawn(connection: Connection) -> Map:
+            if agreed.privacy is not None:
+                return Map(head.generation, head.cursor, 0, [])
             if shown.likeness is None or shown.likeness[0] != agreed.epoch:
                 shown.likeness = agreed.epoch, Likeness(agreed)
             likeness = shown.likeness[1]
@@ -197,6 +200,7 @@ async def overview(
             health=summary.value.health,
             activity=summary.value.activity,
             progress=summary.value.progress,
+            releases=summary.value.releases,
             map=map_.value,
             members=people(
                 connection, number, view, is_larger_best=agreed.space.direction == "maximize"

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 from sqlalchemy import Connection, case, distinct, func, select
 
+from fedbo.hub import admin
 from fedbo.hub.page.activity import Activity, Hours
 from fedbo.hub.schema import audit, member, message, progress
 
@@ -62,6 +63,21 @@ class Progress(msgspec.Struct, frozen=True):
     rows: list[Report]
 
 
+class Releases(msgspec.Struct, frozen=True):
+    """The private releases of a federation, and what they cost."""
+
+    made: int
+    planned: int
+    epsilon: float  # of all that are planned
+    delta: float
+    spent: float | None  # ε of those that were made; None: there is no accountant
+    latest: float | None  # when the last one was made; None: there is none
+    contributed: int  # members, in the current epoch, from enough trials
+    least_members: int  # that the hub waits for; 0: the operator makes releases
+    least_trials: int
+    is_reconciled: bool
+
+
 class Summary(msgspec.Struct, frozen=True):
     """What every viewer sees."""
 
@@ -69,6 +85,7 @@ class Summary(msgspec.Struct, frozen=True):
     health: Health
     activity: Activity
     progress: Progress
+    releases: Releases | None  # None: the federation has no privacy plan
 
 
 def summarise(
@@ -118,6 +135,26 @@ def summarise(
         _health(connection, members, seen, agents, current, refused),
         activity,
         _progress(connection, federation),
+        _releases(connection, federation),
+    )
+
+
+def _releases(connection: Connection, federation: int) -> Releases | None:
+    if not admin.find_federation(connection, federation).is_private:
+        return None
+    found = admin.ledger(connection, federation)
+    plan = found.plan
+    return Releases(
+        made=len(found.made),
+        planned=plan.releases,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        spent=found.spent,
+        latest=found.made[-1].time if found.made else None,
+        contributed=found.contributed,
+        least_members=plan.least_members,
+        least_trials=plan.least_trials,
+        is_reconciled=found.is_reconciled,
     )
 
 

@@ -11,7 +11,7 @@ import * as panels from "./panels.js";
 
 const EVERY = 3000; // milliseconds between two questions to the hub
 const SLOWEST = 15000; // the same while it does not answer
-const IMPORTANT = new Set(["joined", "left", "revoked", "removed", "epoch"]);
+const IMPORTANT = new Set(["joined", "left", "revoked", "removed", "epoch", "released"]);
 
 const view = { search: "", sort: "name", offset: 0, limit: 50 };
 let me = null; // {role, name, federation}
@@ -188,9 +188,10 @@ function render(found) {
   set($("export"), "download", `${found.federation.name}-audit.jsonl`);
   only("federation-view");
   panels.header(found);
-  panels.figures(found.figures);
+  panels.figures(found.figures, found.releases !== null);
   panels.health(found.health);
   panels.progress(found.progress, found.federation.direction);
+  panels.releases(found.releases);
   panels.feed(found.feed);
   if (isOperator) panels.invitations(found.invitations, (one) => dialogs.cancelInvitation(found.federation.name, one, refresh));
   members.update(found.members, isOperator ? null : me.name, isOperator);

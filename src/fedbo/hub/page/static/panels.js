@@ -15,12 +15,14 @@ export function header({ federation, health }) {
   set($("health-pill"), "class", `pill ${health.state}`);
 }
 
-export function figures(found) {
+export function figures(found, isPrivate) {
   const items = [
     ["Members", count(found.members), found.revoked ? `${count(found.revoked)} more revoked` : "enrolled"],
-    ["Agents", count(found.agents), "with a message"],
-    ["Messages", count(found.messages), "kept by the hub"],
-    ["Size", bytes(found.bytes), "of all messages"],
+    ["Agents", count(found.agents), isPrivate ? "that contribute" : "with a message"],
+    isPrivate
+      ? ["Contributions", count(found.messages), "shown to nobody"]
+      : ["Messages", count(found.messages), "kept by the hub"],
+    ["Size", bytes(found.bytes), isPrivate ? "of all contributions" : "of all messages"],
     ["Last hour", count(found.hour), "published"],
     ["Last day", count(found.day), "published"],
   ];
@@ -85,6 +87,33 @@ export function progress({ rows, agents, saved, trials }, direction) {
   );
 }
 
+/** What a federation with a privacy plan shows in place of the map and of progress. */
+export function releases(found) {
+  show($("releases-card"), found !== null);
+  show($("map-card"), found === null);
+  show($("progress-card"), found === null);
+  if (found === null) return;
+  const when = found.latest === null ? "" : `, the last one ${ago(found.latest)}`;
+  text($("releases-made"), `${count(found.made)} of ${plural(found.planned, "planned release")} ${found.made === 1 ? "was" : "were"} made${when}.`);
+  const share = Math.min(1, (found.spent ?? 0) / found.epsilon);
+  set($("releases-meter").firstElementChild, "width", `${(100 * share).toFixed(2)}%`);
+  const spent = found.spent === null
+    ? "What they cost is not known: this hub has no accountant installed."
+    : `So far they cost each member ε = ${score(found.spent)}.`;
+  text($("releases-spent"), `${spent} All planned ones cost at most ε = ${score(found.epsilon)}, with δ = ${score(found.delta)}.`);
+  text($("releases-next"), next(found));
+}
+
+function next(found) {
+  const contributed = `${plural(found.contributed, "member")} ${found.contributed === 1 ? "has" : "have"} contributed from ${plural(found.least_trials, "trial")} or more`;
+  if (!found.is_reconciled)
+    return "The hub was restored from a backup. No release is made before the operator has run fedbo hub reconcile.";
+  if (found.made >= found.planned) return "No more will be made.";
+  return found.least_members
+    ? `${contributed}. The hub makes the next release when there are ${count(found.least_members)}, and the plan’s days have passed.`
+    : `${contributed}. The operator makes the next release.`;
+}
+
 export function invitations(found, onCancel) {
   show($("invitations-empty"), found.length === 0);
   keyed(
@@ -136,6 +165,8 @@ export function sentence({ actor, action, subject, detail }) {
     epoch: () => `${actor} started epoch ${detail.epoch ?? about}`,
     refused: () => `Refused: ${actor}${about ? `, ${about}` : ""}${detail.problem ? ` (${String(detail.problem).replaceAll("-", " ")})` : ""}`,
     operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
+    released: () => `${actor} made release ${detail.number} of ${plural(detail.members, "member")}`,
+    reconciled: () => `${actor} recorded that ${plural(detail.releases, "release")} ${detail.releases === 1 ? "was" : "were"} made`,
     restored: () => `${actor} restored the hub from a backup`,
   }[action];
   return said ? said() : `${actor}: ${action} ${about}`;
