@@ -58,8 +58,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import fedbo
-from fedbo.privacy import Contribution, Plan, Release, Source, epsilon, mechanisms, release
-from fedbo.privacy.contribution import to_shape
+from fedbo.privacy import Plan, Release, Source, epsilon, mechanisms, release
 from fedbo.privacy.noise import SECRET
 from fedbo.privacy.release import STEP, STEPS
 from fedbo_paper.contests import options, screen
@@ -112,22 +111,32 @@ class Attacked:
 
     def __init__(self, what: Configuration, source: Source) -> None:
         self.what, self.source = what, source
-        self.federation = fedbo.Federation(SPACES[what.space])
-        shapes = np.eye(len(to_shape(self.federation)))
+        plan = Plan(epsilon=what.epsilon, delta=what.delta)
+        self.federation = fedbo.Federation(SPACES[what.space], privacy=plan)
         last = len(self.federation.cells) - 1
-        target = Contribution(last, shapes[1 if what.target == "orthogonal" else 0])
+        target = self.contribution("target", last, int(what.target == "orthogonal"))
         present = min(OTHERS, what.members - 1)
         empty = [None] * (what.members - 1 - present)
-        others = [*[Contribution(0, shapes[0])] * present, *empty]
+        others = [*(self.contribution(f"other-{i}", 0, 0) for i in range(present)), *empty]
         self.worlds = ([*others, None], [*others, target])
         with samplers(lambda sampler: nothing):
             self.quiet = [self.publish(present) for present in (False, True)]
 
+    def contribution(self, sender: str, cell: int, coordinate: int) -> fedbo.Message:
+        """Return a vote for a cell, and a shape that is one coordinate."""
+        return fedbo.Message.of_contribution(
+            np.eye(self.federation.shape_coordinates)[coordinate],
+            cell,
+            fingerprint=self.federation.fingerprint,
+            epoch=0,
+            sender=sender,
+            sequence=10,
+            t_n=10,
+        )
+
     def publish(self, present: bool) -> Release:
-        what = self.what
-        plan, trials = Plan(what.epsilon, what.delta), 10 * what.members
-        world = self.worlds[present]
-        return release(self.federation, world, plan=plan, trials=trials, source=self.source)
+        trials, world = 10 * self.what.members, self.worlds[present]
+        return release(self.federation, world, trials=trials, source=self.source)
 
     def ratios(self, releases: int, share: float) -> tuple[Floats, Floats]:
         """Return L of many releases without and with the target.

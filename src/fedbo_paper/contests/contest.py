@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 import fedbo
+from fedbo.federation import Plan
 from fedbo.message import Kind
 from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.contests.measures import Curves
@@ -59,10 +60,18 @@ def default_policy() -> str:
     return type(agent.policy).__name__
 
 
-def federation(ground: Ground, policy: fedbo.Policy) -> fedbo.Federation:
-    """Create the federation of a ground's tasks, with the kind of message that a policy uses."""
+def federation(
+    ground: Ground, policy: fedbo.Policy, privacy: Plan | None = None
+) -> fedbo.Federation:
+    """Create the federation of a ground's tasks, with the kind of message that a policy uses.
+
+    Args:
+        ground: The tasks.
+        policy: The policy of its agents.
+        privacy: The plan of its private releases; None (default) if its agents hear messages.
+    """
     # Format 1 keeps the order of the columns: "x10" would otherwise come before "x2".
-    return fedbo.Federation(ground.space, kind=policy.kinds[0], format=1)
+    return fedbo.Federation(ground.space, kind=policy.kinds[0], privacy=privacy, format=1)
 
 
 def _seed(*key: int) -> int:
@@ -205,8 +214,9 @@ def started(
     policy: fedbo.Policy,
     task: int,
     seed: int,
-    initial: Sequence[Params],
+    initial: Sequence[Params] | None,
     name: str = "target",
+    agreed: fedbo.Federation | None = None,
 ) -> fedbo.Agent:
     """Create the agent of a run that starts with given points.
 
@@ -215,10 +225,11 @@ def started(
         policy: The agent's policy.
         task: The task that the agent tunes.
         seed: The seed of the run.
-        initial: The points, all of which are evaluated first.
+        initial: The points, all of which are evaluated first; None: the agent's own choice.
         name: The agent's name.
+        agreed: The federation; by default one with the messages that the policy uses.
     """
-    agreed = federation(ground, policy)
+    agreed = federation(ground, policy) if agreed is None else agreed
     return fedbo.Agent(agreed, policy, name=name, seed=_seed(3, seed, task), initial=initial)
 
 

@@ -12,29 +12,41 @@ from EI and TS alone are errors. No portfolio is possible, because no configurat
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 from fedbo_paper.contests import options, screen
 from fedbo_paper.contests.grounds import Trained
 from fedbo_paper.contests.summary import hold, mean_best
-from fedbo_paper.problems.problems import Har
+from fedbo_paper.problems.problems import Box, Har
 
 SURVEY = 8  # 2^8 points
 
 
-def main() -> None:
-    """Run the command."""
+def ground(box: Box, given: argparse.Namespace) -> Trained:
+    """Create the tasks, and survey them.
+
+    Args:
+        box: The scale of the box.
+        given: The options of a contest, of which ``cache`` and ``jobs`` are used.
+    """
     from scipy.stats.qmc import Sobol
 
+    points = Sobol(3, rng=np.random.default_rng(0)).random_base2(SURVEY)
+    return Trained(Har(box=box), points, given.cache, given.jobs, normalise=False)
+
+
+def main() -> None:
+    """Run the command."""
     parser = options.contest_parser(__doc__)
     options.add_policies(parser)
     options.add_peers(parser)
     parser.add_argument("--box", choices=("linear", "log"), default="linear")
     given = options.read(parser)
-    points = Sobol(3, rng=np.random.default_rng(0)).random_base2(SURVEY)
-    ground = Trained(Har(box=given.box), points, given.cache, given.jobs, normalise=False)
-    result, curves = hold(ground, "HAR, error above the best known one of each person", given)
-    errors = {name: mean_best(ground, each, given.evaluations) for name, each in curves.items()}
+    people = ground(given.box, given)
+    result, curves = hold(people, "HAR, error above the best known one of each person", given)
+    errors = {name: mean_best(people, each, given.evaluations) for name, each in curves.items()}
     screen.table(
         "mean lowest error after this many evaluations",
         ["policy", *next(iter(errors.values()))],

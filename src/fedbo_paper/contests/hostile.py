@@ -47,6 +47,7 @@ from fedbo_paper.problems.problems import Landmine
 
 Figures = dict[str, Any]
 Results = dict[str, dict[str, Figures]]  # by ground and family
+Box = Literal["linear", "log"]
 
 HOSTILE = ("unrelated", "negated", "worst", "noise")
 FAMILIES = (*HOSTILE, "half")
@@ -84,17 +85,32 @@ def fields(given: argparse.Namespace) -> Iterator[Field]:
                 yield Field("synthetic", Listed(X, Y, f"synthetic D = {D}"), others)
     if "svm" in given.ground:
         ground = read_table(given.table or find("tst_svm", [TABLE]))
-        yield Field("svm", ground, _shuffled(ground.Y))
+        yield Field("svm", ground, shuffled(ground.Y))
     if "landmine" in given.ground:
-        boxes: tuple[Literal["linear", "log"], ...] = ("linear", "log")
+        boxes: tuple[Box, ...] = ("linear", "log")
         for box in boxes:
-            X = grid(25, 2)
-            survey = Trained(Landmine(box=box), X, given.cache, given.jobs).survey
-            ground = Listed(X, survey, f"landmine {box}")
-            yield Field(ground.name, ground, _shuffled(ground.Y))
+            ground = landmine_grid(box, given.cache, given.jobs)
+            yield Field(ground.name, ground, shuffled(ground.Y))
 
 
-def _shuffled(Y: Floats) -> Floats:
+def landmine_grid(box: Box, cache: Path, jobs: int) -> Listed:
+    """Create the ground of the landmine fields on a grid of a box.
+
+    Args:
+        box: The box.
+        cache: Folder where the scores are kept.
+        jobs: Number of processes.
+    """
+    X = grid(25, 2)
+    return Listed(X, Trained(Landmine(box=box), X, cache, jobs).survey, f"landmine {box}")
+
+
+def shuffled(Y: Floats) -> Floats:
+    """Give each task the scores of the configurations in another order.
+
+    Args:
+        Y: Scores (tasks, n).
+    """
     return np.random.default_rng(0).permuted(Y, axis=1)
 
 

@@ -15,6 +15,7 @@ possible, because no configurations are listed.
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,20 @@ from fedbo_paper.contests.grounds import INITIAL, Trained, grid
 from fedbo_paper.contests.measures import Curves, best_so_far
 from fedbo_paper.contests.summary import hold, mean_best
 from fedbo_paper.harness.intervals import Floats
-from fedbo_paper.problems.problems import Landmine
+from fedbo_paper.problems.problems import Box, Landmine
 
 SIDE = 25
 REACH = (20, 50)
+
+
+def ground(box: Box, given: argparse.Namespace) -> Trained:
+    """Create the tasks, and survey them.
+
+    Args:
+        box: The scale of the box.
+        given: The options of a contest, of which ``cache`` and ``jobs`` are used.
+    """
+    return Trained(Landmine(box=box), grid(SIDE, 2), given.cache, given.jobs)
 
 
 def reach(ground: Trained, curves: Curves, evaluations: int) -> dict[str, Any]:
@@ -90,9 +101,9 @@ def main() -> None:
     given = options.read(parser)
     boxes: dict[str, Any] = {}
     for box in ("linear", "log") if given.box == "both" else (given.box,):
-        ground = Trained(Landmine(box=box), grid(SIDE, 2), given.cache, given.jobs)
-        figures, curves = hold(ground, f"landmine, {box} box", given)
-        found = reach(ground, curves, given.evaluations)
+        fields = ground(box, given)
+        figures, curves = hold(fields, f"landmine, {box} box", given)
+        found = reach(fields, curves, given.evaluations)
         show(found)
         boxes[box] = figures | {"scores": found}
     first = next(iter(boxes.values()))

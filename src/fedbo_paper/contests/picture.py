@@ -7,6 +7,7 @@ option      picture                                                             
 --har       har.py: regret, and its difference from EI alone, as errors            har.png
 --ranks     table.py, landmine.py, har.py: mean ranks behind the default policy    ranks.png
 --hostile   hostile.py: delays and ratios to EI alone, by ground and family        hostile.png
+--private   private.py: the gain that is kept against ε, one panel for each file   kept.png
 
     python benchmarks/picture.py docs/transfer --svm svm.json --hostile hostile.json
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from matplotlib.figure import Figure
 from fedbo.insight.colours import COLOURS
 from fedbo_paper.contests import options, portfolio, screen
 from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
-from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE
+from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE, TABLE
 from fedbo_paper.contests.outside import BOTORCH, SAMPLERS
 
 Figures = dict[str, Any]
@@ -42,7 +44,14 @@ OTHERS = {
 NAMED = ("PTS", "FTS", "RGPE", "TAF", *(name for name in SAMPLERS if name not in OTHERS))
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
-TITLES = {"svm": "SVM table", "linear": "landmine, linear box", "log": "landmine, log box"}
+KEPT = (-0.5, 1.5)  # the shares of a gain that are shown
+TITLES = {
+    "svm": "SVM table",
+    Path(TABLE).stem: "SVM table",
+    "linear": "landmine, linear box",
+    "log": "landmine, log box",
+    "synthetic": "similar synthetic tasks",
+}
 
 
 def colour(policy: str) -> str:
@@ -208,6 +217,44 @@ def hostile(result: Figures) -> Figure:
     return figure
 
 
+# Private releases
+
+
+def kept(found: Sequence[Figures], n: str = "10") -> Figure:
+    """Draw the share of the gain without privacy that is kept against ε, a panel for each ground.
+
+    Args:
+        found: The figures of private.py, with the ``kept`` of several ε.
+        n: The number of evaluations after the third.
+    """
+    figure = Figure(figsize=(4.4 * len(found) + 0.4, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
+    colours = cycle(COLOURS)
+    for axes, result in zip(panels, found, strict=True):
+        by_members = result["members"]
+        for k, (N, figures) in enumerate(by_members.items()):
+            # Points with the same ε stand side by side, so that their intervals do not overlap
+            aside = 1.07 ** (k - (len(by_members) - 1) / 2)
+            own = next(colours)
+            shares = {float(eps): by_n[n] for eps, by_n in figures["kept"].items()}
+            for eps, share in shares.items():
+                interval(axes, eps * aside, share, up=True, color=own)
+            values = [share[0] for share in shares.values()]
+            text = f"{int(N):,} members"
+            axes.plot([eps * aside for eps in shares], values, color=own, lw=1.4, label=text)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([*shares], [f"{eps:g}" for eps in shares])
+        axes.axhline(1.0, color="black", lw=1)
+        axes.axhline(0.0, color="0.7", lw=1)
+        axes.set_ylim(*KEPT)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": len(by_members)}
+        axes.legend(frameon=False, fontsize="small", **below)
+        heading = TITLES.get(result["ground"], result["ground"])
+        label(axes, f"{heading}, δ = {result['delta']:g}", xlabel="ε")
+    panels[0].set_ylabel(f"share of the gain that is kept, at {n}")
+    return figure
+
+
 # Files
 
 
@@ -218,9 +265,9 @@ def read(path: Path) -> Figures:
         result = json.loads(text)
     except (OSError, ValueError) as error:
         raise screen.refuse(f"cannot read {path}: {error}") from None
-    if not isinstance(result, dict) or not {"policies", "grounds"} & {*result}:
+    if not isinstance(result, dict) or not {"policies", "grounds", "members"} & {*result}:
         raise screen.refuse(
-            f"{path} is not a JSON file of table.py, landmine.py, har.py or hostile.py"
+            f"{path} is not a JSON file of table.py, landmine.py, har.py, hostile.py or private.py"
         )
     if '"ratio_ei"' not in text:
         raise screen.refuse(
@@ -254,6 +301,8 @@ def wanted(given: argparse.Namespace) -> dict[str, Figure]:
         pictures["ranks"] = ranks(together)
     if given.hostile:
         pictures["hostile"] = hostile(read(given.hostile))
+    if given.private:
+        pictures["kept"] = kept([read(path) for path in given.private])
     return pictures
 
 
@@ -263,7 +312,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="OUT_FOLDER")
     for name in ("svm", "landmine", "har", "hostile"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE.json")
-    parser.add_argument("--ranks", type=Path, nargs="+", metavar="FILE.json")
+    for name in ("ranks", "private"):
+        parser.add_argument(f"--{name}", type=Path, nargs="+", metavar="FILE.json")
     given = parser.parse_args()
     pictures = wanted(given)
     if not pictures:

@@ -4,14 +4,13 @@
 symbol   meaning                                                                 shape
 =======  ======================================================================  ======
 N        members: all agents of the run                                          scalar
-X, z     the points of a member's trials, and their standardised scores          (t, D), (t,)
-nu       the mean of its belief about the weights of the shared features         (M,)
+nu       the mean of a member's belief about the weights of the shared features  (M,)
 ε, δ     what the release may cost a member                                      scalars
 =======  ======================================================================  ======
 
 After its initial points, each member contributes once: the shape of ν, and the cell of its best
-point (`fedbo.privacy.contribute`). A trusted party publishes one release before round 1. Every
-agent hears the same 64 draws from it, as if they were peers, and queries by `PTS`. No other message
+point (`fedbo.Agent.message`). A trusted party publishes one release before round 1. Every agent
+hears the same 64 draws from it, as if they were peers, and queries by `PTS`. No other message
 ever travels, so the release is all that a run costs.
 
 Everything here has the library's own settings: its length scale, standardised scores and noise in
@@ -32,22 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
-from fedbo.model.linear import Regression
 from fedbo.policy import EI, PTS, Policy
-from fedbo.privacy import (
-    Contribution,
-    Mechanism,
-    Plan,
-    Release,
-    Simulated,
-    contribute,
-    mechanisms,
-    release,
-)
+from fedbo.privacy import Mechanism, Plan, Release, Simulated, mechanisms, release
 from fedbo.space import Float
 from fedbo_paper.dp.methods import Method, Relay, hear_nothing
 from fedbo_paper.problems.problems import Tasks
@@ -108,6 +95,14 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
     delta: float = DELTA
     is_empty: bool = False
 
+    @property
+    def plan(self) -> Plan:
+        """The privacy plan of the federation."""
+        return Plan(epsilon=self.epsilon, delta=self.delta)
+
+    def federation(self, tasks: Tasks, seed: int) -> Federation:
+        return Federation(tasks.space, seed=seed % 2**63, privacy=self.plan)
+
     def policy(self) -> Policy:
         return PTS()
 
@@ -118,14 +113,8 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
         if self.is_empty:
             return ()
         # What a release costs depends neither on its space nor on what is in it.
-        empty = release(
-            Federation({"x": Float(0, 1)}),
-            [None],
-            plan=Plan(self.epsilon, self.delta),
-            trials=0,
-            source=Simulated(0),
-        )
-        return mechanisms(empty)
+        line = Federation({"x": Float(0, 1)}, privacy=self.plan)
+        return mechanisms(release(line, [None], source=Simulated(0)))
 
 
 class OneRelease:
@@ -136,8 +125,8 @@ class OneRelease:
     secret randomness, which is the default of `fedbo.privacy.release`.
 
     Args:
-        federation: What the agents agree on.
-        method: The settings of the release.
+        federation: What the agents agree on, with its privacy plan.
+        method: Says whether members contribute anything.
         seed: Seed of the noise.
     """
 
@@ -150,24 +139,8 @@ class OneRelease:
         is_empty = self.method.is_empty
         published = release(
             self.federation,
-            [None if is_empty else contribution_of(agent) for agent in agents],
-            plan=Plan(self.method.epsilon, self.method.delta),
+            [None if is_empty else agent.message() for agent in agents],
             trials=sum(len(agent.trials) for agent in agents),
             source=Simulated(self.seed),
         )
         return [published]
-
-
-def contribution_of(agent: Agent) -> Contribution:
-    """Return what an agent contributes, from all its trials; its scores are maximised.
-
-    Args:
-        agent: An agent whose trials all have a score.
-    """
-    federation = agent.federation
-    X = np.array([federation.space.encode(trial.params) for trial in agent.trials])
-    scores = np.array([trial.score for trial in agent.trials], dtype=np.float64)
-    regression = Regression(federation.phi, federation.noise_variance)
-    regression.add(X)
-    belief = regression.posterior(agent.settings.scores(scores).z)
-    return contribute(federation, belief.nu, X[int(np.argmax(scores))])

@@ -102,6 +102,10 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, tag="private"):
 def clip(omega: Array, most: float) -> Array:
     """Return the rows of ω (N, M), those that are longer than ``most`` shortened to it.
 
+    Args:
+        omega: The messages, (N, M).
+        most: The largest length of a row, above 0.
+
     >>> clip(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     array([[0.6, 0.8],
            [0.3, 0.4]])

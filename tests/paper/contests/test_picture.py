@@ -39,6 +39,12 @@ def family(solo: float) -> dict:
     }
 
 
+def released(*members: str) -> dict:
+    shares = {"0.5": {"10": [0.5, -2.0, None]}, "2": {"10": [0.9, 0.7, 1.1]}}
+    by_members = {N: {"ratio_ei": {}, "kept": shares} for N in members}
+    return {"members": by_members, "ground": "synthetic", "delta": 1e-3}
+
+
 def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     monkeypatch.setattr(sys, "argv", ["picture.py", *map(str, arguments)])
     picture.main()
@@ -55,6 +61,7 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "landmine": two | {"boxes": {"linear": two, "log": two}},
         "har": two,
         "hostile": {"default": "PTS", "grounds": {"svm": peers, "synthetic": peers}},
+        "private": released("10", "1000"),
     }
     given = []
     for name, result in written.items():
@@ -64,13 +71,24 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = ["--ranks", tmp_path / "svm.json", tmp_path / "landmine.json"]
     draw(monkeypatch, tmp_path / "new" / "folder", *given, *ranks)
     drawn = {path.name: path.stat().st_size for path in (tmp_path / "new" / "folder").iterdir()}
-    assert {*drawn} == {f"{name}.png" for name in (*written, "ranks")}
+    names = {*written, "ranks", "kept"} - {"private"}
+    assert {*drawn} == {f"{name}.png" for name in names}
     assert max(drawn.values()) < 100_000
 
 
 def test_the_same_policy_has_the_same_colour() -> None:
     known = [picture.colour(name) for name in (*picture.NAMED, *picture.OTHERS)]
     assert len({*known}) == len(known) == 12
+
+
+def test_what_releases_keep_has_a_panel_for_each_file() -> None:
+    left, right = picture.kept([released("10", "1000"), released("28")]).axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == [
+        "10 members",
+        "1,000 members",
+    ]
+    assert len(right.get_legend().get_texts()) == 1
+    assert [tick.get_text() for tick in right.get_xticklabels()] == ["0.5", "2"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])

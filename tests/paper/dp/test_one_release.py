@@ -12,16 +12,12 @@ from fedbo.federation import Federation
 from fedbo.policy import PTS
 from fedbo.privacy import Plan, Simulated, release
 from fedbo.space import Float
-from fedbo_paper.dp.one_release import (
-    ExpectedImprovement,
-    OneRelease,
-    Released,
-    contribution_of,
-)
+from fedbo_paper.dp.one_release import DELTA, ExpectedImprovement, OneRelease, Released
 from fedbo_paper.dp.run import Job, perform
 from fedbo_paper.problems.problems import Landmine
 
-FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, seed=3)
+PLAN = Plan(epsilon=2.0, delta=DELTA)
+FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, seed=3, privacy=PLAN)
 
 
 @pytest.fixture
@@ -50,8 +46,8 @@ def test_a_member_contributes_the_mean_of_its_belief_and_the_cell_of_its_best(
         nu = Phi.T @ np.linalg.solve(Phi @ Phi.T + FEDERATION.noise_variance * np.eye(10), z)
         lam = FEDERATION.basis.lam[:16]
         shape = (FEDERATION.basis.vectors.T @ nu)[:16] * np.sqrt(lam) * (lam / lam[0]) ** -0.25
-        given = contribution_of(agent)
-        assert given.y == pytest.approx(shape / np.linalg.norm(shape), abs=1e-8)
+        given = agent.message()
+        assert given.y == pytest.approx(shape / np.linalg.norm(shape), abs=1e-6)  # float32
         distances = np.linalg.norm(FEDERATION.cells - X[y.argmax()], axis=1)
         assert given.cell == distances.argmin()
 
@@ -68,14 +64,17 @@ def test_a_release_is_heard_once_and_is_the_same_again(agents: list[Agent]) -> N
 
 
 def test_agents_hear_what_the_library_releases(agents: list[Agent]) -> None:
-    published = release(
-        FEDERATION,
-        [contribution_of(agent) for agent in agents],
-        plan=Plan(2.0, 29.0**-1.1),
-        trials=60,
-        source=Simulated(5),
-    )
+    published = release(FEDERATION, [agent.message() for agent in agents], source=Simulated(5))
+    assert published.trials == 60
     assert OneRelease(FEDERATION, Released(name="release"), seed=5)(1, agents) == [published]
+
+
+def test_the_federation_has_the_plan_of_the_method(data: Path) -> None:
+    tasks = Landmine().tasks(data)
+    assert Released(name="release").federation(tasks, 3).privacy == PLAN
+    other = Released(name="release", epsilon=8.0, delta=1e-3).federation(tasks, 3)
+    assert other.privacy == Plan(epsilon=8.0, delta=1e-3)
+    assert ExpectedImprovement(name="EI").federation(tasks, 3).privacy is None
 
 
 def test_the_null_says_nothing_about_members(agents: list[Agent]) -> None:
