@@ -60,7 +60,7 @@ clean:  ## remove environments, caches and builds
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
-	.venv/bin/pip install -qq -c constraints.txt -e '.[experiments,optuna,hub,privacy,dev]'
+	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,identity,cluster,experiments,dev]'
 	@touch $@
 
 .venv/demo-stamp: pyproject.toml constraints.txt
