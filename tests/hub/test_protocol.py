@@ -45,7 +45,9 @@ def nothing_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def server() -> AsyncIterator[Connect]:
-    config = uvicorn.Config(count, lifespan="off", http=protocol.Protocol, log_config=None)
+    config = uvicorn.Config(
+        count, lifespan="off", http=protocol.Protocol, log_config=None, ws="none"
+    )
     config.load()
     state, loop = ServerState(), asyncio.get_running_loop()
     listening = await loop.create_server(

@@ -1,0 +1,115 @@
+"""What the server and the sites of a fleet say to each other in Flower's messages.
+
+========  ===========================================================================
+record    fields
+========  ===========================================================================
+fedbo     from the server: ``round``, ``trials`` (to run), ``heard`` (a list of
+          messages, or one private release, as bytes), ``patience`` (seconds)
+fedbo     from a site: ``message`` (bytes; empty if it has no score yet)
+========  ===========================================================================
+
+Nothing else travels: no score, no params. All of it is checked where it enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from flwr.app import ConfigRecord, RecordDict
+
+from fedbo.agent.agent import MOST_PEERS
+from fedbo.exchange.file import LARGEST
+
+RECORD = "fedbo"
+MESSAGE_TYPE = "train"
+
+_MOST_TRIALS = 10_000
+
+T = TypeVar("T")
+
+
+class Refused(ValueError):
+    """What the other side sent cannot be used; the text says why."""
+
+
+class Instruction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site is asked to do in a round.
+
+    Args:
+        round: The number of the round in this run, from 1.
+        trials: How many trials to run.
+        heard: The messages that the site may hear.
+        patience: Seconds that the server waits for an answer.
+    """
+
+    round: int
+    trials: int
+    heard: list[bytes]
+    patience: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trials <= _MOST_TRIALS:
+            raise ValueError(f"trials is {self.trials}, expected 0 to {_MOST_TRIALS:,}")
+        if len(self.heard) > MOST_PEERS:
+            raise ValueError(f"it has {len(self.heard):,} messages, expected up to {MOST_PEERS:,}")
+        if not 0.0 < self.patience < float("inf"):
+            raise ValueError(f"patience is {self.patience}, expected seconds above 0")
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site hands out.
+
+    Args:
+        message: Its message as bytes; empty if it has no score yet.
+    """
+
+    message: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.message) > LARGEST:
+            raise ValueError(
+                f"a message of {len(self.message):,} bytes, expected up to {LARGEST:,}"
+            )
+
+
+def packed(said: Instruction | Answer) -> RecordDict:
+    """Return what is said as the content of a Flower message.
+
+    Args:
+        said: The instruction or the answer.
+    """
+    fields = {name: getattr(said, name) for name in said.__struct_fields__}
+    return RecordDict({RECORD: ConfigRecord(fields)})
+
+
+def instruction(content: RecordDict) -> Instruction:
+    """Return the instruction in a message of the server.
+
+    Args:
+        content: The content of the message.
+    """
+    return _unpacked(content, Instruction)
+
+
+def answer(content: RecordDict) -> Answer:
+    """Return the answer in a message of a site.
+
+    Args:
+        content: The content of the message.
+    """
+    return _unpacked(content, Answer)
+
+
+def _unpacked(content: RecordDict, kind: type[T]) -> T:
+    record: Mapping[str, Any] | None = content.get(RECORD)
+    if not isinstance(record, ConfigRecord):
+        raise Refused(
+            f"a message with the records {sorted(map(str, content))}, expected {RECORD!r}: use "
+            "fedbo.flower, in the same version, for the ServerApp and the ClientApp"
+        )
+    try:
+        return msgspec.convert(dict(record), kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise Refused(f"the record {RECORD!r} is wrong: {error}") from None
