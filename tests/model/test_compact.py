@@ -90,7 +90,7 @@ def test_with_fine_steps_it_is_the_summary_of_the_same_trials(name: str) -> None
         ours, theirs = (teller(each, t).message() for each in (compact, summary))
         np.testing.assert_array_equal(ours.counts.sum(), t)
         G = compact.known_of(ours.counts)[None]
-        m, known = expand(np.ones((1, ours.M), np.int8), np.full(1, 1e-6, np.float32), G)
+        _, known = expand(np.ones((1, ours.M), np.int8), np.full(1, 1e-6, np.float32), G)
         np.testing.assert_allclose(np.eye(ours.M) - known[0], theirs.covariance, atol=1e-6)
         near = compact.expand(ours)
         assert near.kind == "summary" and (near.sender, near.t_n) == ("a", t)
