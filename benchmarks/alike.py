@@ -10,8 +10,8 @@ uniform      1,024 messages at random, the same ones all the time
 only alike   the 50 messages of its own cluster: what the best choice could give
 alone        nothing
 
-Alike means the correlation of two functions over the unit cube (`fedbo.hub.page.alike`). The target
-publishes as a study does by default, after a new best score or once its scores have doubled, and
+Alike means the correlation of two functions over the unit cube (`fedbo.federation.likeness`). The
+target publishes as a study does by default, after a new best score or once its scores have doubled, and
 its choice of messages is made anew whenever it has published. Without a message of its own, the
 choice is random, and the same one as in "uniform".
 
@@ -46,7 +46,7 @@ from matplotlib.figure import Figure
 from optuna.trial import create_trial
 
 import fedbo
-from fedbo.hub.page.alike import Likeness
+from fedbo.federation.likeness import Likeness
 from fedbo.insight.colours import COLOURS
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features

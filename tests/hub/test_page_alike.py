@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fedbo.federation import Federation
-from fedbo.hub.page.alike import Likeness, layout, weights
+from fedbo.federation.likeness import Likeness
+from fedbo.hub.page.alike import layout, weights
 from fedbo.identity import KeyPair
 from fedbo.message import Kind, Message
 from fedbo.space import Categorical, Float, Int

@@ -19,6 +19,7 @@ from fedbo.cli import (
     exchange,
     explain,
     federation,
+    flower,
     hub,
     identity,
     join,
@@ -29,7 +30,8 @@ from fedbo.cli import (
 
 #: In the order of --help.
 _OWN = (
-    "federation", "join", "publish", "hub", "exchange", "release", "identity", "ledger", "explain",
+    "federation", "join", "publish", "hub", "flower", "exchange", "release", "identity", "ledger",
+    "explain",
 )  # fmt: skip
 
 
@@ -75,6 +77,7 @@ app.add_typer(federation.app, name="federation")
 app.command()(join.join)
 app.command()(publish.publish)
 app.add_typer(hub.app, name="hub")
+app.add_typer(flower.app, name="flower")
 app.add_typer(exchange.app, name="exchange")
 app.command()(release.release)
 app.add_typer(identity.app, name="identity")

@@ -38,7 +38,7 @@ def site_folder(federation: Federation, name: str, context: Context) -> Path:
         context: Flower's context of the node.
     """
     own = _given("node config", context.node_config)
-    return (own or _base(federation, context) / "sites") / Path(file_name(name, b"")).stem
+    return (own or run_folder(federation, context) / "sites") / Path(file_name(name, b"")).stem
 
 
 def server_folder(federation: Federation, context: Context) -> Path:
@@ -48,10 +48,16 @@ def server_folder(federation: Federation, context: Context) -> Path:
         federation: What all sites agree on.
         context: Flower's context of the ServerApp.
     """
-    return _base(federation, context) / "server"
+    return run_folder(federation, context) / "server"
 
 
-def _base(federation: Federation, context: Context) -> Path:
+def run_folder(federation: Federation, context: Context) -> Path:
+    """Return the folder that all folders of a run are in, unless a node has its own.
+
+    Args:
+        federation: What all sites agree on.
+        context: Flower's context of the node or of the ServerApp.
+    """
     given = _given("run config", context.run_config)
     return given or state_folder() / "flower" / federation.fingerprint.lasting
 

@@ -18,7 +18,7 @@ from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release, one_each
 from fedbo.exchange.ledger import BudgetSpent
 from fedbo.federation import Federation
-from fedbo.hub.page.alike import Likeness
+from fedbo.federation.likeness import Likeness
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.state import make_folder

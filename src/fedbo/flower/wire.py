@@ -110,6 +110,6 @@ def _unpacked(content: RecordDict, kind: type[T]) -> T:
             "fedbo.flower, in the same version, for the ServerApp and the ClientApp"
         )
     try:
-        return msgspec.convert(dict(record), kind)
+        return msgspec.convert(dict(record), kind, builtin_types=(bytes,))  # no base64
     except (msgspec.ValidationError, ValueError) as error:
         raise Refused(f"the record {RECORD!r} is wrong: {error}") from None

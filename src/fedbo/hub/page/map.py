@@ -7,7 +7,8 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from fedbo.federation import Federation
-from fedbo.hub.page.alike import MOST_ON_MAP, Likeness, layout, weights
+from fedbo.federation.likeness import Likeness
+from fedbo.hub.page.alike import MOST_ON_MAP, layout, weights
 from fedbo.hub.schema import message
 from fedbo.identity.claim import member
 

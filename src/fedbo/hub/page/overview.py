@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedbo.federation import Federation
+from fedbo.federation.likeness import Likeness
 from fedbo.hub import schema
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
 from fedbo.hub.page.activity import Activity, Hours
-from fedbo.hub.page.alike import Likeness
 from fedbo.hub.page.assets import is_known
 from fedbo.hub.page.kept import Kept, Latest
 from fedbo.hub.page.map import Map, draw

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A fleet on Flower with TLS and authenticated nodes, one command for each step. docs/flower.md explains them.
+#
+#   flower.sh certificates    once: a certificate authority, and the certificate of the SuperLink
+#   flower.sh superlink       the server, which keeps running
+#   flower.sh connect         once: tell the command flwr where the server is
+#   flower.sh key NAME        at each site, once: the key of its node
+#   flower.sh register NAME   at the server, once for each site: accept the public key of its node
+#   flower.sh supernode NAME  at each site: its node, which keeps running
+#   flower.sh run APP         start a run of an app
+set -euo pipefail
+
+HOST=${HOST:-127.0.0.1}           # where the SuperLink is: a name or an address
+PORT=${PORT:-8000}                # its port
+NODE_PORT=${NODE_PORT:-9094}      # a free port of the node's machine, for the node itself
+FLEET=${FLEET:-$HOME/fleet}       # certificates, keys, the SuperLink's database, the trials of sites
+NODE_CONFIG=${NODE_CONFIG:-}      # more for --node-config, such as partition-id=0
+export FEDBO_STATE=${FEDBO_STATE:-$FLEET/state} FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+
+certificates() {
+    mkdir -p "$FLEET" && chmod 700 "$FLEET" && cd "$FLEET"
+    case $HOST in *[!0-9.]*) name=DNS:$HOST ;; *) name=IP:$HOST ;; esac
+    openssl req -x509 -newkey rsa:3072 -nodes -days 3650 -subj "/CN=fleet" -keyout ca.key -out ca.crt
+    openssl req -newkey rsa:3072 -nodes -subj "/CN=$HOST" -keyout server.key -out server.csr
+    openssl x509 -req -days 825 -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt \
+        -extfile <(echo "subjectAltName=$name,IP:127.0.0.1,DNS:localhost")
+}
+
+superlink() {
+    cd "$FLEET"
+    exec flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \
+        --enable-supernode-auth --host "$HOST" --port "$PORT" --database "$FLEET/superlink.db" \
+        --disable-runtime-dependency-installation
+}
+
+connect() {
+    flwr_home=${FLWR_HOME:-$HOME/.flwr}
+    mkdir -p "$flwr_home"
+    printf '\n[superlink.fleet]\naddress = "%s:%s"\nroot-certificates = "%s"\n' \
+        "$HOST" "$PORT" "$FLEET/ca.crt" >> "$flwr_home/config.toml"
+}
+
+key() {
+    mkdir -p "$FLEET" && chmod 700 "$FLEET"
+    ssh-keygen -q -t ecdsa -b 384 -N "" -C "$1" -f "$FLEET/$1"
+}
+
+register() {
+    flwr supernode register "$FLEET/$1.pub" fleet --name "$1"
+}
+
+supernode() {
+    cd "$FLEET"
+    exec flower-supernode --root-certificates ca.crt --superlink "$HOST:$PORT" --port "$NODE_PORT" \
+        --auth-supernode-private-key "$FLEET/$1" \
+        --node-config "name=\"$1\" folder=\"$FLEET/sites\" $NODE_CONFIG"
+}
+
+run() {
+    flwr run "$1" fleet --stream
+}
+
+"$@"

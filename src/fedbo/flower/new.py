@@ -1,0 +1,55 @@
+"""``fedbo flower new``: a Flower app that runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from fedbo.federation import Federation
+from fedbo.space import Float
+
+_OUTSIDE = ("pyproject.toml", "README.md", "LICENSE.md")
+_INSIDE = ("__init__.py", "objective.py", "client_app.py", "server_app.py")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class NotWritten(ValueError):
+    """An app cannot be written there; the text says why."""
+
+
+def write_app(folder: Path) -> list[Path]:
+    """Write a Flower app into a new or empty folder; return its files.
+
+    The name of the folder is that of the app.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        NotWritten: If the folder is not empty, or its name is no name for an app.
+    """
+    name = folder.resolve().name
+    if not _NAME.fullmatch(name):
+        raise NotWritten(
+            f"the folder is called {name!r}, expected a name for the app: small letters, digits "
+            "and single hyphens, starting with a letter"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise NotWritten(f"{folder} is there and not empty: name a folder that is new or empty")
+    package = name.replace("-", "_")
+    inside = folder / package
+    inside.mkdir(parents=True)
+    written = []
+    for parent, names in ((folder, _OUTSIDE), (inside, _INSIDE)):
+        for each in names:
+            text = (files("fedbo.flower") / "template" / f"{each}.in").read_text("utf-8")
+            path = parent / each
+            path.write_text(text.replace("{{name}}", name).replace("{{package}}", package), "utf-8")
+            written.append(path)
+    _example().save(inside / "federation.toml")
+    return [*written, inside / "federation.toml"]
+
+
+def _example() -> Federation:
+    return Federation({"learning_rate": Float(1e-5, 1e-1, log=True), "dropout": Float(0.0, 0.5)})

@@ -1,0 +1,171 @@
+"""A site: its trials outlive everything that can happen to its process."""
+
+import logging
+import subprocess
+import sys
+import time
+
+import pytest
+
+import fedbo
+from fedbo.flower.site import Site, SiteBusy, hear
+from fedbo.identity import KeyPair, KeyRefused
+
+FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
+
+
+def score(params):
+    return -abs(params["x"] - 0.3)
+
+
+def make(folder, name="site-a", **options):
+    return Site(folder / name, name, FEDERATION, **{"seed": 0, **options})
+
+
+def peer_message(name, federation=FEDERATION, best=0.7):
+    peer = fedbo.Agent(federation, name=name, seed=1)
+    for _ in range(6):
+        trial = peer.ask()
+        peer.tell(trial, -abs(trial.params["x"] - best))
+    return peer.message().encode()
+
+
+def params(site):
+    return [trial.params for trial in site.agent().trials]
+
+
+def test_rounds_continue_where_the_last_one_ended(tmp_path):
+    site = make(tmp_path)
+    for n in (3, 5):
+        assert make(tmp_path).work([], n - len(params(site)), score)
+        assert len(params(site)) == n
+    one_go = make(tmp_path, "site-b")
+    one_go.work([], 5, score)
+    assert params(one_go) == params(site)
+
+
+def begin(folder, n, pause):
+    """Start a process that runs n trials, each of which takes some seconds."""
+    code = f"""
+import time
+from pathlib import Path
+import fedbo
+from fedbo.flower import Site
+def score(params):
+    time.sleep({pause})
+    return -abs(params["x"] - 0.3)
+federation = fedbo.Federation({{"x": fedbo.Float(0, 1)}})
+Site(Path({str(folder)!r}) / "site-a", "site-a", federation, seed=0).work([], {n}, score)
+"""
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+@pytest.mark.slow
+def test_a_site_that_is_killed_evaluates_the_trial_it_was_at_again(tmp_path):
+    expected = make(tmp_path, "other")
+    expected.work([], 4, score)
+    make(tmp_path).work([], 2, score)
+    process = begin(tmp_path, 2, 600)
+    path, deadline = make(tmp_path).path, time.monotonic() + 60
+    while len(fedbo.Agent.load(path).trials) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert [trial.state for trial in make(tmp_path).agent().trials] == 2 * ["complete"] + [
+        "pending"
+    ]
+    make(tmp_path).work([], 2, score)
+    trials = make(tmp_path).agent().trials
+    assert [trial.state for trial in trials] == 4 * ["complete"]
+    assert [trial.params for trial in trials] == params(expected)
+
+
+@pytest.mark.slow
+def test_two_processes_take_turns(tmp_path):
+    both = [begin(tmp_path, 5, 0.2) for _ in range(2)]
+    assert [process.wait(120) for process in both] == [0, 0]
+    assert [trial.state for trial in make(tmp_path).agent().trials] == 10 * ["complete"]
+
+
+def test_one_that_waits_too_long_says_so(tmp_path):
+    site = make(tmp_path)
+
+    def nested(params):
+        with pytest.raises(SiteBusy, match=r"another process has worked with .*site-a for 0 s"):
+            make(tmp_path).work([], 1, score, patience=0)
+        return score(params)
+
+    site.work([], 1, nested)
+
+
+def test_a_trial_that_raises_or_has_no_finite_score_has_failed(tmp_path, caplog):
+    values = iter([1.0, float("nan"), None, 0.5])
+
+    def moody(params):
+        value = next(values)
+        if value is None:
+            raise ZeroDivisionError("no data here")
+        return value
+
+    assert make(tmp_path).work([], 4, moody)
+    states = [trial.state for trial in make(tmp_path).agent().trials]
+    assert states == ["complete", "failed", "failed", "complete"]
+    assert "no data here" in caplog.text
+
+
+def test_if_all_trials_fail_the_server_hears_of_it(tmp_path):
+    def broken(params):
+        raise OSError("the disk is full")
+
+    with pytest.raises(RuntimeError, match=r"all 2 trials of 'site-a' failed.*the disk is full"):
+        make(tmp_path).work([], 2, broken)
+    assert [trial.state for trial in make(tmp_path).agent().trials] == ["failed", "failed"]
+    assert make(tmp_path).work([], 1, lambda params: None) == b""  # nothing to tell yet
+
+
+def test_one_bad_message_does_not_silence_the_others(tmp_path, caplog):
+    other = fedbo.Federation({"x": fedbo.Float(0, 2)})
+    heard = [peer_message("b"), b"junk", peer_message("d", other), peer_message("c")]
+    site = make(tmp_path)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        site.work(heard, 1, score)
+    assert site.agent().inbox.senders == ["b", "c"]
+    assert caplog.text.count("site-a ignores a message") == 2
+
+
+def test_what_is_no_longer_handed_out_is_forgotten():
+    agent = fedbo.Agent(FEDERATION, name="a", seed=0)
+    assert hear(agent, [peer_message("b"), peer_message("c")]) == 2
+    assert hear(agent, [peer_message("c")]) == 1
+    assert hear(agent, []) == 0
+
+
+def test_what_left_is_in_the_ledger_of_the_site(tmp_path):
+    site = make(tmp_path)
+    message = site.work([], 2, score)
+    (entry,) = site.agent().ledger.read()
+    assert entry.message().encode() == message
+
+
+def test_another_federation_or_name_is_refused(tmp_path):
+    make(tmp_path).work([], 1, score)
+    wider = fedbo.Federation({"x": fedbo.Float(0, 2)})
+    with pytest.raises(fedbo.FederationMismatch, match="high is 1"):
+        Site(tmp_path / "site-a", "site-a", wider).work([], 1, score)
+    with pytest.raises(ValueError, match="holds the agent 'site-a', but this site is called 'b'"):
+        Site(tmp_path / "site-a", "b", FEDERATION).work([], 1, score)
+
+
+def test_listed_members_sign(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    keys = KeyPair.load()
+    listed = fedbo.Federation({"x": fedbo.Float(0, 1)}, members={"site-a": keys.public})
+    message = Site(tmp_path / "a", "site-a", listed).work([], 1, score)
+    assert fedbo.Message.decode(message).signer == str(keys)
+    with pytest.raises(KeyRefused, match=r"'b' is not among the members.*site-a"):
+        Site(tmp_path / "b", "b", listed).work([], 1, score)
+    other = fedbo.Federation(
+        {"x": fedbo.Float(0, 1)}, members={"site-a": KeyPair.generate().public}
+    )
+    with pytest.raises(KeyRefused, match="its private key is not on this machine"):
+        Site(tmp_path / "c", "site-a", other).work([], 1, score)
