@@ -56,6 +56,24 @@ def test_an_answer_that_is_late_counts_when_it_comes(tmp_path):
     assert [len(trials(grid, node)) for node in range(3)] == [8, 8, 8]
 
 
+def test_a_node_that_was_killed_and_came_back_is_waited_for_again(tmp_path, caplog):
+    grid = fleet(tmp_path)
+    grid.delay[1] = NEVER
+    asked = grid.push_messages
+
+    def push(messages):
+        grid.delay[1] = NEVER if not grid.rounds else 0 if len(grid.rounds) == 1 else 2
+        return asked(messages)
+
+    grid.push_messages = push
+    mailbox = run(grid, timeout=2.0)
+    assert len(mailbox) == 3
+    assert caplog.text.count("no answer") == 1
+    assert len(trials(grid, 1)) == 4
+    (latest,) = [m for m in map(fedbo.Message.decode, mailbox.heard_by([0])[0]) if m.t_n == 4]
+    assert latest.sender == "site-1"  # its last answer came after those of the others
+
+
 def test_a_node_that_joins_later_hears_of_the_others_at_once(tmp_path):
     grid = fleet(tmp_path)
     grid.arrives[2] = 3

@@ -230,9 +230,21 @@ class _Run:
         """Take the answers that have arrived."""
         if self.open:
             for reply in self.grid.pull_messages([*self.open]):
-                node = self.open.pop(reply.metadata.reply_to_message_id, None)
+                node = self._close(reply.metadata.reply_to_message_id)
                 if node is not None:
                     self._take(node, reply)
+
+    def _close(self, answered: str) -> int | None:
+        """Wait no longer for the answer to a message, nor to earlier ones; return its node.
+
+        A node works in order: what it has left out, because it was killed, it never answers.
+        """
+        node = self.open.get(answered)
+        for one in [each for each, other in self.open.items() if other == node]:
+            del self.open[one]
+            if one == answered:
+                break
+        return node
 
     def _take(self, node: int, reply: Message) -> None:
         if reply.has_error():
