@@ -17,7 +17,9 @@ demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites
 check test: export OMP_NUM_THREADS = 1
 check test: export OPENBLAS_NUM_THREADS = 1
 
+# All extras are installed together, so pip check shows whether one environment can hold them.
 lint: .venv/stamp
+	.venv/bin/pip check
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy

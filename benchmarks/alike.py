@@ -11,9 +11,9 @@ only alike   the 50 messages of its own cluster: what the best choice could give
 alone        nothing
 
 Alike means the correlation of two functions over the unit cube (`fedbo.federation.likeness`). The
-target publishes as a study does by default, after a new best score or once its scores have doubled, and
-its choice of messages is made anew whenever it has published. Without a message of its own, the
-choice is random, and the same one as in "uniform".
+target publishes as a study does by default, after a new best score or once its scores have
+doubled, and its choice of messages is made anew whenever it has published. Without a message of its
+own, the choice is random, and the same one as in "uniform".
 
 family  clusters                                                       targets
 ------  -------------------------------------------------------------  -------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from digits.task import FEDERATION, accuracy
 from flwr.app import Context
 
+from digits.task import FEDERATION, accuracy
 from fedbo.flower import client_app
 
 

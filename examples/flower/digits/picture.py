@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fedbo
 import matplotlib.pyplot as plt
 import numpy as np
+
+import fedbo
 from digits.task import FEDERATION, accuracy
 
 

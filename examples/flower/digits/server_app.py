@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from digits.picture import draw
-from digits.task import FEDERATION
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from digits.picture import draw
+from digits.task import FEDERATION
 from fedbo.flower import Rounds
 from fedbo.flower.folders import run_folder
 

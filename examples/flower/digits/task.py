@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import fedbo
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
+
+import fedbo
 
 SITES = 10
 FEDERATION = fedbo.Federation.load(Path(__file__).with_name("federation.toml"))
