@@ -19,6 +19,7 @@ export FEDBO_STATE=${FEDBO_STATE:-$FLEET/state} FLWR_TELEMETRY_ENABLED=0 FLWR_DI
 
 certificates() {
     mkdir -p "$FLEET" && chmod 700 "$FLEET" && cd "$FLEET"
+    refuse_if_there ca.key
     case $HOST in *[!0-9.]*) name=DNS:$HOST ;; *) name=IP:$HOST ;; esac
     openssl req -x509 -newkey rsa:3072 -nodes -days 3650 -subj "/CN=fleet" -keyout ca.key -out ca.crt
     openssl req -newkey rsa:3072 -nodes -subj "/CN=$HOST" -keyout server.key -out server.csr
@@ -36,12 +37,17 @@ superlink() {
 connect() {
     flwr_home=${FLWR_HOME:-$HOME/.flwr}
     mkdir -p "$flwr_home"
+    if grep -qsF '[superlink.fleet]' "$flwr_home/config.toml"; then
+        echo "$flwr_home/config.toml knows a server called fleet: change its address there" >&2
+        exit 1
+    fi
     printf '\n[superlink.fleet]\naddress = "%s:%s"\nroot-certificates = "%s"\n' \
         "$HOST" "$PORT" "$FLEET/ca.crt" >> "$flwr_home/config.toml"
 }
 
 key() {
     mkdir -p "$FLEET" && chmod 700 "$FLEET"
+    refuse_if_there "$FLEET/$1"
     ssh-keygen -q -t ecdsa -b 384 -N "" -C "$1" -f "$FLEET/$1"
 }
 
@@ -60,4 +66,20 @@ run() {
     flwr run "$1" fleet --stream
 }
 
-"$@"
+refuse_if_there() {
+    if [ -e "$1" ]; then
+        echo "$1 is there already, and others rely on it: move it away if you really want a new one" >&2
+        exit 1
+    fi
+}
+
+usage() {
+    sed -n 's/^#  *\(flower.sh .*\)/\1/p' "$0" >&2
+    exit 2
+}
+
+case "${1:-} $#" in
+    "certificates 1" | "superlink 1" | "connect 1") "$1" ;;
+    "key 2" | "register 2" | "supernode 2" | "run 2") "$1" "$2" ;;
+    *) usage ;;
+esac

@@ -51,7 +51,8 @@ def alone_scores(agent: fedbo.Agent, trials: int) -> list[float]:
     return [trial.score for trial in solo.trials]
 
 
-def best_so_far(scores: list[list[float]]) -> np.ndarray:
+def best_so_far(scores: list[list[float | None]]) -> np.ndarray:
     """Return the best score after each trial, one row for each site; shorter rows are cut."""
     length = min(map(len, scores))
-    return np.maximum.accumulate(np.array([row[:length] for row in scores]), axis=1)
+    rows = np.array([row[:length] for row in scores], dtype=float)  # a failed trial is NaN
+    return np.fmax.accumulate(rows, axis=1)

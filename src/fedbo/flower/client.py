@@ -16,7 +16,12 @@ from fedbo.federation import Federation
 from fedbo.flower import votes, wire
 from fedbo.flower.folders import site_folder
 from fedbo.flower.site import Score, Site, log
+from fedbo.message.signed import SENDER_BYTES
 from fedbo.policy import Policy
+
+
+class ObjectiveFailed(RuntimeError):
+    """The objective could not be made; the text has only the kind of error, because it is sent."""
 
 
 def client_app(
@@ -36,7 +41,8 @@ def client_app(
     simulation, by its partition: ``site-0``, ``site-1`` and so on.
 
     Args:
-        federation: What all nodes agree on, or the path of its file.
+        federation: What all nodes agree on, or the path of its file. If it lists members, nodes
+            sign with the keys of their users.
         objective: Called once in each round with Flower's context of the node. It returns the
             function that scores params, for example one that has loaded the node's data.
         policy: How queries are chosen; the default policy if None.
@@ -51,32 +57,26 @@ def client_app(
     ...     return lambda params: -abs(params["x"] - best)
     >>> app = client_app(Federation({"x": Float(0, 1)}), objective, seed=0)
     """
+    agreed = federation if isinstance(federation, Federation) else Federation.load(federation)
     app = ClientApp(mods=[*mods])
-    loaded = _Loaded(federation)
 
     @app.train()
     def work(message: Message, context: Context) -> Message:
         asked = wire.instruction(message.content)
-        site = _site(loaded(), context, policy, settings, seed)
+        site = _site(agreed, context, policy, settings, seed)
         log.info("%s: round %d, %d messages heard", site.name, asked.round, len(asked.heard))
-        handed_out = site.work(
-            asked.heard, asked.trials, objective(context), patience=asked.patience
-        )
+        try:
+            score = objective(context)
+        except Exception as error:
+            log.exception("%s: there is no objective", site.name)
+            raise ObjectiveFailed(
+                f"the objective of {site.name!r} raised {type(error).__name__}; the log of the "
+                "node says more"
+            ) from None
+        handed_out = site.work(asked.heard, asked.trials, score, patience=asked.patience)
         return Message(wire.packed(wire.Answer(message=handed_out)), reply_to=message)
 
     return app
-
-
-class _Loaded:
-    """A federation that is read from its file when it is first needed."""
-
-    def __init__(self, given: Federation | str | os.PathLike[str]) -> None:
-        self._given = given
-
-    def __call__(self) -> Federation:
-        if not isinstance(self._given, Federation):
-            self._given = Federation.load(self._given)
-        return self._given
 
 
 def _site(
@@ -87,19 +87,19 @@ def _site(
     seed: int | None,
 ) -> Site:
     """Return the site of a node."""
-    epsilon = votes.asked.get()
+    epsilon = votes.local_epsilon.get()
     if epsilon is not None:
         settings = msgspec.structs.replace(settings or Settings(), local_epsilon=epsilon)
-    partition = int(context.node_config.get("partition-id", 0))
-    name = node_name(context.node_config)
-    return Site(
-        site_folder(federation, name, context),
-        name,
-        federation,
-        policy=policy,
-        settings=settings,
-        seed=None if seed is None else seed + partition,
-    )
+    name, partition = node_name(context.node_config), context.node_config.get("partition-id")
+    if seed is not None:
+        if not isinstance(partition, int):
+            raise ValueError(
+                f"seed is {seed}, but node {name!r} has no partition-id, so that all nodes would "
+                "ask the same queries: leave out the seed, which is for simulations"
+            )
+        seed += partition
+    folder = site_folder(federation, name, context)
+    return Site(folder, name, federation, policy=policy, settings=settings, seed=seed)
 
 
 def node_name(node_config: Mapping[str, Any]) -> str:
@@ -111,11 +111,16 @@ def node_name(node_config: Mapping[str, Any]) -> str:
     >>> node_name({"name": "clinic-a"}), node_name({"partition-id": 3})
     ('clinic-a', 'site-3')
     """
-    if name := node_config.get("name"):
-        return str(name)
-    if (partition := node_config.get("partition-id")) is not None:
-        return f"site-{partition}"
-    raise ValueError(
-        "this node has no name, and without one its trials could not be found again: start it with "
-        "flower-supernode --node-config 'name=\"clinic-a\"'"
-    )
+    given, partition = node_config.get("name"), node_config.get("partition-id")
+    if given is None and partition is None:
+        raise ValueError(
+            "this node has no name, and without one its trials could not be found again: start it "
+            "with flower-supernode --node-config 'name=\"clinic-a\"'"
+        )
+    name = str(f"site-{partition}" if given is None else given)
+    if not name.isprintable() or not 1 <= len(name.encode()) <= SENDER_BYTES:
+        raise ValueError(
+            f"name in the node config is {name[:80]!r}, expected 1 to {SENDER_BYTES} bytes of "
+            "printable UTF-8"
+        )
+    return name

@@ -7,7 +7,7 @@ in the same way, and hands out its latest private release and nothing else.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,29 +16,33 @@ import numpy as np
 
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release, one_each
+from fedbo.exchange.file import most_in
+from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.exchange.ledger import BudgetSpent
 from fedbo.federation import Federation
 from fedbo.federation.likeness import Likeness
-from fedbo.identity import KeyPair, Keyring
+from fedbo.flower.site import log
+from fedbo.identity import Keyring
+from fedbo.identity.listed import listed_keys
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.state import make_folder
 
 #: Which peers a node hears if there are more than it may hear.
 Hear = Literal["uniform", "alike"]
 
-MOST = 1024  #: messages that a node hears; a pool takes no more
+_GROWTH = 2  # times the trials of the last release are worth the next one
 
 
 class Mailbox:
     """The latest message of each sender, and who hears which.
 
     Args:
-        folder: Where messages, the ledger of releases and known keys are kept.
-        federation: What all agents agree on.
-        hear: Of more than ``most`` messages, a node hears a random sample that stays the same
-            ("uniform"), or those that are most like its own ("alike").
+        folder: Where messages and the ledger of releases are kept.
+        federation: What all agents agree on. If it lists its members, the private releases are
+            signed with the key of the party that makes them.
+        hear: Of more than ``most`` messages, a node hears a random sample that changes as little as
+            possible ("uniform"), or those that are most like its own ("alike").
         most: The most messages that a node hears.
-        keys: The key pair that signs private releases; without one they are not signed.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
@@ -48,7 +52,7 @@ class Mailbox:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     mailbox = Mailbox(Path(folder), federation)
     ...     mailbox.put(7, agent.message().encode())
-    ...     len(mailbox), len(mailbox.heard_by([7, 8])[8])
+    ...     len(mailbox), len(mailbox.messages_for([7, 8])[8])
     'site-a'
     (1, 1)
     """
@@ -59,27 +63,26 @@ class Mailbox:
         federation: Federation,
         *,
         hear: Hear = "uniform",
-        most: int = MOST,
-        keys: KeyPair | None = None,
+        most: int = MOST_PEERS,
     ) -> None:
         if hear not in get_args(Hear):
             raise ValueError(f"hear is {hear!r}, expected one of {', '.join(get_args(Hear))}")
-        if not isinstance(most, int) or most < 1:
-            raise ValueError(f"most is {most!r}, expected a number of messages of 1 or more")
-        self.federation, self._hear, self._most, self._keys = federation, hear, most, keys
+        if not isinstance(most, int) or not 1 <= most <= MOST_PEERS:
+            raise ValueError(f"most is {most!r}, expected 1 to {MOST_PEERS:,} messages")
+        plan = federation.privacy
+        self._keys = None if plan is None else listed_keys(federation, plan.by)
+        self.federation, self._hear, self._most = federation, hear, most
         make_folder(folder)
-        self._exchange = FolderExchange(folder / "messages", Keyring(folder / "known_keys.json"))
+        self._keyring = Keyring()  # it needs to know nobody: see `put`
+        self._exchange = FolderExchange(folder / "messages", self._keyring)
         self._ledger = Ledger(folder / "ledger.jsonl")
         self._names: dict[int, str] = {}  # of nodes, in this run
-        self._held: dict[str, Message] = {}
-        kept = (
-            self._exchange.fetch(federation)
-            if federation.privacy is None
-            else self._exchange.contributions(federation)
-        )
-        for message in kept:
-            if isinstance(message, Message):
-                self._held[message.sender] = message
+        self._held = {message.sender: message for message in self._kept()}
+
+    def _kept(self) -> list[Message]:
+        if self.federation.privacy is not None:
+            return self._exchange.contributions(self.federation)
+        return [m for m in self._exchange.fetch(self.federation) if isinstance(m, Message)]
 
     def __len__(self) -> int:
         return len(self._held)
@@ -87,7 +90,8 @@ class Mailbox:
     def put(self, node: int, data: bytes, present: Sequence[int] = ()) -> str:
         """Keep a node's message in place of its earlier one; return its sender.
 
-        A name belongs to the first node that uses it in a run, until this node has left.
+        A name belongs to the first node that uses it in a run, until this node has left. That node
+        may also start anew, after it lost its trials.
 
         Args:
             node: The node that sent the message.
@@ -98,6 +102,8 @@ class Mailbox:
             MessageRefused: If the message is damaged, does not fit the federation, or does not come
                 from the sender that it names.
         """
+        if len(data) > (most := most_in(self.federation)):
+            raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
         message = Message.decode(data)
         self.federation.check(message)
         if message.epoch != self.federation.epoch:
@@ -105,47 +111,65 @@ class Mailbox:
                 f"it is of epoch {message.epoch}, and the server is in {self.federation.epoch}: "
                 "use the same federation file everywhere"
             )
+        if message.key and not self.federation.members:
+            raise MessageRefused(
+                "it is signed, but the federation lists no members, so that anybody could claim a "
+                "name for ever: list all keys in the federation file, or send it unsigned"
+            )
+        self._keyring.check(self.federation, [message])
         self._check_name(node, message.sender, present)
-        keyring = self._exchange.keyring
-        assert keyring is not None
-        keyring.check(self.federation, [message])
-        self._exchange.publish(message)
+        self._store(message)
+        self._names = {n: name for n, name in self._names.items() if name != message.sender}
         self._names[node] = message.sender
-        held = self._held.get(message.sender)
-        if held is None or held.sequence < message.sequence or held.key != message.key:
-            self._held[message.sender] = message
         return message.sender
+
+    def _store(self, message: Message) -> None:
+        held = self._held.get(message.sender)
+        if not self._exchange.publish(message):
+            if held is not None and message.key:
+                return  # an earlier one, which the member signed before
+            log.warning("%s starts anew: its earlier message is dropped", message.sender)
+            self._exchange.withdraw(self.federation, message.sender)
+            self._exchange.publish(message)
+        self._held[message.sender] = message
 
     def _check_name(self, node: int, sender: str, present: Sequence[int]) -> None:
         own = self._names.get(node)
         if own is not None and own != sender:
             raise MessageRefused(f"node {node} is {own!r}, and now calls itself {sender!r}")
-        others = [other for other, name in self._names.items() if name == sender and other != node]
-        for other in others:
-            if other in present:
+        for other, name in self._names.items():
+            if name == sender and other != node and other in present:
                 raise MessageRefused(
                     f"node {node} calls itself {sender!r}, which is the name of node {other}: give "
                     "each node its own name"
                 )
-            del self._names[other]
 
     def release(self) -> Release | None:
-        """Make the next private release if the plan allows one and there is something new.
+        """Make the next private release if the plan allows one and it is worth it; else None.
 
-        A release is made when ``least_members`` members (at least one) have contributed what the
-        plan asks for.
+        ``least_members`` members (at least one) must have contributed what the plan asks for, and
+        their trials must have doubled since the last release. A release that was recorded, and not
+        published because the server was killed, is published first.
         """
-        plan = self.federation.require_plan()
-        counted = one_each(self.federation, self._held.values())
-        if len(counted) < max(plan.least_members, 1):
-            return None
+        plan, last = self.federation.require_plan(), self._last_release()
+        if last is None or last in self._exchange.fetch(self.federation):
+            counted = one_each(self.federation, self._kept())
+            trials = sum(message.t_n for message in counted)
+            if len(counted) < max(plan.least_members, 1):
+                return None
+            if last is not None and trials < _GROWTH * last.trials:
+                return None
         try:
             made, _ = make_release(self._exchange, self.federation, self._ledger, self._keys)
             return made
         except BudgetSpent:
             return None
 
-    def heard_by(self, nodes: Sequence[int]) -> dict[int, list[bytes]]:
+    def _last_release(self) -> Release | None:
+        made = self._ledger.releases(self.federation)
+        return made[-1] if made and made[-1].epoch == self.federation.epoch else None
+
+    def messages_for(self, nodes: Sequence[int]) -> dict[int, list[bytes]]:
         """Return the messages that each node may hear, as bytes.
 
         Its own may be among them: agents ignore their own messages.
@@ -158,19 +182,22 @@ class Mailbox:
             return dict.fromkeys(nodes, published)
         senders = sorted(self._held)
         everything = [self._held[sender].encode() for sender in senders]
-        if len(everything) <= self._most + 1:  # one's own does not count
+        if len(everything) <= self._most:
             return dict.fromkeys(nodes, everything)
-        chosen = {node: self._uniform(node, len(everything)) for node in nodes}
+        chosen = {node: self._uniform(node, senders) for node in nodes}
         if self._hear == "alike":
             chosen |= self._alike(nodes, senders)
         return {node: [everything[i] for i in sorted(chosen[node])] for node in nodes}
 
-    def _uniform(self, node: int, n: int) -> list[int]:
-        rng = np.random.default_rng(zlib.crc32(self._names.get(node, str(node)).encode()))
-        return [int(i) for i in rng.choice(n, self._most, replace=False)]
+    def _uniform(self, node: int, senders: list[str]) -> list[int]:
+        """Choose at random. A sender that comes or goes replaces at most one that is chosen."""
+        own = self._names.get(node, str(node))
+        ranks = [hashlib.sha256(f"{own}\0{sender}".encode()).digest() for sender in senders]
+        others = [i for i, sender in enumerate(senders) if sender != own]
+        return sorted(others, key=ranks.__getitem__)[: self._most]
 
     def _alike(self, nodes: Sequence[int], senders: list[str]) -> dict[int, list[int]]:
-        """Return the messages that are most like those of each node that has sent one."""
+        """Choose the messages that are most like those of each node that has sent one."""
         likeness = Likeness(self.federation)
         U = likeness.directions([_vector(self._held[sender]) for sender in senders])
         row = {sender: i for i, sender in enumerate(senders)}
@@ -178,7 +205,9 @@ class Mailbox:
         for node in nodes:
             own = row.get(self._names.get(node, ""))
             if own is not None:
-                found[node] = np.argsort(-(U @ U[own]), kind="stable")[: self._most + 1].tolist()
+                likes = U @ U[own]
+                likes[own] = -np.inf
+                found[node] = np.argsort(-likes, kind="stable")[: self._most].tolist()
         return found
 
 

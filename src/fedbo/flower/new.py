@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import secrets
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,14 +33,15 @@ def write_app(folder: Path) -> list[Path]:
         NotWritten: If the folder is not empty, or its name is no name for an app.
     """
     name = folder.resolve().name
-    if not _NAME.fullmatch(name):
+    package = name.replace("-", "_")
+    taken = keyword.iskeyword(package) or package in (*sys.stdlib_module_names, "fedbo", "flwr")
+    if not _NAME.fullmatch(name) or taken:
         raise NotWritten(
             f"the folder is called {name!r}, expected a name for the app: small letters, digits "
-            "and single hyphens, starting with a letter"
+            "and single hyphens, starting with a letter, and no name that Python or Flower uses"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise NotWritten(f"{folder} is there and not empty: name a folder that is new or empty")
-    package = name.replace("-", "_")
     inside = folder / package
     inside.mkdir(parents=True)
     written = []
@@ -52,4 +56,6 @@ def write_app(folder: Path) -> list[Path]:
 
 
 def _example() -> Federation:
-    return Federation({"learning_rate": Float(1e-5, 1e-1, log=True), "dropout": Float(0.0, 0.5)})
+    """Return a federation that no other app has, so that no two apps share trials."""
+    space = {"learning_rate": Float(1e-5, 1e-1, log=True), "dropout": Float(0.0, 0.5)}
+    return Federation(space, seed=secrets.randbelow(2**31))

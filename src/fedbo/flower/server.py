@@ -1,9 +1,10 @@
 """The ServerApp of a fleet: rounds in which nodes run trials and hear of one another.
 
 In a round, every node that is there is asked for some trials, and handed what it may hear. The
-server waits until all have answered, or for ``timeout`` seconds. It never waits twice for the same
-node: one that did not answer in time is still asked, and its answer counts whenever it comes, but
-nobody waits for it until then. A node that joins later takes part from the next round on.
+server waits until all have answered, or for ``timeout`` seconds. A node that did not answer in time
+is *late*: its answer counts whenever it comes, but nobody waits for it until then. It is asked once
+more, in case it was killed and has forgotten what it was asked, and then not before it answers. A
+node that joins later takes part from the next round on.
 
 What a server needs in the next run is in its folder, and what a node needs is in its own. So a run
 that was stopped in any way is simply started again.
@@ -11,8 +12,10 @@ that was stopped in any way is simply started again.
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,17 +24,21 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from fedbo.exchange import ExchangeError
+from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import server_folder
-from fedbo.flower.mailbox import MOST, Hear, Mailbox
+from fedbo.flower.mailbox import Hear, Mailbox
 from fedbo.flower.site import log
-from fedbo.identity import KeyPair
 from fedbo.message import MessageRefused
 from fedbo.outside import printable, shortened
 
 _PAUSE = 0.25  # seconds between two looks for answers
+_ASKED = 2  # messages that a node may have to answer
+_LOST = 3.0  # time-outs after which nobody expects an answer any more
 _LONGEST = 500  # characters of an error of a node
+_NAMED = 5  # nodes that a line of the log names
+_CONFIG = ("rounds", "trials", "nodes", "timeout")  # what a run config may replace
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +50,12 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         federation: What all nodes agree on.
         rounds: How many rounds a run has.
-        trials: How many trials each node runs in a round.
+        trials: How many trials each node runs in a round; at most 10,000.
         nodes: How many nodes must be there before the first round begins.
-        timeout: Seconds to wait for the answers of a round, and for these nodes.
+        timeout: Seconds to wait for the answers of a round, and for nodes to be there.
         hear: Which messages a node hears if there are more than ``most``: "uniform", a random
-            sample that stays the same, or "alike", those that are most like its own.
-        most: The most messages that a node hears.
-        keys: The key pair that signs private releases; without one they are not signed.
+            sample that changes as little as possible, or "alike", those most like its own.
+        most: The most messages that a node hears; at most 1,024, the default.
 
     >>> from fedbo import Federation, Float
     >>> Rounds(federation=Federation({"x": Float(0, 1)})).with_config({"rounds": 5}).rounds
@@ -62,16 +68,19 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1
     timeout: float = 600.0
     hear: Hear = "uniform"
-    most: int = MOST
-    keys: KeyPair | None = None
+    most: int = MOST_PEERS
 
     def __post_init__(self) -> None:
         for name in ("rounds", "trials", "nodes"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} is {value!r}, expected an int of 1 or more")
-        if not 0.0 < self.timeout < float("inf"):
-            raise ValueError(f"timeout is {self.timeout!r}, expected a number of seconds above 0")
+        if self.trials > wire.MOST_TRIALS:
+            raise ValueError(f"trials is {self.trials}, expected up to {wire.MOST_TRIALS:,}")
+        timeout = self.timeout
+        is_number = isinstance(timeout, float | int) and not isinstance(timeout, bool)
+        if not is_number or not 0.0 < timeout < math.inf:
+            raise ValueError(f"timeout is {timeout!r}, expected a number of seconds above 0")
 
     def with_config(self, config: Mapping[str, Any]) -> Rounds:
         """Return the same with what a run config gives.
@@ -79,8 +88,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             config: The run config; other keys in it are ignored.
         """
-        names = ("rounds", "trials", "nodes", "timeout")
-        return msgspec.structs.replace(self, **{n: config[n] for n in names if n in config})
+        return msgspec.structs.replace(self, **{n: config[n] for n in _CONFIG if n in config})
 
     def run(self, grid: Grid, context: Context) -> Mailbox:
         """Run all rounds; return the mailbox with the latest messages.
@@ -94,7 +102,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         """
         asked = self.with_config(context.run_config)
         folder = server_folder(self.federation, context)
-        mailbox = Mailbox(folder, self.federation, hear=self.hear, most=self.most, keys=self.keys)
+        mailbox = Mailbox(folder, self.federation, hear=self.hear, most=self.most)
         log.info("the server starts with %d messages from %s", len(mailbox), folder)
         return _Run(asked, grid, mailbox).run()
 
@@ -103,31 +111,28 @@ def server_app(
     federation: Federation | str | os.PathLike[str],
     *,
     hear: Hear = "uniform",
-    most: int = MOST,
-    keys: KeyPair | None = None,
+    most: int = MOST_PEERS,
 ) -> ServerApp:
     """Return a ServerApp that runs a federation, see `Rounds`.
 
     To do something before or after the rounds, write a ServerApp of your own and call
     `Rounds.run` in it. If the federation has a privacy plan, nodes send contributions and hear
-    private releases. A release is made at the beginning of a round, as long as there are releases
-    left, when ``least_members`` members have contributed.
+    private releases; `Mailbox.release` says when one is made.
 
     Args:
         federation: What all nodes agree on, or the path of its file.
         hear: As for `Rounds`.
         most: As for `Rounds`.
-        keys: As for `Rounds`.
 
     >>> from fedbo import Federation, Float
     >>> app = server_app(Federation({"x": Float(0, 1)}))
     """
-    app = ServerApp()
+    agreed = federation if isinstance(federation, Federation) else Federation.load(federation)
+    rounds, app = Rounds(federation=agreed, hear=hear, most=most), ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        agreed = federation if isinstance(federation, Federation) else Federation.load(federation)
-        Rounds(federation=agreed, hear=hear, most=most, keys=keys).run(grid, context)
+        rounds.run(grid, context)
 
     return app
 
@@ -137,15 +142,15 @@ class _Run:
 
     def __init__(self, asked: Rounds, grid: Grid, mailbox: Mailbox) -> None:
         self.asked, self.grid, self.mailbox = asked, grid, mailbox
-        self.open: dict[str, int] = {}  # the node of each message that is not answered yet
+        self.unanswered: dict[str, int] = {}  # the node of each message, in the order sent
+        self.sent: dict[str, float] = {}  # when each message was sent
+        self.forgotten: set[str] = set()  # of these, messages before one that was answered
         self.answers = 0
         self.error = ""  # of the last node that reported one
 
     def run(self) -> Mailbox:
-        nodes = self._enough_nodes()
         for number in range(1, self.asked.rounds + 1):
-            self._round(number, nodes)
-            nodes = self._present()
+            self._round(number, self._enough_nodes(self.asked.nodes if number == 1 else 1))
         if not self.answers:
             why = f"; the last error was: {self.error}" if self.error else ""
             raise RuntimeError(
@@ -154,41 +159,52 @@ class _Run:
             )
         return self.mailbox
 
-    def _present(self) -> list[int]:
-        return sorted(self.grid.get_node_ids())
-
-    def _enough_nodes(self) -> list[int]:
+    def _enough_nodes(self, least: int) -> list[int]:
         """Wait until enough nodes are there."""
-        least, deadline = self.asked.nodes, time.monotonic() + self.asked.timeout
-        while len(nodes := self._present()) < least:
+        deadline = time.monotonic() + self.asked.timeout
+        while len(nodes := sorted(self.grid.get_node_ids())) < least:
             if time.monotonic() > deadline:
                 raise RuntimeError(
                     f"{len(nodes)} nodes are there after {self.asked.timeout:g} s, expected "
                     f"{least}: start more nodes, or lower 'nodes' in the run config"
                 )
+            self._collect()
             time.sleep(_PAUSE)
         return nodes
 
     def _round(self, number: int, nodes: Sequence[int]) -> None:
         if self.mailbox.federation.privacy is not None:
             self._release()
-        late = {*self.open.values()}
-        sent = self._send(number, nodes)
-        awaited = {one for one, node in sent.items() if node not in late}
-        self.open |= sent
+        late = self._late()
+        sent = self._send(number, [node for node in nodes if late[node] < _ASKED])
+        self.unanswered |= sent
+        self.sent |= dict.fromkeys(sent, time.monotonic())
+        awaited = {one for one, node in sent.items() if not late[node]}
         before, deadline = self.answers, time.monotonic() + self.asked.timeout
         while True:
-            self._collect()
-            if not awaited & self.open.keys() or time.monotonic() > deadline:
+            heard_any = self._collect() or self.answers > before
+            missing = awaited & self.unanswered.keys()
+            # if all nodes are late, one answer is worth the next round
+            if (not missing and (awaited or heard_any)) or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE)
         log.info(
-            "round %d of %d: %d of %d nodes asked, %d answers, %d messages held",
-            number, self.asked.rounds, len(sent), len(nodes), self.answers - before,
+            "round %d of %d: %d nodes are there, %d were asked, %d answered, %d messages are held",
+            number, self.asked.rounds, len(nodes), len(sent), self.answers - before,
             len(self.mailbox),
         )  # fmt: skip
-        if missing := sorted({self.open[one] for one in awaited & self.open.keys()}):
-            log.warning("no answer in %g s from nodes %s", self.asked.timeout, _listed(missing))
+        if missing:
+            names = _listed({self.unanswered[one] for one in missing})
+            log.warning("no answer in %g s from %s", self.asked.timeout, names)
+
+    def _late(self) -> Counter[int]:
+        """Count the messages that each node has still to answer."""
+        since = time.monotonic() - _LOST * self.asked.timeout
+        return Counter(
+            node
+            for one, node in self.unanswered.items()
+            if one not in self.forgotten and self.sent[one] > since
+        )
 
     def _release(self) -> None:
         try:
@@ -199,7 +215,7 @@ class _Run:
 
     def _send(self, number: int, nodes: Sequence[int]) -> dict[str, int]:
         """Ask the nodes; return the ids of the messages to them."""
-        heard = self.mailbox.heard_by(nodes)
+        heard = self.mailbox.messages_for(nodes)
         messages = [
             Message(
                 wire.packed(
@@ -207,7 +223,7 @@ class _Run:
                         round=number,
                         trials=self.asked.trials,
                         heard=heard[node],
-                        patience=self.asked.timeout,
+                        patience=min(self.asked.timeout / 2.0, wire.MOST_PATIENCE),
                     )
                 ),
                 dst_node_id=node,
@@ -216,51 +232,59 @@ class _Run:
             )
             for node in nodes
         ]
-        pushed = {one for one in self.grid.push_messages(messages) if one}
-        if messages and not pushed:
-            largest = max(sum(map(len, each)) for each in heard.values())
-            raise RuntimeError(
-                f"the SuperLink took none of {len(messages)} messages of up to {largest:,} bytes: "
-                "if they are too large, let nodes hear fewer messages (most=...)"
-            )
+        taken = {one for one in self.grid.push_messages(messages) if one}
         ids = {one.metadata.message_id: one.metadata.dst_node_id for one in messages}
-        return {one: node for one, node in ids.items() if one in pushed}
+        if refused := {node for one, node in ids.items() if one not in taken}:
+            largest = max(sum(map(len, each)) for each in heard.values())
+            self.error = (
+                f"the SuperLink did not take messages of up to {largest:,} bytes to "
+                f"{_listed(refused)}: these nodes have left, or should hear less (most=...)"
+            )
+            log.warning(self.error)
+        return {one: node for one, node in ids.items() if one in taken}
 
-    def _collect(self) -> None:
-        """Take the answers that have arrived."""
-        if self.open:
-            for reply in self.grid.pull_messages([*self.open]):
-                node = self._close(reply.metadata.reply_to_message_id)
-                if node is not None:
-                    self._take(node, reply)
+    def _collect(self) -> bool:
+        """Take the answers that have arrived; return whether there were any, or errors."""
+        if not self.unanswered:
+            return False
+        order = {one: i for i, one in enumerate(self.unanswered)}
+        replies = [
+            reply
+            for reply in self.grid.pull_messages([*self.unanswered])
+            if reply.metadata.reply_to_message_id in order
+        ]
+        if replies:
+            present = list(self.grid.get_node_ids())
+            replies.sort(key=lambda reply: order[reply.metadata.reply_to_message_id])
+            for reply in replies:
+                self._take(reply, present)
+        return bool(replies)
 
-    def _close(self, answered: str) -> int | None:
-        """Wait no longer for the answer to a message, nor to earlier ones; return its node.
-
-        A node works in order: what it has left out, because it was killed, it never answers.
-        """
-        node = self.open.get(answered)
-        for one in [each for each, other in self.open.items() if other == node]:
-            del self.open[one]
-            if one == answered:
-                break
-        return node
-
-    def _take(self, node: int, reply: Message) -> None:
+    def _take(self, reply: Message, present: Sequence[int]) -> None:
+        answered = reply.metadata.reply_to_message_id
+        node = self.unanswered[answered]
+        theirs = [one for one, other in self.unanswered.items() if other == node]
+        del self.unanswered[answered]
         if reply.has_error():
-            reason = printable(shortened(reply.error.reason or "no reason given", _LONGEST))
-            self.error = f"node {node} failed with code {reply.error.code}: {reason}"
+            self.error = f"node {node} failed: {_quoted(reply.error.reason or 'no reason given')}"
             log.warning(self.error)
             return
+        # A node works in order: what it left out, because it was killed, it will not answer.
+        self.forgotten.update(theirs[: theirs.index(answered)])
         try:
             if message := wire.answer(reply.content).message:
-                self.mailbox.put(node, message, self._present())
+                self.mailbox.put(node, message, present)
             self.answers += 1
         except (MessageRefused, wire.Refused, ExchangeError) as error:
-            self.error = f"the answer of node {node} is refused: {error}"
+            self.error = f"the answer of node {node} is refused: {_quoted(str(error))}"
             log.warning(self.error)
+
+
+def _quoted(text: str) -> str:
+    return printable(shortened(text, _LONGEST))
 
 
 def _listed(nodes: Iterable[int]) -> str:
-    first = [str(node) for node in nodes]
-    return ", ".join(first[:5]) + (f" and {len(first) - 5} more" if len(first) > 5 else "")
+    every = [str(node) for node in sorted(nodes)]
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return f"node{'s' if len(every) > 1 else ''} {', '.join(every[:_NAMED])}{more}"

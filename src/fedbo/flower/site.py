@@ -1,9 +1,9 @@
 """A site of a fleet: an agent in a file of its own, which outlives every run of Flower.
 
-A folder of the site holds ``agent.fedbo`` (the agent with all its trials), ``ledger.jsonl`` (what
-left the site) and ``known_keys.json`` (the keys of its peers). The agent is saved after every query
-and after every score. So a site that is killed loses at most the work on one trial: when it is
-started again, it evaluates that trial first.
+A folder of the site holds ``agent.fedbo`` (the agent with all its trials) and ``ledger.jsonl``
+(what left the site). The agent is saved after every query and after every score. So a site that is
+killed loses at most the work on one trial: when it is started again, it repeats that trial first. A
+trial at which it was killed twice has failed; ``begun`` says which one was begun last.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from fedbo import files
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, KeyRefused, Keyring
-from fedbo.identity.claim import member
+from fedbo.identity.listed import listed_keys
 from fedbo.locks import alone
-from fedbo.message import Heard, MessageRefused, Release, Withdrawal, read
-from fedbo.outside import shortened
+from fedbo.message import MessageRefused, Release, Withdrawal, read
 from fedbo.policy import Policy
 from fedbo.space.axis import Value
 from fedbo.state import make_folder
@@ -35,12 +34,18 @@ Score = Callable[[dict[str, Value]], float | None]
 
 log = logging.getLogger("flwr")  # Flower shows what is logged there
 
-_FILE, _LEDGER, _KEYS = "agent.fedbo", "ledger.jsonl", "known_keys.json"
-_LONGEST = 300  # characters of an error from outside
+_FILE, _LEDGER, _BEGUN, _LOCK = "agent.fedbo", "ledger.jsonl", "begun", "lock"
+_ATTEMPTS = 2  # at a trial
+_PAUSE = 0.2  # seconds between two attempts to lock the folder
+_AT_ONCE = 1.0  # seconds in which a lock that nobody holds is refused where there are no locks
 
 
 class SiteBusy(RuntimeError):
     """Another process works with the files of the site."""
+
+
+class TrialsFailed(RuntimeError):
+    """All trials of a round failed. The text has no more than the kinds of errors: it is sent."""
 
 
 class Site:
@@ -49,7 +54,7 @@ class Site:
     Args:
         folder: The folder of this site, and of no other; it is created when it is needed.
         name: What peers know the site by.
-        federation: What all sites agree on.
+        federation: What all sites agree on. If it lists its members, the site signs its messages.
         policy: How queries are chosen; the default policy if None.
         settings: How the agent starts and models its objective.
         seed: Seeds the agent, for simulations. Leave it out if messages must stay private.
@@ -84,8 +89,7 @@ class Site:
 
     def agent(self) -> Agent:
         """Return the agent with all its trials so far; a new one if there is none yet."""
-        keys = self._keys()
-        keyring, ledger = Keyring(self.folder / _KEYS), Ledger(self.folder / _LEDGER)
+        keys, ledger = listed_keys(self.federation, self.name), Ledger(self.folder / _LEDGER)
         if not self.path.exists():
             return Agent(
                 self.federation,
@@ -94,18 +98,15 @@ class Site:
                 seed=self._seed,
                 settings=self._settings,
                 keys=keys,
-                keyring=keyring,
                 ledger=ledger,
             )
-        agent = Agent.load(
-            self.path, self._policy, self._settings, keys=keys, keyring=keyring, ledger=ledger
-        )
-        agent.move(self.federation)  # or an error that names the difference
+        agent = Agent.load(self.path, self._policy, self._settings, keys=keys, ledger=ledger)
         if agent.name != self.name:
             raise ValueError(
                 f"{self.path} holds the agent {agent.name!r}, but this site is called "
                 f"{self.name!r}: give each site its own folder, or its earlier name"
             )
+        agent.move(self.federation)  # or an error that names the difference
         return agent
 
     def work(
@@ -128,13 +129,13 @@ class Site:
         make_folder(self.folder)
         with self._lock(patience):
             agent = self.agent()
-            hear(agent, heard)
+            listen(agent, heard)
             agent.save(self.path)
             errors = [self._run(agent, trial, score) for trial in _queries(agent, trials)]
             if trials and all(errors):
-                raise RuntimeError(
-                    f"all {trials} trials of {self.name!r} failed, the last one with {errors[-1]}; "
-                    "the log of the site has the whole errors"
+                raise TrialsFailed(
+                    f"all {trials} trials of {self.name!r} failed ({', '.join(sorted({*errors}))});"
+                    " the log of the node says more"
                 )
             if not any(trial.score is not None for trial in agent.trials):
                 return b""
@@ -143,58 +144,56 @@ class Site:
             return message.encode()
 
     def _run(self, agent: Agent, trial: Trial, score: Score) -> str:
-        """Evaluate one trial and record its score; return the error if there was one."""
+        """Evaluate one trial and record its score; return the kind of error if there was one."""
         agent.save(self.path)
         value, error = None, ""
-        try:
-            value = score(dict(trial.params))
-            if value is not None and not math.isfinite(value):
-                error = f"a score of {value}, expected a finite number or None"
-                value = None
-        except Exception as raised:
-            log.exception("trial %d of %s with %s failed", trial.number, self.name, trial.params)
-            error = f"{type(raised).__name__}: {shortened(str(raised), _LONGEST)}"
+        if self._attempts(trial.number) > _ATTEMPTS:
+            error = "killed"
+            log.error("trial %d of %s was killed twice: it has failed", trial.number, self.name)
+        else:
+            try:
+                value = _number(score(dict(trial.params)))
+            except Exception as raised:
+                error = type(raised).__name__
+                log.exception("trial %d of %s failed, %s", trial.number, self.name, trial.params)
         agent.tell(trial, value)
         agent.save(self.path)
         return error
 
+    def _attempts(self, number: int) -> int:
+        """Record that a trial is begun; return how often it was, this time included."""
+        path, before = self.folder / _BEGUN, 0
+        with contextlib.suppress(OSError, ValueError):
+            last, count = path.read_text().split()
+            before = int(count) if int(last) == number else 0
+        files.write(path, f"{number} {before + 1}".encode())
+        return before + 1
+
     @contextlib.contextmanager
     def _lock(self, patience: float) -> Iterator[None]:
         """Keep other processes from working with this site."""
-        deadline = time.monotonic() + patience
+        path, deadline = self.folder / _LOCK, time.monotonic() + patience
+        path.touch()
         while True:
-            with alone(self.folder) as is_locked:
-                if is_locked or sys.platform == "win32":  # there are no such locks on Windows
+            begin = time.monotonic()
+            with alone(path) as is_locked:
+                if not is_locked and time.monotonic() - begin < _AT_ONCE:
+                    if sys.platform != "win32":
+                        log.warning("%s cannot be locked: start its node only once", self.folder)
+                    is_locked = True
+                if is_locked:
                     yield
                     return
             if time.monotonic() > deadline:
                 raise SiteBusy(
-                    f"another process has worked with {self.folder} for {patience:g} s: wait until "
-                    "it has finished, and give each site its own folder"
+                    f"another process has worked with the files of {self.name!r} for more than "
+                    f"{patience:g} s: wait until it has finished, and give each site its own folder"
                 )
-
-    def _keys(self) -> KeyPair | None:
-        """Return the key pair that signs messages, if the federation lists its members."""
-        if not self.federation.members:
-            return None
-        listed = self.federation.members.get(member(self.name))
-        if listed is None:
-            raise KeyRefused(
-                f"{self.name!r} is not among the members that the federation lists: "
-                f"{', '.join(sorted(self.federation.members))}; give the site one of these names, "
-                "or ask whoever keeps the federation file to add it"
-            )
-        keys = KeyPair.find(listed)
-        if keys is None:
-            raise KeyRefused(
-                f"the federation lists a key of {self.name!r}, and its private key is not on this "
-                "machine: import it (fedbo identity import FILE)"
-            )
-        return keys
+            time.sleep(_PAUSE)
 
 
-def hear(agent: Agent, heard: Sequence[bytes]) -> int:
-    """Take messages of peers in place of all earlier ones; return how many are held.
+def listen(agent: Agent, heard: Sequence[bytes]) -> None:
+    """Take messages of peers in place of all earlier ones.
 
     Those that are refused are logged and ignored: one bad message must not silence the others.
 
@@ -202,26 +201,27 @@ def hear(agent: Agent, heard: Sequence[bytes]) -> int:
         agent: The agent that hears them.
         heard: The bytes of messages and releases.
     """
-    try:
-        messages = [read(data) for data in heard]
-        agent.receive(heard)
-    except MessageRefused:
-        messages = [message for data in heard if (message := _taken(agent, data)) is not None]
-    senders = {message.sender for message in messages}
-    senders |= {name for one in messages if isinstance(one, Release) for name in one.names}
+    senders: set[str] = set()
+    for data in heard:
+        try:
+            message = read(data)
+            if isinstance(message, Withdrawal):
+                raise MessageRefused("it is a withdrawal, expected a message or a release")
+            agent.receive(message)
+            senders |= {*message.names} if isinstance(message, Release) else {message.sender}
+        except MessageRefused as error:
+            log.warning("%s ignores a message: %s", agent.name, error)
     agent.forget([sender for sender in agent.inbox.senders if sender not in senders])
-    return len(agent.inbox)
 
 
-def _taken(agent: Agent, data: bytes) -> Heard | Withdrawal | None:
-    """Take one message; log the reason and return None if it is refused."""
-    try:
-        message = read(data)
-        agent.receive(data)
-        return message
-    except MessageRefused as error:
-        log.warning("%s ignores a message: %s", agent.name, error)
+def _number(value: object) -> float | None:
+    """Return a score as `Agent.tell` takes it."""
+    if value is None:
         return None
+    number = float(value) if not isinstance(value, bool | str | bytes) else math.nan  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        raise ValueError(f"the score is {value!r}, expected a finite number, or None if it failed")
+    return number
 
 
 def _queries(agent: Agent, trials: int) -> Iterator[Trial]:

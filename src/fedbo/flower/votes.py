@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedbo.flower import wire
+from fedbo.flower.site import log
 from fedbo.message import Message as FedboMessage
 
 #: ε of local privacy while the mod is at work; None without it.
-asked: ContextVar[float | None] = ContextVar("local_epsilon", default=None)
+local_epsilon: ContextVar[float | None] = ContextVar("local_epsilon", default=None)
+
+
+class NothingSent(RuntimeError):
+    """The mod stopped what would have left the node."""
 
 
 def local_votes(epsilon: float) -> Mod:
@@ -19,7 +25,8 @@ def local_votes(epsilon: float) -> Mod:
 
     The federation must have a privacy plan. The agent's vote then depends on its first trials and a
     secret, never changes, and costs ε of local privacy once, however many rounds there are; see
-    `fedbo.privacy.local`. The mod also looks at what leaves, and stops anything else.
+    `fedbo.privacy.local`. The mod looks at what leaves, and stops anything else. Of an error, the
+    server only hears that there was one.
 
     Args:
         epsilon: ε of local privacy, above 0.
@@ -27,28 +34,29 @@ def local_votes(epsilon: float) -> Mod:
     >>> from fedbo.flower import client_app
     >>> app = client_app("federation.toml", objective, mods=[local_votes(4.0)])  # doctest: +SKIP
     """
-    if not 0.0 < epsilon < float("inf"):
+    if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon is {epsilon}, expected a number above 0, not infinite")
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        before = asked.set(epsilon)
+        before = local_epsilon.set(epsilon)
         try:
-            reply = call_next(message, context)
+            said = wire.answer(call_next(message, context).content)
+        except Exception:
+            log.exception("the node failed")
+            raise NothingSent("the node failed; its own log says why") from None
         finally:
-            asked.reset(before)
-        if reply.has_content():
-            _check(wire.answer(reply.content).message, epsilon)
-        return reply
+            local_epsilon.reset(before)
+        if said.message and not _is_vote(FedboMessage.decode(said.message), epsilon):
+            raise NothingSent(
+                f"nothing was sent: the answer is not a vote with local ε = {epsilon}; use the "
+                "ClientApp of fedbo.flower.client_app"
+            )
+        return Message(wire.packed(said), reply_to=message)
 
     return mod
 
 
-def _check(handed_out: bytes, epsilon: float) -> None:
-    """Raise an error unless this is a vote that was randomised with this ε, or nothing."""
-    if handed_out:
-        given = FedboMessage.decode(handed_out).local_epsilon
-        if given is None or given > epsilon:
-            raise RuntimeError(
-                f"nothing was sent: the message has local ε = {given}, expected {epsilon} or less; "
-                "use the ClientApp of fedbo.flower.client_app"
-            )
+def _is_vote(handed_out: FedboMessage, epsilon: float) -> bool:
+    """Tell whether this is a vote that was randomised with this ε, and nothing else."""
+    given = handed_out.local_epsilon
+    return given is not None and given <= epsilon and not handed_out.y.any()

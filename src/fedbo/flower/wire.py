@@ -14,6 +14,7 @@ Nothing else travels: no score, no params. All of it is checked where it enters.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,11 +22,17 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fedbo.agent.agent import MOST_PEERS
 from fedbo.exchange.file import LARGEST
+from fedbo.outside import printable, shortened
 
 RECORD = "fedbo"
 MESSAGE_TYPE = "train"
 
-_MOST_TRIALS = 10_000
+#: Trials that a node can be asked for in a round.
+MOST_TRIALS = 10_000
+#: Seconds for which a node can be asked to wait.
+MOST_PATIENCE = 86_400.0
+
+_NAMED, _LONGEST = 3, 300  # records, and characters of an error, that quote the other side
 
 T = TypeVar("T")
 
@@ -41,7 +48,7 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
         round: The number of the round in this run, from 1.
         trials: How many trials to run.
         heard: The messages that the site may hear.
-        patience: Seconds that the server waits for an answer.
+        patience: Seconds to wait for another process of the same node.
     """
 
     round: int
@@ -50,12 +57,12 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     patience: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.trials <= _MOST_TRIALS:
-            raise ValueError(f"trials is {self.trials}, expected 0 to {_MOST_TRIALS:,}")
+        if not 0 <= self.trials <= MOST_TRIALS:
+            raise ValueError(f"trials is {self.trials}, expected 0 to {MOST_TRIALS:,}")
         if len(self.heard) > MOST_PEERS:
             raise ValueError(f"it has {len(self.heard):,} messages, expected up to {MOST_PEERS:,}")
-        if not 0.0 < self.patience < float("inf"):
-            raise ValueError(f"patience is {self.patience}, expected seconds above 0")
+        if not 0.0 < self.patience <= MOST_PATIENCE:
+            raise ValueError(f"patience is {self.patience}, expected up to {MOST_PATIENCE:g} s")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,11 +112,13 @@ def answer(content: RecordDict) -> Answer:
 def _unpacked(content: RecordDict, kind: type[T]) -> T:
     record: Mapping[str, Any] | None = content.get(RECORD)
     if not isinstance(record, ConfigRecord):
+        given = [shortened(str(name)) for name in islice(content, _NAMED)]
         raise Refused(
-            f"a message with the records {sorted(map(str, content))}, expected {RECORD!r}: use "
-            "fedbo.flower, in the same version, for the ServerApp and the ClientApp"
+            f"a message with the records {given}, expected {RECORD!r}: use fedbo.flower, in the "
+            "same version, for the ServerApp and the ClientApp"
         )
     try:
         return msgspec.convert(dict(record), kind, builtin_types=(bytes,))  # no base64
     except (msgspec.ValidationError, ValueError) as error:
-        raise Refused(f"the record {RECORD!r} is wrong: {error}") from None
+        text = printable(shortened(str(error), _LONGEST))
+        raise Refused(f"the record {RECORD!r} is wrong: {text}") from None
