@@ -1,9 +1,8 @@
 """Run the jobs of any experiment, several at a time, and store those that are finished.
 
-Jobs run in processes of this machine through joblib. To use another of joblib's backends (Dask,
-Ray), select it with joblib::
+Jobs run in processes of this machine through joblib. To use a cluster, connect to it::
 
-    with joblib.parallel_config(backend="dask"):
+    with cluster.connected("dask", "tcp://10.0.0.1:8786"):
         reproduce(wanted(["fig2"]), "results")
 
 A job's outcome depends on the job alone. The number of processes, the backend and interruptions do
@@ -42,7 +41,7 @@ def run(
         plans: What to run.
         store: Where finished jobs are.
         folder: The data folder, or None for the usual places.
-        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        jobs: How many run at once; None leaves it to `joblib.parallel_config`.
         progress: Called after every job.
     """
     alone = list(dict.fromkeys(history for plan in plans for history in plan.histories))
@@ -53,7 +52,7 @@ def run(
     def stage(name: str, tasks: Sequence[_Task], total: int) -> None:
         show = progress or (lambda stage, done, of: None)
         show(name, total - len(tasks), total)
-        finished = _finished(tasks, folder, jobs)
+        finished = _finished(tasks, store, folder, jobs)
         for done, (job, table) in enumerate(finished, total - len(tasks) + 1):
             store.put(job, table)
             show(name, done, total)
@@ -69,9 +68,9 @@ def run(
 
 
 def _finished(
-    tasks: Sequence[_Task], folder: Path | None, jobs: int | None
+    tasks: Sequence[_Task], store: Store[Job], folder: Path | None, jobs: int | None
 ) -> Iterator[tuple[Job, Table]]:
     """Jobs and their tables, in the order in which they end."""
-    calls = [partial(perform, job, folder, alone) for job, alone in tasks]
+    calls = [store.guarded(job, partial(perform, job, folder, alone)) for job, alone in tasks]
     for i, table in workers.run(calls, jobs):
         yield tasks[i][0], table
