@@ -149,6 +149,29 @@ def probe(host: str, port: int) -> None:
         pass
 
 
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Return the result of a call, or raise `TimeoutError` if it takes too long.
+
+    Clients of Dask and Ray wait for ever if something else than their cluster listens at the
+    address. The thread that waits ends with the program.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except TimeoutError:
+        if answer.done():
+            raise
+        raise TimeoutError(f"no answer for {seconds:.0f} seconds") from None
+
+
 def _connect(backend: Backend, scheduler: str | None) -> Cluster:
     if backend == "ray":
         from fedbo_paper.harness.ray_cluster import RayCluster

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from distributed import Client, KilledWorker
 from distributed.comm import get_address_host_port
 
-from fedbo_paper.harness.cluster import Cluster, T, probe
+from fedbo_paper.harness.cluster import Cluster, T, probe, within
 from fedbo_paper.harness.workers import WorkersFailed
 
 _SECONDS = 15  # that the scheduler may take to answer
@@ -36,8 +37,9 @@ class DaskCluster(Cluster):
             logger.setLevel(logging.CRITICAL)
         try:
             probe(*get_address_host_port(scheduler))
-            self._client = Client(scheduler, name="fedbo", timeout=_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
+            start = partial(Client, scheduler, name="fedbo", set_as_default=False)
+            self._client = within(_SECONDS, start)
+        except (OSError, ValueError, ImportError) as error:
             self._log_again()
             raise WorkersFailed(
                 f"{self.name} cannot be used ({error}). Expected as --scheduler an address such as "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 # Ray reads these when it is imported or started.
@@ -21,9 +22,10 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fedbo_paper.harness.cluster import PATIENCE, Cluster, T, probe
+from fedbo_paper.harness.cluster import PATIENCE, Cluster, T, probe, within
 from fedbo_paper.harness.workers import WorkersFailed
 
+_SECONDS = 30  # that a cluster may take to answer
 _STORE = 100_000_000  # bytes for Ray's objects on this machine: ours are small
 
 
@@ -44,11 +46,12 @@ class RayCluster(Cluster):
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         try:
             if scheduler is None:
-                quiet |= {"include_dashboard": False, "object_store_memory": _STORE}
-            elif scheduler != "auto":
-                host, _, port = scheduler.removeprefix("ray://").rpartition(":")
-                probe(host, int(port))
-            ray.init(scheduler or "local", **quiet)
+                ray.init("local", include_dashboard=False, object_store_memory=_STORE, **quiet)
+            else:
+                if scheduler != "auto":
+                    host, _, port = scheduler.removeprefix("ray://").rpartition(":")
+                    probe(host, int(port))
+                within(_SECONDS, partial(ray.init, scheduler, **quiet))
         except (OSError, ValueError, RuntimeError, ImportError, RayError) as error:
             raise WorkersFailed(
                 f"{self.name} cannot be used ({error}). Expected as --scheduler auto, host:port or "
