@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -124,14 +125,14 @@ def _finished(
     show = progress or (lambda stage, done, of: None)
     tables = {job: store.get(job) for job in comparison.jobs()}
     missing = [job for job, table in tables.items() if table is None]
-    done = len(tables) - len(missing)
-    show("runs", done, len(tables))
+    before = len(tables) - len(missing)
+    show("runs", before, len(tables))
     calls = [store.guarded(job, partial(perform, job, data)) for job in missing]
-    for i, table in workers.run(calls, jobs):
-        store.put(missing[i], table)
-        tables[missing[i]] = table
-        done += 1
-        show("runs", done, len(tables))
+    with closing(workers.run(calls, jobs)) as finished:
+        for done, (i, table) in enumerate(finished, before + 1):
+            store.put(missing[i], table)
+            tables[missing[i]] = table
+            show("runs", done, len(tables))
     return {job: table for job, table in tables.items() if table is not None}
 
 

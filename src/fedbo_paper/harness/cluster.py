@@ -21,8 +21,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import joblib
@@ -33,7 +34,6 @@ from fedbo_paper.harness.workers import WorkersFailed
 Backend = Literal["dask", "ray"]
 
 PATIENCE = 60.0  # seconds that a cluster may be without workers
-_THREADS = 10_000  # at most; there is one for each call that is under way
 _PAUSE = 2.0  # seconds between two looks at the workers
 _KEPT = "Finished work is kept: run the same command to resume."
 
@@ -55,11 +55,11 @@ class Cluster(abc.ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._threads = ThreadPoolExecutor(_THREADS, "fedbo-cluster")
+        self._closed = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Run a call on some worker."""
-        return self._threads.submit(self.perform, call)
+        return _in_thread(partial(self.perform, call))
 
     @abc.abstractmethod
     def perform(self, call: Callable[[], T]) -> T:
@@ -83,9 +83,14 @@ class Cluster(abc.ABC):
 
     def close(self) -> None:
         """Cancel what is not finished, and end the connection."""
-        self.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.abort()
+        self._closed = True
         self.disconnect()
+
+    def abort(self) -> None:
+        """Cancel what is not finished, unless the connection has ended and so all is cancelled."""
+        if not self._closed:
+            self.cancel()
 
     def compare(self, describe: Callable[[], Mapping[str, str]]) -> None:
         """Check that the workers have all that decides the results.
@@ -153,8 +158,19 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """Return the result of a call, or raise `TimeoutError` if it takes too long.
 
     Clients of Dask and Ray wait for ever if something else than their cluster listens at the
-    address. The thread that waits ends with the program.
+    address.
     """
+    answer = _in_thread(call)
+    try:
+        return answer.result(seconds)
+    except TimeoutError:
+        if answer.done():
+            raise
+        raise TimeoutError(f"no answer for {seconds:.0f} seconds") from None
+
+
+def _in_thread(call: Callable[[], T]) -> Future[T]:
+    """Run a call in a thread. Whatever it waits for, the program may end without it."""
     answer: Future[T] = Future()
 
     def run() -> None:
@@ -163,13 +179,8 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         except BaseException as error:
             answer.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        return answer.result(seconds)
-    except TimeoutError:
-        if answer.done():
-            raise
-        raise TimeoutError(f"no answer for {seconds:.0f} seconds") from None
+    threading.Thread(target=run, name="fedbo-cluster", daemon=True).start()
+    return answer
 
 
 def _connect(backend: Backend, scheduler: str | None) -> Cluster:
@@ -248,7 +259,7 @@ class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         self._waiting.clear()
-        self._cluster.cancel()
+        self._cluster.abort()
 
     def _watch(self, ended: threading.Event) -> None:
         """Give up if there are no workers for too long."""

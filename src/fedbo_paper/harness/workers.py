@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -20,10 +21,13 @@ class WorkersFailed(RuntimeError):
     """Workers cannot be used, or were lost; the text says what to do."""
 
 
-def run(calls: Sequence[Callable[[], T]], jobs: int | None = None) -> Iterator[tuple[int, T]]:
+def run(
+    calls: Sequence[Callable[[], T]], jobs: int | None = None
+) -> Generator[tuple[int, T], None, None]:
     """Run the calls in parallel and yield each result as soon as it is there.
 
-    After `KeyboardInterrupt` the caller should call `stop`.
+    Close the iterator to cancel what is not finished. After `KeyboardInterrupt` the caller should
+    call `stop` too.
 
     Args:
         calls: Functions without arguments that can be pickled, such as `functools.partial`.
@@ -43,9 +47,16 @@ def run(calls: Sequence[Callable[[], T]], jobs: int | None = None) -> Iterator[t
     tasks = [delayed(_call)(i, call, parent) for i, call in enumerate(calls)]
     if get_active_backend()[0].supports_return_generator:
         ahead = "2 * n_jobs" if jobs is None else jobs  # more would run at once on a cluster
-        yield from Parallel(
+        results = Parallel(
             n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=ahead
         )(tasks)
+        try:
+            for result in results:  # noqa: UP028  (`yield from` would close joblib first: it warns)
+                yield result
+        finally:
+            with warnings.catch_warnings():  # that not all results were used: it is meant
+                warnings.simplefilter("ignore", UserWarning)
+                results.close()
         return
     block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
     for start in range(0, len(tasks), block):
