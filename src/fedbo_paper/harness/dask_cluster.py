@@ -25,7 +25,7 @@ class DaskCluster(Cluster):
         scheduler: Its address, such as ``tcp://10.0.0.1:8786``.
 
     Raises:
-        WorkersFailed: It cannot be reached, or one of its workers has several threads.
+        WorkersFailed: It cannot be reached.
     """
 
     deaths = (KilledWorker,)
@@ -58,7 +58,8 @@ class DaskCluster(Cluster):
             self._futures.discard(future)
 
     def cancel(self) -> None:
-        self._client.cancel([*self._futures])
+        if self._client.status == "running":  # otherwise the scheduler is lost, and all with it
+            self._client.cancel([*self._futures])
 
     def workers(self) -> int:
         return len(self._thread_counts())
