@@ -35,8 +35,10 @@ from fedbo_paper.harness.cluster import Cluster, ClusterBackend
 from fedbo_paper.harness.store import Store
 from fedbo_paper.harness.workers import WorkersFailed
 
-needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is missing")
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is missing")
+needs_dask = pytest.mark.skipif(
+    find_spec("distributed") is None, reason="distributed is not installed"
+)
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
 RUNS = 12
 ARGUMENTS = ("reproduce", "fig1", "--quick", "--seed", "1")
