@@ -9,9 +9,9 @@
 Calls go to the workers, and results come back to this process, which alone writes files. Both
 travel as pickles: use a cluster only if you trust everyone who can reach it.
 
-joblib's own backends do not suffice. Its Dask backend waits for ever for a task that Dask has given
-up, ignores ``n_jobs``, and runs everything in the client if the cluster has one worker. Ray's
-returns all results at once, and loses those of a worker that dies. `ClusterBackend` serves both.
+The usual backends of joblib do not suffice. That of Dask waits for ever for a task that Dask has
+given up, ignores ``n_jobs``, and runs everything in the client if the cluster has one worker (1.6).
+That of Ray returns all results at once. `ClusterBackend` serves both.
 """
 
 from __future__ import annotations
