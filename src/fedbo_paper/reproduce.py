@@ -66,7 +66,7 @@ def reproduce(
         selections: What to run, as `wanted` returns it.
         out: The output folder.
         data: The data folder, or None for the usual places.
-        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        jobs: How many jobs run at once; None leaves it to `joblib.parallel_config`.
         progress: Called after every job.
 
     Returns:

@@ -15,3 +15,9 @@ def require() -> None:
 def require_accountant() -> None:
     """End the program if the package that computes ε is not installed."""
     checks.require("privacy", {"dp_accounting": "dp-accounting"})
+
+
+def require_cluster(backend: str) -> None:
+    """End the program if the package of a cluster is not installed."""
+    package = {"dask": "distributed", "ray": "ray"}[backend]
+    checks.require("cluster", {package: package})

@@ -12,6 +12,7 @@ import typer
 
 from fedbo.cli import checks
 from fedbo_paper.cli import extras
+from fedbo_paper.cli.where import Where
 
 
 def reproduce(
@@ -33,7 +34,20 @@ def reproduce(
         bool, typer.Option("--quick", help="Run a small part only, to see that everything works.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="Number of processes; one per core by default.", min=1)
+        int | None,
+        typer.Option(help="Number of jobs at once; one per core or worker by default.", min=1),
+    ] = None,
+    backend: Annotated[
+        Literal["processes", "dask", "ray"],
+        typer.Option(help="Where jobs run: in processes of this machine, or on a cluster."),
+    ] = "processes",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The cluster's address, such as tcp://10.0.0.1:8786 for Dask, or auto for Ray. "
+            "Without one, Ray is started on this machine.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     seeds: Annotated[
@@ -62,7 +76,10 @@ def reproduce(
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="The data folder; FEDBO_DATA or the cache folder by default."),
+        typer.Option(
+            help="The data folder; FEDBO_DATA or the cache folder by default. Workers of a "
+            "cluster use the same path."
+        ),
     ] = None,
     out: Annotated[
         Path,
@@ -76,11 +93,14 @@ def reproduce(
     """
     extras.require()
     checks.folder("--out", out)
+    where = Where(backend, scheduler, jobs)
+    where.check()
+    data = None if data is None else data.absolute()  # workers may be in other folders
     if name == "dp":
         others = {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs}
         others |= {"--preset": preset == "default" or None, "--stand-in": stand_in or None}
         _refuse("dp", others)
-        _compare(quick, seeds, jobs, seed, scoring, data, out)
+        _compare(quick, seeds, where, seed, scoring, data, out)
         return
     _refuse(name, {"--seeds": seeds})
     from rich.console import Console
@@ -104,7 +124,7 @@ def reproduce(
         raise typer.BadParameter(str(error)) from None
     console = Console()
     with _errors_as_sentences():
-        outcome = screen.run(console, selections, out, data, jobs or _cores())
+        outcome = screen.run(console, selections, out, data, where)
     if outcome is None:
         raise typer.Exit(checks.INTERRUPTED)
     screen.report(console, outcome, selections)
@@ -113,7 +133,7 @@ def reproduce(
 def _compare(
     quick: bool,
     seeds: int | None,
-    jobs: int | None,
+    where: Where,
     seed: int,
     scoring: Literal["decision", "probability"] | None,
     data: Path | None,
@@ -134,7 +154,7 @@ def _compare(
         asked = msgspec.structs.replace(asked, seeds=seeds)
     console = Console()
     with _errors_as_sentences():
-        outcome = screen.compare(console, asked, out, data, jobs or _cores())
+        outcome = screen.compare(console, asked, out, data, where)
     if outcome is None:
         raise typer.Exit(checks.INTERRUPTED)
     screen.report_comparison(console, outcome, out)
@@ -148,15 +168,16 @@ def _refuse(name: str, options: Mapping[str, object]) -> None:
 
 @contextmanager
 def _errors_as_sentences() -> Iterator[None]:
-    """End the program with a sentence if data are missing, or a process ends unexpectedly."""
+    """End the program with a sentence if data or workers are missing, or a process is killed."""
     from concurrent.futures import BrokenExecutor
 
     from fedbo.files import FileRefused
     from fedbo_paper.data import MissingData
+    from fedbo_paper.harness.workers import WorkersFailed
 
     try:
         yield
-    except (MissingData, FileRefused, OSError) as error:
+    except (MissingData, FileRefused, OSError, WorkersFailed) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except BrokenExecutor as error:
@@ -166,9 +187,3 @@ def _errors_as_sentences() -> Iterator[None]:
             err=True,
         )
         raise typer.Exit(1) from None
-
-
-def _cores() -> int:
-    from joblib import cpu_count
-
-    return int(cpu_count())

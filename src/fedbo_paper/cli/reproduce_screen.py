@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.table import Table as Columns
+from fedbo_paper.cli.where import Where
 from fedbo_paper.dp import reproduce as dp
 from fedbo_paper.dp.comparison import CURVES, Comparison
-from fedbo_paper.experiments import runner
+from fedbo_paper.experiments import keys, runner
 from fedbo_paper.experiments.claims import Finding
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import screen, workers
@@ -28,28 +29,39 @@ _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
 
 
 def run(
-    console: Console, selections: Sequence[Selection], out: Path, data: Path | None, jobs: int
+    console: Console,
+    selections: Sequence[Selection],
+    out: Path,
+    data: Path | None,
+    where: Where,
 ) -> Outcome | None:
     """Run with a progress bar; return None after Ctrl-C, which loses no finished job."""
-    for why in left_out(selections, data).values():
+    missing = left_out(selections, data)
+    for why in missing.values():
         console.print(Text(f"Skipped: {why}", style="yellow"))
-    return _run(console, partial(reproduce, selections, out, data=data, jobs=jobs))
+    there = [one for one in selections if one.experiment not in missing]
+    problems = list(dict.fromkeys(one.spec.problem for one in there))
+    describe = partial(keys.describe, problems, data)
+    return _run(console, where, describe, partial(reproduce, selections, out, data=data))
 
 
 def compare(
-    console: Console, comparison: Comparison, out: Path, data: Path | None, jobs: int
+    console: Console, comparison: Comparison, out: Path, data: Path | None, where: Where
 ) -> dp.Outcome | None:
     """Compare with a progress bar; return None after Ctrl-C, which loses no finished run."""
-    return _run(console, partial(dp.reproduce, comparison, out, data=data, jobs=jobs))
+    describe = partial(keys.describe, [comparison.problem], data, dp.SOURCE)
+    return _run(console, where, describe, partial(dp.reproduce, comparison, out, data=data))
 
 
 T = TypeVar("T")
 
 
-def _run(console: Console, work: Callable[..., T]) -> T | None:
+def _run(
+    console: Console, where: Where, describe: Callable[[], dict[str, str]], work: Callable[..., T]
+) -> T | None:
     try:
-        with _watching(console) as progress:
-            return work(progress=progress)
+        with where.workers(console, describe) as jobs, _watching(console) as progress:
+            return work(jobs=jobs, progress=progress)
     except KeyboardInterrupt:
         workers.stop()
         console.print("Stopped. Finished work is kept: run the same command to resume.")

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,14 +25,14 @@ from fedbo.table import Table
 from fedbo_paper.dp import picture, results
 from fedbo_paper.dp.comparison import CURVES, Comparison
 from fedbo_paper.dp.run import Job, perform
-from fedbo_paper.experiments.keys import SOURCE, data_digest
+from fedbo_paper.experiments import keys
 from fedbo_paper.experiments.runner import Progress
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions, source_digest
 
 #: The modules that decide the numbers of a run.
-_SOURCE = (
-    *(name for name in SOURCE if name != "fedbo_paper.experiments"),
+SOURCE = (
+    *(name for name in keys.SOURCE if name != "fedbo_paper.experiments"),
     "fedbo_paper.experiments.spec",
     *(f"fedbo_paper.dp.{name}" for name in ("methods", "one_release", "policy", "regions")),
     *(f"fedbo_paper.dp.{name}" for name in ("run", "server")),
@@ -47,8 +48,8 @@ def key(job: Job, data: Path | None = None) -> str:
     """
     parts = (
         job,
-        data_digest(job.problem, data),
-        source_digest(*_SOURCE),
+        keys.data_digest(job.problem, data),
+        source_digest(*SOURCE),
         library_versions(*LIBRARIES),
     )
     return digest([msgspec.json.encode(parts, order="deterministic")])[:16]
@@ -80,7 +81,7 @@ def reproduce(
         comparison: What to run.
         out: The output folder.
         data: The data folder, or None for the usual places.
-        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        jobs: How many runs are made at once; None leaves it to `joblib.parallel_config`.
         progress: Called after every run.
 
     Returns:
@@ -124,13 +125,14 @@ def _finished(
     show = progress or (lambda stage, done, of: None)
     tables = {job: store.get(job) for job in comparison.jobs()}
     missing = [job for job, table in tables.items() if table is None]
-    done = len(tables) - len(missing)
-    show("runs", done, len(tables))
-    for i, table in workers.run([partial(perform, job, data) for job in missing], jobs):
-        store.put(missing[i], table)
-        tables[missing[i]] = table
-        done += 1
-        show("runs", done, len(tables))
+    before = len(tables) - len(missing)
+    show("runs", before, len(tables))
+    calls = [store.guarded(job, partial(perform, job, data)) for job in missing]
+    with closing(workers.run(calls, jobs)) as finished:
+        for done, (i, table) in enumerate(finished, before + 1):
+            store.put(missing[i], table)
+            tables[missing[i]] = table
+            show("runs", done, len(tables))
     return {job: table for job, table in tables.items() if table is not None}
 
 

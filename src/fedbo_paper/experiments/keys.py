@@ -12,14 +12,16 @@ Data and source are read once in each process.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from fedbo import version
 from fedbo_paper.data import Samples, gleam, har, landmine
-from fedbo_paper.experiments.spec import Job
+from fedbo_paper.experiments.spec import Job, kind_of
 from fedbo_paper.harness.store import LIBRARIES, digest, library_versions, source_digest
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Problem
 
@@ -46,6 +48,31 @@ def key(job: Job, data: Path | None = None) -> str:
         library_versions(*LIBRARIES),
     )
     return digest([msgspec.json.encode(parts, order="deterministic")])[:16]
+
+
+def describe(
+    problems: Sequence[Problem], data: Path | None = None, source: Sequence[str] = SOURCE
+) -> dict[str, str]:
+    """Return everything but the job that decides numbers, to compare two machines.
+
+    Args:
+        problems: The problems whose data are read.
+        data: The data folder, or None for the usual places.
+        source: The modules that compute results.
+
+    Raises:
+        MissingData: The data of a problem are missing; the error says what to do.
+
+    >>> describe([])["fedbo"] == version.__version__
+    True
+    """
+    return {
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "fedbo": version.__version__,
+        "source code": source_digest(*source)[:12],
+        **library_versions(*LIBRARIES, "joblib"),
+        **{f"{kind_of(one)} data": data_digest(one, data)[:12] for one in problems},
+    }
 
 
 @cache

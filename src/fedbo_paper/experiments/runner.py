@@ -1,9 +1,8 @@
 """Run the jobs of any experiment, several at a time, and store those that are finished.
 
-Jobs run in processes of this machine through joblib. To use another of joblib's backends (Dask,
-Ray), select it with joblib::
+Jobs run in processes of this machine through joblib. To use a cluster, connect to it::
 
-    with joblib.parallel_config(backend="dask"):
+    with cluster.connected("dask", "tcp://10.0.0.1:8786"):
         reproduce(wanted(["fig2"]), "results")
 
 A job's outcome depends on the job alone. The number of processes, the backend and interruptions do
@@ -12,7 +11,8 @@ not change any number; only CPU seconds differ from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def run(
         plans: What to run.
         store: Where finished jobs are.
         folder: The data folder, or None for the usual places.
-        jobs: The number of processes; None leaves it to `joblib.parallel_config`.
+        jobs: How many run at once; None leaves it to `joblib.parallel_config`.
         progress: Called after every job.
     """
     alone = list(dict.fromkeys(history for plan in plans for history in plan.histories))
@@ -53,10 +53,11 @@ def run(
     def stage(name: str, tasks: Sequence[_Task], total: int) -> None:
         show = progress or (lambda stage, done, of: None)
         show(name, total - len(tasks), total)
-        finished = _finished(tasks, folder, jobs)
-        for done, (job, table) in enumerate(finished, total - len(tasks) + 1):
-            store.put(job, table)
-            show(name, done, total)
+        calls = [store.guarded(job, partial(perform, job, folder, alone)) for job, alone in tasks]
+        with closing(workers.run(calls, jobs)) as finished:
+            for done, (i, table) in enumerate(finished, total - len(tasks) + 1):
+                store.put(tasks[i][0], table)
+                show(name, done, total)
 
     stage("agents alone", [(job, ()) for job in alone if job not in store], len(alone))
     known = {job: store.get(job) for job in alone}
@@ -66,12 +67,3 @@ def run(
             tables = [known[history] for history in plan.before(job)]
             tasks.append((job, tuple(table for table in tables if table is not None)))
     stage("runs", tasks, len(later))
-
-
-def _finished(
-    tasks: Sequence[_Task], folder: Path | None, jobs: int | None
-) -> Iterator[tuple[Job, Table]]:
-    """Jobs and their tables, in the order in which they end."""
-    calls = [partial(perform, job, folder, alone) for job, alone in tasks]
-    for i, table in workers.run(calls, jobs):
-        yield tasks[i][0], table

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 from fedbo import files
 from fedbo.table import Table
+from fedbo_paper.harness.workers import WorkersFailed
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
@@ -69,8 +71,30 @@ class Store(Generic[J]):
         self.folder.mkdir(parents=True, exist_ok=True)
         files.write(self._path(job), table.csv().encode())
 
+    def guarded(self, job: J, call: Callable[[], Table]) -> Callable[[], Table]:
+        """Return a call that refuses to run where the job has another key than here.
+
+        Without it, a worker with other code, data or libraries would compute a table that is stored
+        under the key of this machine.
+
+        Args:
+            job: The job.
+            call: Computes its table, perhaps in another process or on another machine.
+        """
+        return partial(_guarded, self._key, job, self._key(job), call)
+
     def _path(self, job: J) -> Path:
         return self.folder / f"{job.name}-{self._key(job)}.csv"
+
+
+def _guarded(key: Callable[[J], str], job: J, expected: str, call: Callable[[], Table]) -> Table:
+    if key(job) != expected:
+        raise WorkersFailed(
+            f"A worker on {platform.node()} has other code, data or libraries than the command, "
+            "and would compute other results. Install the same versions and data there, and start "
+            "the worker again. Finished work is kept: run the same command to resume."
+        )
+    return call()
 
 
 def digest(parts: Iterable[bytes]) -> str:

@@ -1,4 +1,7 @@
-"""Run calls in several processes with joblib, and end these processes after Ctrl-C."""
+"""Run calls in several processes with joblib, and end these processes after Ctrl-C.
+
+The processes are those of this machine, or of a cluster: see `fedbo_paper.harness.cluster`.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,28 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def run(calls: Sequence[Callable[[], T]], jobs: int | None = None) -> Iterator[tuple[int, T]]:
+class WorkersFailed(RuntimeError):
+    """Workers cannot be used, or were lost; the text says what to do."""
+
+
+def run(
+    calls: Sequence[Callable[[], T]], jobs: int | None = None
+) -> Generator[tuple[int, T], None, None]:
     """Run the calls in parallel and yield each result as soon as it is there.
 
-    After `KeyboardInterrupt` the caller should call `stop`.
+    Close the iterator to cancel what is not finished. After `KeyboardInterrupt` the caller should
+    call `stop` too.
 
     Args:
         calls: Functions without arguments that can be pickled, such as `functools.partial`.
-        jobs: Number of processes. None leaves the choice to joblib's backend.
+        jobs: Number of calls that are under way at once. None leaves it to joblib's backend.
 
     Yields:
         The index of a call and its result, in the order in which the calls finish.
@@ -35,7 +46,17 @@ def run(calls: Sequence[Callable[[], T]], jobs: int | None = None) -> Iterator[t
     parent = os.getpid()
     tasks = [delayed(_call)(i, call, parent) for i, call in enumerate(calls)]
     if get_active_backend()[0].supports_return_generator:
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
+        ahead = "2 * n_jobs" if jobs is None else jobs  # more would run at once on a cluster
+        results = Parallel(
+            n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=ahead
+        )(tasks)
+        try:
+            for result in results:  # noqa: UP028  (`yield from` would close joblib first: it warns)
+                yield result
+        finally:
+            with warnings.catch_warnings():  # that not all results were used: it is meant
+                warnings.simplefilter("ignore", UserWarning)
+                results.close()
         return
     block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
     for start in range(0, len(tasks), block):
