@@ -17,19 +17,21 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+NEVER = float("inf")
+
 
 class Loopback(Grid):
     """A grid of nodes that run ``app``, with the node config that ``config`` returns.
 
-    ``delay[node]`` is the number of looks for answers until its next ones are there (default 0);
-    infinity is a node that died. ``arrives[node]`` is the round from which on it is there.
+    ``answers[node]`` says in which round its answer to a round is there, by default in the same;
+    `NEVER` is a node that was killed. ``arrives[node]`` is the round from which on it is there.
     """
 
     def __init__(
         self, app: ClientApp, nodes: int, folder: Path, config: Callable[[int], dict[str, Any]]
     ) -> None:
         self.app, self.nodes, self.folder, self.config = app, nodes, folder, config
-        self.delay: dict[int, float] = {}
+        self.answers: dict[int, Callable[[int], float]] = {}
         self.arrives: dict[int, int] = {}
         self.rounds: list[list[int]] = []  # the nodes that were asked in each round
         self._replies: dict[str, tuple[float, Message]] = {}
@@ -58,9 +60,10 @@ class Loopback(Grid):
             message.metadata.__dict__["_message_id"] = str(uuid4())
             ids.append(message.metadata.message_id)
             asked.append(message.metadata.dst_node_id)
-            delay = self.delay.get(asked[-1], 0)
-            if delay < float("inf"):
-                self._replies[ids[-1]] = delay, self._answer(message)
+            now = len(self.rounds) + 1
+            when = self.answers.get(asked[-1], float)(now)
+            if when < NEVER:
+                self._replies[ids[-1]] = when, self._answer(message)
         self.rounds.append(asked)
         return ids
 
@@ -80,15 +83,12 @@ class Loopback(Grid):
         )
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        found = []
-        for one in message_ids:
-            delay, reply = self._replies.get(one, (float("inf"), None))
-            if delay <= 0 and reply is not None:
-                del self._replies[one]
-                found.append(reply)
-            elif reply is not None:
-                self._replies[one] = delay - 1, reply
-        return found
+        due = [
+            one
+            for one in reversed([*message_ids])  # grids promise no order
+            if self._replies.get(one, (NEVER, None))[0] <= len(self.rounds)
+        ]
+        return [self._replies.pop(one)[1] for one in due]
 
 
 def partition(node: int) -> dict[str, Any]:

@@ -50,13 +50,19 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def returned(self, seconds: float) -> int:
-        return self._popen.wait(seconds)
+        try:
+            return self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended in {seconds:g} s: {self.text()}") from None
 
     def is_running(self) -> bool:
         return self._popen.poll() is None
 
     def kill(self) -> None:
-        """Kill the process and all its children at once, as a power cut would."""
+        """Kill the process and its group at once, as a power cut would.
+
+        What Flower starts in another group ends when it misses its parent.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()

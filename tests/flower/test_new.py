@@ -42,6 +42,13 @@ def test_its_two_halves_fit_together(tmp_path, monkeypatch):
     assert all(agent.best.score > -2.0 for agent in agents)
 
 
+def test_no_two_apps_share_trials(tmp_path):
+    for name in ("one", "two"):
+        write_app(tmp_path / name)
+    one, two = (fedbo.Federation.load(tmp_path / n / n / "federation.toml") for n in ("one", "two"))
+    assert one.fingerprint.lasting != two.fingerprint.lasting
+
+
 def test_what_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "mine.txt").write_text("mine")
@@ -52,7 +59,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("name", ["My-App", "1st", "a--b", "a_b", "app-"])
+@pytest.mark.parametrize("name", ["My-App", "1st", "a--b", "a_b", "app-", "class", "math", "flwr"])
 def test_a_name_that_is_no_name_for_an_app(name, tmp_path):
     with pytest.raises(NotWritten, match=f"the folder is called '{name}', expected"):
         write_app(tmp_path / name)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import fedbo
-from fedbo.flower.site import Site, SiteBusy, hear
+from fedbo.flower.site import Site, SiteBusy, TrialsFailed, listen
 from fedbo.identity import KeyPair, KeyRefused
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
@@ -80,6 +80,21 @@ def test_a_site_that_is_killed_evaluates_the_trial_it_was_at_again(tmp_path):
     assert [trial.params for trial in trials] == params(expected)
 
 
+def test_a_trial_that_kills_its_process_twice_has_failed(tmp_path):
+    class PowerCut(BaseException):
+        """Ends the work as a kill would: nothing after it is done."""
+
+    def deadly(params):
+        raise PowerCut
+
+    for _ in range(2):
+        with pytest.raises(PowerCut):
+            make(tmp_path).work([], 1, deadly)
+        assert [trial.state for trial in make(tmp_path).agent().trials] == ["pending"]
+    make(tmp_path).work([], 2, score)
+    assert [trial.state for trial in make(tmp_path).agent().trials] == ["failed", "complete"]
+
+
 @pytest.mark.slow
 def test_two_processes_take_turns(tmp_path):
     both = [begin(tmp_path, 5, 0.2) for _ in range(2)]
@@ -91,7 +106,7 @@ def test_one_that_waits_too_long_says_so(tmp_path):
     site = make(tmp_path)
 
     def nested(params):
-        with pytest.raises(SiteBusy, match=r"another process has worked with .*site-a for 0 s"):
+        with pytest.raises(SiteBusy, match=r"worked with the files of 'site-a' for more"):
             make(tmp_path).work([], 1, score, patience=0)
         return score(params)
 
@@ -99,26 +114,29 @@ def test_one_that_waits_too_long_says_so(tmp_path):
 
 
 def test_a_trial_that_raises_or_has_no_finite_score_has_failed(tmp_path, caplog):
-    values = iter([1.0, float("nan"), None, 0.5])
+    values = [1.0, float("nan"), "0.5", True, 10**400, ZeroDivisionError("no data here"), None, 0.5]
+    given = iter(values)
 
     def moody(params):
-        value = next(values)
-        if value is None:
-            raise ZeroDivisionError("no data here")
+        value = next(given)
+        if isinstance(value, Exception):
+            raise value
         return value
 
-    assert make(tmp_path).work([], 4, moody)
+    assert make(tmp_path).work([], len(values), moody)
     states = [trial.state for trial in make(tmp_path).agent().trials]
-    assert states == ["complete", "failed", "failed", "complete"]
+    assert states == ["complete", *6 * ["failed"], "complete"]
     assert "no data here" in caplog.text
+    assert "the score is '0.5', expected a finite number" in caplog.text
 
 
 def test_if_all_trials_fail_the_server_hears_of_it(tmp_path):
     def broken(params):
-        raise OSError("the disk is full")
+        raise OSError(f"the disk is full at {params}")
 
-    with pytest.raises(RuntimeError, match=r"all 2 trials of 'site-a' failed.*the disk is full"):
+    with pytest.raises(TrialsFailed, match=r"all 2 trials of 'site-a' failed \(OSError\)") as error:
         make(tmp_path).work([], 2, broken)
+    assert "disk" not in str(error.value)  # the text is sent to the server
     assert [trial.state for trial in make(tmp_path).agent().trials] == ["failed", "failed"]
     assert make(tmp_path).work([], 1, lambda params: None) == b""  # nothing to tell yet
 
@@ -135,9 +153,9 @@ def test_one_bad_message_does_not_silence_the_others(tmp_path, caplog):
 
 def test_what_is_no_longer_handed_out_is_forgotten():
     agent = fedbo.Agent(FEDERATION, name="a", seed=0)
-    assert hear(agent, [peer_message("b"), peer_message("c")]) == 2
-    assert hear(agent, [peer_message("c")]) == 1
-    assert hear(agent, []) == 0
+    for heard in (["b", "c"], ["c"], []):
+        listen(agent, [peer_message(name) for name in heard])
+        assert agent.inbox.senders == heard
 
 
 def test_what_left_is_in_the_ledger_of_the_site(tmp_path):

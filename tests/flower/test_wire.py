@@ -27,6 +27,7 @@ def test_there_and_back():
         ({"heard": [b""] * 100_001}, "100,001 messages, expected up to 100,000"),
         ({"patience": float("nan")}, "patience is nan"),
         ({"patience": 0.0}, "patience is 0.0"),
+        ({"patience": 1e300}, "expected up to 86400 s"),
     ],
 )
 def test_a_wrong_instruction(change, why):

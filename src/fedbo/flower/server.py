@@ -233,15 +233,15 @@ class _Run:
             for node in nodes
         ]
         taken = {one for one in self.grid.push_messages(messages) if one}
-        ids = {one.metadata.message_id: one.metadata.dst_node_id for one in messages}
-        if refused := {node for one, node in ids.items() if one not in taken}:
+        ids = [(one.metadata.message_id, one.metadata.dst_node_id) for one in messages]
+        if refused := {node for one, node in ids if one not in taken}:
             largest = max(sum(map(len, each)) for each in heard.values())
             self.error = (
                 f"the SuperLink did not take messages of up to {largest:,} bytes to "
                 f"{_listed(refused)}: these nodes have left, or should hear less (most=...)"
             )
             log.warning(self.error)
-        return {one: node for one, node in ids.items() if one in taken}
+        return {one: node for one, node in ids if one in taken}
 
     def _collect(self) -> bool:
         """Take the answers that have arrived; return whether there were any, or errors."""
