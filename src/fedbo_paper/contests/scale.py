@@ -1,0 +1,352 @@
+"""Measure a federation of a million agents: what it costs, and what more agents are worth.
+
+    python benchmarks/scale.py --agents 1000000
+    python benchmarks/scale.py --study results/scale --json scale.json --picture scale.png
+
+With --agents, one crowd (`fedbo_paper.contests.crowds`) of that size is made: the trials of its
+agents, and from these their compact messages. Then targets run on top of it, and on top of its
+first thousand agents in turn. The table has the time of each stage, the memory of the whole
+process, and the CPU time of a query. The cost of hearing is that of choosing 1,024 messages, of
+receiving them, and of making the target's own message, once in 7 queries.
+
+With --study, targets run with more and more agents: the first 10, 100, ... of a crowd of a million.
+A target hears all of them if they are at most 1,024, and otherwise
+
+uniform     1,024 at random, the same all the time
+alike       the 1,024 whose messages are most like its own: the correlation of their functions
+late alike  as uniform before its first query, then as alike
+latest      the 1,024 that joined last; for the crowd that drifts
+
+All runs of a target have the same 3 initial points, and 20 queries after them. Before queries 1, 8
+and 15 it publishes, and hears anew. Regrets are in standard deviations of the target's function
+over the space. Intervals are 95 % bootstraps over crowds, with all targets of a crowd; ratios are
+paired. Finished crowds are kept in the folder, and a study that was stopped continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
+
+import fedbo
+from fedbo import files
+from fedbo.insight.colours import COLOURS
+from fedbo.message import Message
+from fedbo.population import MOST, Hear, Population, Rows, alike, uniform
+from fedbo_paper.contests import options, picture, screen
+from fedbo_paper.contests.crowds import CROWDS, TRIALS, Crowd, names
+from fedbo_paper.harness import intervals
+from fedbo_paper.harness.intervals import Effect, Floats
+
+D, QUERIES, EVERY, INITIAL = 3, 20, 7, 3
+FEW = 1_000  # agents that a large crowd is compared with
+ALONE, ALL, UNIFORM, ALIKE, LATE, LATEST = (
+    "alone", "all", "uniform", "alike", "late alike", "latest",
+)  # fmt: skip
+AT = (5, 10, 20)  # queries
+#: Seeds of the crowds of a study, and targets of each: those of one cluster are alike.
+SEEDS = {"alike": 10, "one in 10": 4, "one in 200": 2, "drifting": 10}
+TARGETS = {"alike": 4, "one in 10": 10, "one in 200": 20, "drifting": 4}
+COLOUR = {ALONE: "black", ALL: "0.35", UNIFORM: COLOURS[0], ALIKE: COLOURS[1], LATE: COLOURS[2],
+          LATEST: COLOURS[3]}  # fmt: skip
+
+Figures = dict[str, Any]
+
+
+def federation() -> fedbo.Federation:
+    """Return the federation of all crowds."""
+    space = {name: fedbo.Float(0.0, 1.0) for name in names(D)}
+    return fedbo.Federation(space, kind="compact")
+
+
+def built(crowd: Crowd, seed: int, stage: str) -> Population:
+    """Make the messages of a crowd, and show the progress."""
+    size = len(crowd.traits)
+    with screen.progress(stage, size) as show:
+        return Population.from_histories(federation(), crowd.histories(), seed=seed, progress=show)
+
+
+def run(
+    crowd: Crowd, target: int, population: Population | None, hear: Hear, timed: bool = False
+) -> fedbo.Table:
+    """Run a target: one row for each of its trials."""
+    _, objective = crowd.target(target)
+    policy = fedbo.EI() if population is None else fedbo.PTS()
+    agent = fedbo.Agent(federation(), policy, name="target", seed=target)
+    party = fedbo.Party(agent=agent, objective=objective, optimum=objective.optimum)
+    return fedbo.simulate(
+        [party], QUERIES, every=EVERY, population=population, hear=hear, seed=target, timed=timed
+    )
+
+
+# What it costs
+
+
+def cost(size: int, targets: int) -> Figures:
+    """Make a crowd of this size, run targets on top of it, and measure what that takes."""
+    stages: dict[str, list[float]] = {}
+    with _timed(stages, "trials and messages"):
+        crowd = Crowd("one in 200", 0, size, D)
+        population = built(crowd, 0, "messages")
+    sizes = {FEW: population.first(min(FEW, size)), size: population}
+    message = population.messages([0])[0]
+    run(crowd, 0, sizes[FEW], uniform)  # the first query also pays for lazy imports and caches
+    found: dict[str, dict[str, list[float]]] = {}
+    with _timed(stages, "targets"), screen.progress("targets", targets) as show:
+        for target in range(targets):  # sizes take turns, so that a busy machine slows all of them
+            for N, some in sizes.items():
+                for rule, hear in ((UNIFORM, uniform), (ALIKE, alike)):
+                    each = found.setdefault(f"{N} {rule}", {"query": [], "whole": []})
+                    start = time.process_time()
+                    table = run(crowd, target, some, hear, timed=True)
+                    each["whole"].append(1e3 * (time.process_time() - start) / QUERIES)
+                    query = table["cpu_fit"] + table["cpu_other"] + table["cpu_maximise"]
+                    each["query"].append(1e3 * float(query[INITIAL:].mean()))
+            show(target + 1)
+    with _timed(stages, "one choice of the most alike"):
+        alike(population, message, np.random.default_rng(0))
+    by_size = {key: {name: float(np.median(ms)) for name, ms in each.items()}
+               for key, each in found.items()}  # fmt: skip
+    few, many = by_size[f"{FEW} {UNIFORM}"], by_size[f"{size} {UNIFORM}"]
+    return {
+        "agents": size,
+        "trials": TRIALS * size,
+        "targets": targets,
+        "stages": stages,
+        "message_bytes": message.nbytes,
+        "population_mb": population.nbytes / 1e6,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "cpu_ms": by_size,
+        "ratio_of_a_query": many["query"] / few["query"],
+        "ratio_with_hearing": many["whole"] / few["whole"],
+        "ratio_with_hearing_alike": by_size[f"{size} {ALIKE}"]["whole"] / few["whole"],
+    }
+
+
+@contextmanager
+def _timed(stages: dict[str, list[float]], name: str) -> Iterator[None]:
+    """Record wall and CPU seconds of a stage."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield
+    stages[name] = [time.perf_counter() - wall, time.process_time() - cpu]
+
+
+def show_cost(found: Figures) -> None:
+    """Print what a crowd costs."""
+    rows = [[name, f"{wall:.2f} s", f"{cpu:.2f} s"] for name, (wall, cpu) in found["stages"].items()]
+    title = f"{found['agents']:,} agents with {TRIALS} trials each, and {found['targets']} targets"
+    screen.table(title, ["stage", "wall", "CPU"], rows)
+    rows = [
+        ["a message on the wire", f"{found['message_bytes']} bytes"],
+        ["all messages, as arrays", f"{found['population_mb']:.0f} MB"],
+        ["most memory of the process", f"{found['peak_mb']:.0f} MB"],
+    ]
+    screen.table("memory", ["", "size"], rows)
+    rows = [
+        [key, f"{each['query']:.1f} ms", f"{each['whole']:.1f} ms"]
+        for key, each in found["cpu_ms"].items()
+    ]
+    title = "CPU time of a query, without and with its share of hearing (medians over targets)"
+    screen.table(title, ["agents", "a query", "with hearing"], rows)
+    screen.out.print(
+        f"a query with {found['agents']:,} agents over one with {FEW:,}: "
+        f"{found['ratio_of_a_query']:.2f}; with hearing {found['ratio_with_hearing']:.2f} "
+        f"({UNIFORM}), {found['ratio_with_hearing_alike']:.2f} ({ALIKE})",
+        highlight=False,
+    )
+
+
+# What more agents are worth
+
+
+def rules(crowd: Crowd, size: int) -> dict[str, Hear]:
+    """Return the ways to hear the first agents of a crowd, by name."""
+    if size <= MOST:
+        return {ALL: uniform}
+    found: dict[str, Hear] = {UNIFORM: uniform, ALIKE: alike, LATE: late}
+    if not crowd.kinds:
+        newest = np.sort(np.argpartition(crowd.traits[:size], -MOST)[-MOST:])
+        found[LATEST] = lambda population, own, rng: newest
+    return found
+
+
+def late(population: Population, own: Message | None, rng: np.random.Generator) -> Rows:
+    """Choose the most alike, but not by the initial points only."""
+    is_late = own is not None and own.t_n > INITIAL
+    return (alike if is_late else uniform)(population, own, rng)
+
+
+def play(name: str, seed: int, sizes: list[int], targets: int) -> dict[str, list[list[float]]]:
+    """Run all targets of a crowd with all sizes and rules.
+
+    Returns:
+        For each size and rule, as "size rule", the regrets (targets, trials).
+    """
+    crowd = Crowd(name, seed, sizes[-1], D)
+    stage = f"{name}, seed {seed}"
+    population = built(crowd, seed, f"{stage}: messages")
+    arms = [(N, rule, hear) for N in sizes for rule, hear in rules(crowd, N).items()]
+    found: dict[str, list[list[float]]] = {}
+    with screen.progress(f"{stage}: targets", targets) as show:
+        for target in range(targets):
+            number = targets * seed + target
+            regrets = {f"0 {ALONE}": run(crowd, number, None, uniform)["simple_regret"]}
+            for N, rule, hear in arms:
+                table = run(crowd, number, population.first(N), hear)
+                regrets[f"{N} {rule}"] = table["simple_regret"]
+            for arm, regret in regrets.items():
+                found.setdefault(arm, []).append(regret.tolist())
+            show(target + 1)
+    return found
+
+
+def study(folder: Path, given: argparse.Namespace) -> Figures:
+    """Play all crowds, or read what is in the folder; compute regrets and ratios."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = [10**k for k in range(1, 7) if 10**k <= given.agents]
+    found: Figures = {}
+    for name in given.crowds:
+        targets, parts = given.targets or TARGETS[name], []
+        for seed in range(given.seeds or SEEDS[name]):
+            path = folder / f"{name.replace(' ', '-')}-{seed}-{sizes[-1]}x{targets}.json"
+            if not path.exists():
+                part = play(name, seed, sizes, targets)
+                files.write(path, json.dumps(part).encode())
+            parts.append(json.loads(path.read_text()))
+        arms = {arm: np.array([part[arm] for part in parts]) for arm in parts[0]}
+        found[name] = figures(arms)
+    return found
+
+
+def figures(arms: dict[str, Floats]) -> Figures:
+    """Compute the mean regret of each arm, and its ratios to others.
+
+    Args:
+        arms: Regrets of each arm, (crowds, targets, trials).
+    """
+    found: Figures = {}
+    for arm, regret in arms.items():
+        size, _, rule = arm.partition(" ")
+        each: Figures = {"regret": {}, "to alone": {}, "to uniform": {}}
+        for n in AT:
+            here = regret[:, :, INITIAL + n - 1]
+            base = arms[f"0 {ALONE}"][:, :, INITIAL + n - 1]
+            each["regret"][str(n)] = intervals.bootstrap(np.positive, here)
+            each["to alone"][str(n)] = intervals.bootstrap(np.divide, here, base)
+            if rule not in (ALONE, ALL, UNIFORM):
+                same = arms[f"{size} {UNIFORM}"][:, :, INITIAL + n - 1]
+                each["to uniform"][str(n)] = intervals.bootstrap(np.divide, here, same)
+        found[arm] = each
+    return found
+
+
+def show_study(found: Figures) -> None:
+    """Print regrets, and their ratios to those of a target alone and of a uniform sample."""
+    for name, arms in found.items():
+        rows = [
+            [f"{int(size):,}", rule]
+            + [screen.estimate(each["regret"][str(n)], 3) for n in AT]
+            + [screen.estimate(each["to alone"][str(n)]) for n in AT]
+            for arm, each in arms.items()
+            for size, _, rule in (arm.partition(" "),)
+        ]
+        columns = ["agents", "hears", *(f"at {n}" for n in AT), *(f"ratio at {n}" for n in AT)]
+        screen.table(f"{name}: mean regret, and its ratio to that of EI alone", columns, rows)
+        rows = [
+            [f"{int(size):,}", rule, *(screen.estimate(each["to uniform"][str(n)]) for n in AT)]
+            for arm, each in arms.items()
+            for size, _, rule in (arm.partition(" "),)
+            if each["to uniform"]
+        ]
+        if rows:
+            columns = ["agents", "hears", *(f"at {n}" for n in AT)]
+            screen.table(f"{name}: ratio to a {UNIFORM} sample of as many agents", columns, rows)
+
+
+def drawn(found: Figures) -> Figure:
+    """Draw regret against the number of agents, a column for each crowd, a row for each time."""
+    shown = AT[1:]
+    figure = Figure(figsize=(3.0 * len(found) + 1.2, 2.6 * len(shown) + 0.6), layout="constrained")
+    panels = figure.subplots(len(shown), len(found), squeeze=False, sharex=True, sharey="row")
+    for column, (name, arms) in enumerate(found.items()):
+        for row, n in enumerate(shown):
+            axes: Axes = panels[row, column]
+            _draw_panel(axes, arms, str(n))
+            picture.label(axes, name if row == 0 else "")
+            if row == len(shown) - 1:
+                axes.set_xlabel("agents")
+            if column == 0:
+                axes.set_ylabel(f"mean regret after {n} queries")
+    lines = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
+    known = [rule for rule in COLOUR if rule in lines]
+    figure.legend(
+        [lines[rule] for rule in known], known, loc="outside lower center", ncols=len(known),
+        frameon=False,
+    )  # fmt: skip
+    return figure
+
+
+def _draw_panel(axes: Axes, arms: Figures, n: str) -> None:
+    """Draw one crowd after n queries."""
+    by_rule: dict[str, dict[int, Effect]] = {}
+    for arm, each in arms.items():
+        size, _, rule = arm.partition(" ")
+        by_rule.setdefault(rule, {})[int(size)] = each["regret"][n]
+    alone = by_rule.pop(ALONE)[0]
+    axes.axhline(alone.value, color=COLOUR[ALONE], lw=1.2, ls="--", label=ALONE)
+    axes.axhspan(alone.low, alone.high, color="0.9", lw=0)
+    for k, (rule, effects) in enumerate(by_rule.items()):
+        aside = 1.12 ** (k - 2)  # so that intervals do not overlap
+        joined = by_rule[ALL] if ALL in by_rule and rule != ALL else {}
+        last = {max(joined): joined[max(joined)]} if joined else {}  # where the line comes from
+        points = {N: effect for N, effect in sorted((last | effects).items())}
+        axes.plot(
+            [N * (aside if N in effects else 1.12**-2) for N in points],
+            [effect.value for effect in points.values()],
+            color=COLOUR[rule], lw=1.4, label=rule,
+        )  # fmt: skip
+        for N, effect in effects.items():
+            values = (effect.value, effect.low, effect.high)
+            picture.interval(axes, N * aside, values, up=True, color=COLOUR[rule])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+
+
+def main() -> None:
+    """Run the command."""
+    parser = options.parser(__doc__)
+    add = parser.add_argument
+    text = "agents of a crowd, or of the largest one of a study; default: 1,000,000"
+    add("--agents", type=options.positive, default=1_000_000, metavar="N", help=text)
+    text = "hold the study, and keep finished crowds in this folder"
+    add("--study", type=Path, metavar="FOLDER", help=text)
+    text = f"crowds of the study, some of {', '.join(CROWDS)}; default: all"
+    add("--crowds", type=options.some([*CROWDS]), default=tuple(CROWDS), help=text)
+    text = "crowds of each kind; default: 2 to 10, fewer of those with many clusters"
+    add("--seeds", type=options.positive, metavar="N", help=text)
+    text = "targets of a crowd; default: 20, and in a study 4 to 20"
+    add("--targets", type=options.positive, metavar="N", help=text)
+    add("--picture", type=Path, metavar="OUT.png", help="also draw the study")
+    options.add_json(parser)
+    given = parser.parse_args()
+    show: Callable[[Figures], None]
+    with threadpool_limits(1):
+        if given.study is None:
+            found, show = cost(given.agents, given.targets or 20), show_cost
+        else:
+            found, show = study(given.study, given), show_study
+    show(found)
+    screen.finish(found, given.json)
+    if given.study is not None and given.picture:
+        drawn(found).savefig(given.picture, dpi=110)
