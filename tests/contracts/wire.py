@@ -119,10 +119,15 @@ def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
     """A message for each of its columns of numbers, changed in that column alone."""
     data = _of(federation)
     *_, body = msgspec.msgpack.decode(data)
+    types = {2: "<f4", 3: "i1", 4: "u1"} if body[0] == "compact" else {}
     for i, field in enumerate(body):
         if isinstance(field, bytes):
-            numbers = np.frombuffer(field, dtype="<f4").copy()
-            yield _with_field(data, i, change(numbers).astype("<f4").tobytes())
+            dtype = np.dtype(types.get(i, "<f4"))
+            changed = change(np.frombuffer(field, dtype=dtype).astype("<f4"))
+            if dtype.kind != "f":  # a byte is never NaN
+                most = np.iinfo(dtype)
+                changed = np.nan_to_num(changed, nan=most.min).clip(most.min, most.max)
+            yield _with_field(data, i, changed.astype(dtype).tobytes())
         elif isinstance(field, float):
             yield _with_field(data, i, float(change(np.array([field]))[0]))
 

@@ -242,7 +242,7 @@ class Agent:
     # Messages
 
     def message(self) -> Message:
-        """Return what this agent hands out: a summary, a draw ω, or its whole belief; no trial.
+        """Return what this agent hands out, of the federation's ``kind``; never a trial.
 
         It stays the same until the next score. Messages of successive scores have fresh noise, and
         whoever averages them comes close to the mean of the belief: hand out a message when it is
@@ -368,7 +368,7 @@ class Agent:
         if message.key != self._held.get(message.sender, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
-        if taken := self.inbox.put(message, chance):
+        if taken := self.inbox.put(self.federation.expand(message), chance):
             self.account.received.count(message)
             if message.key:
                 self._held[message.sender] = message.key

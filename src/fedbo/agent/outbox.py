@@ -16,6 +16,7 @@ from fedbo.identity import KeyPair
 from fedbo.message.message import Header, Message
 from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused
+from fedbo.model.compact import quantise, saturated
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
 from fedbo.model.summary import summarise
@@ -110,12 +111,19 @@ class Outbox:
         }
         # Two messages of the same scores must not share noise: each kind and epoch has its own.
         key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-        stream = Stream.SUMMARY if federation.is_summarised else Stream.MESSAGE
+        streams = {"compact": Stream.COMPACT, "weights": Stream.MESSAGE}
+        stream = streams.get(federation.kind, Stream.SUMMARY)
         rng = stream.generator(self.entropy, *key)
         if federation.privacy is not None:
             message = self._contribution(belief, y, header)
         elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
+        elif federation.kind == "compact":
+            counts = saturated(federation.counts(self.history.X(self._numbers())))
+            G = federation.known_of(counts)
+            m, _ = summarise(belief, G, federation.basis.vectors, rng)
+            levels, scales = quantise(m[None], rng)
+            message = Message.of_compact(levels[0], float(scales[0]), counts, **header)
         elif federation.is_summarised:
             G = federation.known_from(self.history.X(self._numbers()))
             m, C = summarise(belief, G, federation.basis.vectors, rng)

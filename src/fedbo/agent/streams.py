@@ -20,6 +20,7 @@ class Stream(Enum):
     QUERY = (3,)
     SCALARS = tuple(b"scalars")
     SUMMARY = tuple(b"summary")
+    COMPACT = tuple(b"compact")
     EXPLAIN = tuple(b"explain")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:

@@ -15,12 +15,13 @@ from fedbo.cli import checks, screen
 from fedbo.federation import Federation, Plan
 from fedbo.federation import file as toml
 from fedbo.message import Kind
-from fedbo.message.message import numbers_in
 from fedbo.space import Categorical, Direction, Int, Parameter, Space
 
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 163
 _KINDS = {
+    "compact": "what its model knows and does not know, roughly, and how many trials it made in "
+    "each of some public cells of the space",
     "summary": "what its model knows and does not know, and with that how many trials it made in "
     "each of some public cells of the space",
     "summary+cell": "what its model knows and does not know, and with that how many trials it made "
@@ -56,10 +57,10 @@ def new(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="Message: summary or summary+cell (PTS), weights (FTS), belief (RGPE), "
+            help="Message: compact, summary or summary+cell (PTS), weights (FTS), belief (RGPE), "
             "belief+incumbent (TAF)."
         ),
-    ] = "summary",
+    ] = "compact",
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -314,7 +315,7 @@ def _agreed(federation: Federation) -> Table:
             "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
             "message": f"{federation.sends}: {screen.count(numbers, 'number')}, about "
-            f"{screen.size(_HEADER + 4 * numbers)} each",
+            f"{screen.size(_HEADER + federation.sent_bytes)} each",
             "epoch": f"{federation.epoch}",
             "fingerprint": f"{federation.fingerprint}",
             "": "sites with the same fingerprint and epoch agree on everything above",
@@ -323,4 +324,4 @@ def _agreed(federation: Federation) -> Table:
 
 
 def _numbers(federation: Federation) -> int:
-    return numbers_in(federation.sends, federation.sent_coordinates)
+    return federation.sent_numbers

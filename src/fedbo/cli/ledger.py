@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -114,9 +113,12 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
     if message.kind == "contribution":
         _vector(console, "y, the shape of the mean", message.y)
         return
-    is_short = message.kind.startswith("summary")
+    is_short = message.kind in ("compact", "summary", "summary+cell")
     what = "the leading coordinates" if is_short else "the feature weights"
     _vector(console, f"nu, the mean of {what}", message.nu)
+    if message.kind == "compact":
+        _vector(console, "counts of trials in the public cells", message.counts)
+        return
     screen.say(console, f"\ncovariance of {what}, lower triangle by rows", "bold")
     for i, row in enumerate(message.covariance):
         _rows(console, row[: i + 1], f"{i}")
@@ -338,14 +340,15 @@ def _local(when: str) -> str:
         return when
 
 
-def _vector(console: Console, title: str, values: NDArray[np.float32]) -> None:
+def _vector(console: Console, title: str, values: NDArray[Any]) -> None:
     screen.say(console, f"\n{title}", "bold")
     for i in range(0, len(values), _ROW):
         _rows(console, values[i : i + _ROW], f"{i}")
 
 
-def _rows(console: Console, values: NDArray[np.float32], label: str) -> None:
+def _rows(console: Console, values: NDArray[Any], label: str) -> None:
     """Print the values in lines of ten; the first line has a label."""
+    shown = "9.4f" if values.dtype.kind == "f" else "9d"
     for i in range(0, len(values), _ROW):
-        cells = "".join(f"{value:9.4f}" for value in values[i : i + _ROW])
+        cells = "".join(f"{value:{shown}}" for value in values[i : i + _ROW])
         _print(console, Text(f"{label if i == 0 else '':>6} {cells}"))

@@ -9,8 +9,7 @@ from urllib.parse import quote
 from fedbo import files
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
-from fedbo.message import Heard, Message, MessageKind, Withdrawal, read
-from fedbo.message.message import numbers_in
+from fedbo.message import Heard, Message, Withdrawal, read
 
 SUFFIX = ".fedbo"
 LARGEST = 64 * 2**20  # bytes: larger files are not read; enough for a belief with M = 5,700
@@ -98,15 +97,14 @@ def most_in(federation: Federation) -> int:
     Args:
         federation: The federation.
     """
-    most = most_bytes(federation.sends, federation.sent_coordinates)
+    most = most_bytes(federation.sent_bytes)
     return most if federation.privacy is None else max(most, RELEASE)
 
 
-def most_bytes(kind: MessageKind, M: int) -> int:
+def most_bytes(numbers: int) -> int:
     """Return how many bytes a file with a message can have at most.
 
     Args:
-        kind: The kind of message.
-        M: The number of weights, or of coordinates of them, that it describes.
+        numbers: How many bytes the numbers of the message take, `Federation.sent_bytes`.
     """
-    return min(LARGEST, 4 * numbers_in(kind, M) + _BESIDE)
+    return min(LARGEST, numbers + _BESIDE)

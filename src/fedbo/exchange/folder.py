@@ -345,7 +345,7 @@ def _home(root: OpenFolder, content: Heard | Withdrawal) -> Iterator[OpenFolder]
 def _before(home: OpenFolder, name: str, message: Heard) -> Heard | None:
     """Return the message, or the release, that this one would replace."""
     try:
-        there = load(home, name, max(RELEASE, len(seal(message)) + most_bytes("weights", 0)))
+        there = load(home, name, max(RELEASE, len(seal(message)) + most_bytes(0)))
     except (OSError, FileRefused, MessageRefused):
         return None
     is_same = isinstance(there, type(message)) and origin(there) == origin(message)
@@ -355,7 +355,7 @@ def _before(home: OpenFolder, name: str, message: Heard) -> Heard | None:
 def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal | None:
     """Return the withdrawal by the sender of a message, or of an earlier withdrawal."""
     try:
-        there = load(home, withdrawal_name(content.sender, content.key), most_bytes("weights", 0))
+        there = load(home, withdrawal_name(content.sender, content.key), most_bytes(0))
     except (OSError, FileRefused, MessageRefused):
         return None
     if not isinstance(there, Withdrawal) or origin(there) != origin(content):

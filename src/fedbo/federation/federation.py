@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,12 @@ from fedbo.message import (
     MessageRefused,
     Release,
 )
+from fedbo.message.compact import Compact
 from fedbo.message.key import key_text, parse_key
+from fedbo.message.message import Header, bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
 from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
-from fedbo.model import basis, summary
+from fedbo.model import basis, compact, summary
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array
@@ -84,11 +86,12 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "summary" (the default), what an agent knows and does not know, and
-            with that the public cells of its trials, in 3.5 kB, for PTS; "summary+cell", the
-            same and the cell of the best trial; "weights", one draw as in the paper, for FTS and
-            PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a belief, trials can be
-            computed. With ``privacy``, it is what agents make of a release.
+        kind: What agents send: "compact" (the default), what an agent knows and does not know, and
+            with that how many trials it made in each of some public cells, in 124 bytes, for PTS;
+            "summary", the same unrounded, in 3.5 kB; "summary+cell", the same and the cell of the
+            best trial; "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
+            "belief+incumbent" for TAF. From a belief, trials can be computed. With ``privacy``, it
+            is what agents make of a release.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -119,7 +122,7 @@ class Federation:
         seed: int = 0,
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
-        kind: Kind = "summary",
+        kind: Kind = "compact",
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         privacy: Plan | Mapping[str, Any] | None = None,
@@ -290,24 +293,62 @@ class Federation:
             self.phi, points, self.nearest_cells(points), self.noise_variance
         )
 
-    def known_from(self, X: Array) -> Array:
-        """Return G (k, k): what trials tell about the coordinates of a function, by their cells.
+    def counts(self, X: Array) -> NDArray[np.intp]:
+        """Return how many points are in each cell, (n,).
 
         Args:
-            X: The points of the trials, (t, D).
+            X: Points of the unit cube, (t, D).
         """
-        counts = np.bincount(self.nearest_cells(X), minlength=len(self.cells))
+        return np.bincount(self.nearest_cells(X), minlength=len(self.cells))
+
+    def known_of(self, counts: summary.Counts) -> Array:
+        """Return G: what trials tell about the coordinates of a function, by their cells.
+
+        Args:
+            counts: How many trials are in each cell, (n,) or, of N agents, (N, n).
+
+        Returns:
+            G, (k, k) or (N, k, k).
+        """
         return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
+
+    def known_from(self, X: Array) -> Array:
+        """Return G (k, k) of trials at these points, (t, D)."""
+        return self.known_of(self.counts(X))
+
+    def expand(self, message: Message) -> Message:
+        """Return the summary that a compact message stands for; any other message as it is.
+
+        Args:
+            message: A message that fits this federation, in its epoch.
+        """
+        return _expanded(self, message) if message.kind == "compact" else message
 
     @property
     def is_summarised(self) -> bool:
         """Whether messages describe the coordinates of weights in `basis`, not all weights."""
-        return self.kind.startswith("summary")
+        return self.kind in ("compact", "summary", "summary+cell")
 
     @property
     def votes(self) -> bool:
         """Whether messages name the cell of the sender's best trial."""
         return self.kind == "summary+cell"
+
+    @property
+    def sent_numbers(self) -> int:
+        """How many numbers an agent sends in one message."""
+        return numbers_in(self.sends, self.sent_coordinates, self._sent_cells)
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes these numbers take."""
+        return bytes_in(self.sends, self.sent_coordinates, self._sent_cells)
+
+    @property
+    def _sent_cells(self) -> int:
+        """How many cells a message says something about."""
+        names_cells = self.sends in ("compact", "summary+cell", "contribution")
+        return len(self.cells) if names_cells else 0
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -338,7 +379,7 @@ class Federation:
             kind=self.sends,
             M=self.sent_coordinates,
             noise_variance=self.noise_variance,
-            cells=len(self.cells) if self.votes or self.privacy is not None else 0,
+            cells=self._sent_cells,
         )
 
     def _check_release(self, published: Release) -> None:
@@ -466,6 +507,21 @@ class Federation:
             return cls.from_toml(file.read(path))
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
+
+
+@lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def _expanded(federation: Federation, message: Message) -> Message:
+    body = cast(Compact, message.body)
+    G = federation.known_of(body.trials)
+    m, known = compact.expand(body.whole[None], np.array([body.step]), G[None])
+    header: Header = {
+        "fingerprint": federation.fingerprint,
+        "epoch": message.epoch,
+        "sender": message.sender,
+        "sequence": message.sequence,
+        "t_n": message.t_n,
+    }
+    return Message.of_summary(m[0], np.eye(len(G)) - known[0], **header)
 
 
 def _space_part(space: Space) -> list[object]:

@@ -1,7 +1,8 @@
 """The beliefs that an agent holds if peers hand out (ν, σ²Σ⁻¹) instead of one draw ω.
 
 A summary is a belief about the leading coordinates of the weights, and is held in the same way. M
-is then the number of these coordinates.
+is then the number of these coordinates. A compact message is held as the summary that it stands
+for, which `fedbo.Federation.expand` makes of it.
 
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape
@@ -207,9 +208,20 @@ def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
         [[0.0, 0.5]]
     """
     C = np.asarray(covariance, dtype=np.float64)
-    lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
-    kept = lam > LEAST_EIGENVALUE
-    return np.asarray((Q[:, kept] * np.sqrt(np.minimum(lam[kept], 1.0))).T[::-1])
+    R = reductions((np.eye(len(C)) - C)[None])[0]
+    return np.asarray(R[R.any(axis=1)])
+
+
+def reductions(known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return R (N, M, M) of many covariances, as `reduction` does, with rows of 0 at the end.
+
+    Args:
+        known: (N, M, M) the matrices I − C.
+    """
+    lam, Q = np.linalg.eigh(known)
+    lam = np.where(lam > LEAST_EIGENVALUE, np.minimum(lam, 1.0), 0.0)
+    R: NDArray[np.float64] = (Q * np.sqrt(lam)[:, None]).swapaxes(1, 2)[:, ::-1]
+    return R
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message

@@ -1,4 +1,4 @@
-"""What an agent hands out: a header, and a summary, weights or a belief; never a trial.
+"""What an agent hands out: a header, and what it knows in one of several forms; never a trial.
 
 ==========  ===========================================================================  ======
 symbol      meaning                                                                      shape
@@ -11,16 +11,20 @@ incumbent   best standardised score so far (TAF only)                           
 σ²          ``noise_variance``, the noise of messages                                    scalar
 t_n         number of observations behind the message                                    scalar
 cell        which public cell of the space holds the best trial (a vote)                 scalar
+counts      how many trials are in each public cell                                      (c,)
 y           shape of the mean: what is contributed to a private release                  (d,)
 ==========  ===========================================================================  ======
 
 A *summary* is a noisy mean and a coarse covariance of the k leading coordinates of the weights
 (`fedbo.model.summary`): it says what its sender does not know, in 3.5 kB. It has k instead of M
-numbers; in this module M is the length of nu. A *contribution* has a vote and the shape y. It is
-for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
+numbers; in this module M is the length of nu. A *compact* message says the same in 124 bytes: its
+mean is rounded, and it has counts, from which a receiver computes the covariance
+(`fedbo.model.compact`). A *contribution* has a vote and the shape y. It is for the party that makes
+private releases, and for nobody else (`fedbo.privacy.contribution`).
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
-``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``. If it is signed, this array
+``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``; `fedbo.message.compact` has
+the numbers of a compact one. If it is signed, this array
 is the content of an envelope (`fedbo.message.signed`). Only the bytes that `Message.encode` writes
 are accepted: no message has two spellings.
 
@@ -40,12 +44,13 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
+from fedbo.message.compact import VERSION, Compact
 from fedbo.message.fingerprint import Fingerprint
 from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 from fedbo.outside import shortened
 
 #: What agents hand out to each other.
-Kind = Literal["summary", "summary+cell", "weights", "belief", "belief+incumbent"]
+Kind = Literal["compact", "summary", "summary+cell", "weights", "belief", "belief+incumbent"]
 #: What a message can be: one of these, or a contribution to a private release.
 MessageKind = Kind | Literal["contribution"]
 
@@ -108,22 +113,41 @@ class Contribution(Wire, frozen=True, tag="contribution"):
                 raise MessageRefused(f"epsilon is {self.epsilon}, expected a number above 0")
 
 
-Body = Weights | Belief | Summary | Contribution
+Body = Weights | Belief | Summary | Compact | Contribution
 
 
-def numbers_in(kind: MessageKind, M: int) -> int:
+def numbers_in(kind: MessageKind, M: int, cells: int = 0) -> int:
     """Return how many numbers a message of a kind has.
 
     Args:
         kind: The kind of message.
         M: The length of omega, nu or y.
+        cells: How many cells a compact message has counts of; other kinds have none (default 0).
 
     >>> numbers_in("weights", 100), numbers_in("belief", 100), numbers_in("summary", 40)
     (100, 5150, 860)
+    >>> numbers_in("compact", 40, cells=64)  # and a scale
+    105
     """
+    if kind == "compact":
+        return M + 1 + cells
     if kind in ("weights", "contribution"):
         return M + (kind == "contribution")
     return M + M * (M + 1) // 2 + (kind in ("belief+incumbent", "summary+cell"))
+
+
+def bytes_in(kind: MessageKind, M: int, cells: int = 0) -> int:
+    """Return how many bytes the numbers of a message take, without what is around them.
+
+    Args:
+        kind: The kind of message.
+        M: The length of omega, nu or y.
+        cells: How many cells a compact message has counts of; other kinds have none (default 0).
+
+    >>> bytes_in("weights", 100), bytes_in("summary", 40), bytes_in("compact", 40, cells=64)
+    (400, 3440, 108)
+    """
+    return M + 4 + cells if kind == "compact" else 4 * numbers_in(kind, M)
 
 
 def _count(name: str, data: bytes) -> int:
@@ -154,15 +178,29 @@ def _pack(values: NDArray[np.float64]) -> bytes:
         return values.astype("<f4").tobytes()
 
 
+def _bytes(name: str, values: ArrayLike, dtype: type[np.int8 | np.uint8]) -> bytes:
+    """Return whole numbers as one byte each."""
+    given, limits = np.asarray(values), np.iinfo(dtype)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        found = f"shape {given.shape} and type {given.dtype}"
+        raise MessageRefused(f"{name} has {found}, expected one row of whole numbers")
+    outside = given[(given < limits.min) | (given > limits.max)]
+    if len(outside):
+        raise MessageRefused(f"{name} has {outside[0]}, expected {limits.min} to {limits.max}")
+    return given.astype(dtype).tobytes()
+
+
 def _unpack(data: bytes) -> NDArray[np.float32]:
     return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
 
 
-def _norm(value: bytes | float | None) -> float:
-    if not isinstance(value, bytes):
+def _norm(value: NDArray[np.float32] | bytes | float | None) -> float:
+    if isinstance(value, bytes):
+        value = _unpack(value)
+    if not isinstance(value, np.ndarray):
         return abs(value or 0.0)
     with np.errstate(invalid="ignore"):  # the caller looks for NaN
-        values = _unpack(value).astype(np.float64)
+        values = value.astype(np.float64)
         return math.sqrt(np.dot(values, values))
 
 
@@ -177,7 +215,7 @@ class Header(TypedDict):
 
 
 class Message(Signed, frozen=True, kw_only=True):
-    """The message of one agent. Build it with `of_summary`, `of_weights`, `of_belief` and so on.
+    """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
 
     Example:
         >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
@@ -194,6 +232,11 @@ class Message(Signed, frozen=True, kw_only=True):
 
     t_n: int
     body: Body
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.body, Compact):
+            self.body.check_trials(self.t_n)
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Unpack[Header]) -> Message:
@@ -243,6 +286,31 @@ class Message(Signed, frozen=True, kw_only=True):
         """
         mean, triangle = _moments(nu, covariance)
         return cls(body=Summary(nu=mean, covariance=triangle, cell=cell), **header)
+
+    @classmethod
+    def of_compact(
+        cls, levels: ArrayLike, scale: float, counts: ArrayLike, **header: Unpack[Header]
+    ) -> Message:
+        """Build a compact message, of what `fedbo.model.compact` returns.
+
+        Args:
+            levels: (k,) the mean of the leading coordinates in steps of the scale, −127 to 127.
+            scale: The step; stored as float32.
+            counts: (c,) how many trials are in each cell; 255 means 255 or more.
+            **header: The fields of `Header`.
+
+        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scalars=0.3)
+        >>> message = Message.of_compact(
+        ...     [0, 64, -127], 0.5, [3, 0, 1, 0],
+        ...     fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=4
+        ... )
+        >>> message.nu.tolist(), message.counts.tolist()
+        ([0.0, 32.0, -63.5], [3, 0, 1, 0])
+        """
+        step = _pack(np.array([scale], dtype=np.float64))
+        whole, trials = _bytes("levels", levels, np.int8), _bytes("counts", counts, np.uint8)
+        body = Compact(version=VERSION, scale=step, levels=whole, counts=trials)
+        return cls(body=body, **header)
 
     @classmethod
     def of_contribution(
@@ -305,12 +373,16 @@ class Message(Signed, frozen=True, kw_only=True):
             return "weights"
         if isinstance(self.body, Contribution):
             return "contribution"
+        if isinstance(self.body, Compact):
+            return "compact"
         if isinstance(self.body, Summary):
             return "summary" if self.body.cell is None else "summary+cell"
         return "belief" if self.body.incumbent is None else "belief+incumbent"
 
     @property
     def M(self) -> int:
+        if isinstance(self.body, Compact):
+            return len(self.body.levels)
         return len(getattr(self.body, self.body.__struct_fields__[0])) // 4
 
     @property
@@ -322,7 +394,8 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def numbers(self) -> int:
         """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
-        return numbers_in(self.kind, self.M)
+        cells = len(self.body.counts) if isinstance(self.body, Compact) else 0
+        return numbers_in(self.kind, self.M, cells)
 
     @property
     def nbytes(self) -> int:
@@ -336,6 +409,8 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def nu(self) -> NDArray[np.float32]:
         """(M,) the mean of the weights, read-only."""
+        if isinstance(self.body, Compact):
+            return self.body.mean
         return _unpack(self._field("nu"))
 
     @property
@@ -345,6 +420,11 @@ class Message(Signed, frozen=True, kw_only=True):
         rows, columns = np.tril_indices(self.M)
         square[rows, columns] = square[columns, rows] = _unpack(self._field("covariance"))
         return square
+
+    @property
+    def counts(self) -> NDArray[np.uint8]:
+        """(c,) how many trials are in each cell, read-only; 255 means 255 or more."""
+        return np.frombuffer(self._field("counts"), dtype=np.uint8)
 
     @property
     def y(self) -> NDArray[np.float32]:
@@ -389,7 +469,7 @@ class Message(Signed, frozen=True, kw_only=True):
             kind: What its agents hand out.
             M: The length of omega, nu or y in its messages.
             noise_variance: σ² of its messages.
-            cells: How many cells there are to vote for (default 0).
+            cells: How many cells there are to vote for, or to count trials in (default 0).
 
         Raises:
             MessageRefused: The message does not fit; the text says why.
@@ -398,13 +478,15 @@ class Message(Signed, frozen=True, kw_only=True):
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        is_short = isinstance(self.body, Summary | Contribution)
+        is_short = isinstance(self.body, Summary | Compact | Contribution)
         may_differ = not same and is_short  # the basis follows the scalars
         if not fault and self.M != M and not may_differ:
             fault = f"it has M = {self.M}, expected M = {M}"
         is_vote = self.kind in ("summary+cell", "contribution")
         if not fault and is_vote and not 0 <= (self.cell or 0) < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
+        if not fault and self.kind == "compact" and len(self.counts) != cells:
+            fault = f"it has counts of {len(self.counts)} cells, expected {cells}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")
@@ -419,16 +501,20 @@ class Message(Signed, frozen=True, kw_only=True):
         limit = math.inf
         if noise_variance is not None:
             limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
-        for name in self.body.__struct_fields__:
-            if name in ("cell", "epsilon"):
-                continue
-            norm = _norm(self._field(name))
+        for name, norm in self._norms().items():
             if not math.isfinite(norm):
                 return f"{name} holds NaN or infinity"
             most = min(limit, 10 * math.sqrt(self.t_n + 1)) if name == "incumbent" else limit
             if norm > most:
                 return f"{name} has norm {norm:.3g}, expected at most {most:.3g}"
         return None
+
+    def _norms(self) -> dict[str, float]:
+        """Return how large the numbers of each field are."""
+        if isinstance(self.body, Compact):
+            return {"nu": _norm(self.body.mean)}
+        names = [n for n in self.body.__struct_fields__ if n not in ("cell", "epsilon")]
+        return {name: _norm(self._field(name)) for name in names}
 
 
 class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):

@@ -41,7 +41,7 @@ from fedbo.model.linear import Posterior
 #: ρ. With all of the noise of a draw, ρ = 1, few and young peers are of less use.
 NOISE = 0.5
 
-Counts = NDArray[np.intp]
+Counts = NDArray[np.integer]
 
 
 def cell_features(features: Features, X: Array, cells: Counts, sigma2: float) -> Array:
@@ -63,19 +63,20 @@ def cell_features(features: Features, X: Array, cells: Counts, sigma2: float) ->
 
 
 def known_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
-    """Return G (k, k).
+    """Return G (k, k), or (N, k, k) for the counts of N agents.
 
     Args:
         A: The features of cells, (c, M).
-        counts: How many trials are in each cell, (c,).
+        counts: How many trials are in each cell, (c,) or (N, c).
         sigma2: σ², the noise variance.
         B: The leading directions, (M, k).
     """
-    tried = np.flatnonzero(counts)
-    Phi = A[tried] * np.sqrt(counts[tried])[:, None]
-    L = np.linalg.cholesky(Phi @ Phi.T + sigma2 * np.eye(len(tried)))
-    V = np.linalg.solve(L, Phi @ B)
-    G: Array = V.T @ V
+    tried = np.flatnonzero(counts.any(axis=tuple(range(counts.ndim - 1))))
+    A, root = A[tried], np.sqrt(counts[..., tried], dtype=np.float64)[..., None]
+    noise = sigma2 * np.eye(len(tried))
+    L = np.linalg.cholesky(root * (A @ A.T) * root.swapaxes(-1, -2) + noise)
+    V = np.linalg.solve(L, root * (A @ B))
+    G: Array = V.swapaxes(-1, -2) @ V
     return G
 
 

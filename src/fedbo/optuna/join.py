@@ -34,6 +34,7 @@ from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
 FAILURES = 3  # failed trials in a row after which the command stops
 
 POLICIES: dict[Kind, type[Policy]] = {
+    "compact": PTS,
     "summary": PTS,
     "summary+cell": PTS,
     "weights": PTS,

@@ -149,7 +149,7 @@ class Publication:
         )
 
     def _agent(self, exchange: Exchange | None, name: str | None) -> StudyAgent:
-        kind = "summary" if self.federation is None else self.federation.kind
+        kind = "compact" if self.federation is None else self.federation.kind
         recipe = Recipe(
             federation=self.federation,
             policy=join.POLICIES[kind](),

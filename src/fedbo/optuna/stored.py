@@ -52,7 +52,7 @@ def stored_agent(
     _check(mine, known, federation)
     recipe = Recipe(
         federation=federation,
-        policy=join.POLICIES["summary" if federation is None else federation.kind](),
+        policy=join.POLICIES["compact" if federation is None else federation.kind](),
         settings=settings,
         seed=None,
         name=None,

@@ -51,6 +51,7 @@ class FTS(Policy, frozen=True, tag="fts"):
 
     kinds: ClassVar[tuple[Kind, ...]] = (
         "weights",
+        "compact",
         "summary",
         "summary+cell",
         "belief",

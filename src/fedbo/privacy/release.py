@@ -258,8 +258,9 @@ def draws(federation: Federation, published: Release, rng: np.random.Generator) 
 def as_messages(federation: Federation, published: Release) -> list[Message]:
     """Return the draws as messages of the federation's kind, which any policy can use.
 
-    They are the same for everyone who holds the release, and none in another epoch.
-    `fedbo.Agent.receive` takes a release as it is, and does this by itself.
+    If that is "compact", they are summaries, which compact messages stand for. They are the same
+    for everyone who holds the release, and none in another epoch. `fedbo.Agent.receive` takes a
+    release as it is, and does this by itself.
 
     Args:
         federation: What the members agree on.

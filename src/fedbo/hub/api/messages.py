@@ -90,7 +90,7 @@ async def publish(call: Called, request: Request) -> Response:
     federation with a privacy plan, messages are contributions, which nobody else can fetch.
     """
     agreed = await call.service.agreed(call.federation_id)
-    most = most_bytes(agreed.sends, agreed.sent_coordinates)  # members send no releases
+    most = most_bytes(agreed.sent_bytes)  # members send no releases
     with call.service.room.hold(call.known.id) as hold:
         content = await read_body(request, most, hold)
         call.record.received = len(content)

@@ -4,8 +4,8 @@
 symbol   meaning                                                                  shape
 =======  =======================================================================  =========
 N, M     number of messages, number of shared features                            scalars
-omega    weights of a message; for a belief its mean nu; for a summary, their     (M,)
-         leading coordinates
+omega    weights of a message; for a belief its mean nu; for a summary and a       (M,)
+         compact message, their leading coordinates
 φ        the shared features; a message stands for the function φ(x)ᵀω            (M,)
 C        covariance of φ(x) over the space: Q diag(λ) Qᵀ (`fedbo.model.basis`)     (M, M)
 L        Q diag(√λ) for the d largest eigenvalues λ, times any constant           (M, d)
@@ -70,7 +70,7 @@ class Likeness:
 
 
 def weights(content: bytes) -> Single:
-    """Return ω, or ν of a belief, of an encoded message that was checked when it arrived.
+    """Return ω, or ν, of an encoded message that was checked when it arrived, up to a factor.
 
     Args:
         content: What `Message.encode` returned.
@@ -78,6 +78,8 @@ def weights(content: bytes) -> Single:
     fields = msgspec.msgpack.decode(content)
     if fields[0] == 2:  # an envelope with a signature
         fields = msgspec.msgpack.decode(fields[2])
+    if fields[6][0] == "compact":  # in steps of a scale, which a direction does not depend on
+        return np.frombuffer(fields[6][3], dtype=np.int8).astype(np.float32)
     return np.frombuffer(fields[6][1], dtype="<f4").astype(np.float32, copy=False)
 
 

@@ -10,7 +10,6 @@ from fedbo.federation import Federation
 from fedbo.hub.page.alike import MOST_ON_MAP, Likeness, layout, weights
 from fedbo.hub.schema import message
 from fedbo.identity.claim import member
-from fedbo.message.message import numbers_in
 
 _MOST_BYTES = 64_000_000  # of the messages that are read
 _PEERS = 3  # the most alike peers that are named for each agent
@@ -101,5 +100,4 @@ def draw(
 
 
 def _most(agreed: Federation) -> int:
-    numbers = numbers_in(agreed.kind, agreed.coordinates)
-    return max(2, min(MOST_ON_MAP, _MOST_BYTES // (4 * numbers)))
+    return max(2, min(MOST_ON_MAP, _MOST_BYTES // agreed.sent_bytes))

@@ -1,0 +1,187 @@
+"""Compact messages: rounding against its moments, expansion against a conditioned normal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from model.moments import LIMIT
+
+from fedbo import Agent, Categorical, Federation, Float, Int, Message
+from fedbo.message.beliefs import reductions
+from fedbo.model.compact import expand, quantise, saturated
+
+RHO = 0.5
+SPACES = {
+    "plane": {"a": Float(0, 1), "b": Float(1e-3, 1, log=True)},
+    "mixed": {"rate": Float(0, 1), "layers": Int(1, 5), "kind": Categorical(["p", "q", "r"])},
+}
+
+
+def teller(federation: Federation, t: int, seed: int = 0) -> Agent:
+    """An agent that was told t scores of a smooth function."""
+    agent, rng = Agent(federation, name="a", seed=seed), np.random.default_rng([t, seed])
+    for x in federation.space.sample(rng, t):
+        agent.tell(federation.space.decode(x), float(np.sin(5.0 * x).sum()))
+    return agent
+
+
+# Rounding
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_rounding_is_unbiased_and_has_the_variance_of_a_coin(bits: int) -> None:
+    """40,000 roundings of ten numbers; means and variances to 4.5 standard errors."""
+    m, n = np.linspace(-1.0, 0.97, 10), 40_000
+    levels, scales = quantise(np.tile(m, (n, 1)), np.random.default_rng(bits), bits)
+    x = levels * scales[:, None].astype(np.float64)
+    step = 1.0 / (2 ** (bits - 1) - 1)
+    fraction = m / step - np.floor(m / step + 1e-9)
+    fraction = fraction.clip(0.0, 1.0)
+    variance = fraction * (1.0 - fraction) * step**2
+    error = np.abs(x.mean(axis=0) - m)
+    assert (error <= LIMIT * np.sqrt(variance / n) + 1e-6 * step).all()
+    spread = np.sqrt(np.maximum(variance * (step**2 - 4 * variance), 0.0) / n)
+    assert (np.abs(((x - m) ** 2).mean(axis=0) - variance) <= LIMIT * spread + 1e-6 * step).all()
+    assert (np.abs(x - m) < step * (1.0 + 1e-6)).all()
+    biased = np.rint(m / step) * step  # the nearest level, always
+    assert np.abs(biased - m).max() > LIMIT * (np.sqrt(variance / n)).max()
+
+
+def test_the_largest_number_becomes_the_largest_level_exactly() -> None:
+    rng = np.random.default_rng(0)
+    m = rng.standard_normal((2000, 7)) * 10.0 ** rng.uniform(-30, 30, (2000, 1))
+    for bits in range(2, 9):
+        levels, scales = quantise(m, rng, bits)
+        most = 2 ** (bits - 1) - 1
+        assert (np.abs(levels).max(axis=1) == most).all()
+        rows = np.arange(len(m))
+        top = np.abs(m).argmax(axis=1)
+        np.testing.assert_array_equal(levels[rows, top], most * np.sign(m[rows, top]))
+        np.testing.assert_allclose(scales * most, np.abs(m).max(axis=1), rtol=2e-7)
+
+
+def test_a_mean_of_zeros_has_the_scale_0() -> None:
+    m = np.array([[0.0, 0.0], [1e-44, 1e-60], [0.0, 2.0]])
+    levels, scales = quantise(m, np.random.default_rng(0))
+    assert levels.tolist() == [[0, 0], [0, 0], [0, 127]]
+    assert scales[:2].tolist() == [0.0, 0.0]
+
+
+def test_bits_are_2_to_8() -> None:
+    for bits in (1, 9):
+        with pytest.raises(ValueError, match=f"bits is {bits}, expected 2 to 8"):
+            quantise(np.ones((1, 2)), np.random.default_rng(0), bits)
+
+
+def test_counts_saturate() -> None:
+    counts = saturated(np.array([[0, 254, 255], [256, 10**9, 1]]))
+    assert counts.dtype == np.uint8
+    assert counts.tolist() == [[0, 254, 255], [255, 255, 1]]
+
+
+# What a receiver makes of it
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_with_fine_steps_it_is_the_summary_of_the_same_trials(name: str) -> None:
+    """The covariance that the sender of a summary computes, from its trials."""
+    compact, summary = (Federation(SPACES[name], kind=kind) for kind in ("compact", "summary"))
+    for t in (1, 6, 40):
+        ours, theirs = (teller(each, t).message() for each in (compact, summary))
+        np.testing.assert_array_equal(ours.counts.sum(), t)
+        G = compact.known_of(ours.counts)[None]
+        m, known = expand(np.ones((1, ours.M), np.int8), np.full(1, 1e-6, np.float32), G)
+        np.testing.assert_allclose(np.eye(ours.M) - known[0], theirs.covariance, atol=1e-6)
+        near = compact.expand(ours)
+        assert near.kind == "summary" and (near.sender, near.t_n) == ("a", t)
+        np.testing.assert_allclose(near.covariance, theirs.covariance, atol=2e-3)
+        np.testing.assert_allclose(near.nu, ours.nu, atol=0.05 * np.abs(ours.nu).max())
+
+
+@pytest.mark.parametrize("step", [1e-3, 0.1, 1.0])
+def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
+    """Along each eigenvector of G, written out as variances of independent normals."""
+    federation, rng = Federation(SPACES["plane"]), np.random.default_rng(0)
+    counts = federation.counts(federation.space.sample(rng, 12))
+    g, Q = np.linalg.eigh(federation.known_of(counts))
+    g = g.clip(0.0, 1.0)
+    levels = rng.integers(-127, 128, (1, len(g))).astype(np.int8)
+    m, known = expand(levels, np.full(1, step, np.float32), federation.known_of(counts)[None])
+    # the mean of z has the variance g, v adds ρ² (1 − g), the summary's m is slope × v
+    slope = g / (g + RHO**2 * (1.0 - g))
+    var_m, covariance_z_m, q = slope**2 * (g + RHO**2 * (1.0 - g)), slope * g, step**2 / 6.0
+    gain = covariance_z_m / (var_m + q)
+    np.testing.assert_allclose(m[0], Q @ (gain * (Q.T @ levels[0] * step)), atol=1e-6 * 127 * step)
+    np.testing.assert_allclose(known[0], (Q * (gain * covariance_z_m)) @ Q.T, atol=1e-6)
+
+
+def test_many_messages_at_once_are_each_alone() -> None:
+    federation, rng = Federation(SPACES["plane"]), np.random.default_rng(3)
+    counts = saturated(
+        rng.poisson(1.0, (20, len(federation.cells))) * rng.integers(0, 300, (20, 1))
+    )
+    counts[0] = 0  # no trials at all
+    m = rng.standard_normal((20, len(federation.basis)))
+    levels, scales = quantise(m, rng)
+    scales[0], levels[0] = 0.0, 0
+    G = federation.known_of(counts)
+    means, known = expand(levels, scales, G)
+    R = reductions(known)
+    np.testing.assert_allclose(np.einsum("nri,nrj->nij", R, R), known, atol=1e-5)
+    for n in range(20):
+        one = federation.known_of(counts[n])
+        np.testing.assert_allclose(G[n], one, atol=1e-10)
+        alone = expand(levels[n : n + 1], scales[n : n + 1], one[None])
+        np.testing.assert_allclose(means[n], alone[0][0], atol=1e-8)
+        np.testing.assert_allclose(known[n], alone[1][0], atol=1e-8)
+        lam = np.linalg.eigvalsh(known[n])
+        assert lam.min() > -1e-9 and lam.max() < 1.0 + 1e-9
+    np.testing.assert_allclose(known[0], 0.0, atol=1e-12)
+
+
+# Messages of agents
+
+
+def test_what_an_agent_holds_of_a_compact_message() -> None:
+    federation = Federation(SPACES["mixed"])
+    message = teller(federation, 15).message()
+    assert message.kind == federation.kind == "compact"
+    agent = Agent(federation, name="b", seed=0)
+    agent.receive(message.encode())
+    stands_for = federation.expand(message)
+    np.testing.assert_array_equal(agent.inbox.nu[0], stands_for.nu)
+    np.testing.assert_allclose(agent.inbox.covariance(0), stands_for.covariance, atol=2e-6)
+    assert agent.account.received.nbytes == message.nbytes
+    assert federation.expand(stands_for) is stands_for
+
+
+def test_an_agent_that_knows_nothing_says_nothing() -> None:
+    """All scores are the same: the mean is 0, and the counts are sent all the same."""
+    federation = Federation(SPACES["plane"])
+    agent = Agent(federation, name="a", seed=0)
+    for _ in range(3):
+        agent.tell({"a": 0.5, "b": 0.1}, 1.0)
+    message = Message.decode(agent.message().encode())
+    assert message.counts.max() == 3
+    assert np.isfinite(federation.expand(message).nu).all()
+
+
+def test_every_score_is_rounded_anew_and_a_retry_is_not() -> None:
+    federation = Federation(SPACES["plane"])
+    first = teller(federation, 10).message()
+    assert teller(federation, 10).message() == first
+    assert teller(federation, 10, seed=1).message() != first
+    agent = teller(federation, 10)
+    agent.move(federation.next_epoch())
+    assert (agent.message().nu != first.nu).any()
+    np.testing.assert_array_equal(agent.message().counts, first.counts)
+
+
+def test_more_trials_in_a_cell_than_a_byte_can_count() -> None:
+    federation = Federation({"x": Float(0, 1)})
+    agent = Agent(federation, name="a", seed=0)
+    for i in range(300):
+        agent.tell({"x": 0.01 + 1e-5 * i}, float(i % 7))
+    message = Message.decode(agent.message().encode())
+    assert message.t_n == 300 and message.counts.max() == 255
+    assert Agent(federation, name="b", seed=0).receive(message) == 1
