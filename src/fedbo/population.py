@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.model.compact import quantise, saturated
-from fedbo.model.kernel import Array
 from fedbo.model.scores import standardised
 from fedbo.model.summaries import Summaries
 from fedbo.model.threads import one_thread
@@ -62,7 +61,7 @@ class Population:
     def from_histories(
         cls,
         federation: Federation,
-        histories: Iterable[tuple[Array, Array]],
+        histories: Iterable[tuple[NDArray[Any], NDArray[Any]]],
         *,
         seed: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -203,7 +202,11 @@ def alike(population: Population, own: Message | None, rng: np.random.Generator)
 
 
 def _messages(
-    federation: Federation, summaries: Summaries, X: Array, y: Array, rng: np.random.Generator
+    federation: Federation,
+    summaries: Summaries,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    rng: np.random.Generator,
 ) -> list[NDArray[Any]]:
     """Return the columns of a few agents."""
     (n, t, D), c = X.shape, len(federation.cells)
@@ -225,7 +228,7 @@ def _check_federation(federation: Federation) -> None:
         )
 
 
-def _check_batch(federation: Federation, X: Array, y: Array) -> None:
+def _check_batch(federation: Federation, X: NDArray[Any], y: NDArray[Any]) -> None:
     D = federation.space.dimensions
     if X.ndim != 3 or X.shape[2] != D or X.shape[1] < 1 or y.shape != X.shape[:2]:
         raise ValueError(

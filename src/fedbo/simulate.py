@@ -183,9 +183,7 @@ class _Releases:
 class _Crowd:
     """A population that hands its messages to the active parties, numbered from 0."""
 
-    def __init__(
-        self, first: Agent, population: Population, hear: Hear, seed: int | None
-    ) -> None:
+    def __init__(self, first: Agent, population: Population, hear: Hear, seed: int | None) -> None:
         difference = first.federation.difference(population.federation)
         if difference is not None:
             who = f"agent {first.name!r} and the population"

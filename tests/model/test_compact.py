@@ -8,7 +8,8 @@ from model.moments import LIMIT
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Message
 from fedbo.message.beliefs import reductions
-from fedbo.model.compact import expand, quantise, saturated
+from fedbo.model.compact import belief, expand, quantise, saturated
+from fedbo.model.summary import factor_of
 
 RHO = 0.5
 SPACES = {
@@ -126,6 +127,12 @@ def test_many_messages_at_once_are_each_alone() -> None:
     scales[0], levels[0] = 0.0, 0
     G = federation.known_of(counts)
     means, known = expand(levels, scales, G)
+    for n in range(20):
+        V = factor_of(federation.cell_features, counts[n], 0.1, federation.basis.vectors)
+        one, R = belief(levels[n], float(scales[n]), V)
+        np.testing.assert_allclose(one, means[n], atol=1e-6)
+        np.testing.assert_allclose(R.T @ R, known[n], atol=1e-7)
+        np.testing.assert_allclose(R @ R.T, np.diag(np.einsum("ri,ri->r", R, R)), atol=1e-7)
     R = reductions(known)
     np.testing.assert_allclose(np.einsum("nri,nrj->nij", R, R), known, atol=1e-5)
     for n in range(20):
@@ -149,7 +156,7 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     agent = Agent(federation, name="b", seed=0)
     agent.receive(message.encode())
     stands_for = federation.expand(message)
-    np.testing.assert_array_equal(agent.inbox.nu[0], stands_for.nu)
+    np.testing.assert_allclose(agent.inbox.nu[0], stands_for.nu, atol=1e-6)
     np.testing.assert_allclose(agent.inbox.covariance(0), stands_for.covariance, atol=2e-6)
     assert agent.account.received.nbytes == message.nbytes
     assert federation.expand(stands_for) is stands_for

@@ -24,7 +24,9 @@ from fedbo.message import (
     MessageRefused,
     Release,
 )
+from fedbo.message.beliefs import LEAST_EIGENVALUE
 from fedbo.message.compact import Compact
+from fedbo.message.inbox import Belief
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import Header, bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
@@ -324,6 +326,14 @@ class Federation:
         """
         return _expanded(self, message) if message.kind == "compact" else message
 
+    def belief(self, message: Message) -> Belief | None:
+        """Return what an inbox holds of a compact message, ν and R; None for any other message.
+
+        Args:
+            message: A message that fits this federation, in its epoch.
+        """
+        return _belief(self, message) if message.kind == "compact" else None
+
     @property
     def is_summarised(self) -> bool:
         """Whether messages describe the coordinates of weights in `basis`, not all weights."""
@@ -510,6 +520,14 @@ class Federation:
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def _belief(federation: Federation, message: Message) -> Belief:
+    body, B = cast(Compact, message.body), federation.basis.vectors
+    V = summary.factor_of(federation.cell_features, body.trials, federation.noise_variance, B)
+    m, R = compact.belief(body.whole, body.step, V)
+    kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
+    return m.astype(np.float32), R[kept].astype(np.float32)
+
+
 def _expanded(federation: Federation, message: Message) -> Message:
     body = cast(Compact, message.body)
     G = federation.known_of(body.trials)

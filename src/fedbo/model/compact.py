@@ -13,6 +13,8 @@ G       what `summary.known_of` makes of the counts                            (
 ρ       the noise of a summary, `summary.NOISE`                                scalar
 K       I − C of a summary with this G: G² / ((1 − ρ²) G + ρ² I)               (N, k, k)
 q       Δ² / 6, the variance of rounding                                       (N,)
+V       a factor of G of one message: G = VᵀV, a row for each cell tried       (r, k)
+R       a factor of I − C with orthogonal rows: I − C = RᵀR                    (r, k)
 ======  =====================================================================  ============
 
 A number x of Δ is rounded up with the probability x − ⌊x⌋, and else down. So the levels have the
@@ -76,6 +78,26 @@ def saturated(counts: Counts) -> NDArray[np.uint8]:
         counts: How many trials are in each cell, of any shape.
     """
     return np.minimum(counts, MOST_COUNTED).astype(np.uint8)
+
+
+def belief(levels: Levels, scale: float, V: Array) -> tuple[Array, Array]:
+    """Return what an inbox holds of one message: m (k,) and R (r, k), the longest rows first.
+
+    This is `expand` of one message. G has no more directions than cells were tried, so that a
+    young agent's message takes a tenth of the time.
+
+    Args:
+        levels: The levels of the message, (k,).
+        scale: Its scale Δ.
+        V: A factor of G, (r, k).
+    """
+    g, U = np.linalg.eigh(V @ V.T)
+    g, U = g[::-1].clip(0.0, 1.0), U[:, ::-1]
+    sizes = np.sqrt(np.maximum(g, _LEAST))
+    Q = (U / np.where(g > _LEAST, sizes, np.inf)).T @ V  # the eigenvectors of G, (r, k)
+    K = g * g / ((1.0 - NOISE**2) * g + NOISE**2)
+    gain = K / (K + max(scale**2 / 6.0, _LEAST))
+    return (gain * (Q @ (levels * scale))) @ Q, np.sqrt(gain * K)[:, None] * Q
 
 
 def expand(levels: Levels, scales: Scales, G: Array) -> tuple[Array, Array]:

@@ -68,8 +68,8 @@ class Summaries:
         """Return m.
 
         Args:
-            X: The points of the trials, (n, t, D). Features have their precision: float32 takes half
-                the time of float64, and is enough for noise variances from 1e-4.
+            X: The points of the trials, (n, t, D). Features have their precision: float32 takes
+                half the time of float64, and is enough for noise variances from 1e-4.
             z: Their standard scores, (n, t).
             cells: The cells of the points, (n, t).
             w: Standard normal numbers, (n, M).
