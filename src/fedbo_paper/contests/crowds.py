@@ -72,7 +72,7 @@ class Waves:
 
     def __call__(self, X: NDArray[Any]) -> NDArray[Any]:
         """Return √(2/J) cos(s x + b), (n, J), at the rows of X, in their precision."""
-        values = X @ self.s.T.astype(X.dtype)
+        values: NDArray[Any] = X @ self.s.T.astype(X.dtype)
         values += self.b.astype(X.dtype)
         np.cos(values, out=values)
         values *= np.sqrt(2.0 / _WAVES).astype(X.dtype)
@@ -87,7 +87,8 @@ class Objective(NamedTuple):
     offset: float
     optimum: float
 
-    def __call__(self, params: dict[str, Value]) -> float:
+    def score(self, params: dict[str, Value]) -> float:
+        """Return the value at these params."""
         x = np.array([params[name] for name in names(len(params))], dtype=np.float64)
         return float((self.waves(x[None]) @ self.a)[0] - self.offset)
 
@@ -155,12 +156,14 @@ class Crowd:
         values = self.waves(cover) @ a
         a = a / values.std()
         values /= values.std()
-        highest = max(
-            -minimize(lambda x: -float(self.waves(x[None])[0] @ a), x, bounds=[(0, 1)] * self.D).fun
-            for x in cover[np.argsort(-values)[:_CLIMBS]]
-        )
+
+        def depth(x: Floats) -> float:
+            return -float(self.waves(x[None])[0] @ a)
+
+        starts, bounds = cover[np.argsort(-values)[:_CLIMBS]], [(0.0, 1.0)] * self.D
+        highest = max(-float(minimize(depth, x, bounds=bounds).fun) for x in starts)
         offset = float(values.mean())
-        return trait, Objective(self.waves, a, offset, float(highest) - offset)
+        return trait, Objective(self.waves, a, offset, highest - offset)
 
 
 def names(D: int) -> list[str]:

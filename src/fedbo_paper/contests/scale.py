@@ -16,11 +16,14 @@ uniform     1,024 at random, the same all the time
 alike       the 1,024 whose messages are most like its own: the correlation of their functions
 late alike  as uniform before its first query, then as alike
 latest      the 1,024 that joined last; for the crowd that drifts
+own kind    agents of its own kind of task only; for the crowds with many: what the best choice
+            could give, which nobody can know
 
 All runs of a target have the same 3 initial points, and 20 queries after them. Before queries 1, 8
 and 15 it publishes, and hears anew. Regrets are in standard deviations of the target's function
-over the space. Intervals are 95 % bootstraps over crowds, with all targets of a crowd; ratios are
-paired. Finished crowds are kept in the folder, and a study that was stopped continues.
+over the space. Intervals are 95 % bootstraps over kinds of task: over crowds, with all targets of a
+crowd, or over targets where each has a kind of its own. Ratios are paired. Finished crowds are kept
+in the folder, and a study that was stopped continues.
 """
 
 from __future__ import annotations
@@ -37,29 +40,37 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 
 import fedbo
 from fedbo import files
 from fedbo.insight.colours import COLOURS
 from fedbo.message import Message
+from fedbo.model.threads import one_thread
 from fedbo.population import MOST, Hear, Population, Rows, alike, uniform
 from fedbo_paper.contests import options, picture, screen
-from fedbo_paper.contests.crowds import CROWDS, TRIALS, Crowd, names
+from fedbo_paper.contests.crowds import CROWDS, TRIALS, Crowd, Objective, names
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect, Floats
 
 D, QUERIES, EVERY, INITIAL = 3, 20, 7, 3
 FEW = 1_000  # agents that a large crowd is compared with
-ALONE, ALL, UNIFORM, ALIKE, LATE, LATEST = (
-    "alone", "all", "uniform", "alike", "late alike", "latest",
+ALONE, ALL, UNIFORM, ALIKE, LATE, LATEST, OWN_KIND = (
+    "alone", "all", "uniform", "alike", "late alike", "latest", "own kind",
 )  # fmt: skip
 AT = (5, 10, 20)  # queries
+RUNS, TRIED_OUT = 1000, 1000  # targets of a crowd at most; the first seed that is not reported
 #: Seeds of the crowds of a study, and targets of each: those of one cluster are alike.
-SEEDS = {"alike": 10, "one in 10": 4, "one in 200": 2, "drifting": 10}
-TARGETS = {"alike": 4, "one in 10": 10, "one in 200": 20, "drifting": 4}
-COLOUR = {ALONE: "black", ALL: "0.35", UNIFORM: COLOURS[0], ALIKE: COLOURS[1], LATE: COLOURS[2],
-          LATEST: COLOURS[3]}  # fmt: skip
+SEEDS = {"alike": 8, "one in 10": 3, "one in 200": 2, "drifting": 8}
+TARGETS = {"alike": 4, "one in 10": 10, "one in 200": 16, "drifting": 4}
+COLOUR = {
+    ALONE: "black",
+    ALL: "0.35",
+    UNIFORM: COLOURS[0],
+    ALIKE: COLOURS[1],
+    LATE: COLOURS[2],
+    LATEST: COLOURS[3],
+    OWN_KIND: "0.6",
+}
 
 Figures = dict[str, Any]
 
@@ -78,15 +89,14 @@ def built(crowd: Crowd, seed: int, stage: str) -> Population:
 
 
 def run(
-    crowd: Crowd, target: int, population: Population | None, hear: Hear, timed: bool = False
+    objective: Objective, seed: int, population: Population | None, hear: Hear, timed: bool = False
 ) -> fedbo.Table:
     """Run a target: one row for each of its trials."""
-    _, objective = crowd.target(target)
     policy = fedbo.EI() if population is None else fedbo.PTS()
-    agent = fedbo.Agent(federation(), policy, name="target", seed=target)
-    party = fedbo.Party(agent=agent, objective=objective, optimum=objective.optimum)
+    agent = fedbo.Agent(federation(), policy, name="target", seed=seed)
+    party = fedbo.Party(agent=agent, objective=objective.score, optimum=objective.optimum)
     return fedbo.simulate(
-        [party], QUERIES, every=EVERY, population=population, hear=hear, seed=target, timed=timed
+        [party], QUERIES, every=EVERY, population=population, hear=hear, seed=seed, timed=timed
     )
 
 
@@ -101,19 +111,22 @@ def cost(size: int, targets: int) -> Figures:
         population = built(crowd, 0, "messages")
     sizes = {FEW: population.first(min(FEW, size)), size: population}
     message = population.messages([0])[0]
-    run(crowd, 0, sizes[FEW], uniform)  # the first query also pays for lazy imports and caches
+    run(
+        crowd.target(0)[1], 0, sizes[FEW], uniform
+    )  # the first query also pays for lazy imports and caches
     found: dict[str, dict[str, list[float]]] = {}
     with _timed(stages, "targets"), screen.progress("targets", targets) as show:
-        for target in range(targets):  # sizes take turns, so that a busy machine slows all of them
+        for i in range(targets):  # sizes take turns, so that a busy machine slows all of them
+            _, objective = crowd.target(i)
             for N, some in sizes.items():
                 for rule, hear in ((UNIFORM, uniform), (ALIKE, alike)):
                     each = found.setdefault(f"{N} {rule}", {"query": [], "whole": []})
                     start = time.process_time()
-                    table = run(crowd, target, some, hear, timed=True)
+                    table = run(objective, i, some, hear, timed=True)
                     each["whole"].append(1e3 * (time.process_time() - start) / QUERIES)
                     query = table["cpu_fit"] + table["cpu_other"] + table["cpu_maximise"]
                     each["query"].append(1e3 * float(query[INITIAL:].mean()))
-            show(target + 1)
+            show(i + 1)
     with _timed(stages, "one choice of the most alike"):
         alike(population, message, np.random.default_rng(0))
     by_size = {key: {name: float(np.median(ms)) for name, ms in each.items()}
@@ -144,7 +157,7 @@ def _timed(stages: dict[str, list[float]], name: str) -> Iterator[None]:
 
 def show_cost(found: Figures) -> None:
     """Print what a crowd costs."""
-    rows = [[name, f"{wall:.2f} s", f"{cpu:.2f} s"] for name, (wall, cpu) in found["stages"].items()]
+    rows = [[name, *(f"{s:.2f} s" for s in spent)] for name, spent in found["stages"].items()]
     title = f"{found['agents']:,} agents with {TRIALS} trials each, and {found['targets']} targets"
     screen.table(title, ["stage", "wall", "CPU"], rows)
     rows = [
@@ -170,15 +183,22 @@ def show_cost(found: Figures) -> None:
 # What more agents are worth
 
 
-def rules(crowd: Crowd, size: int) -> dict[str, Hear]:
-    """Return the ways to hear the first agents of a crowd, by name."""
+def rules(crowd: Crowd, trait: float, size: int) -> dict[str, Hear]:
+    """Return the ways in which a target can hear the first agents of a crowd, by name."""
     if size <= MOST:
         return {ALL: uniform}
     found: dict[str, Hear] = {UNIFORM: uniform, ALIKE: alike, LATE: late}
+    traits = crowd.traits[:size]
     if not crowd.kinds:
-        newest = np.sort(np.argpartition(crowd.traits[:size], -MOST)[-MOST:])
-        found[LATEST] = lambda population, own, rng: newest
+        found[LATEST] = _only(np.argpartition(traits, -MOST)[-MOST:])
+    elif crowd.kinds > 1:
+        found[OWN_KIND] = _only(np.flatnonzero(traits == trait)[:MOST])
     return found
+
+
+def _only(rows: Rows) -> Hear:
+    """Return a rule that always chooses these agents."""
+    return lambda population, own, rng: rows
 
 
 def late(population: Population, own: Message | None, rng: np.random.Generator) -> Rows:
@@ -196,18 +216,18 @@ def play(name: str, seed: int, sizes: list[int], targets: int) -> dict[str, list
     crowd = Crowd(name, seed, sizes[-1], D)
     stage = f"{name}, seed {seed}"
     population = built(crowd, seed, f"{stage}: messages")
-    arms = [(N, rule, hear) for N in sizes for rule, hear in rules(crowd, N).items()]
     found: dict[str, list[list[float]]] = {}
     with screen.progress(f"{stage}: targets", targets) as show:
-        for target in range(targets):
-            number = targets * seed + target
-            regrets = {f"0 {ALONE}": run(crowd, number, None, uniform)["simple_regret"]}
-            for N, rule, hear in arms:
-                table = run(crowd, number, population.first(N), hear)
-                regrets[f"{N} {rule}"] = table["simple_regret"]
-            for arm, regret in regrets.items():
-                found.setdefault(arm, []).append(regret.tolist())
-            show(target + 1)
+        for i in range(targets):
+            trait, objective = crowd.target(i)
+            run_seed = RUNS * seed + i
+            tables = {f"0 {ALONE}": run(objective, run_seed, None, uniform)}
+            for N in sizes:
+                for rule, hear in rules(crowd, trait, N).items():
+                    tables[f"{N} {rule}"] = run(objective, run_seed, population.first(N), hear)
+            for arm, table in tables.items():
+                found.setdefault(arm, []).append(table["simple_regret"].tolist())
+            show(i + 1)
     return found
 
 
@@ -215,25 +235,34 @@ def study(folder: Path, given: argparse.Namespace) -> Figures:
     """Play all crowds, or read what is in the folder; compute regrets and ratios."""
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [10**k for k in range(1, 7) if 10**k <= given.agents]
-    found: Figures = {}
-    for name in given.crowds:
-        targets, parts = given.targets or TARGETS[name], []
-        for seed in range(given.seeds or SEEDS[name]):
-            path = folder / f"{name.replace(' ', '-')}-{seed}-{sizes[-1]}x{targets}.json"
+    first = TRIED_OUT if given.try_out else 0
+    counts = {name: given.seeds or SEEDS[name] for name in given.crowds}
+    parts: dict[str, list[Figures]] = {name: [] for name in given.crowds}
+    for seed in range(max(counts.values())):  # kinds take turns, so that a part says something
+        for name in (name for name in given.crowds if seed < counts[name]):
+            targets = given.targets or TARGETS[name]
+            path = folder / f"{name.replace(' ', '-')}-{first + seed}-{sizes[-1]}x{targets}.json"
             if not path.exists():
-                part = play(name, seed, sizes, targets)
+                part = play(name, first + seed, sizes, targets)
                 files.write(path, json.dumps(part).encode())
-            parts.append(json.loads(path.read_text()))
-        arms = {arm: np.array([part[arm] for part in parts]) for arm in parts[0]}
-        found[name] = figures(arms)
-    return found
+            parts[name].append(json.loads(path.read_text()))
+    return {
+        name: figures({arm: _units(name, [part[arm] for part in some]) for arm in some[0]})
+        for name, some in parts.items()
+    }
+
+
+def _units(name: str, regrets: list[list[list[float]]]) -> Floats:
+    """Return regrets (units, targets of a unit, trials); a unit has a kind of task of its own."""
+    found = np.array(regrets)
+    return found.reshape(-1, 1, found.shape[2]) if CROWDS[name] > 1 else found
 
 
 def figures(arms: dict[str, Floats]) -> Figures:
     """Compute the mean regret of each arm, and its ratios to others.
 
     Args:
-        arms: Regrets of each arm, (crowds, targets, trials).
+        arms: Regrets of each arm, (units, targets, trials).
     """
     found: Figures = {}
     for arm, regret in arms.items():
@@ -337,11 +366,12 @@ def main() -> None:
     add("--seeds", type=options.positive, metavar="N", help=text)
     text = "targets of a crowd; default: 20, and in a study 4 to 20"
     add("--targets", type=options.positive, metavar="N", help=text)
+    add("--try-out", action="store_true", help="use crowds that are not reported")
     add("--picture", type=Path, metavar="OUT.png", help="also draw the study")
     options.add_json(parser)
     given = parser.parse_args()
     show: Callable[[Figures], None]
-    with threadpool_limits(1):
+    with one_thread():
         if given.study is None:
             found, show = cost(given.agents, given.targets or 20), show_cost
         else:
