@@ -2,7 +2,7 @@
 
 A summary is a belief about the leading coordinates of the weights, and is held in the same way. M
 is then the number of these coordinates. A compact message is held as the summary that it stands
-for, which `fedbo.Federation.expand` makes of it.
+for: `fedbo.Federation.belief` computes its ν and R.
 
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape

@@ -41,10 +41,12 @@ def progress(stage: str, total: int) -> Iterator[Callable[[int], None]]:
             task = bars.add_task(f"{stage:<16}", total=total)
             yield lambda done: bars.update(task, completed=done)
         return
-    start = time.monotonic()
+    start, tenths = time.monotonic(), 0
 
     def show(done: int) -> None:
-        if 10 * done // total > 10 * (done - 1) // total:
+        nonlocal tenths
+        if 10 * done // total > tenths:
+            tenths = 10 * done // total
             passed = time.monotonic() - start
             left = passed * (total / done - 1)
             say(f"{stage}: {done} of {total}, {passed:.0f} s passed, {left:.0f} s left")
