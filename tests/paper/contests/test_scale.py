@@ -47,13 +47,15 @@ def test_a_study_continues_where_it_stopped(
     out, drawn = tmp_path / "study.json", tmp_path / "study.png"
     command(monkeypatch, *arguments, "--json", out, "--picture", drawn)
     found = json.loads(out.read_text())
-    assert [*found] == [*CROWDS] and drawn.read_bytes().startswith(b"\x89PNG")
+    assert [*found["crowds"]] == [*CROWDS] and drawn.read_bytes().startswith(b"\x89PNG")
     rules = {"uniform", "alike", "late alike"}
     last = {"alike": set(), "one in 10": {"own kind"}, "one in 200": {"own kind"}}
-    for name, arms in found.items():
+    for name, arms in found["crowds"].items():
         expected = {f"100 {rule}" for rule in rules | last.get(name, {"latest"})}
         assert {*arms} == {"0 alone", "10 all"} | expected
         assert arms["0 alone"]["to alone"]["2"][0] == pytest.approx(1.0)
+    each = [arms["100 alike"]["to uniform"]["2"][0] for arms in found["crowds"].values()]
+    assert found["together"]["100 alike"]["to uniform"]["2"][0] == pytest.approx(np.mean(each))
     monkeypatch.setattr(scale, "play", None)  # everything is there
     command(monkeypatch, *arguments, "--json", out)
     assert json.loads(out.read_text()) == found
