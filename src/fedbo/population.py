@@ -13,7 +13,7 @@ sizes   standard deviation of ψᵀ(levels) over the space                      
 ======  ====================================================================  ============
 
 A `Population` is made from histories, in batches, so that memory is needed for one batch and for
-all messages: 117 bytes an agent. The messages are those that `fedbo.Agent` would hand out, with
+all messages: 116 bytes an agent. The messages are those that `fedbo.Agent` would hand out, with
 noise of their own, and are handed to agents as ordinary messages.
 
 A target need not hear everybody: no policy compares more than `MOST` peers. Which of them it hears
