@@ -106,7 +106,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    'e2596cd2-58718eac-fa7209f7-084762d4'
+    'e2596cd2-58718eac-886faf3f-084762d4'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names

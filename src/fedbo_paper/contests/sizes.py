@@ -8,7 +8,8 @@ noise, and all runs on a target the same initial points and seeds. Two reference
 messages or none: weights, and expected improvement alone (EI).
 
 Reported is the ratio of the mean regret to that with summaries in float32, at 5, 10 and 20
-evaluations after the 3 initial points, with 95 % intervals over targets. A form is chosen on the
+evaluations after the 3 initial points and on average over the first 20, with 95 % intervals over
+targets. A form is chosen on the
 even tasks, and its figures are those of the odd ones: the choice is the smallest form whose ratios
 on the even tasks are all below 1.02, as are those of all larger forms. In the JSON, `grounds` has
 for each ground the `bytes` of a body and the `ratio` of each form, by targets and evaluations, and
@@ -24,6 +25,7 @@ import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +46,7 @@ from fedbo_paper.harness.intervals import Floats
 
 SUMMARY, WEIGHTS = "summary", "weights"
 AT = (5, 10, 20)  # evaluations after the initial points
+MEAN = "1-20"  # of the regrets after so many evaluations
 LIMIT = 1.02  # a form whose ratio is below costs too little to matter
 _AROUND = 20  # bytes of a compact body beside the levels and the counts
 
@@ -142,28 +145,27 @@ def play(
     ground: Ground,
     known: Sequence[History],
     target: int,
-    seed: int,
+    seeds: Sequence[int],
     evaluations: int,
     names: Sequence[str] = NAMES,
 ) -> Scores:
-    """Run PTS on one target with every form of its peers' messages, and EI alone.
+    """Run PTS on one target with several forms of its peers' messages, and EI alone.
 
     Args:
         ground: The tasks.
         known: The history of each task's agent.
         target: The task.
-        seed: The seed of the runs.
+        seeds: The seeds of the runs.
         evaluations: Evaluations after the initial points.
         names: The forms; all by default.
     """
     agreed = fedbo.Federation(ground.space, kind="summary", format=1)
-    others = contest.peers(ground, target, seed)
+    others = contest.peers(ground, target, seeds[0])
     peers = {n: sender(agreed, known[n]) for n in others}
     scores: Scores = {}
-    for name in names:
+    for name, seed in product(names, seeds):
         policy: fedbo.Policy = fedbo.PTS()
-        there = agreed
-        received: list[fedbo.Message] = []
+        there, received = agreed, list[fedbo.Message]()
         if name == EI:
             policy = fedbo.EI()
         elif name == WEIGHTS:
@@ -177,8 +179,7 @@ def play(
         initial = first[: policy.starts(len(first), len(received))]
         agent = contest.started(ground, policy, target, seed, initial, agreed=there)
         agent.receive(received)
-        total = len(first) + evaluations
-        found = contest.evaluate(agent, ground, target, total)
+        found = contest.evaluate(agent, ground, target, len(first) + evaluations)
         scores[name, target, seed] = [score for _, score in found]
     return scores
 
@@ -203,20 +204,21 @@ def hold(ground: Ground, title: str, given: argparse.Namespace) -> dict[str, Any
     tasks = contest.targets(ground, given.targets)
     warn_of_few(len(tasks), title)
     known = contest.histories(ground, given.jobs, given.seeds)
+    names = [name for name in NAMES if name == SUMMARY or name in given.forms]
     calls = [
-        partial(play, ground, known[seed % len(known)], target, seed, given.evaluations)
-        for seed in range(given.seeds)
+        partial(play, ground, known[h], target, seeds, given.evaluations, names)
+        for h, seeds in enumerate(contest.groups(given.seeds))
         for target in tasks
     ]
-    found = contest.curves(screen.work(title, calls, given.jobs), NAMES, tasks)
+    found = contest.curves(screen.work(title, calls, given.jobs), names, tasks)
     regret = measures.regrets(ground, tasks, found)
-    sizes, ratios = body_bytes(ground), figures(regret, tasks, given.evaluations)
+    sizes, ratios = body_bytes(ground), figures(regret, tasks)
     show(title, sizes, ratios)
     return {
         "bytes": sizes,
         "ratio": ratios,
         "regret": {
-            name: {str(n): float(each[:, :, INITIAL + n - 1].mean()) for n in AT}
+            name: {at: float(found.mean()) for at, found in moments(each).items()}
             for name, each in regret.items()
         },
         "targets": tasks,
@@ -225,21 +227,32 @@ def hold(ground: Ground, title: str, given: argparse.Namespace) -> dict[str, Any
     }
 
 
-def figures(regret: measures.Curves, tasks: Sequence[int], evaluations: int) -> dict[str, Any]:
+def moments(regret: Floats) -> dict[str, Floats]:
+    """Return the regrets (targets, seeds) after 5, 10 and 20 evaluations, and their mean until 20.
+
+    Args:
+        regret: (targets, seeds, evaluations), those of the initial points included.
+    """
+    after = regret[:, :, INITIAL : INITIAL + max(AT)]
+    return {
+        **{str(n): after[:, :, n - 1] for n in AT if n <= after.shape[2]},
+        MEAN: after.mean(axis=2),
+    }
+
+
+def figures(regret: measures.Curves, tasks: Sequence[int]) -> dict[str, Any]:
     """Return the ratios to summaries in float32, by form, targets and evaluations."""
     rows = {
         "even": [i for i, task in enumerate(tasks) if task % 2 == 0],
         "odd": [i for i, task in enumerate(tasks) if task % 2],
         "all": [*range(len(tasks))],
     }
-    at = [n for n in AT if n <= evaluations]
+    reference = moments(regret[SUMMARY])
     return {
         name: {
             which: {
-                str(n): measures.ratio(
-                    values[some, :, INITIAL + n - 1], regret[SUMMARY][some, :, INITIAL + n - 1]
-                )
-                for n in at
+                at: measures.ratio(each[some], reference[at][some])
+                for at, each in moments(values).items()
             }
             for which, some in rows.items()
             if some
@@ -286,6 +299,8 @@ def main() -> None:
     """Run the command."""
     parser = options.contest_parser(__doc__)
     parser.add_argument("path", type=Path, metavar="TABLE.npz", nargs="?")
+    text = "forms to compare with summaries in float32; default: all"
+    parser.add_argument("--forms", type=options.some(NAMES), default=NAMES, help=text)
     parser.add_argument("--box", choices=("linear", "log", "both", "none"), default="both")
     parser.set_defaults(evaluations=max(AT))
     given = parser.parse_args()
@@ -295,6 +310,6 @@ def main() -> None:
     for box in ("linear", "log"):
         if given.box in (box, "both"):
             found[box] = hold(landmine.ground(box, given), f"landmine, {box} box", given)
-    if found and given.targets != "odd":
+    if found and given.targets != "odd" and {*FORMS} <= {*given.forms}:
         screen.say(f"The choice of the even tasks: {chosen(found)}")
     screen.finish({"grounds": found}, given.json)
