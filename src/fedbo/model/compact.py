@@ -53,8 +53,8 @@ def quantise(m: Array, rng: np.random.Generator, bits: int = BITS) -> tuple[Leve
         bits: b, from 2 to 8; messages on the wire have 8, the default.
 
     >>> levels, scales = quantise(np.array([[0.5, 1.0, -2.0]]), np.random.default_rng(0), bits=4)
-    >>> levels.tolist(), scales.round(3).tolist()
-    ([[2, 4, -7]], [0.286])
+    >>> levels.tolist(), (7 * scales).round(3).tolist()
+    ([[2, 3, -7]], [2.0])
     """
     if not 2 <= bits <= 8:
         raise ValueError(f"bits is {bits}, expected 2 to 8")
