@@ -123,7 +123,7 @@ def message(
         levels, scales = quantise(moments[0][None], rng)
         t_n, cells = header["t_n"], len(federation.cells)
         places = rng.integers(cells, size=min(t_n, 255))
-        counts = np.bincount(places, minlength=cells) if t_n <= 255 else np.full(cells, 255)
+        counts = np.bincount(places, minlength=cells) if t_n <= 255 else np.full(cells, 3)
         return Message.of_compact(levels[0], scales[0], counts, **header)
     if federation.is_summarised:
         return Message.of_summary(*moments, 2 if federation.votes else None, **header)

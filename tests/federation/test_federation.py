@@ -43,7 +43,7 @@ def message(sender: Federation, **changes: Any) -> Message:
         return Message.of_weights(numbers, **header)
     if sender.kind == "compact":
         counts = np.bincount(np.arange(header["t_n"]), minlength=len(sender.cells))
-        return Message.of_compact([127] * len(numbers), 0.01, counts, **header)
+        return Message.of_compact([7] * len(numbers), 0.1, counts, **header)
     if sender.is_summarised:
         cell = len(sender.cells) - 1 if sender.votes else None
         return Message.of_summary(numbers, np.eye(len(numbers)), cell, **header)

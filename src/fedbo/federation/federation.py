@@ -86,12 +86,11 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "compact" (the default), what an agent knows and does not know, and
-            with that how many trials it made in each of some public cells, in 124 bytes, for PTS;
-            "summary", the same unrounded, in 3.5 kB; "summary+cell", the same and the cell of the
-            best trial; "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
-            "belief+incumbent" for TAF. From a belief, trials can be computed. With ``privacy``, it
-            is what agents make of a release.
+        kind: What agents send: "compact" (the default), roughly what an agent knows and in which
+            public cells its trials are, in 56 bytes, for PTS; "summary", the same unrounded, in 3.5
+            kB; "summary+cell", the same and the cell of the best trial; "weights", one draw as in
+            the paper, for FTS and PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a
+            belief, trials can be computed. With ``privacy``, it is what agents make of a release.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -512,8 +511,8 @@ class Federation:
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
 def _expanded(federation: Federation, message: Message) -> Message:
     body = cast(Compact, message.body)
-    G = federation.known_of(body.trials)
-    m, known = compact.expand(body.whole[None], np.array([body.step]), G[None])
+    G = federation.known_of(body.counts)
+    m, known = compact.expand(body.levels[None], np.array([body.step]), G[None])
     header: Header = {
         "fingerprint": federation.fingerprint,
         "epoch": message.epoch,

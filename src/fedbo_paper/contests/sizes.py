@@ -9,11 +9,10 @@ messages or none: weights, and expected improvement alone (EI).
 
 Reported is the ratio of the mean regret to that with summaries in float32, at 5, 10 and 20
 evaluations after the 3 initial points and on average over the first 20, with 95 % intervals over
-targets. A form is chosen on the
-even tasks, and its figures are those of the odd ones: the choice is the smallest form whose ratios
-on the even tasks are all below 1.02, as are those of all larger forms. In the JSON, `grounds` has
-for each ground the `bytes` of a body and the `ratio` of each form, by targets and evaluations, and
-the `runs`, whose keys summary.py explains.
+targets. A form is chosen on the even tasks, and its figures are those of the odd ones. The choice
+is the smallest form whose geometric mean of all ratios at 5, 10 and 20 is at most 1.02. In the
+JSON, `grounds` has for each ground the `bytes` of a body and the `ratio` of each form, by targets
+and evaluations, and the `runs`, whose keys summary.py explains.
 
     FEDBO_DATA=folder python benchmarks/bytes.py TABLE.npz --box both --json bytes.json
     python benchmarks/picture.py docs/transfer --bytes bytes.json
@@ -27,7 +26,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 
 import fedbo
 from fedbo.message.message import Header
-from fedbo.model.compact import expand, quantise, saturated
+from fedbo.model.compact import expand, quantise
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import summarise
 from fedbo_paper.contests import contest, landmine, measures, options, screen
@@ -47,7 +46,7 @@ from fedbo_paper.harness.intervals import Floats
 SUMMARY, WEIGHTS = "summary", "weights"
 AT = (5, 10, 20)  # evaluations after the initial points
 MEAN = "1-20"  # of the regrets after so many evaluations
-LIMIT = 1.02  # a form whose ratio is below costs too little to matter
+LIMIT = 1.02  # a form with at most this ratio costs too little to matter
 _AROUND = 20  # bytes of a compact body beside the levels and the counts
 
 #: What a count of so many bits can be.
@@ -66,7 +65,7 @@ class Form(NamedTuple):
 
     def nbytes(self, k: int, cells: int) -> int:
         """Return the bytes of a body with k coordinates and so many cells."""
-        return _AROUND + math.ceil(k * self.mean / 8) + math.ceil(cells * self.counts / 8)
+        return _AROUND + math.ceil((k * self.mean + cells * self.counts) / 8)
 
 
 FORMS = {
@@ -89,7 +88,7 @@ def coarse(counts: NDArray[np.intp], bits: int) -> NDArray[np.intp]:
     ([0, 1, 4, 4, 4], [0, 5, 255])
     """
     if bits == 8:
-        return saturated(counts).astype(np.intp)
+        return np.minimum(counts, 255)
     some = np.log(np.maximum(counts, 1))[:, None] - np.log(STEPS[bits][1:])
     return np.where(counts > 0, STEPS[bits][1:][np.abs(some).argmin(axis=1)], 0)
 
@@ -148,6 +147,7 @@ def play(
     seeds: Sequence[int],
     evaluations: int,
     names: Sequence[str] = NAMES,
+    most: int | None = None,
 ) -> Scores:
     """Run PTS on one target with several forms of its peers' messages, and EI alone.
 
@@ -158,13 +158,14 @@ def play(
         seeds: The seeds of the runs.
         evaluations: Evaluations after the initial points.
         names: The forms; all by default.
+        most: How many peers a run meets; all by default.
     """
     agreed = fedbo.Federation(ground.space, kind="summary", format=1)
-    others = contest.peers(ground, target, seeds[0])
-    peers = {n: sender(agreed, known[n]) for n in others}
+    met = {seed: contest.peers(ground, target, seed, most) for seed in seeds}
+    peers = {n: sender(agreed, known[n]) for n in {n for others in met.values() for n in others}}
     scores: Scores = {}
     for name, seed in product(names, seeds):
-        policy: fedbo.Policy = fedbo.PTS()
+        others, policy = met[seed], cast("fedbo.Policy", fedbo.PTS())
         there, received = agreed, list[fedbo.Message]()
         if name == EI:
             policy = fedbo.EI()
@@ -203,10 +204,10 @@ def hold(ground: Ground, title: str, given: argparse.Namespace) -> dict[str, Any
     """Run everything on one ground, print its tables, and return its figures."""
     tasks = contest.targets(ground, given.targets)
     warn_of_few(len(tasks), title)
-    known = contest.histories(ground, given.jobs, given.seeds)
+    known = contest.histories(ground, given.jobs, given.seeds, evaluations=given.history)
     names = [name for name in NAMES if name == SUMMARY or name in given.forms]
     calls = [
-        partial(play, ground, known[h], target, seeds, given.evaluations, names)
+        partial(play, ground, known[h], target, seeds, given.evaluations, names, given.peers)
         for h, seeds in enumerate(contest.groups(given.seeds))
         for target in tasks
     ]
@@ -223,6 +224,8 @@ def hold(ground: Ground, title: str, given: argparse.Namespace) -> dict[str, Any
         },
         "targets": tasks,
         "seeds": given.seeds,
+        "peers": given.peers or ground.tasks - 1,
+        "history": given.history,
         "runs": runs(regret),
     }
 
@@ -280,19 +283,22 @@ def show(title: str, sizes: dict[str, int], ratios: dict[str, Any]) -> None:
 
 
 def chosen(found: dict[str, Any]) -> str:
-    """Return the smallest form below the limit on all even tasks, as are all larger ones.
+    """Return the smallest form whose geometric mean ratio on even tasks is at most the limit.
 
     Args:
         found: The figures of each ground.
     """
-    best = next(iter(FORMS))
-    first = next(iter(found.values()))
-    for name in sorted(FORMS, key=lambda name: -first["bytes"][name]):
-        ratios = [e for ground in found.values() for e in ground["ratio"][name]["even"].values()]
-        if any(not effect.value < LIMIT for effect in ratios):
-            break
-        best = name
-    return best
+    sizes = next(iter(found.values()))["bytes"]
+    means = {
+        name: np.exp(np.mean([np.log(x) for ground in found.values() for x in _even(ground, name)]))
+        for name in FORMS
+    }
+    cheap = [name for name, mean in means.items() if mean <= LIMIT] or [*FORMS][:1]
+    return min(cheap, key=lambda name: int(sizes[name]))
+
+
+def _even(ground: dict[str, Any], name: str) -> list[float]:
+    return [ground["ratio"][name]["even"][str(n)].value for n in AT]
 
 
 def main() -> None:
@@ -302,8 +308,11 @@ def main() -> None:
     text = "forms to compare with summaries in float32; default: all"
     parser.add_argument("--forms", type=options.some(NAMES), default=NAMES, help=text)
     parser.add_argument("--box", choices=("linear", "log", "both", "none"), default="both")
-    parser.set_defaults(evaluations=max(AT))
-    given = parser.parse_args()
+    parser.set_defaults(evaluations=max(AT), policies=None, listed=False)
+    options.add_peers(parser)
+    given = options.read(parser)
+    if given.together:
+        parser.error("--together is not possible here: forms are compared with peers that have run")
     found: dict[str, Any] = {}
     if given.path is not None:
         found["svm"] = hold(read_table(given.path), given.path.stem, given)

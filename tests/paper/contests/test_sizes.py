@@ -38,11 +38,12 @@ def test_in_float32_it_is_what_an_agent_sends(
     assert (ours.sender, ours.t_n) == (theirs.sender, theirs.t_n)
 
 
-def test_with_8_bits_it_is_what_a_receiver_makes_of_a_compact_message(
+def test_with_4_and_2_bits_it_is_what_a_receiver_makes_of_a_compact_message(
     agreed: fedbo.Federation, history: contest.History
 ) -> None:
     peer = sizes.sender(agreed, history)
-    ours = sizes.written(agreed, peer, 1, 0, sizes.FORMS["8 bits"])
+    form = sizes.FORMS["4 bits, counts 2"]
+    ours = sizes.written(agreed, peer, 1, 0, form)
     compact = fedbo.Federation(agreed.space, format=1)
     rng, counts = np.random.default_rng([5, 0, 1]), saturated(compact.counts(peer.X))
     m, _ = summarise(peer.belief, compact.known_of(counts), compact.basis.vectors, rng)
@@ -55,8 +56,7 @@ def test_with_8_bits_it_is_what_a_receiver_makes_of_a_compact_message(
     stands_for = compact.expand(sent)
     np.testing.assert_allclose(ours.nu, stands_for.nu, atol=1e-6)
     np.testing.assert_allclose(ours.covariance, stands_for.covariance, atol=1e-6)
-    size = sizes.FORMS["8 bits"].nbytes(len(m), len(counts))
-    assert size == len(msgspec.msgpack.encode(sent.body))
+    assert form.nbytes(len(m), len(counts)) == len(msgspec.msgpack.encode(sent.body))
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -84,19 +84,26 @@ def test_fewer_bits_are_fewer_bytes_and_more_error(
     assert bytes_of == [124, 114, 104, 99, 94, 72, 56, 46]
 
 
-def test_the_choice_stops_at_the_first_form_that_costs_something() -> None:
+def test_the_choice_is_the_smallest_form_that_costs_little() -> None:
     def ground(**bad: float) -> dict[str, Any]:
-        value = {name: bad.get(name.split(",")[0].replace(" ", "_"), 1.0) for name in sizes.FORMS}
-        even = {name: {"even": {"5": Effect(x, 0.9, 1.1, 9)}} for name, x in value.items()}
-        return {"bytes": {name: form.nbytes(40, 64) for name, form in sizes.FORMS.items()}} | {
-            "ratio": even
+        found = {name: bad.get(name.replace(" ", "_"), 1.0) for name in sizes.FORMS}
+        even = {
+            name: {"even": {str(n): Effect(x, 0.9, 1.1, 9) for n in sizes.AT}}
+            for name, x in found.items()
         }
+        bytes_of = {name: form.nbytes(40, 64) for name, form in sizes.FORMS.items()}
+        return {"bytes": bytes_of, "ratio": even}
 
+    smallest, next_one = "2_bits,_counts_2", "4_bits,_counts_2"
     assert sizes.chosen({"a": ground(), "b": ground()}) == "2 bits, counts 2"
-    assert sizes.chosen({"a": ground()}) == "2 bits, counts 2"
-    first, second = "8_bits", "4_bits"
-    assert sizes.chosen({"a": ground(), "b": ground(**{second: 1.03})}) == "6 bits"
-    assert sizes.chosen({"a": ground(**{first: 1.03})}) == "8 bits"  # there is none with more
+    costly = ground(**{smallest: 1.06})
+    assert sizes.chosen({"a": costly, "b": ground()}) == "4 bits, counts 2"  # 1.03 on average
+    better = ground(**{smallest: 0.97})
+    assert sizes.chosen({"a": costly, "b": better}) == "2 bits, counts 2"
+    costly = ground(**{smallest: 1.1, next_one: 1.1})
+    assert sizes.chosen({"a": costly}) == "4 bits, counts 4"
+    every = {name.replace(" ", "_"): 2.0 for name in sizes.FORMS}
+    assert sizes.chosen({"a": ground(**every)}) == "8 bits"
 
 
 @pytest.mark.slow
