@@ -7,7 +7,7 @@ N       number of agents                                                      sc
 X, y    points of the unit cube and scores of n agents with t trials each     (n, t, D), (n, t)
 levels  means of the compact messages, in steps of their scales               (N, k)
 scales  these steps                                                           (N,)
-counts  how many trials are in each public cell                               (N, c)
+counts  how many trials are in each public cell, as messages count them       (N, c)
 t_n     number of trials                                                      (N,)
 sizes   standard deviation of ψᵀ(levels) over the space                       (N,)
 ======  ====================================================================  ============
@@ -211,13 +211,16 @@ def _messages(
     """Return the columns of a few agents."""
     (n, t, D), c = X.shape, len(federation.cells)
     cells = federation.nearest_cells(X.reshape(n * t, D)).reshape(n, t)
+    places = cells + c * np.arange(n)[:, None]
+    made = np.bincount(places.ravel(), minlength=n * c)
+    counts = saturated(made)
     z = standardised(federation.space.sign * y.astype(np.float64))
-    m = summaries.means(X, z, cells, *summaries.noise(n, t, rng))
+    u = counts[places] / made[places]
+    m = summaries.means(X, z, cells, u, *summaries.noise(n, t, rng))
     levels, scales = quantise(m, rng)
-    counts = np.bincount((cells + c * np.arange(n)[:, None]).ravel(), minlength=n * c)
     sizes = federation.basis.size(levels.astype(np.float64)).astype(np.float32)
     t_n = np.full(n, t, dtype=np.int32)
-    return [levels, scales, saturated(counts.reshape(n, c)), t_n, sizes]
+    return [levels, scales, counts.reshape(n, c), t_n, sizes]
 
 
 def _check_federation(federation: Federation) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedbo import Federation, Float
+from fedbo.model.compact import saturated
 from fedbo.model.linear import Regression
 from fedbo.model.scores import Standardised, standardised
 from fedbo.model.summaries import Summaries
@@ -16,8 +17,8 @@ N, T = 6, 7
 
 
 def shrinkage(X: np.ndarray) -> np.ndarray:
-    """Return the matrix that `summarise` multiplies v by."""
-    g, Q = np.linalg.eigh(FEDERATION.known_from(X))
+    """Return the matrix that `summarise` multiplies v by, for counts as messages have them."""
+    g, Q = np.linalg.eigh(FEDERATION.known_of(saturated(FEDERATION.counts(X))))
     g = g.clip(0.0, 1.0)
     return np.asarray((Q * (g / (g + NOISE**2 * (1.0 - g)))) @ Q.T)
 
@@ -27,7 +28,7 @@ def histories() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.random((N, T, 2))
     X[0, 1] = X[0, 0]  # a repeated point
-    X[1] = 0.1 * X[1]  # all in one corner
+    X[1] = 0.1 * X[1]  # all in one corner: more in a cell than are counted
     return X, rng.standard_normal((N, T))
 
 
@@ -38,7 +39,9 @@ def summaries() -> Summaries:
 
 def means(X: np.ndarray, z: np.ndarray, w: np.ndarray, e: np.ndarray) -> np.ndarray:
     cells = FEDERATION.nearest_cells(X.reshape(-1, 2)).reshape(X.shape[:2])
-    return summaries().means(X, z, cells, w, e)
+    made = np.array([np.bincount(each, minlength=len(FEDERATION.cells)) for each in cells])
+    u = np.take_along_axis(saturated(made) / np.maximum(made, 1), cells, axis=1)
+    return summaries().means(X, z, cells, u, w, e)
 
 
 def test_without_noise_the_means_are_those_of_the_belief(

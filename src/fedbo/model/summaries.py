@@ -13,7 +13,8 @@ w, e     standard normal numbers: a draw of the prior, and noise of the scores  
 ρ        ``NOISE``: size of the noise, in standard deviations of the belief     scalar
 v        Bᵀ(ν + ρ (ω − ν)), where ω is a draw of the belief                     (n, k)
 A        features of a trial of which only the cell is known, one row a cell    (c, M)
-Φ̄, P̄     A in the cells of the trials, and Φ̄B                                   (n, t, M), (n, t, k)
+u        how many trials a trial counts for: a cell with 5 may count as 4       (n, t)
+Φ̄, P̄     √u A in the cells of the trials, and Φ̄B                                (n, t, M), (n, t, k)
 m        the mean of each summary                                               (n, k)
 =======  =====================================================================  ============
 
@@ -49,8 +50,8 @@ class Summaries:
     >>> phi = Features(1, 30, seed=1)
     >>> summaries = Summaries(phi, np.eye(30, 5), phi(np.array([[0.25], [0.75]])), 0.1)
     >>> X, z = np.array([[[0.2], [0.7]]] * 3), np.array([[1.0, -1.0]] * 3)
-    >>> cells, rng = np.array([[0, 1]] * 3), np.random.default_rng(0)
-    >>> summaries.means(X, z, cells, *summaries.noise(3, 2, rng)).shape
+    >>> cells, u, rng = np.array([[0, 1]] * 3), np.ones((3, 2)), np.random.default_rng(0)
+    >>> summaries.means(X, z, cells, u, *summaries.noise(3, 2, rng)).shape
     (3, 5)
     """
 
@@ -64,7 +65,9 @@ class Summaries:
         """Draw w and e."""
         return rng.standard_normal((n, self._features.M)), rng.standard_normal((n, t))
 
-    def means(self, X: Array, z: Array, cells: NDArray[np.intp], w: Array, e: Array) -> Array:
+    def means(
+        self, X: Array, z: Array, cells: NDArray[np.intp], u: Array, w: Array, e: Array
+    ) -> Array:
         """Return m.
 
         Args:
@@ -72,6 +75,7 @@ class Summaries:
                 half the time of float64, and is enough for noise variances from 1e-4.
             z: Their standard scores, (n, t).
             cells: The cells of the points, (n, t).
+            u: What each trial counts for in its cell, (n, t).
             w: Standard normal numbers, (n, M).
             e: Standard normal numbers, (n, t).
         """
@@ -83,8 +87,10 @@ class Summaries:
         alpha = np.linalg.solve(K, (z - NOISE * said)[:, :, None])
         v = (P.transpose(0, 2, 1) @ alpha)[:, :, 0] + NOISE * (w @ self._B)
 
-        known = self._AB[cells]  # P̄
-        T = self._table[cells[:, :, None], cells[:, None, :]] + NOISE**2 * self._sigma2 * np.eye(t)
+        root = np.sqrt(u)[:, :, None]
+        known = root * self._AB[cells]  # P̄
+        T = root * self._table[cells[:, :, None], cells[:, None, :]] * root.transpose(0, 2, 1)
+        T += NOISE**2 * self._sigma2 * np.eye(t)
         beta = np.linalg.solve(T, known @ v[:, :, None])
         m: Array = (known.transpose(0, 2, 1) @ beta)[:, :, 0]
         return m

@@ -8,6 +8,7 @@ option      picture                                                             
 --ranks     table.py, landmine.py, har.py: mean ranks behind the default policy    ranks.png
 --hostile   hostile.py: delays and ratios to EI alone, by ground and family        hostile.png
 --private   private.py: the gain that is kept against ε, one panel for each file   kept.png
+--bytes     bytes.py: regret against the bytes of a message, odd tasks             bytes.png
 
     python benchmarks/picture.py docs/transfer --svm svm.json --hostile hostile.json
 """
@@ -45,6 +46,8 @@ NAMED = ("PTS", "FTS", "RGPE", "TAF", *(name for name in SAMPLERS if name not in
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 KEPT = (-0.5, 1.5)  # the shares of a gain that are shown
+MOST_BYTES = 128  # that a message may have
+ALONE_AT = 22  # bytes, where an agent without messages is shown
 TITLES = {
     "svm": "SVM table",
     Path(TABLE).stem: "SVM table",
@@ -255,6 +258,46 @@ def kept(found: Sequence[Figures], n: str = "10") -> Figure:
     return figure
 
 
+# Smaller messages
+
+
+def sizes(result: Figures, which: str = "odd") -> Figure:
+    """Draw regrets against bytes, as ratios to summaries in float32, a panel for each ground.
+
+    Args:
+        result: The figures of bytes.py.
+        which: The tasks: "even", "odd" or "all".
+    """
+    grounds = result["grounds"]
+    figure = Figure(figsize=(3.6 * len(grounds) + 0.6, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(grounds), squeeze=False, sharey=True)[0]
+    for axes, (name, found) in zip(panels, grounds.items(), strict=True):
+        for k, n in enumerate(("5", "10", "20")):
+            for i, (form, ratios) in enumerate(found["ratio"].items()):
+                at = (found["bytes"][form] or ALONE_AT) * 1.06 ** (k - 1)
+                text = f"at {n}" if not i else None
+                interval(axes, at, ratios[which][n], up=True, color=STOPS[n], label=text)
+        axes.axhline(1.0, color="black", lw=1)
+        axes.axvline(MOST_BYTES, color="0.7", lw=1, ls="--")
+        axes.set_xscale("log")
+        ticks = {
+            ALONE_AT: "EI alone",
+            50: "50",
+            MOST_BYTES: f"{MOST_BYTES}",
+            400: "400",
+            2500: "2,500",
+        }
+        axes.set_xticks([*ticks], [*ticks.values()], fontsize="small")
+        axes.minorticks_off()
+        axes.set_ylim(0.4, 2.5)
+        logarithmic(axes, "y")
+        axes.set_ylim(0.4, 2.5)
+        label(axes, f"{TITLES.get(name, name)}, {which} tasks", xlabel="bytes of the body")
+    panels[0].set_ylabel("regret, ratio to summaries in float32")
+    panels[-1].legend(frameon=False, fontsize="small", loc="upper right")
+    return figure
+
+
 # Files
 
 
@@ -267,9 +310,10 @@ def read(path: Path) -> Figures:
         raise screen.refuse(f"cannot read {path}: {error}") from None
     if not isinstance(result, dict) or not {"policies", "grounds", "members"} & {*result}:
         raise screen.refuse(
-            f"{path} is not a JSON file of table.py, landmine.py, har.py, hostile.py or private.py"
+            f"{path} is not a JSON file of table.py, landmine.py, har.py, hostile.py, private.py "
+            "or bytes.py"
         )
-    if '"ratio_ei"' not in text:
+    if '"ratio_ei"' not in text and '"bytes"' not in text:
         raise screen.refuse(
             f"{path} compares with Thompson sampling only: it was written before contests ran EI "
             "alone. Run the contest again"
@@ -303,6 +347,8 @@ def wanted(given: argparse.Namespace) -> dict[str, Figure]:
         pictures["hostile"] = hostile(read(given.hostile))
     if given.private:
         pictures["kept"] = kept([read(path) for path in given.private])
+    if given.bytes:
+        pictures["bytes"] = sizes(read(given.bytes))
     return pictures
 
 
@@ -310,7 +356,7 @@ def main() -> None:
     """Run the command."""
     parser = options.parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="OUT_FOLDER")
-    for name in ("svm", "landmine", "har", "hostile"):
+    for name in ("svm", "landmine", "har", "hostile", "bytes"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE.json")
     for name in ("ranks", "private"):
         parser.add_argument(f"--{name}", type=Path, nargs="+", metavar="FILE.json")
