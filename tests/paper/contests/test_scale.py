@@ -48,7 +48,7 @@ def test_a_study_continues_where_it_stopped(
     command(monkeypatch, *arguments, "--json", out, "--picture", drawn)
     found = json.loads(out.read_text())
     assert [*found["crowds"]] == [*CROWDS] and drawn.read_bytes().startswith(b"\x89PNG")
-    rules = {"uniform", "alike", "late alike"}
+    rules = {"uniform", "alike"}
     last = {"alike": set(), "one in 10": {"own kind"}, "one in 200": {"own kind"}}
     for name, arms in found["crowds"].items():
         expected = {f"100 {rule}" for rule in rules | last.get(name, {"latest"})}
