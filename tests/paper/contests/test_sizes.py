@@ -96,10 +96,10 @@ def test_the_choice_is_the_smallest_form_that_costs_little() -> None:
 
     smallest, next_one = "2_bits,_counts_2", "4_bits,_counts_2"
     assert sizes.chosen({"a": ground(), "b": ground()}) == "2 bits, counts 2"
-    costly = ground(**{smallest: 1.06})
-    assert sizes.chosen({"a": costly, "b": ground()}) == "4 bits, counts 2"  # 1.03 on average
-    better = ground(**{smallest: 0.97})
-    assert sizes.chosen({"a": costly, "b": better}) == "2 bits, counts 2"
+    costly = ground(**{smallest: 1.03})
+    assert sizes.chosen({"a": costly, "b": ground()}) == "4 bits, counts 2"
+    costly["ratio"]["2 bits, counts 2"]["even"]["20"] = Effect(0.95, 0.9, 1.1, 9)
+    assert sizes.chosen({"a": costly, "b": ground()}) == "2 bits, counts 2"  # 1.003 on average
     costly = ground(**{smallest: 1.1, next_one: 1.1})
     assert sizes.chosen({"a": costly}) == "4 bits, counts 4"
     every = {name.replace(" ", "_"): 2.0 for name in sizes.FORMS}
