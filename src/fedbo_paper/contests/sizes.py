@@ -3,9 +3,9 @@
 Each task in turn is the target, and all other tasks are its peers, which have made 50 evaluations
 alone. PTS runs on the same messages in several forms: a summary in float32; its mean rounded to
 fewer bits, with counts of trials in place of the covariance; and these counts on coarser scales.
-Among them is the compact message that agents send. All forms of a peer's message have the same
-noise, and all runs on a target the same initial points and seeds. Two references have other
-messages or none: weights, and expected improvement alone (EI).
+In the form "4/2", which agents send, a number of the mean has 4 bits, and a count has 2. All forms
+of a peer's message have the same noise, and all runs on a target the same initial points and seeds.
+Two references have other messages or none: weights, and expected improvement alone (EI).
 
 Reported is the ratio of the mean regret to that with summaries in float32, at 5, 10 and 20
 evaluations after the 3 initial points and on average over the first 20, with 95 % intervals over
@@ -68,15 +68,16 @@ class Form(NamedTuple):
         return _AROUND + math.ceil((k * self.mean + cells * self.counts) / 8)
 
 
+#: By name: the bits of a number of the mean, and those of a count.
 FORMS = {
-    "8 bits": Form(8, 8),
-    "6 bits": Form(6, 8),
-    "4 bits": Form(4, 8),
-    "3 bits": Form(3, 8),
-    "2 bits": Form(2, 8),
-    "4 bits, counts 4": Form(4, 4),
-    "4 bits, counts 2": Form(4, 2),
-    "2 bits, counts 2": Form(2, 2),
+    "8/8": Form(8, 8),
+    "6/8": Form(6, 8),
+    "4/8": Form(4, 8),
+    "3/8": Form(3, 8),
+    "2/8": Form(2, 8),
+    "4/4": Form(4, 4),
+    "4/2": Form(4, 2),
+    "2/2": Form(2, 2),
 }
 NAMES = (SUMMARY, *FORMS, WEIGHTS, EI)
 
