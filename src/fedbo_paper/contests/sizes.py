@@ -79,6 +79,7 @@ FORMS = {
     "4/2": Form(4, 2),
     "2/2": Form(2, 2),
 }
+SENT = "4/2"  # by agents
 NAMES = (SUMMARY, *FORMS, WEIGHTS, EI)
 
 
