@@ -31,6 +31,7 @@ from fedbo_paper.contests import options, portfolio, screen
 from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE, TABLE
 from fedbo_paper.contests.outside import BOTORCH, SAMPLERS
+from fedbo_paper.contests.sizes import MEAN, SENT
 
 Figures = dict[str, Any]
 
@@ -47,7 +48,8 @@ LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach do
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 KEPT = (-0.5, 1.5)  # the shares of a gain that are shown
 MOST_BYTES = 128  # that a message may have
-ALONE_AT = 22  # bytes, where an agent without messages is shown
+ALONE_AT = 30  # bytes, where an agent without messages is shown
+RATIOS = (0.55, 2.5)  # ratios to summaries in float32 that are shown
 TITLES = {
     "svm": "SVM table",
     Path(TABLE).stem: "SVM table",
@@ -262,39 +264,35 @@ def kept(found: Sequence[Figures], n: str = "10") -> Figure:
 
 
 def sizes(result: Figures, which: str = "odd") -> Figure:
-    """Draw regrets against bytes, as ratios to summaries in float32, a panel for each ground.
+    """Draw mean regrets against bytes, as ratios to summaries in float32, one row for each ground.
 
     Args:
         result: The figures of bytes.py.
         which: The tasks: "even", "odd" or "all".
     """
     grounds = result["grounds"]
-    figure = Figure(figsize=(3.6 * len(grounds) + 0.6, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(grounds), squeeze=False, sharey=True)[0]
-    for axes, (name, found) in zip(panels, grounds.items(), strict=True):
-        for k, n in enumerate(("5", "10", "20")):
-            for i, (form, ratios) in enumerate(found["ratio"].items()):
-                at = (found["bytes"][form] or ALONE_AT) * 1.06 ** (k - 1)
-                text = f"at {n}" if not i else None
-                interval(axes, at, ratios[which][n], up=True, color=STOPS[n], label=text)
+    figure = Figure(figsize=(9, 2.2 * len(grounds) + 0.4), layout="constrained")
+    rows = figure.subplots(len(grounds), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for axes, (name, found) in zip(rows, grounds.items(), strict=True):
+        axes.set(xscale="log", yscale="log", ylim=RATIOS)
+        for i, (form, ratios) in enumerate(found["ratio"].items()):
+            at, values = found["bytes"][form] or ALONE_AT, ratios[which][MEAN]
+            shade = colour("PTS") if form == SENT else "0.3"
+            interval(axes, at, values, up=True, least=RATIOS[0], color=shade)
+            end = values[1 + i % 2] or RATIOS[i % 2]  # names below and above, in turn
+            look = {"fontsize": 7, "rotation": 90, "color": shade, "ha": "center"}
+            place = (at, end * 1.05) if i % 2 else (at, end / 1.05)
+            axes.annotate(form, place, va="bottom" if i % 2 else "top", **look)
         axes.axhline(1.0, color="black", lw=1)
         axes.axvline(MOST_BYTES, color="0.7", lw=1, ls="--")
-        axes.set_xscale("log")
-        ticks = {
-            ALONE_AT: "EI alone",
-            50: "50",
-            MOST_BYTES: f"{MOST_BYTES}",
-            400: "400",
-            2500: "2,500",
-        }
-        axes.set_xticks([*ticks], [*ticks.values()], fontsize="small")
+        axes.set_yticks(ticks := [0.8, 1.0, 1.2, 1.5, 2.0], [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-        axes.set_ylim(0.4, 2.5)
-        logarithmic(axes, "y")
-        axes.set_ylim(0.4, 2.5)
-        label(axes, f"{TITLES.get(name, name)}, {which} tasks", xlabel="bytes of the body")
-    panels[0].set_ylabel("regret, ratio to summaries in float32")
-    panels[-1].legend(frameon=False, fontsize="small", loc="upper right")
+        label(axes, f"{TITLES.get(name, name)}, {which} tasks")
+    at_bytes = {at: f"{at:,}" for at in (40, 60, 80, 100, MOST_BYTES, 400, 1300, 2500)}
+    at_bytes[ALONE_AT] = "none"
+    rows[-1].set_xticks([*at_bytes], [*at_bytes.values()], fontsize="small")
+    rows[-1].set_xlabel("bytes of a message without its header")
+    figure.supylabel("mean regret until 20, ratio to summaries in float32", fontsize="medium")
     return figure
 
 

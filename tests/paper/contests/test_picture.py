@@ -46,8 +46,8 @@ def released(*members: str) -> dict:
 
 
 def rounded() -> dict:
-    ratios = {"odd": {n: [1.0, 0.5, None] for n in AT[:3]}}
-    forms = {"summary": 2531, "8 bits": 100, "EI": 0}
+    ratios = {"odd": {n: [1.0, 0.5, None] for n in (*AT[:3], "1-20")}}
+    forms = {"summary": 2531, "4/2": 49, "EI": 0}
     return {"bytes": forms, "ratio": dict.fromkeys(forms, ratios)}
 
 

@@ -42,7 +42,7 @@ def test_with_4_and_2_bits_it_is_what_a_receiver_makes_of_a_compact_message(
     agreed: fedbo.Federation, history: contest.History
 ) -> None:
     peer = sizes.sender(agreed, history)
-    form = sizes.FORMS["4 bits, counts 2"]
+    form = sizes.FORMS["4/2"]
     ours = sizes.written(agreed, peer, 1, 0, form)
     compact = fedbo.Federation(agreed.space, format=1)
     rng, counts = np.random.default_rng([5, 0, 1]), saturated(compact.counts(peer.X))
@@ -86,7 +86,7 @@ def test_fewer_bits_are_fewer_bytes_and_more_error(
 
 def test_the_choice_is_the_smallest_form_that_costs_little() -> None:
     def ground(**bad: float) -> dict[str, Any]:
-        found = {name: bad.get(name.replace(" ", "_"), 1.0) for name in sizes.FORMS}
+        found = {name: bad.get(name, 1.0) for name in sizes.FORMS}
         even = {
             name: {"even": {str(n): Effect(x, 0.9, 1.1, 9) for n in sizes.AT}}
             for name, x in found.items()
@@ -94,26 +94,26 @@ def test_the_choice_is_the_smallest_form_that_costs_little() -> None:
         bytes_of = {name: form.nbytes(40, 64) for name, form in sizes.FORMS.items()}
         return {"bytes": bytes_of, "ratio": even}
 
-    smallest, next_one = "2_bits,_counts_2", "4_bits,_counts_2"
-    assert sizes.chosen({"a": ground(), "b": ground()}) == "2 bits, counts 2"
-    costly = ground(**{smallest: 1.06})
-    assert sizes.chosen({"a": costly, "b": ground()}) == "4 bits, counts 2"  # 1.03 on average
-    better = ground(**{smallest: 0.97})
-    assert sizes.chosen({"a": costly, "b": better}) == "2 bits, counts 2"
+    smallest, next_one = "2/2", "4/2"
+    assert sizes.chosen({"a": ground(), "b": ground()}) == "2/2"
+    costly = ground(**{smallest: 1.03})
+    assert sizes.chosen({"a": costly, "b": ground()}) == "4/2"
+    costly["ratio"]["2/2"]["even"]["20"] = Effect(0.95, 0.9, 1.1, 9)
+    assert sizes.chosen({"a": costly, "b": ground()}) == "2/2"  # 1.003 on average
     costly = ground(**{smallest: 1.1, next_one: 1.1})
-    assert sizes.chosen({"a": costly}) == "4 bits, counts 4"
-    every = {name.replace(" ", "_"): 2.0 for name in sizes.FORMS}
-    assert sizes.chosen({"a": ground(**every)}) == "8 bits"
+    assert sizes.chosen({"a": costly}) == "4/4"
+    every = {name: 2.0 for name in sizes.FORMS}
+    assert sizes.chosen({"a": ground(**every)}) == "8/8"
 
 
 @pytest.mark.slow
 def test_from_a_table_to_json(path: Path, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     out = path.with_name("out.json")
     short = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--box", "none", "--json", out)
-    command(sizes, path, *short, "--forms", "8 bits,weights,EI")
+    command(sizes, path, *short, "--forms", "8/8,weights,EI")
     [(name, found)] = json.loads(out.read_text())["grounds"].items()
     assert name == "svm" and found["targets"] == [0, 1, 2]
-    assert [*found["ratio"]] == [*found["runs"]] == ["summary", "8 bits", "weights", "EI"]
+    assert [*found["ratio"]] == [*found["runs"]] == ["summary", "8/8", "weights", "EI"]
     assert found["ratio"]["summary"]["all"]["1-20"] == [1.0, 1.0, 1.0]
     runs = {name: np.array(values) for name, values in found["runs"].items()}
     assert {values.shape for values in runs.values()} == {(3, 2, 8)}
