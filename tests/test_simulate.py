@@ -22,8 +22,7 @@ from fedbo_paper.preset import PAPER, paper_federation
 
 M = 10
 FEDERATION = Federation({"x": Float(0, 1)}, features=M)
-K = FEDERATION.coordinates
-SENT = K + K * K  # parameters of a message
+SENT = FEDERATION.sent_numbers
 PEERS_ONLY = FTS(schedule=1e-12)
 
 
@@ -286,7 +285,8 @@ def test_choices_of_several_types_keep_them(tmp_path: Path) -> None:
 
 def same_numbers(one: Message, other: Message) -> bool:
     """Whether the bodies are the same up to rounding errors."""
-    names = ["omega"] if one.kind == "weights" else ["nu", "covariance"]
+    others = {"weights": ["omega"], "compact": ["nu", "counts"]}
+    names = others.get(one.kind, ["nu", "covariance"])
     extra = {"summary+cell": "cell", "belief+incumbent": "incumbent"}.get(one.kind)
     return (
         one.kind == other.kind

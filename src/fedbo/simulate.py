@@ -37,6 +37,7 @@ from fedbo.agent.trial import Trial
 from fedbo.exchange.contributions import one_each
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Heard, Message
+from fedbo.population import Hear, Population, uniform
 from fedbo.privacy.noise import SECRET, Simulated, Source
 from fedbo.privacy.release import release
 from fedbo.space.axis import Value
@@ -72,6 +73,8 @@ def simulate(
     seed: int | None = None,
     timed: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    population: Population | None = None,
+    hear: Hear = uniform,
 ) -> Table:
     """Run a federation: initial points first, then ``iterations`` queries of each active party.
 
@@ -90,6 +93,10 @@ def simulate(
             their own.
         timed: Whether to add the CPU seconds of each query (default False).
         progress: Called with the number of iterations done, from 0, and the number of all.
+        population: Agents that only hand out, besides the parties: any number of them, of the same
+            federation. None by default.
+        hear: Which of them an active party hears from a round on; see `fedbo.population`.
+            The default is a sample of 1,024 that stays the same.
 
     >>> from fedbo import Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -97,8 +104,19 @@ def simulate(
     >>> table = simulate([party], 10)
     >>> table.height, bool(table["simple_regret"][-1] < 0.1)
     (13, True)
+
+    With 5,000 agents that have made ten trials each:
+
+    >>> X = np.random.default_rng(0).random((5000, 10, 1))
+    >>> histories = [(X, -np.abs(X[:, :, 0] - 0.3))]
+    >>> population = Population.from_histories(agent.federation, histories, seed=0)
+    >>> party.agent = Agent(agent.federation, seed=0)
+    >>> table = simulate([party], 2, population=population, seed=0)
+    >>> table["messages"].tolist(), table["source"].tolist()[-1]
+    ([0, 0, 0, 1024, 1024], 'pool')
     """
     _checked(parties, iterations, every, stragglers)
+    crowd = None if population is None else _Crowd(parties[0].agent, population, hear, seed)
     losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
     releases = _Releases(parties[0].agent.federation, seed)
     active = [_Run(party, timed) for party in parties if party.objective is not None]
@@ -110,8 +128,10 @@ def simulate(
             lost = losses.random(len(parties)) < stragglers
             on_time = [party.agent for party, late in zip(parties, lost, strict=True) if not late]
             handed_out = releases.heard(Agent.messages(on_time))
-            for run in active:
+            for i, run in enumerate(active):
                 run.agent.receive(handed_out)
+                if crowd is not None:
+                    crowd.speak(i, run.agent)
         rows += [run.step(iteration) for run in active]
         if progress is not None:
             progress(iteration, iterations)
@@ -158,6 +178,29 @@ class _Releases:
             return []
         self._made += 1
         return [release(self._federation, counted, sequence=self._made, source=self._source)]
+
+
+class _Crowd:
+    """A population that hands its messages to the active parties, numbered from 0."""
+
+    def __init__(self, first: Agent, population: Population, hear: Hear, seed: int | None) -> None:
+        difference = first.federation.difference(population.federation)
+        if difference is not None:
+            who = f"agent {first.name!r} and the population"
+            raise FederationMismatch(f"{who} are of different federations: {difference}")
+        self._population, self._hear = population, hear
+        self._entropy = np.random.SeedSequence(seed).entropy
+        self._heard: dict[int, set[int]] = {}
+
+    def speak(self, number: int, agent: Agent) -> None:
+        """Hand the messages that this party hears now to its agent, in place of earlier ones."""
+        own = agent.message() if agent.best is not None else None
+        key = (*b"population", number)
+        rng = np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
+        rows = self._hear(self._population, own, rng).tolist()
+        before, self._heard[number] = self._heard.get(number, set()), set(rows)
+        agent.forget(self._population.sender(row) for row in before - self._heard[number])
+        agent.receive(self._population.messages(row for row in rows if row not in before))
 
 
 class _Run:

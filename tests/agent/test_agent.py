@@ -57,7 +57,7 @@ def others(federation: Federation, objective: Any) -> list[Agent]:
 
 def numbers(agent: Agent) -> list[np.ndarray]:
     """What the agent's message says: the weights, or their mean and covariance."""
-    message = agent.message()
+    message = agent.federation.expand(agent.message())
     return [message.omega] if message.kind == "weights" else [message.nu, message.covariance]
 
 

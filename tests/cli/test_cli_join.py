@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
@@ -594,8 +593,8 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     text = said(invoke("--preview"))
     assert "This very message was sent before" in text
     [message] = FolderExchange("shared").fetch(FEDERATION)
-    shown = [*message.nu, *message.covariance[np.tril_indices(message.M)]]
-    assert all(f"{number:.4f}" in text for number in shown)
+    assert all(f"{number:.4f}" in text for number in message.nu)
+    assert "counts of trials in the public cells" in text
 
 
 def test_preview_knows_what_was_not_delivered_and_what_cannot_be_read() -> None:

@@ -184,6 +184,17 @@ def test_the_content_of_a_summary_is_its_coordinates_and_its_vote(log: Path) -> 
     assert numbers == [f"{value:.4f}" for row in rows for value in row]
 
 
+def test_the_content_of_a_compact_message_is_its_mean_and_its_counts(log: Path) -> None:
+    sent = message(scores=3, kind="compact")
+    Ledger().publish(MemoryExchange(), sent)
+    text = invoke("--show", "1").stdout
+    assert f"size         {sent.numbers} numbers (compact), {sent.nbytes} bytes" in text
+    mean, counts = text.split("counts of trials in the public cells")
+    assert all(f"{value:.4f}" in mean for value in sent.nu)
+    found = [int(line.split()[1]) for line in counts.splitlines() if line.strip()]
+    assert found == sent.counts[::10].tolist()
+
+
 def test_what_was_withdrawn_has_no_content(log: Path) -> None:
     exchange = MemoryExchange()
     Ledger().publish(exchange, message())

@@ -65,7 +65,7 @@ def test_a_study_leaves_its_message_once(study: optuna.Study) -> None:
     [message] = FolderExchange("shared").fetch(FEDERATION)
     assert f"The message of site-a was published at {Path('shared').absolute()}." in said
     assert f"federation {FEDERATION.fingerprint}, epoch 0" in said
-    size = f"{message.numbers} numbers (summary), {message.nbytes} bytes"
+    size = f"{message.numbers} numbers (compact), {message.nbytes} bytes"
     assert f"about 3 trials size {size}" in said
     assert f"signature with the key {message.signer}" in said
     assert "fedbo ledger --agent site-a lists everything that it sent; the log is" in said

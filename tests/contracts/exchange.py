@@ -47,6 +47,7 @@ from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.message.fingerprint import PARTS
+from fedbo.model.compact import quantise
 
 #: The federations that messages were made for, by fingerprint and epoch.
 KNOWN: dict[tuple[bytes, int], Federation] = {}
@@ -118,6 +119,12 @@ def message(
     if federation.kind == "weights":
         return Message.of_weights(rng.standard_normal(federation.features), **header)
     moments = rng.standard_normal(federation.coordinates), np.eye(federation.coordinates)
+    if federation.kind == "compact":
+        levels, scales = quantise(moments[0][None], rng)
+        t_n, cells = header["t_n"], len(federation.cells)
+        places = rng.integers(cells, size=min(t_n, 255))
+        counts = np.bincount(places, minlength=cells) if t_n <= 255 else np.full(cells, 3)
+        return Message.of_compact(levels[0], scales[0], counts, **header)
     if federation.is_summarised:
         return Message.of_summary(*moments, 2 if federation.votes else None, **header)
     incumbent = 1.5 if federation.kind == "belief+incumbent" else None
@@ -126,6 +133,9 @@ def message(
 
 def spoilt(given: Message, value: float = np.nan) -> Message:
     """The message with one number that nobody can use."""
+    if given.kind == "compact":  # a scale that is not finite is no scale, but its product may be
+        scale = np.array([value if np.isfinite(value) else 3e38], dtype="<f4")
+        return replace(given, body=replace(given.body, scale=scale.tobytes()))
     name = "omega" if given.kind == "weights" else "nu"
     numbers = np.frombuffer(getattr(given.body, name), dtype="<f4").copy()
     numbers[-1] = value

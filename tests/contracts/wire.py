@@ -119,7 +119,7 @@ def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
     """A message for each of its columns of numbers, changed in that column alone."""
     data = _of(federation)
     *_, body = msgspec.msgpack.decode(data)
-    types = {2: "<f4", 3: "i1", 4: "u1"} if body[0] == "compact" else {}
+    types = {4: "<f4", 5: "u1"} if body[0] == "compact" else {}
     for i, field in enumerate(body):
         if isinstance(field, bytes):
             dtype = np.dtype(types.get(i, "<f4"))

@@ -407,7 +407,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
     largest = new_keys().sign(
         message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
     )
-    most = most_bytes(kind, federation.coordinates)
+    most = most_bytes(federation.sent_bytes)
     assert most - 512 < len(seal(largest)) <= most
     exchange = FolderExchange(tmp_path)
     exchange.publish(largest)
@@ -1117,7 +1117,7 @@ def without_room(folder: Path, *, killed: bool) -> subprocess.Popen[str]:
         "import resource, signal\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         f"signal.signal(signal.SIGXFSZ, signal.{'SIG_DFL' if killed else 'SIG_IGN'})\n"
-        "federation = Federation(PLANE, features=1000)\n"
+        "federation = Federation(PLANE, features=1000, kind='weights')\n"
         "try:\n"
         "    FolderExchange(sys.argv[1]).publish(message(federation, sequence=2))\n"
         "except ExchangeError as error:\n"
@@ -1128,7 +1128,7 @@ def without_room(folder: Path, *, killed: bool) -> subprocess.Popen[str]:
 
 
 def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path: Path) -> None:
-    federation = Federation(OURS.space, features=1000)
+    federation = Federation(OURS.space, features=1000, kind="weights")
     FolderExchange(tmp_path).publish(message(federation))
     said = ended(without_room(tmp_path, killed=False))
     assert said == (
@@ -1140,7 +1140,7 @@ def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path
 
 
 def test_what_a_writer_left_that_died_midway_is_ignored_and_removed_later(tmp_path: Path) -> None:
-    federation = Federation(OURS.space, features=1000)
+    federation = Federation(OURS.space, features=1000, kind="weights")
     exchange = FolderExchange(tmp_path)
     exchange.publish(message(federation))
     writer = without_room(tmp_path, killed=True)

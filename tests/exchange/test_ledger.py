@@ -734,7 +734,7 @@ def test_scalars_and_progress_are_no_messages_that_can_be_withdrawn(ledger: Ledg
     ledger.share(carrier, SCALARS)
     ledger.publish(carrier, message())
     ledger.report(carrier, PROGRESS)
-    assert [one.kind for one in ledger.outstanding("memory")] == ["summary"]
+    assert [one.kind for one in ledger.outstanding("memory")] == ["compact"]
     assert ledger.withdraw(carrier, OURS, "site-a") is True
     assert ledger.outstanding("memory") == []
     assert told(ledger)[-1] == ("withdrawn", "site-a", 1)

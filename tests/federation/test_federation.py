@@ -41,6 +41,9 @@ def message(sender: Federation, **changes: Any) -> Message:
     numbers = np.ones(sender.coordinates)
     if sender.kind == "weights":
         return Message.of_weights(numbers, **header)
+    if sender.kind == "compact":
+        counts = np.bincount(np.arange(header["t_n"]), minlength=len(sender.cells))
+        return Message.of_compact([7] * len(numbers), 0.1, counts, **header)
     if sender.is_summarised:
         cell = len(sender.cells) - 1 if sender.votes else None
         return Message.of_summary(numbers, np.eye(len(numbers)), cell, **header)
@@ -96,7 +99,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "seed = 7\n"
         "length_scale = 0.424264\n"
         "noise_variance = 0.1\n"
-        'kind = "summary"\n'
+        'kind = "compact"\n'
         "epoch = 0\n"
         "\n"
         "[space]\n"
@@ -343,7 +346,7 @@ def test_dots_in_a_text_are_no_key(dots: str) -> None:
     ours = federation(space=space)
     text = ours.to_toml()
     assert Federation.from_toml(f"# {dots}\n{text}") == ours
-    long = text.replace('kind = "summary"', f"kind = '''\n{dots}'''")
+    long = text.replace('kind = "compact"', f"kind = '''\n{dots}'''")
     with pytest.raises(ValueError, match="kind is"):
         Federation.from_toml(long)
 
@@ -498,7 +501,7 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"format": 3}, "format is 3, written by a newer fedbo"),
         ({"format": 1.0}, "format is 1.0, expected an int from 1 to 2"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
-        ({"kind": "mean"}, "kind is 'mean', expected one of 'summary', 'summary.cell', 'weights'"),
+        ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'summary', 'summary.cell'"),
         ({"seed": -1}, "seed is -1"),
         ({"length_scale": 0}, "length_scale is 0, expected a finite number above 0"),
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
@@ -542,7 +545,7 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
     ({"features": 21}, "features is 20 here and 21 there", "features"),
     ({"kernel": "matern52"}, "kernel is 'se' here and 'matern52' there", "features"),
     ({"seed": 8}, "seed is 7 here and 8 there", "features"),
-    ({"kind": "belief"}, "kind is 'summary' here and 'belief' there", "kind"),
+    ({"kind": "belief"}, "kind is 'compact' here and 'belief' there", "kind"),
     ({"length_scale": 0.2}, "length_scale is 0.3 here and 0.2 there", "scalars"),
     ({"noise_variance": 0.2}, "noise_variance is 0.1 here and 0.2 there", "scalars"),
 ]
@@ -586,7 +589,8 @@ def test_fingerprints_never_change() -> None:
     depth: dict[str, Parameter] = {"depth": Categorical([3, None])}
     for kind, ending, other_ending in (
         ("weights", "021d46f1-397948b5", "021d46f1-397948b5"),
-        ("summary", "fa7209f7-a58cc522", "fa7209f7-5d786e57"),  # the basis is part of it
+        ("compact", "886faf3f-a58cc522", "886faf3f-5d786e57"),  # the basis is part of it
+        ("summary", "fa7209f7-a58cc522", "fa7209f7-5d786e57"),
         ("summary+cell", "a98c5845-a58cc522", "a98c5845-5d786e57"),
     ):
         old, new = federation(kind=kind, format=1), federation(kind=kind)
@@ -754,7 +758,7 @@ def test_the_next_epoch() -> None:
     later.check(message(ours))
 
 
-@pytest.mark.parametrize("kind", ["summary", "summary+cell"])
+@pytest.mark.parametrize("kind", ["compact", "summary", "summary+cell"])
 def test_a_summary_of_another_epoch_is_ignored_however_long_it_is(kind: Kind) -> None:
     ours = Federation({"a": Float(0, 1), "b": Float(0, 1)}, kind=kind)
     longer, shorter = (ours.next_epoch(length_scale=scale) for scale in (0.1, 3.0))

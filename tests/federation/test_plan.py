@@ -124,6 +124,7 @@ def test_whoever_makes_releases_must_be_listed() -> None:
 @pytest.mark.parametrize(
     ("kind", "last"),
     [
+        ("compact", "886faf3f-084762d4"),
         ("summary", "fa7209f7-084762d4"),
         ("summary+cell", "a98c5845-084762d4"),
         ("weights", "021d46f1-397948b5"),
@@ -178,7 +179,7 @@ def test_an_epoch_keeps_the_plan() -> None:
 
 def test_what_agents_send_follows_from_the_plan() -> None:
     ours, open_one = Federation(LINE, privacy=PLAN), Federation(LINE)
-    assert (ours.sends, open_one.sends) == ("contribution", "summary")
+    assert (ours.sends, open_one.sends) == ("contribution", "compact")
     assert ours.sent_coordinates == ours.shape_coordinates <= 16
     assert open_one.sent_coordinates == open_one.coordinates
     assert ours.require_plan() == PLAN

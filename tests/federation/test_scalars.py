@@ -361,7 +361,7 @@ def test_epochs_can_be_skipped() -> None:
         (Federation(cube(2), features=M + 1, epoch=1), "features is 30 here and 31 there"),
         (Federation(cube(2), features=M, seed=1, epoch=1), "seed is 0 here and 1 there"),
         (Federation(cube(2), features=M, kernel="matern52", epoch=1), "kernel is 'se' here"),
-        (Federation(cube(2), features=M, kind="belief", epoch=1), "kind is 'summary' here"),
+        (Federation(cube(2), features=M, kind="belief", epoch=1), "kind is 'compact' here"),
         (Federation(cube(2), features=M, length_scale=0.2), "length_scale is .* here and 0.2"),
     ],
 )
@@ -389,7 +389,8 @@ def test_pending_trials_survive_a_move() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "kind"), [(FTS(), "weights"), (RGPE(), "belief"), (PTS(), "summary")]
+    ("policy", "kind"),
+    [(FTS(), "weights"), (RGPE(), "belief"), (PTS(), "compact"), (PTS(), "summary")],
 )
 def test_a_moved_agent_is_saved_and_goes_on(tmp_path: Path, policy: Any, kind: Any) -> None:
     federation = Federation(cube(2), features=M, kind=kind)

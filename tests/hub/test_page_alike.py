@@ -88,6 +88,9 @@ def test_weights_are_read_from_every_kind_of_message() -> None:
     ):
         for message in (plain, KeyPair.generate().sign(plain)):
             assert weights(message.encode()).tolist() == omega.tolist()
+    compact = Message.of_compact([3, 0, -7], 0.5, [3, 0], **header)
+    for message in (compact, KeyPair.generate().sign(compact)):
+        assert weights(message.encode()).tolist() == [1.5, 0, -3.5]
 
 
 def test_a_map_shows_groups_apart() -> None:

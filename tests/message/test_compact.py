@@ -16,7 +16,7 @@ from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.message.compact import Compact
 
 AGREED = Fingerprint.from_parts(space=1, features=1, kind="compact", scalars=1)
-LEVELS, COUNTS = (5, 0, -127), (3, 0, 1, 7)
+LEVELS, COUNTS = (5, 0, -7), (1, 0, 2, 9)
 
 
 def compact(
@@ -28,9 +28,9 @@ def compact(
 
 
 def body(**changes: Any) -> Compact:
-    packed = np.array([0.5], "<f4").tobytes()
-    good = {"version": 1, "scale": packed, "levels": b"\x7f\x00", "counts": b"\x01\x02"}
-    return Compact(**{**good, **changes})
+    scale = np.array([0.5], "<f4").tobytes()
+    good = {"version": 1, "k": 2, "cells": 3, "scale": scale, "packed": b"\xf8\x6c"}
+    return Compact(**{**good, **changes})  # levels 7 and 0, counts 1, 2 and 3 or more
 
 
 def check(message: Message, **changes: Any) -> None:
@@ -40,43 +40,45 @@ def check(message: Message, **changes: Any) -> None:
 
 def test_the_wire_format_is_pinned() -> None:
     data = compact(sender="a", sequence=2, epoch=4).encode()
-    packed = [b"\x00\x00\x00\x3f", b"\x05\x00\x81", b"\x03\x00\x01\x07"]
-    fields = [1, bytes(AGREED), 4, "a", 2, 11, ["compact", 1, *packed]]
+    # levels + 8 are d, 8 and 1; counts are 01 00 10 11 in bits; then four zeros
+    fields = [1, bytes(AGREED), 4, "a", 2, 12]
+    fields.append(["compact", 1, 3, 4, b"\x00\x00\x00\x3f", b"\xd8\x14\xb0"])
     assert data == msgspec.msgpack.encode(fields)
     assert data.hex() == (
-        f"9701c410{bytes(AGREED).hex()}04a161020b"
-        "95a7636f6d7061637401c4040000003fc403050081c40403000107"
+        f"9701c410{bytes(AGREED).hex()}04a161020c96a7636f6d70616374010304c4040000003fc403d814b0"
     )
+    found = Message.decode(data)
+    assert found.nu.tolist() == [2.5, 0.0, -3.5] and found.counts.tolist() == [1, 0, 2, 4]
 
 
-def test_the_largest_body_has_124_bytes() -> None:
+def test_the_largest_body_has_56_bytes() -> None:
     counters: dict[str, Any] = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
-    largest = compact(np.full(40, 127), 1.0, np.full(64, 255), sender="ä" * 32, **counters)
-    assert len(msgspec.msgpack.encode(largest.body)) == 124
-    assert largest.nbytes == 223
+    largest = compact(np.full(40, 7), 1.0, np.full(64, 255), sender="ä" * 32, **counters)
+    assert len(msgspec.msgpack.encode(largest.body)) == 56
+    assert largest.nbytes == 155
     if is_installed():
-        assert KeyPair.generate().sign(largest).nbytes == 335
+        assert KeyPair.generate().sign(largest).nbytes == 267
 
 
 @st.composite
 def levels(draw: st.DrawFn) -> list[int]:
-    """Whole numbers of which the largest is 127, or all 0."""
-    rest = draw(st.lists(st.integers(-127, 127), max_size=39))
+    """Whole numbers of which the largest is 7 or −7."""
+    rest = draw(st.lists(st.integers(-7, 7), max_size=39))
     place = draw(st.integers(0, len(rest)))
-    return [*rest[:place], draw(st.sampled_from([-127, 127])), *rest[place:]]
+    return [*rest[:place], draw(st.sampled_from([-7, 7])), *rest[place:]]
 
 
 @given(
     levels=levels() | st.integers(1, 40).map(lambda k: [0] * k),
     scale=st.floats(2.0**-126, 2.0**100, width=32, allow_subnormal=False),
-    counts=st.lists(st.integers(0, 254), min_size=1, max_size=64),
+    counts=st.lists(st.integers(0, 300), min_size=1, max_size=64),
 )
 def test_it_comes_back_bit_for_bit(levels: list[int], scale: float, counts: list[int]) -> None:
     message = compact(levels, scale if any(levels) else 0.0, counts)
     again = Message.decode(bytearray(message.encode()))
     assert again == message and again.encode() == message.encode()
     assert again.kind == "compact" and len(levels) == again.M
-    np.testing.assert_array_equal(again.counts, counts)
+    assert again.counts.tolist() == [(0, 1, 2, 4)[min(count, 3)] for count in counts]
     expected = np.array(levels) * (scale if any(levels) else 0.0)
     np.testing.assert_array_equal(again.nu, expected.astype(np.float32))
     assert message.numbers == message.parameters == len(levels) + 1 + len(counts)
@@ -97,15 +99,22 @@ def test_its_numbers_are_read_only_and_it_has_no_others() -> None:
     [
         ({"version": 2}, "version 2, and this fedbo reads version 1; use the same version"),
         ({"version": 0}, "version 0"),
-        ({"version": True}, "version True"),
+        ({"k": 0}, "k is 0, expected 1 or more"),
+        ({"k": -3}, "k is -3, expected 1 or more"),
+        ({"cells": 0}, "cells is 0, expected 1 or more"),
         ({"scale": bytes(3)}, "scale has 3 bytes, expected 4"),
-        ({"levels": b""}, "levels has no bytes"),
-        ({"counts": b""}, "counts has no bytes"),
-        ({"levels": b"\x80\x00"}, "a level is -128, expected -127 to 127"),
-        ({"levels": b"\x7e\x00"}, "the largest level is 126, expected 127"),
-        ({"levels": bytes(2)}, "scale is 0.5 and all levels are 0, expected scale 0"),
+        ({"packed": b""}, "packed has 0 bytes, expected 2"),
+        ({"packed": b"\xf8\x6c\x00"}, "packed has 3 bytes, expected 2"),
+        ({"k": 2**62}, "packed has 2 bytes, expected "),
+        ({"packed": b"\xf8\x6d"}, "packed has more than zeros after its last count"),
+        ({"packed": b"\x08\x6c"}, "a level is -8, expected -7 to 7"),
+        ({"packed": b"\xe8\x6c"}, "the largest level is 6, expected 7"),
+        ({"packed": b"\x88\x6c"}, "scale is 0.5 and all levels are 0, expected scale 0"),
         ({"scale": bytes(4)}, "scale is 0, expected 1.18e-38 or more, and finite"),
-        ({"levels": bytes(2), "scale": b"\x00\x00\x00\x80"}, "scale is -0 and all levels are 0"),
+        (
+            {"packed": b"\x88\x6c", "scale": b"\x00\x00\x00\x80"},
+            "scale is -0 and all levels are 0",
+        ),
         *(
             ({"scale": np.array([bad], "<f4").tobytes()}, f"scale is {bad:.3g}, expected")
             for bad in (-0.5, math.inf, -math.inf, math.nan)
@@ -129,30 +138,32 @@ def test_a_body_of_a_later_version_is_refused_with_a_clear_sentence() -> None:
 @pytest.mark.parametrize(
     ("levels", "counts", "sentence"),
     [
-        ([0.5, 127.0], COUNTS, "levels has .*float64, expected one row of whole numbers"),
-        ([[127]], COUNTS, r"levels has shape \(1, 1\)"),
-        ([200, 127], COUNTS, "levels has 200, expected -128 to 127"),
-        (LEVELS, [256, 1], "counts has 256, expected 0 to 255"),
-        (LEVELS, [-1, 3], "counts has -1, expected 0 to 255"),
+        ([0.5, 7.0], COUNTS, "levels has .*float64, expected one row of whole numbers"),
+        ([[7]], COUNTS, r"levels has shape \(1, 1\)"),
+        ([], COUNTS, r"levels has shape \(0,\)"),
+        ([8, 7], COUNTS, "levels has 8, expected -7 to 7"),
+        ([-8, 7], COUNTS, "levels has -8, expected -7 to 7"),
+        (LEVELS, [2**31, 1], "counts has 2147483648, expected 0 to 2147483647"),
+        (LEVELS, [-1, 3], "counts has -1, expected 0 to "),
         (LEVELS, [], "counts has shape"),
     ],
 )
-def test_numbers_that_fit_no_byte_are_refused(levels: Any, counts: Any, sentence: str) -> None:
+def test_numbers_that_do_not_fit_are_refused(levels: Any, counts: Any, sentence: str) -> None:
     with pytest.raises(MessageRefused, match=sentence):
         compact(levels, 0.5, counts, t_n=3)
 
 
 def test_the_cells_hold_as_many_trials_as_the_header_says() -> None:
-    for t_n in (0, 10, 12):
-        with pytest.raises(MessageRefused, match=f"cells hold 11 trials, expected t_n = {t_n}"):
-            compact(t_n=t_n)
-    compact(counts=[255, 1], t_n=256)
-    compact(counts=[255, 1], t_n=10_000)  # 255 may mean more
-    with pytest.raises(MessageRefused, match="cells hold 256 trials, expected t_n = 255"):
-        compact(counts=[255, 1], t_n=255)
-    fields = msgspec.msgpack.decode(compact().encode())
+    for t_n in (0, 2, 4, 12):
+        with pytest.raises(MessageRefused, match=f"cells hold 3 trials, expected t_n = {t_n}"):
+            compact(counts=[1, 0, 2], t_n=t_n)
+    compact(counts=[3, 1], t_n=4)
+    compact(counts=[3, 1], t_n=10_000)  # 3 may mean more
+    with pytest.raises(MessageRefused, match="cells hold at least 4 trials, expected t_n = 3"):
+        compact(counts=[3, 1], t_n=3)
+    fields = msgspec.msgpack.decode(compact(counts=[1, 0, 2]).encode())
     fields[5] += 1
-    with pytest.raises(MessageRefused, match="cells hold 11 trials"):
+    with pytest.raises(MessageRefused, match="cells hold 3 trials"):
         Message.decode(msgspec.msgpack.encode(fields))
 
 
@@ -168,10 +179,10 @@ def test_it_must_fit_the_federation() -> None:
             check(compact(scale=3e38, epoch=epoch))
     with pytest.raises(MessageRefused, match="of kind 'compact', expected 'summary'"):
         check(compact(), kind="summary")
-    limit = 100 * (math.sqrt(3) + math.sqrt(11 / 0.1) / 2)
-    check(compact([0, 0, 127], 0.999 * limit / 127))
+    limit = 100 * (math.sqrt(3) + math.sqrt(12 / 0.1) / 2)
+    check(compact([0, 0, 7], 0.999 * limit / 7))
     with pytest.raises(MessageRefused, match=r"nu has norm .*, expected at most"):
-        check(compact([0, 0, 127], 1.001 * limit / 127))
+        check(compact([0, 0, 7], 1.001 * limit / 7))
 
 
 @given(st.data())
@@ -184,7 +195,7 @@ def test_hostile_bytes_are_refused_or_have_one_spelling(data: st.DataObject) -> 
     else:
         fields = msgspec.msgpack.decode(bytes(wire))
         anything = st.binary(max_size=8) | st.integers(-3, 3) | st.floats() | st.none() | st.text()
-        fields[-1] = ["compact", *data.draw(st.lists(anything, max_size=5))]
+        fields[-1] = ["compact", *data.draw(st.lists(anything, max_size=6))]
         wire = bytearray(msgspec.msgpack.encode(fields))
     try:
         message = Message.decode(wire)
@@ -192,6 +203,5 @@ def test_hostile_bytes_are_refused_or_have_one_spelling(data: st.DataObject) -> 
         return
     assert message.encode() == wire
     if message.kind == "compact":
-        largest = np.abs(np.frombuffer(message.body.levels, np.int8).astype(int)).max()
-        assert largest in (0, 127)
-        assert message.counts.sum(dtype=int) <= message.t_n
+        assert np.abs(message.body.levels).max() in (0, 7)
+        assert np.minimum(message.counts, 3).sum(dtype=int) <= message.t_n

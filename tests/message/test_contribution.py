@@ -121,10 +121,10 @@ def test_messages_and_contributions_do_not_take_each_others_place() -> None:
     agent = Agent(open_one, name="site-a", seed=0)
     agent.tell({"x": 0.3}, 1.0)
     forged = replace(agent.message(), fingerprint=bytes(OURS.fingerprint))
-    with pytest.raises(MessageRefused, match="of kind 'summary', expected 'contribution'"):
+    with pytest.raises(MessageRefused, match="of kind 'compact', expected 'contribution'"):
         OURS.check(forged)
     forged = replace(contribution(OURS), fingerprint=bytes(open_one.fingerprint))
-    with pytest.raises(MessageRefused, match="of kind 'contribution', expected 'summary'"):
+    with pytest.raises(MessageRefused, match="of kind 'contribution', expected 'compact'"):
         open_one.check(forged)
 
 

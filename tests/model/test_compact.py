@@ -8,7 +8,9 @@ from model.moments import LIMIT
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Message
 from fedbo.message.beliefs import reductions
-from fedbo.model.compact import expand, quantise, saturated
+from fedbo.model.compact import belief, expand, quantise, saturated
+from fedbo.model.linear import Regression
+from fedbo.model.summary import factor_of, summarise
 
 RHO = 0.5
 SPACES = {
@@ -63,7 +65,7 @@ def test_the_largest_number_becomes_the_largest_level_exactly() -> None:
 def test_a_mean_of_zeros_has_the_scale_0() -> None:
     m = np.array([[0.0, 0.0], [1e-44, 1e-60], [0.0, 2.0]])
     levels, scales = quantise(m, np.random.default_rng(0))
-    assert levels.tolist() == [[0, 0], [0, 0], [0, 127]]
+    assert levels.tolist() == [[0, 0], [0, 0], [0, 7]]
     assert scales[:2].tolist() == [0.0, 0.0]
 
 
@@ -74,9 +76,9 @@ def test_bits_are_2_to_8() -> None:
 
 
 def test_counts_saturate() -> None:
-    counts = saturated(np.array([[0, 254, 255], [256, 10**9, 1]]))
+    counts = saturated(np.array([[0, 1, 2], [3, 4, 10**9]]))
     assert counts.dtype == np.uint8
-    assert counts.tolist() == [[0, 254, 255], [255, 255, 1]]
+    assert counts.tolist() == [[0, 1, 2], [4, 4, 4]]
 
 
 # What a receiver makes of it
@@ -84,18 +86,18 @@ def test_counts_saturate() -> None:
 
 @pytest.mark.parametrize("name", SPACES)
 def test_with_fine_steps_it_is_the_summary_of_the_same_trials(name: str) -> None:
-    """The covariance that the sender of a summary computes, from its trials."""
+    """The covariance that the sender of a summary computes, from trials at most twice in a cell."""
     compact, summary = (Federation(SPACES[name], kind=kind) for kind in ("compact", "summary"))
-    for t in (1, 6, 40):
+    for t in (1, 5):
         ours, theirs = (teller(each, t).message() for each in (compact, summary))
-        np.testing.assert_array_equal(ours.counts.sum(), t)
+        assert ours.counts.sum() == t and ours.counts.max() <= 2
         G = compact.known_of(ours.counts)[None]
         _, known = expand(np.ones((1, ours.M), np.int8), np.full(1, 1e-6, np.float32), G)
         np.testing.assert_allclose(np.eye(ours.M) - known[0], theirs.covariance, atol=1e-6)
         near = compact.expand(ours)
         assert near.kind == "summary" and (near.sender, near.t_n) == ("a", t)
-        np.testing.assert_allclose(near.covariance, theirs.covariance, atol=2e-3)
-        np.testing.assert_allclose(near.nu, ours.nu, atol=0.05 * np.abs(ours.nu).max())
+        # rounding only takes away from what is known
+        assert np.linalg.eigvalsh(near.covariance - theirs.covariance).min() > -1e-6
 
 
 @pytest.mark.parametrize("step", [1e-3, 0.1, 1.0])
@@ -105,13 +107,13 @@ def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
     counts = federation.counts(federation.space.sample(rng, 12))
     g, Q = np.linalg.eigh(federation.known_of(counts))
     g = g.clip(0.0, 1.0)
-    levels = rng.integers(-127, 128, (1, len(g))).astype(np.int8)
+    levels = rng.integers(-7, 8, (1, len(g))).astype(np.int8)
     m, known = expand(levels, np.full(1, step, np.float32), federation.known_of(counts)[None])
     # the mean of z has the variance g, v adds ρ² (1 − g), the summary's m is slope × v
     slope = g / (g + RHO**2 * (1.0 - g))
     var_m, covariance_z_m, q = slope**2 * (g + RHO**2 * (1.0 - g)), slope * g, step**2 / 6.0
     gain = covariance_z_m / (var_m + q)
-    np.testing.assert_allclose(m[0], Q @ (gain * (Q.T @ levels[0] * step)), atol=1e-6 * 127 * step)
+    np.testing.assert_allclose(m[0], Q @ (gain * (Q.T @ levels[0] * step)), atol=1e-6 * 7 * step)
     np.testing.assert_allclose(known[0], (Q * (gain * covariance_z_m)) @ Q.T, atol=1e-6)
 
 
@@ -126,6 +128,12 @@ def test_many_messages_at_once_are_each_alone() -> None:
     scales[0], levels[0] = 0.0, 0
     G = federation.known_of(counts)
     means, known = expand(levels, scales, G)
+    for n in range(20):
+        V = factor_of(federation.cell_features, counts[n], 0.1, federation.basis.vectors)
+        near, R = belief(levels[n], float(scales[n]), V)
+        np.testing.assert_allclose(near, means[n], atol=1e-6)
+        np.testing.assert_allclose(R.T @ R, known[n], atol=1e-7)
+        np.testing.assert_allclose(R @ R.T, np.diag(np.einsum("ri,ri->r", R, R)), atol=1e-7)
     R = reductions(known)
     np.testing.assert_allclose(np.einsum("nri,nrj->nij", R, R), known, atol=1e-5)
     for n in range(20):
@@ -149,7 +157,7 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     agent = Agent(federation, name="b", seed=0)
     agent.receive(message.encode())
     stands_for = federation.expand(message)
-    np.testing.assert_array_equal(agent.inbox.nu[0], stands_for.nu)
+    np.testing.assert_allclose(agent.inbox.nu[0], stands_for.nu, atol=1e-6)
     np.testing.assert_allclose(agent.inbox.covariance(0), stands_for.covariance, atol=2e-6)
     assert agent.account.received.nbytes == message.nbytes
     assert federation.expand(stands_for) is stands_for
@@ -162,7 +170,7 @@ def test_an_agent_that_knows_nothing_says_nothing() -> None:
     for _ in range(3):
         agent.tell({"a": 0.5, "b": 0.1}, 1.0)
     message = Message.decode(agent.message().encode())
-    assert message.counts.max() == 3
+    assert message.counts.max() == 4
     assert np.isfinite(federation.expand(message).nu).all()
 
 
@@ -177,11 +185,33 @@ def test_every_score_is_rounded_anew_and_a_retry_is_not() -> None:
     np.testing.assert_array_equal(agent.message().counts, first.counts)
 
 
-def test_more_trials_in_a_cell_than_a_byte_can_count() -> None:
+def test_many_trials_in_a_cell() -> None:
     federation = Federation({"x": Float(0, 1)})
     agent = Agent(federation, name="a", seed=0)
-    for i in range(300):
-        agent.tell({"x": 0.01 + 1e-5 * i}, float(i % 7))
+    for i in range(40):
+        agent.tell({"x": 0.01 + 1e-4 * i}, float(i % 7))
     message = Message.decode(agent.message().encode())
-    assert message.t_n == 300 and message.counts.max() == 255
+    assert message.t_n == 40 and sorted(message.counts) == [0] * 7 + [4]
     assert Agent(federation, name="b", seed=0).receive(message) == 1
+
+
+@pytest.mark.parametrize("t", [3, 10, 40])
+def test_it_claims_no_more_than_it_knows(t: int) -> None:
+    """Errors in the units of C, squared: 1 on average or less, to 4.5 standard errors.
+
+    400 agents, each with a function and points of its own all over the space.
+    """
+    federation, rng = Federation(SPACES["plane"]), np.random.default_rng(t)
+    B, noise, found = federation.basis.vectors, federation.noise_variance, []
+    for _ in range(400):
+        X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
+        regression = Regression(federation.phi, noise)
+        regression.add(X)
+        y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
+        G = federation.known_of(saturated(federation.counts(X)))
+        m, _ = summarise(regression.posterior(y), G, B, rng)
+        (guess,), (known,) = expand(*quantise(m[None], rng), G[None])
+        error = B.T @ omega - guess
+        found.append(error @ np.linalg.solve(np.eye(len(known)) - known, error) / len(error))
+    assert np.mean(found) < 1.0 + LIMIT * np.std(found) / np.sqrt(400)
+    assert np.mean(found) > 0.7  # nor much less

@@ -18,6 +18,7 @@ from optuna.testing.pytest_samplers import (
 
 from fedbo import Agent, Federation, Message
 from fedbo.exchange import Exchange, FolderExchange, Ledger
+from fedbo.model.compact import quantise
 from fedbo.optuna import FederatedSampler
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -53,10 +54,15 @@ class Strangers(Exchange):
 
 
 def _message(federation: Federation, i: int) -> Message:
-    rng, k = np.random.default_rng(i), federation.coordinates
-    return Message.of_summary(
-        rng.standard_normal(k),
-        0.2 * np.eye(k),
+    rng = np.random.default_rng(i)
+    levels, scales = quantise(rng.standard_normal((1, federation.coordinates)), rng)
+    counts = np.bincount(
+        rng.integers(len(federation.cells), size=10), minlength=len(federation.cells)
+    )
+    return Message.of_compact(
+        levels[0],
+        scales[0],
+        counts,
         fingerprint=federation.fingerprint,
         epoch=federation.epoch,
         sender=f"stranger-{i}",

@@ -60,7 +60,7 @@ def test_nothing_is_reported_by_default(tmp_path: Path) -> None:
     hub, ledger = Hub(), Ledger(tmp_path / "log.jsonl")
     run(optuna.create_study(sampler=sampler(hub, ledger=ledger)), 4)
     assert hub.reported == []
-    assert {entry.kind for entry in ledger.read()} == {"summary"}
+    assert {entry.kind for entry in ledger.read()} == {"compact"}
 
 
 def test_a_private_federation_hears_no_best_score(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_progress_of_an_exchange_that_cannot_show_it_is_one_warning() -> None:
     [text] = [str(warning.message) for warning in caught]
     assert text.startswith("memory cannot show the progress of a study")
     assert len(exchange.fetch(FEDERATION)) == 1
-    assert {entry.kind for entry in Ledger().read()} == {"summary"}
+    assert {entry.kind for entry in Ledger().read()} == {"compact"}
 
 
 def test_a_report_that_fails_costs_a_warning_and_no_message() -> None:

@@ -242,7 +242,7 @@ def test_scalars_are_shared_once() -> None:
     done = publish(study, hub, scalars=True)
     assert done.are_scalars_new and hub.given == [done.scalars]
     assert done.scalars.sender == done.message.sender
-    assert [entry.kind for entry in Ledger().read()] == ["summary", "scalars"]
+    assert [entry.kind for entry in Ledger().read()] == ["compact", "scalars"]
     again = publish(study, hub, scalars=True)
     assert not (again.is_new or again.are_scalars_new) and len(hub.given) == 1
     study.optimize(objective, n_trials=1)

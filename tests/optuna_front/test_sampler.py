@@ -195,7 +195,7 @@ def test_without_a_federation_messages_are_of_the_kind_that_the_policy_wants() -
     assert agent_of(study).federation.kind == "weights"
     study = study_of(FederatedSampler(seed=0))
     study.optimize(bowl, n_trials=2)
-    assert agent_of(study).federation.kind == "summary"
+    assert agent_of(study).federation.kind == "compact"
 
 
 def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
         FederatedSampler(every=0)
     with pytest.raises(ValueError, match="clip=True is for a site"):
         FederatedSampler(clip=True)
-    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'summary'"):
+    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'compact'"):
         FederatedSampler(FEDERATION, policy=RGPE())
     with pytest.raises(ValueError, match="name is ''"):
         FederatedSampler(FEDERATION, name="")

@@ -69,7 +69,8 @@ def noisy() -> list[fedbo.Message]:
 
 
 def agent_with(messages: Sequence[fedbo.Message], seed: int = 0, **given: Any) -> Agent:
-    agent = Agent(federation(), given.pop("policy", PTS()), name="me", seed=seed, **given)
+    where = given.pop("where", federation())
+    agent = Agent(where, given.pop("policy", PTS()), name="me", seed=seed, **given)
     assert agent.receive(messages) == len(messages)
     return agent
 
@@ -87,10 +88,10 @@ class Shown(TS, frozen=True, kw_only=True):
         return super().query(target)
 
 
-def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0) -> Target:
+def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0, **given: Any) -> Target:
     """What the policy of an agent with n scores and one open trial is shown."""
     policy = Shown(seen=[])
-    run(agent_with(messages, seed, policy=policy), n).ask()
+    run(agent_with(messages, seed, policy=policy, **given), n).ask()
     return policy.seen[-1]
 
 
@@ -193,25 +194,26 @@ def test_without_messages_it_is_expected_improvement() -> None:
 
 def test_a_message_without_information_changes_nothing() -> None:
     """A belief that is the prior, whatever it says of the number of its trials."""
-    where = federation()
+    where = federation(kind="summary")
     k = where.coordinates
     header = dict(fingerprint=where.fingerprint, epoch=0, sender="peer", sequence=1)
     for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
         message = fedbo.Message.of_summary(mean, C, t_n=t_n, **header)
-        agents = [run(agent_with(each, seed=3), 12) for each in ([], [message])]
+        agents = [run(agent_with(each, seed=3, where=where), 12) for each in ([], [message])]
         assert agents[0].trials == agents[1].trials
 
 
-def test_messages_without_information_beside_others_change_nothing(good: list) -> None:
+def test_messages_without_information_beside_others_change_nothing() -> None:
     """They come first, so that all other rows of the inbox are other ones."""
-    where = federation()
+    where = federation(kind="summary")
+    good = mail(where, [1.0] * 8)
     k = where.coordinates
     header = dict(fingerprint=where.fingerprint, epoch=0, sequence=1, t_n=30)
     silent = [
         fedbo.Message.of_summary(np.full(k, i), np.eye(k), sender=f"silent-{i}", **header)
         for i in range(20)
     ]
-    agents = [run(agent_with(each, seed=3), 12) for each in (good, [*silent, *good])]
+    agents = [run(agent_with(each, seed=3, where=where), 12) for each in (good, [*silent, *good])]
     assert "pool" in {trial.source for trial in agents[0].trials}
     assert agents[0].trials == agents[1].trials
 
@@ -450,10 +452,11 @@ def test_one_peer_has_all_the_credit(good: list) -> None:
 
 def test_who_praises_nothing_has_no_credit() -> None:
     """A peer whose function is 0 everywhere, and that knows it."""
-    [one] = mail(federation(), [1.0], noise=0.0)
+    where = federation(kind="summary")
+    [one] = mail(where, [1.0], noise=0.0)
     header = dict(fingerprint=one.fingerprint, epoch=0, sequence=1, t_n=15)
     flat = fedbo.Message.of_summary(np.zeros(one.M), one.covariance, sender="flat", **header)
-    query = ALWAYS.query(target_of([one, flat], 1, seed=1))
+    query = ALWAYS.query(target_of([one, flat], 1, seed=1, where=where))
     assert query.origin.source == "pool"
     assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
 

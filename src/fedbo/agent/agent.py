@@ -368,7 +368,7 @@ class Agent:
         if message.key != self._held.get(message.sender, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
-        if taken := self.inbox.put(self.federation.expand(message), chance):
+        if taken := self.inbox.put(message, chance, self.federation.belief(message)):
             self.account.received.count(message)
             if message.key:
                 self._held[message.sender] = message.key

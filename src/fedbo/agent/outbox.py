@@ -111,8 +111,8 @@ class Outbox:
         }
         # Two messages of the same scores must not share noise: each kind and epoch has its own.
         key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-        streams = {"compact": Stream.COMPACT, "weights": Stream.MESSAGE}
-        stream = streams.get(federation.kind, Stream.SUMMARY)
+        summary = Stream.COMPACT if federation.kind == "compact" else Stream.SUMMARY
+        stream = summary if federation.is_summarised else Stream.MESSAGE
         rng = stream.generator(self.entropy, *key)
         if federation.privacy is not None:
             message = self._contribution(belief, y, header)

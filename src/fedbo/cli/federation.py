@@ -20,8 +20,8 @@ from fedbo.space import Categorical, Direction, Int, Parameter, Space
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 163
 _KINDS = {
-    "compact": "what its model knows and does not know, roughly, and how many trials it made in "
-    "each of some public cells of the space",
+    "compact": "roughly what its model knows and does not know, and in which of some public cells "
+    "of the space it made none, one, two or more trials",
     "summary": "what its model knows and does not know, and with that how many trials it made in "
     "each of some public cells of the space",
     "summary+cell": "what its model knows and does not know, and with that how many trials it made "

@@ -136,7 +136,7 @@ class Ledger:
     ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
     ...     [(entry.agent, entry.to, entry.numbers) for entry in ledger.read()]
-    [('site-a', 'memory', 35)]
+    [('site-a', 'memory', 16)]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

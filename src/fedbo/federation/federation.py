@@ -24,7 +24,9 @@ from fedbo.message import (
     MessageRefused,
     Release,
 )
+from fedbo.message.beliefs import LEAST_EIGENVALUE
 from fedbo.message.compact import Compact
+from fedbo.message.inbox import Belief
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import Header, bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
@@ -86,12 +88,11 @@ class Federation:
         length_scale: The length scale of the features on the unit cube: one number, or one for each
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
-        kind: What agents send: "compact" (the default), what an agent knows and does not know, and
-            with that how many trials it made in each of some public cells, in 124 bytes, for PTS;
-            "summary", the same unrounded, in 3.5 kB; "summary+cell", the same and the cell of the
-            best trial; "weights", one draw as in the paper, for FTS and PTS; "belief" for RGPE;
-            "belief+incumbent" for TAF. From a belief, trials can be computed. With ``privacy``, it
-            is what agents make of a release.
+        kind: What agents send: "compact" (the default), roughly what an agent knows and in which
+            public cells its trials are, in 56 bytes, for PTS; "summary", the same unrounded, in 3.5
+            kB; "summary+cell", the same and the cell of the best trial; "weights", one draw as in
+            the paper, for FTS and PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a
+            belief, trials can be computed. With ``privacy``, it is what agents make of a release.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -106,7 +107,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    'e2596cd2-58718eac-fa7209f7-084762d4'
+    'e2596cd2-58718eac-886faf3f-084762d4'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     "parameter 'C': high is 10.0 here and 100.0 there"
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
@@ -324,6 +325,14 @@ class Federation:
         """
         return _expanded(self, message) if message.kind == "compact" else message
 
+    def belief(self, message: Message) -> Belief | None:
+        """Return what an inbox holds of a compact message, ν and R; None for any other message.
+
+        Args:
+            message: A message that fits this federation, in its epoch.
+        """
+        return _belief(self, message) if message.kind == "compact" else None
+
     @property
     def is_summarised(self) -> bool:
         """Whether messages describe the coordinates of weights in `basis`, not all weights."""
@@ -510,10 +519,18 @@ class Federation:
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def _belief(federation: Federation, message: Message) -> Belief:
+    body, B = cast(Compact, message.body), federation.basis.vectors
+    V = summary.factor_of(federation.cell_features, body.counts, federation.noise_variance, B)
+    m, R = compact.belief(body.levels, body.step, V)
+    kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
+    return m.astype(np.float32), R[kept].astype(np.float32)
+
+
 def _expanded(federation: Federation, message: Message) -> Message:
     body = cast(Compact, message.body)
-    G = federation.known_of(body.trials)
-    m, known = compact.expand(body.whole[None], np.array([body.step]), G[None])
+    G = federation.known_of(body.counts)
+    m, known = compact.expand(body.levels[None], np.array([body.step]), G[None])
     header: Header = {
         "fingerprint": federation.fingerprint,
         "epoch": message.epoch,

@@ -2,7 +2,7 @@
 
 A summary is a belief about the leading coordinates of the weights, and is held in the same way. M
 is then the number of these coordinates. A compact message is held as the summary that it stands
-for, which `fedbo.Federation.expand` makes of it.
+for: `fedbo.Federation.belief` computes its ν and R.
 
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape
@@ -34,7 +34,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.inbox import Inbox, enlarged
+from fedbo.message.inbox import Belief, Inbox, enlarged
 from fedbo.message.message import Kind, Message
 
 Single = NDArray[np.float32]
@@ -152,8 +152,8 @@ class BeliefInbox(Inbox):
             inbox._columns[name][: len(inbox)] = state[name]
         return inbox
 
-    def _values(self, message: Message) -> dict[str, Any]:
-        nu, R = message.nu, _reduction(message)
+    def _values(self, message: Message, belief: Belief | None) -> dict[str, Any]:
+        nu, R = (message.nu, _reduction(message)) if belief is None else belief
         incumbent = message.incumbent if message.kind == "belief+incumbent" else None
         cell = message.cell if message.kind == "summary+cell" else None
         self._widen(_rounded_up(len(R)))
@@ -167,7 +167,7 @@ class BeliefInbox(Inbox):
             "R": enlarged(R, self._columns["R"].shape[1:]),
             "incumbents": np.nan if incumbent is None else incumbent,
             "cells": -1 if cell is None else cell,
-            "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)),
+            "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)) if samples else 0.0,
         }
 
     def _widen(self, rank: int) -> None:

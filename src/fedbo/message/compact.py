@@ -1,16 +1,20 @@
 """The body of a compact message: a mean in whole numbers, and how many trials are in each cell.
 
-=======  ==========================================================================  ======
-symbol   meaning                                                                     shape
-=======  ==========================================================================  ======
-scale    Δ: the mean is Δ times the levels; one float32                              scalar
-levels   whole numbers from −127 to 127, one byte each; the largest is 127 or −127   (k,)
-counts   how many trials are in each public cell, one byte each; 255: 255 or more    (c,)
-=======  ==========================================================================  ======
+======  ===========================================================================  ======
+symbol  meaning                                                                      shape
+======  ===========================================================================  ======
+k, c    number of leading coordinates, number of public cells                        scalar
+scale   Δ: the mean is Δ times the levels; one float32                               scalar
+levels  whole numbers from −7 to 7, of which the largest is 7 or −7; 4 bits each,    (k,)
+        as level + 8
+counts  how many trials are in each cell: 0, 1, 2, or 3 and more; 2 bits each. A     (c,)
+        receiver takes 3 and more for 4
+======  ===========================================================================  ======
 
-On the wire it is ``["compact", 1, scale, levels, counts]``, at most 124 bytes with k = 40 and c =
-64. The 1 is the version of this body, which fixes the number of bits. If all levels are 0, so is
-the scale. `fedbo.model.compact` says how a mean is rounded, and what a receiver makes of it.
+On the wire it is ``["compact", 1, k, c, scale, packed]``, where packed has the bits of the levels,
+those of the counts, and zeros up to the next byte. With k = 40 and c = 64 it has 56 bytes. The 1 is
+the version of this body, which fixes the numbers of bits. If all levels are 0, so is the scale.
+`fedbo.model.compact` says how a mean is rounded, and what a receiver makes of all this.
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ from numpy.typing import NDArray
 from fedbo.message.signed import MessageRefused, Wire
 
 VERSION = 1
-#: Bits of a level, of which one is its sign.
-BITS = 8
-#: A count of so many trials means so many or more.
-MOST_COUNTED = 255
+#: Bits of a level, of which one is its sign, and of a count.
+BITS, COUNT_BITS = 4, 2
+#: What a receiver takes the four counts for. The last means 3 and more, 4 is twice the one before.
+COUNTED = (0, 1, 2, 4)
 
 _LARGEST = 2 ** (BITS - 1) - 1  # level
+_MORE = len(COUNTED) - 1  # this many trials, or more
 _LEAST = float(np.finfo(np.float32).tiny)  # of a scale; smaller ones lose digits
 
 
@@ -36,22 +41,31 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     """The body of a compact message."""
 
     version: int
+    k: int
+    cells: int
     scale: bytes  # little-endian float32
-    levels: bytes
-    counts: bytes
+    packed: bytes
 
     def __post_init__(self) -> None:
-        if self.version != VERSION or type(self.version) is not int:
+        if self.version != VERSION:
             raise MessageRefused(
                 f"the compact body has version {self.version!r}, and this fedbo reads version "
                 f"{VERSION}; use the same version of fedbo everywhere"
             )
+        for name in ("k", "cells"):
+            if getattr(self, name) < 1:
+                raise MessageRefused(f"{name} is {getattr(self, name)}, expected 1 or more")
         if len(self.scale) != 4:
             raise MessageRefused(f"scale has {len(self.scale)} bytes, expected 4")
-        for name in ("levels", "counts"):
-            if not getattr(self, name):
-                raise MessageRefused(f"{name} has no bytes, expected one or more")
-        largest, step = int(np.abs(self.whole.astype(np.int16)).max()), self.step
+        if len(self.packed) != (expected := packed_bytes(self.k, self.cells)):
+            raise MessageRefused(f"packed has {len(self.packed)} bytes, expected {expected}")
+        used = BITS * self.k + COUNT_BITS * self.cells
+        if np.unpackbits(np.frombuffer(self.packed, np.uint8))[used:].any():
+            raise MessageRefused("packed has more than zeros after its last count")
+        self._check_levels()
+
+    def _check_levels(self) -> None:
+        largest, step = int(np.abs(self.levels).max()), self.step
         if largest > _LARGEST:
             raise MessageRefused(f"a level is -{largest}, expected -{_LARGEST} to {_LARGEST}")
         if not largest:
@@ -62,28 +76,58 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         elif largest < _LARGEST:
             raise MessageRefused(f"the largest level is {largest}, expected {_LARGEST}")
 
+    @classmethod
+    def pack(
+        cls, levels: NDArray[np.integer], scale: float, counts: NDArray[np.integer]
+    ) -> Compact:
+        """Build a body.
+
+        Args:
+            levels: The levels (k,), −7 to 7.
+            scale: Δ, stored as float32.
+            counts: How many trials are in each cell, (c,), 0 or more.
+        """
+        codes = np.minimum(counts, _MORE)
+        bits = [_bits(levels + 2 ** (BITS - 1), BITS), _bits(codes, COUNT_BITS)]
+        with np.errstate(over="ignore"):  # what is too large becomes inf, which is refused
+            step = np.array([scale], dtype=np.float64).astype("<f4").tobytes()
+        packed = np.packbits(np.concatenate(bits)).tobytes()
+        return cls(version=VERSION, k=len(levels), cells=len(counts), scale=step, packed=packed)
+
     @property
     def step(self) -> float:
         """Δ."""
         return float(np.frombuffer(self.scale, dtype="<f4")[0])
 
     @property
-    def whole(self) -> NDArray[np.int8]:
+    def levels(self) -> NDArray[np.int8]:
         """(k,) the levels."""
-        return np.frombuffer(self.levels, dtype=np.int8)
+        found: NDArray[np.int8] = self._numbers(0, self.k, BITS).astype(np.int8)
+        return found - np.int8(2 ** (BITS - 1))
 
     @property
     def mean(self) -> NDArray[np.float32]:
         """(k,) Δ times the levels, read-only."""
         with np.errstate(over="ignore"):  # Message.check refuses what is not finite
-            found = (self.whole * np.float64(self.step)).astype(np.float32)
+            found = (self.levels * np.float64(self.step)).astype(np.float32)
         found.flags.writeable = False
         return found
 
     @property
-    def trials(self) -> NDArray[np.uint8]:
-        """(c,) the counts."""
-        return np.frombuffer(self.counts, dtype=np.uint8)
+    def counts(self) -> NDArray[np.uint8]:
+        """(c,) the counts as a receiver takes them: 0, 1, 2 or 4; read-only."""
+        found = np.array(COUNTED, dtype=np.uint8)[self._codes]
+        found.flags.writeable = False
+        return found
+
+    @property
+    def _codes(self) -> NDArray[np.int64]:
+        return self._numbers(BITS * self.k, self.cells, COUNT_BITS)
+
+    def _numbers(self, start: int, n: int, bits: int) -> NDArray[np.int64]:
+        """Read n numbers of so many bits, from the bit ``start`` on."""
+        found = np.unpackbits(np.frombuffer(self.packed, np.uint8))[start : start + n * bits]
+        return found.reshape(n, bits).astype(np.int64) @ (1 << np.arange(bits)[::-1])
 
     def check_trials(self, t_n: int) -> None:
         """Raise `MessageRefused` if the cells do not hold as many trials as the header says.
@@ -91,7 +135,22 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         Args:
             t_n: The number of trials in the header.
         """
-        counts = self.trials
-        total = int(counts.sum(dtype=np.int64))
-        if total > t_n or (total < t_n and counts.max() < MOST_COUNTED):
-            raise MessageRefused(f"its cells hold {total} trials, expected t_n = {t_n}")
+        codes = self._codes
+        least = int(codes.sum())
+        if least > t_n or (least < t_n and codes.max() < _MORE):
+            at_least = "" if codes.max() < _MORE else "at least "
+            raise MessageRefused(f"its cells hold {at_least}{least} trials, expected t_n = {t_n}")
+
+
+def packed_bytes(k: int, cells: int) -> int:
+    """Return how many bytes k levels and the counts of so many cells take.
+
+    >>> packed_bytes(40, 64)
+    36
+    """
+    return -(-(BITS * k + COUNT_BITS * cells) // 8)
+
+
+def _bits(numbers: NDArray[np.integer], bits: int) -> NDArray[np.uint8]:
+    """Return the bits of numbers, the highest first."""
+    return np.unpackbits(numbers.astype(np.uint8)[:, None], axis=1)[:, -bits:].ravel()

@@ -28,6 +28,8 @@ from fedbo.message.signed import MessageRefused
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
 
+Belief = tuple[NDArray[np.float32], NDArray[np.float32]]
+
 _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
 #: The names of the columns in files, which are those of version 0.1.
@@ -125,7 +127,7 @@ class Inbox:
         """Return the name of the peer in this row."""
         return self._senders[row]
 
-    def put(self, message: Message, chance: float = 1.0) -> bool:
+    def put(self, message: Message, chance: float = 1.0, belief: Belief | None = None) -> bool:
         """Hold a message if it is newer than its sender's last one; return whether it is.
 
         The sender can then be drawn again.
@@ -133,11 +135,13 @@ class Inbox:
         Args:
             message: A message that fits the agent's federation.
             chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
+            belief: ν (M,) and R (r, M) of an inbox of beliefs, if the message does not have them
+                itself; None by default.
         """
         row = self._rows.get(message.sender, len(self))
         if row < len(self) and message.sequence <= self._columns["sequence"][row]:
             return False
-        values = self._values(message)
+        values = self._values(message, belief)
         self._make_room(row + 1)
         for name, value in values.items():
             self._columns[name][row] = value
@@ -249,7 +253,7 @@ class Inbox:
             inbox._add_sender(name)
         return inbox
 
-    def _values(self, message: Message) -> dict[str, Any]:
+    def _values(self, message: Message, belief: Belief | None) -> dict[str, Any]:
         return {"omega": message.omega, "t_n": message.t_n, "sequence": message.sequence}
 
     def _column(self, name: str) -> NDArray[Any]:

@@ -17,8 +17,8 @@ y           shape of the mean: what is contributed to a private release         
 
 A *summary* is a noisy mean and a coarse covariance of the k leading coordinates of the weights
 (`fedbo.model.summary`): it says what its sender does not know, in 3.5 kB. It has k instead of M
-numbers; in this module M is the length of nu. A *compact* message says the same in 124 bytes: its
-mean is rounded, and it has counts, from which a receiver computes the covariance
+numbers; in this module M is the length of nu. A *compact* message says nearly the same in 56 bytes:
+its mean is rounded, and it has counts, from which a receiver computes the covariance
 (`fedbo.model.compact`). A *contribution* has a vote and the shape y. It is for the party that makes
 private releases, and for nobody else (`fedbo.privacy.contribution`).
 
@@ -44,9 +44,9 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.compact import VERSION, Compact
+from fedbo.message.compact import BITS, Compact, packed_bytes
 from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+from fedbo.message.signed import COUNTER_LIMITS, Envelope, MessageRefused, Signed, Wire
 from fedbo.outside import shortened
 
 #: What agents hand out to each other.
@@ -145,9 +145,9 @@ def bytes_in(kind: MessageKind, M: int, cells: int = 0) -> int:
         cells: How many cells a compact message has counts of; other kinds have none (default 0).
 
     >>> bytes_in("weights", 100), bytes_in("summary", 40), bytes_in("compact", 40, cells=64)
-    (400, 3440, 108)
+    (400, 3440, 40)
     """
-    return M + 4 + cells if kind == "compact" else 4 * numbers_in(kind, M)
+    return packed_bytes(M, cells) + 4 if kind == "compact" else 4 * numbers_in(kind, M)
 
 
 def _count(name: str, data: bytes) -> int:
@@ -178,16 +178,16 @@ def _pack(values: NDArray[np.float64]) -> bytes:
         return values.astype("<f4").tobytes()
 
 
-def _bytes(name: str, values: ArrayLike, dtype: type[np.int8 | np.uint8]) -> bytes:
-    """Return whole numbers as one byte each."""
-    given, limits = np.asarray(values), np.iinfo(dtype)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
+def _whole(name: str, values: ArrayLike, low: int, high: int) -> NDArray[np.int64]:
+    """Return one row of whole numbers between two limits."""
+    given = np.asarray(values)
+    if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
         found = f"shape {given.shape} and type {given.dtype}"
         raise MessageRefused(f"{name} has {found}, expected one row of whole numbers")
-    outside = given[(given < limits.min) | (given > limits.max)]
+    outside = given[(given < low) | (given > high)]
     if len(outside):
-        raise MessageRefused(f"{name} has {outside[0]}, expected {limits.min} to {limits.max}")
-    return given.astype(dtype).tobytes()
+        raise MessageRefused(f"{name} has {outside[0]}, expected {low} to {high}")
+    return given.astype(np.int64)
 
 
 def _unpack(data: bytes) -> NDArray[np.float32]:
@@ -294,22 +294,22 @@ class Message(Signed, frozen=True, kw_only=True):
         """Build a compact message, of what `fedbo.model.compact` returns.
 
         Args:
-            levels: (k,) the mean of the leading coordinates in steps of the scale, −127 to 127.
+            levels: (k,) the mean of the leading coordinates in steps of the scale, −7 to 7.
             scale: The step; stored as float32.
-            counts: (c,) how many trials are in each cell; 255 means 255 or more.
+            counts: (c,) how many trials are in each cell; 3 and more are sent as one.
             **header: The fields of `Header`.
 
         >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scalars=0.3)
         >>> message = Message.of_compact(
-        ...     [0, 64, -127], 0.5, [3, 0, 1, 0],
-        ...     fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=4
+        ...     [0, 3, -7], 0.5, [9, 0, 1, 0],
+        ...     fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=10
         ... )
         >>> message.nu.tolist(), message.counts.tolist()
-        ([0.0, 32.0, -63.5], [3, 0, 1, 0])
+        ([0.0, 1.5, -3.5], [4, 0, 1, 0])
         """
-        step = _pack(np.array([scale], dtype=np.float64))
-        whole, trials = _bytes("levels", levels, np.int8), _bytes("counts", counts, np.uint8)
-        body = Compact(version=VERSION, scale=step, levels=whole, counts=trials)
+        most = 2 ** (BITS - 1) - 1
+        whole = _whole("levels", levels, -most, most)
+        body = Compact.pack(whole, scale, _whole("counts", counts, 0, COUNTER_LIMITS["t_n"]))
         return cls(body=body, **header)
 
     @classmethod
@@ -382,7 +382,7 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def M(self) -> int:
         if isinstance(self.body, Compact):
-            return len(self.body.levels)
+            return self.body.k
         return len(getattr(self.body, self.body.__struct_fields__[0])) // 4
 
     @property
@@ -394,7 +394,7 @@ class Message(Signed, frozen=True, kw_only=True):
     @property
     def numbers(self) -> int:
         """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
-        cells = len(self.body.counts) if isinstance(self.body, Compact) else 0
+        cells = self.body.cells if isinstance(self.body, Compact) else 0
         return numbers_in(self.kind, self.M, cells)
 
     @property
@@ -423,8 +423,8 @@ class Message(Signed, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> NDArray[np.uint8]:
-        """(c,) how many trials are in each cell, read-only; 255 means 255 or more."""
-        return np.frombuffer(self._field("counts"), dtype=np.uint8)
+        """(c,) how many trials are in each cell, read-only; 4 means 3 and more."""
+        return cast("NDArray[np.uint8]", self._field("counts"))
 
     @property
     def y(self) -> NDArray[np.float32]:
@@ -485,8 +485,8 @@ class Message(Signed, frozen=True, kw_only=True):
         is_vote = self.kind in ("summary+cell", "contribution")
         if not fault and is_vote and not 0 <= (self.cell or 0) < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
-        if not fault and self.kind == "compact" and len(self.counts) != cells:
-            fault = f"it has counts of {len(self.counts)} cells, expected {cells}"
+        if not fault and isinstance(self.body, Compact) and self.body.cells != cells:
+            fault = f"it has counts of {self.body.cells} cells, expected {cells}"
         fault = fault or self._absurd_number(noise_variance if same else None)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")

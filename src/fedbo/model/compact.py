@@ -1,18 +1,20 @@
-"""Compact messages: the mean of a summary in one byte a number, and counts for its covariance.
+"""Compact messages: the mean of a summary in a few bits a number, and counts for its covariance.
 
 ======  =====================================================================  ============
 symbol  meaning                                                                shape
 ======  =====================================================================  ============
 N, c    number of messages, number of public cells                             scalars
 m       the means of N summaries (`fedbo.model.summary`)                       (N, k)
-b       bits of a rounded number, of which one is its sign; 8 on the wire      scalar
+b       bits of a rounded number, of which one is its sign; 4 on the wire      scalar
 Δ       ``scale``, the step of a message: its largest |m| / (2ᵇ⁻¹ − 1)          (N,)
 levels  m / Δ, rounded to whole numbers at random                              (N, k)
-counts  how many trials are in each cell, 255 at most                          (N, c)
+counts  how many trials are in each cell: 0, 1, 2, or 4 for 3 and more         (N, c)
 G       what `summary.known_of` makes of the counts                            (N, k, k)
 ρ       the noise of a summary, `summary.NOISE`                                scalar
 K       I − C of a summary with this G: G² / ((1 − ρ²) G + ρ² I)               (N, k, k)
 q       Δ² / 6, the variance of rounding                                       (N,)
+V       a factor of G of one message: G = VᵀV, a row for each cell tried       (r, k)
+R       a factor of I − C with orthogonal rows: I − C = RᵀR                    (r, k)
 ======  =====================================================================  ============
 
 A number x of Δ is rounded up with the probability x − ⌊x⌋, and else down. So the levels have the
@@ -22,8 +24,12 @@ mean m / Δ, and means of many peers average to the right one. The error has the
 The covariance of a summary depends on nothing but public things and the counts. So the counts are
 sent in its place, and a receiver computes G and K as the sender did. The means m of summaries with
 this G have the covariance K. So the best guess of m, and of z itself, given m plus an error of
-variance q, is K (K + q I)⁻¹ times that, and I − C becomes K (K + q I)⁻¹ K. With 8 bits this
-changes little. With few bits it removes the errors in directions that the trials say nothing about.
+variance q, is K (K + q I)⁻¹ times that, and I − C becomes K (K + q I)⁻¹ K. This also removes the
+errors in directions that the trials say nothing about.
+
+Coarse counts take less room and reveal less. They also say less than a sender knows if it has many
+trials in a cell. That did no harm (`docs/transfer.md`): an optimiser repeats places, and then many
+trials in a cell tell less than they seem to.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.compact import BITS, MOST_COUNTED
+from fedbo.message.compact import BITS, COUNTED
 from fedbo.model.kernel import Array
 from fedbo.model.summary import NOISE, Counts
 
@@ -50,11 +56,11 @@ def quantise(m: Array, rng: np.random.Generator, bits: int = BITS) -> tuple[Leve
     Args:
         m: Means of summaries, (N, k).
         rng: Decides what is rounded up.
-        bits: b, from 2 to 8; messages on the wire have 8, the default.
+        bits: b, from 2 to 8; messages on the wire have 4, the default.
 
-    >>> levels, scales = quantise(np.array([[0.5, 1.0, -2.0]]), np.random.default_rng(0), bits=4)
-    >>> levels.tolist(), scales.round(3).tolist()
-    ([[2, 4, -7]], [0.286])
+    >>> levels, scales = quantise(np.array([[0.5, 1.0, -2.0]]), np.random.default_rng(0))
+    >>> levels.tolist(), (7 * scales).round(3).tolist()
+    ([[2, 3, -7]], [2.0])
     """
     if not 2 <= bits <= 8:
         raise ValueError(f"bits is {bits}, expected 2 to 8")
@@ -70,12 +76,35 @@ def quantise(m: Array, rng: np.random.Generator, bits: int = BITS) -> tuple[Leve
 
 
 def saturated(counts: Counts) -> NDArray[np.uint8]:
-    """Return counts as messages have them: 255 means 255 or more.
+    """Return counts as a receiver takes them: 0, 1, 2, or 4 for 3 and more.
 
     Args:
         counts: How many trials are in each cell, of any shape.
+
+    >>> saturated(np.array([0, 1, 2, 3, 4, 50])).tolist()
+    [0, 1, 2, 4, 4, 4]
     """
-    return np.minimum(counts, MOST_COUNTED).astype(np.uint8)
+    return np.array(COUNTED, dtype=np.uint8)[np.minimum(counts, len(COUNTED) - 1)]
+
+
+def belief(levels: Levels, scale: float, V: Array) -> tuple[Array, Array]:
+    """Return what an inbox holds of one message: m (k,) and R (r, k), the longest rows first.
+
+    This is `expand` of one message. G has no more directions than cells were tried, so that a
+    young agent's message takes a tenth of the time.
+
+    Args:
+        levels: The levels of the message, (k,).
+        scale: Its scale Δ.
+        V: A factor of G, (r, k).
+    """
+    g, U = np.linalg.eigh(V @ V.T)
+    g, U = g[::-1].clip(0.0, 1.0), U[:, ::-1]
+    sizes = np.sqrt(np.maximum(g, _LEAST))
+    Q = (U / np.where(g > _LEAST, sizes, np.inf)).T @ V  # the eigenvectors of G, (r, k)
+    K = g * g / ((1.0 - NOISE**2) * g + NOISE**2)
+    gain = K / (K + max(scale**2 / 6.0, _LEAST))
+    return (gain * (Q @ (levels * scale))) @ Q, np.sqrt(gain * K)[:, None] * Q
 
 
 def expand(levels: Levels, scales: Scales, G: Array) -> tuple[Array, Array]:

@@ -49,10 +49,8 @@ class Standardised:
     """
 
     def __init__(self, y: Array) -> None:
-        self.y = self.z = y
-        if len(y):
-            z = _unit(_without_outliers(y))
-            self.z = _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
+        self.y = y
+        self.z = standardised(y) if len(y) else y
 
     def unwarp(self, z: Array) -> Array:
         """Return standard scores in the user's units.
@@ -81,30 +79,47 @@ class Raw:
         return z
 
 
+def standardised(y: Array) -> Array:
+    """Return the z of `Standardised` for the scores of one agent, (t,), or of many, (n, t).
+
+    Args:
+        y: Scores, to be maximised; at least one of each agent.
+
+    >>> standardised(np.array([[1.0, 3.0], [5.0, 5.0]])).tolist()
+    [[-1.0, 1.0], [0.0, 0.0]]
+    """
+    z = _unit(_without_outliers(y))
+    return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
+
+
 def _without_outliers(y: Array) -> Array:
     """Move outliers, a few scores far below the median, closer to it, and keep their order.
 
     Many low scores are no outliers: after convergence, all early scores lie far below the median.
     """
-    largest = np.abs(y).max()
-    y = y / largest if largest > 1e150 else y  # so that differences stay finite
+    largest = np.abs(y).max(axis=-1, keepdims=True)
+    y = np.where(largest > 1e150, y / np.maximum(largest, 1.0), y)  # differences stay finite
     median = _median(y)
     far = _FAR * 1.4826 * _median(np.abs(y - median))
-    if not 0 < np.count_nonzero(y < median - far) <= max(1.0, _RARE * len(y)) or far <= 0.0:
+    outliers = np.count_nonzero(y < median - far, axis=-1, keepdims=True)
+    moved = (outliers > 0) & (outliers <= max(1.0, _RARE * y.shape[-1])) & (far > 0.0)
+    if not moved.any():
         return y
-    with np.errstate(over="ignore"):  # 1 / depth is then 0
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # where far is 0 or tiny
         depth = np.maximum((median - y) / far, 1.0)
-    return np.where(depth > 1.0, median - far * (2.0 - 1.0 / depth), y)
+    return np.where(moved & (depth > 1.0), median - far * (2.0 - 1.0 / depth), y)
 
 
-def _median(y: Array) -> float:
+def _median(y: Array) -> Array:
     """Return the median; for a few numbers, `np.median` takes ten times as long."""
-    ordered = np.sort(y)
-    return float(0.5 * (ordered[(len(y) - 1) // 2] + ordered[len(y) // 2]))
+    ordered, t = np.sort(y, axis=-1), y.shape[-1]
+    middle: Array = 0.5 * (ordered[..., (t - 1) // 2, None] + ordered[..., t // 2, None])
+    return middle
 
 
 def _unit(y: Array) -> Array:
-    y = y / (np.abs(y).max() or 1.0)  # so that squares of very large scores stay finite
-    deviation = y - y.mean()
-    scale = float(deviation.std())
-    return deviation / scale if scale > 1e-12 else np.zeros_like(y)
+    largest = np.abs(y).max(axis=-1, keepdims=True)
+    y = y / np.where(largest > 0.0, largest, 1.0)  # squares of very large scores stay finite
+    deviation = y - y.mean(axis=-1, keepdims=True)
+    scale = deviation.std(axis=-1, keepdims=True)
+    return np.where(scale > 1e-12, deviation / np.maximum(scale, 1e-12), 0.0)

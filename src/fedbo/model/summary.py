@@ -80,6 +80,22 @@ def known_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
     return G
 
 
+def factor_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
+    """Return V (r, k) with G = VᵀV for the counts of one agent, a row for each cell tried.
+
+    Args:
+        A: The features of cells, (c, M).
+        counts: How many trials are in each cell, (c,).
+        sigma2: σ², the noise variance.
+        B: The leading directions, (M, k).
+    """
+    tried = np.flatnonzero(counts)
+    Phi = A[tried] * np.sqrt(counts[tried], dtype=np.float64)[:, None]
+    L = np.linalg.cholesky(Phi @ Phi.T + sigma2 * np.eye(len(tried)))
+    V: Array = np.linalg.solve(L, Phi @ B)
+    return V
+
+
 def summarise(
     belief: Posterior, G: Array, B: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:

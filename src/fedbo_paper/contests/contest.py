@@ -34,9 +34,15 @@ RANDOM = "random"
 
 
 class AmongDraws(fedbo.PTS, frozen=True):
-    """PTS among peers that send weights, one draw each, instead of summaries."""
+    """PTS among peers that send weights, one draw each, instead of compact messages."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("weights",)
+
+
+class AmongSummaries(fedbo.PTS, frozen=True):
+    """PTS among peers that send summaries in float32, in which a liar can claim any covariance."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = ("summary",)
 
 
 POLICIES: dict[str, Callable[[], fedbo.Policy]] = {

@@ -56,7 +56,7 @@ class Scene:
 
     def __init__(self, ground: Listed, known: Sequence[History], target: int, seed: int) -> None:
         self.ground, self.known, self.target, self.seed = ground, known, target, seed
-        self.agreed = contest.federation(ground, fedbo.PTS())
+        self.agreed = contest.federation(ground, contest.AmongSummaries())
         self.points = self.agreed.basis.coordinates(ground.X)  # ψ of all points, (n, k)
         order = np.argsort(ground.Y[target], kind="stable")
         self.bad = order[: int(BAD * len(order))]  # rows, the worst first

@@ -8,6 +8,7 @@ option      picture                                                             
 --ranks     table.py, landmine.py, har.py: mean ranks behind the default policy    ranks.png
 --hostile   hostile.py: delays and ratios to EI alone, by ground and family        hostile.png
 --private   private.py: the gain that is kept against ε, one panel for each file   kept.png
+--bytes     bytes.py: regret against the bytes of a message, odd tasks             bytes.png
 
     python benchmarks/picture.py docs/transfer --svm svm.json --hostile hostile.json
 """
@@ -30,6 +31,7 @@ from fedbo_paper.contests import options, portfolio, screen
 from fedbo_paper.contests.contest import ALONE, EI, RANDOM, TS
 from fedbo_paper.contests.hostile import ANY, AVERAGE, ENOUGH, HOSTILE, LATE, TABLE
 from fedbo_paper.contests.outside import BOTORCH, SAMPLERS
+from fedbo_paper.contests.sizes import MEAN, SENT
 
 Figures = dict[str, Any]
 
@@ -45,6 +47,9 @@ NAMED = ("PTS", "FTS", "RGPE", "TAF", *(name for name in SAMPLERS if name not in
 LEAST_RATIO = 0.05  # the smallest ratio that is shown: an interval may reach down to 0
 STOPS = dict(zip(("5", "10", "20", "50"), COLOURS, strict=False))  # evaluations
 KEPT = (-0.5, 1.5)  # the shares of a gain that are shown
+MOST_BYTES = 128  # that a message may have
+ALONE_AT = 30  # bytes, where an agent without messages is shown
+RATIOS = (0.55, 2.5)  # ratios to summaries in float32 that are shown
 TITLES = {
     "svm": "SVM table",
     Path(TABLE).stem: "SVM table",
@@ -255,6 +260,42 @@ def kept(found: Sequence[Figures], n: str = "10") -> Figure:
     return figure
 
 
+# Smaller messages
+
+
+def sizes(result: Figures, which: str = "odd") -> Figure:
+    """Draw mean regrets against bytes, as ratios to summaries in float32, one row for each ground.
+
+    Args:
+        result: The figures of bytes.py.
+        which: The tasks: "even", "odd" or "all".
+    """
+    grounds = result["grounds"]
+    figure = Figure(figsize=(9, 2.2 * len(grounds) + 0.4), layout="constrained")
+    rows = figure.subplots(len(grounds), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for axes, (name, found) in zip(rows, grounds.items(), strict=True):
+        axes.set(xscale="log", yscale="log", ylim=RATIOS)
+        for i, (form, ratios) in enumerate(found["ratio"].items()):
+            at, values = found["bytes"][form] or ALONE_AT, ratios[which][MEAN]
+            shade = colour("PTS") if form == SENT else "0.3"
+            interval(axes, at, values, up=True, least=RATIOS[0], color=shade)
+            end = values[1 + i % 2] or RATIOS[i % 2]  # names below and above, in turn
+            look = {"fontsize": 7, "rotation": 90, "color": shade, "ha": "center"}
+            place = (at, end * 1.05) if i % 2 else (at, end / 1.05)
+            axes.annotate(form, place, va="bottom" if i % 2 else "top", **look)
+        axes.axhline(1.0, color="black", lw=1)
+        axes.axvline(MOST_BYTES, color="0.7", lw=1, ls="--")
+        axes.set_yticks(ticks := [0.8, 1.0, 1.2, 1.5, 2.0], [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        label(axes, f"{TITLES.get(name, name)}, {which} tasks")
+    at_bytes = {at: f"{at:,}" for at in (40, 60, 80, 100, MOST_BYTES, 400, 1300, 2500)}
+    at_bytes[ALONE_AT] = "none"
+    rows[-1].set_xticks([*at_bytes], [*at_bytes.values()], fontsize="small")
+    rows[-1].set_xlabel("bytes of a message without its header")
+    figure.supylabel("mean regret until 20, ratio to summaries in float32", fontsize="medium")
+    return figure
+
+
 # Files
 
 
@@ -267,9 +308,10 @@ def read(path: Path) -> Figures:
         raise screen.refuse(f"cannot read {path}: {error}") from None
     if not isinstance(result, dict) or not {"policies", "grounds", "members"} & {*result}:
         raise screen.refuse(
-            f"{path} is not a JSON file of table.py, landmine.py, har.py, hostile.py or private.py"
+            f"{path} is not a JSON file of table.py, landmine.py, har.py, hostile.py, private.py "
+            "or bytes.py"
         )
-    if '"ratio_ei"' not in text:
+    if '"ratio_ei"' not in text and '"bytes"' not in text:
         raise screen.refuse(
             f"{path} compares with Thompson sampling only: it was written before contests ran EI "
             "alone. Run the contest again"
@@ -303,6 +345,8 @@ def wanted(given: argparse.Namespace) -> dict[str, Figure]:
         pictures["hostile"] = hostile(read(given.hostile))
     if given.private:
         pictures["kept"] = kept([read(path) for path in given.private])
+    if given.bytes:
+        pictures["bytes"] = sizes(read(given.bytes))
     return pictures
 
 
@@ -310,7 +354,7 @@ def main() -> None:
     """Run the command."""
     parser = options.parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="OUT_FOLDER")
-    for name in ("svm", "landmine", "har", "hostile"):
+    for name in ("svm", "landmine", "har", "hostile", "bytes"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE.json")
     for name in ("ranks", "private"):
         parser.add_argument(f"--{name}", type=Path, nargs="+", metavar="FILE.json")

@@ -99,7 +99,7 @@ def among(lie: Lie, share: float, scene: Scene, seed: int, evaluations: int) -> 
     liars, others = divided(scene, share, seed)
     ground, target = scene.ground, scene.target
     first = [*(scene.honest[n] for n in others), *lie(Turn(scene, liars, 0))]
-    agent = contest.site(ground, fedbo.PTS(), target, seed, first)
+    agent = contest.site(ground, contest.AmongSummaries(), target, seed, first)
     scores = []
     for t in range(INITIAL + evaluations):
         if t:

@@ -26,7 +26,7 @@ out = Console(width=None if sys.stdout.isatty() else 140)
 def work(stage: str, calls: Sequence[Callable[[], T]], jobs: int) -> list[T]:
     """Run the calls in parallel, show the progress, and return the results in the calls' order."""
     results: dict[int, T] = {}
-    with _progress(stage, len(calls)) as show:
+    with progress(stage, len(calls)) as show:
         for i, result in workers.run(calls, jobs):
             results[i] = result
             show(len(results))
@@ -34,17 +34,19 @@ def work(stage: str, calls: Sequence[Callable[[], T]], jobs: int) -> list[T]:
 
 
 @contextmanager
-def _progress(stage: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(stage: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar in a terminal; elsewhere print a line for every tenth."""
     if console.is_terminal:
         with screen.bars(console) as bars:
             task = bars.add_task(f"{stage:<16}", total=total)
             yield lambda done: bars.update(task, completed=done)
         return
-    start = time.monotonic()
+    start, tenths = time.monotonic(), 0
 
     def show(done: int) -> None:
-        if 10 * done // total > 10 * (done - 1) // total:
+        nonlocal tenths
+        if 10 * done // total > tenths:
+            tenths = 10 * done // total
             passed = time.monotonic() - start
             left = passed * (total / done - 1)
             say(f"{stage}: {done} of {total}, {passed:.0f} s passed, {left:.0f} s left")

@@ -3,16 +3,16 @@
 Each task in turn is the target, and all other tasks are its peers, which have made 50 evaluations
 alone. PTS runs on the same messages in several forms: a summary in float32; its mean rounded to
 fewer bits, with counts of trials in place of the covariance; and these counts on coarser scales.
-Among them is the compact message that agents send. All forms of a peer's message have the same
-noise, and all runs on a target the same initial points and seeds. Two references have other
-messages or none: weights, and expected improvement alone (EI).
+In the form "4/2", which agents send, a number of the mean has 4 bits, and a count has 2. All forms
+of a peer's message have the same noise, and all runs on a target the same initial points and seeds.
+Two references have other messages or none: weights, and expected improvement alone (EI).
 
 Reported is the ratio of the mean regret to that with summaries in float32, at 5, 10 and 20
-evaluations after the 3 initial points, with 95 % intervals over targets. A form is chosen on the
-even tasks, and its figures are those of the odd ones: the choice is the smallest form whose ratios
-on the even tasks are all below 1.02, as are those of all larger forms. In the JSON, `grounds` has
-for each ground the `bytes` of a body and the `ratio` of each form, by targets and evaluations, and
-the `runs`, whose keys summary.py explains.
+evaluations after the 3 initial points and on average over the first 20, with 95 % intervals over
+targets. A form is chosen on the even tasks, and its figures are those of the odd ones. The choice
+is the smallest form whose geometric mean of the ratios at 5, 10 and 20 is at most 1.02 on every
+ground. In the JSON, `grounds` has for each ground the `bytes` of a body and the `ratio` of each
+form, by targets and evaluations, and the `runs`, whose keys summary.py explains.
 
     FEDBO_DATA=folder python benchmarks/bytes.py TABLE.npz --box both --json bytes.json
     python benchmarks/picture.py docs/transfer --bytes bytes.json
@@ -24,8 +24,9 @@ import argparse
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 
 import fedbo
 from fedbo.message.message import Header
-from fedbo.model.compact import expand, quantise, saturated
+from fedbo.model.compact import expand, quantise
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import summarise
 from fedbo_paper.contests import contest, landmine, measures, options, screen
@@ -44,7 +45,8 @@ from fedbo_paper.harness.intervals import Floats
 
 SUMMARY, WEIGHTS = "summary", "weights"
 AT = (5, 10, 20)  # evaluations after the initial points
-LIMIT = 1.02  # a form whose ratio is below costs too little to matter
+MEAN = "1-20"  # of the regrets after so many evaluations
+LIMIT = 1.02  # a form with at most this ratio costs too little to matter
 _AROUND = 20  # bytes of a compact body beside the levels and the counts
 
 #: What a count of so many bits can be.
@@ -63,19 +65,21 @@ class Form(NamedTuple):
 
     def nbytes(self, k: int, cells: int) -> int:
         """Return the bytes of a body with k coordinates and so many cells."""
-        return _AROUND + math.ceil(k * self.mean / 8) + math.ceil(cells * self.counts / 8)
+        return _AROUND + math.ceil((k * self.mean + cells * self.counts) / 8)
 
 
+#: By name: the bits of a number of the mean, and those of a count.
 FORMS = {
-    "8 bits": Form(8, 8),
-    "6 bits": Form(6, 8),
-    "4 bits": Form(4, 8),
-    "3 bits": Form(3, 8),
-    "2 bits": Form(2, 8),
-    "4 bits, counts 4": Form(4, 4),
-    "4 bits, counts 2": Form(4, 2),
-    "2 bits, counts 2": Form(2, 2),
+    "8/8": Form(8, 8),
+    "6/8": Form(6, 8),
+    "4/8": Form(4, 8),
+    "3/8": Form(3, 8),
+    "2/8": Form(2, 8),
+    "4/4": Form(4, 4),
+    "4/2": Form(4, 2),
+    "2/2": Form(2, 2),
 }
+SENT = "4/2"  # by agents
 NAMES = (SUMMARY, *FORMS, WEIGHTS, EI)
 
 
@@ -86,7 +90,7 @@ def coarse(counts: NDArray[np.intp], bits: int) -> NDArray[np.intp]:
     ([0, 1, 4, 4, 4], [0, 5, 255])
     """
     if bits == 8:
-        return saturated(counts).astype(np.intp)
+        return np.minimum(counts, 255)
     some = np.log(np.maximum(counts, 1))[:, None] - np.log(STEPS[bits][1:])
     return np.where(counts > 0, STEPS[bits][1:][np.abs(some).argmin(axis=1)], 0)
 
@@ -142,28 +146,29 @@ def play(
     ground: Ground,
     known: Sequence[History],
     target: int,
-    seed: int,
+    seeds: Sequence[int],
     evaluations: int,
     names: Sequence[str] = NAMES,
+    most: int | None = None,
 ) -> Scores:
-    """Run PTS on one target with every form of its peers' messages, and EI alone.
+    """Run PTS on one target with several forms of its peers' messages, and EI alone.
 
     Args:
         ground: The tasks.
         known: The history of each task's agent.
         target: The task.
-        seed: The seed of the runs.
+        seeds: The seeds of the runs.
         evaluations: Evaluations after the initial points.
         names: The forms; all by default.
+        most: How many peers a run meets; all by default.
     """
     agreed = fedbo.Federation(ground.space, kind="summary", format=1)
-    others = contest.peers(ground, target, seed)
-    peers = {n: sender(agreed, known[n]) for n in others}
+    met = {seed: contest.peers(ground, target, seed, most) for seed in seeds}
+    peers = {n: sender(agreed, known[n]) for n in {n for others in met.values() for n in others}}
     scores: Scores = {}
-    for name in names:
-        policy: fedbo.Policy = fedbo.PTS()
-        there = agreed
-        received: list[fedbo.Message] = []
+    for name, seed in product(names, seeds):
+        others, policy = met[seed], cast("fedbo.Policy", fedbo.PTS())
+        there, received = agreed, list[fedbo.Message]()
         if name == EI:
             policy = fedbo.EI()
         elif name == WEIGHTS:
@@ -177,8 +182,7 @@ def play(
         initial = first[: policy.starts(len(first), len(received))]
         agent = contest.started(ground, policy, target, seed, initial, agreed=there)
         agent.receive(received)
-        total = len(first) + evaluations
-        found = contest.evaluate(agent, ground, target, total)
+        found = contest.evaluate(agent, ground, target, len(first) + evaluations)
         scores[name, target, seed] = [score for _, score in found]
     return scores
 
@@ -202,44 +206,58 @@ def hold(ground: Ground, title: str, given: argparse.Namespace) -> dict[str, Any
     """Run everything on one ground, print its tables, and return its figures."""
     tasks = contest.targets(ground, given.targets)
     warn_of_few(len(tasks), title)
-    known = contest.histories(ground, given.jobs, given.seeds)
+    known = contest.histories(ground, given.jobs, given.seeds, evaluations=given.history)
+    names = [name for name in NAMES if name == SUMMARY or name in given.forms]
     calls = [
-        partial(play, ground, known[seed % len(known)], target, seed, given.evaluations)
-        for seed in range(given.seeds)
+        partial(play, ground, known[h], target, seeds, given.evaluations, names, given.peers)
+        for h, seeds in enumerate(contest.groups(given.seeds))
         for target in tasks
     ]
-    found = contest.curves(screen.work(title, calls, given.jobs), NAMES, tasks)
+    found = contest.curves(screen.work(title, calls, given.jobs), names, tasks)
     regret = measures.regrets(ground, tasks, found)
-    sizes, ratios = body_bytes(ground), figures(regret, tasks, given.evaluations)
+    sizes, ratios = body_bytes(ground), figures(regret, tasks)
     show(title, sizes, ratios)
     return {
         "bytes": sizes,
         "ratio": ratios,
         "regret": {
-            name: {str(n): float(each[:, :, INITIAL + n - 1].mean()) for n in AT}
+            name: {at: float(found.mean()) for at, found in moments(each).items()}
             for name, each in regret.items()
         },
         "targets": tasks,
         "seeds": given.seeds,
+        "peers": given.peers or ground.tasks - 1,
+        "history": given.history,
         "runs": runs(regret),
     }
 
 
-def figures(regret: measures.Curves, tasks: Sequence[int], evaluations: int) -> dict[str, Any]:
+def moments(regret: Floats) -> dict[str, Floats]:
+    """Return the regrets (targets, seeds) after 5, 10 and 20 evaluations, and their mean until 20.
+
+    Args:
+        regret: (targets, seeds, evaluations), those of the initial points included.
+    """
+    after = regret[:, :, INITIAL : INITIAL + max(AT)]
+    return {
+        **{str(n): after[:, :, n - 1] for n in AT if n <= after.shape[2]},
+        MEAN: after.mean(axis=2),
+    }
+
+
+def figures(regret: measures.Curves, tasks: Sequence[int]) -> dict[str, Any]:
     """Return the ratios to summaries in float32, by form, targets and evaluations."""
     rows = {
         "even": [i for i, task in enumerate(tasks) if task % 2 == 0],
         "odd": [i for i, task in enumerate(tasks) if task % 2],
         "all": [*range(len(tasks))],
     }
-    at = [n for n in AT if n <= evaluations]
+    reference = moments(regret[SUMMARY])
     return {
         name: {
             which: {
-                str(n): measures.ratio(
-                    values[some, :, INITIAL + n - 1], regret[SUMMARY][some, :, INITIAL + n - 1]
-                )
-                for n in at
+                at: measures.ratio(each[some], reference[at][some])
+                for at, each in moments(values).items()
             }
             for which, some in rows.items()
             if some
@@ -267,34 +285,40 @@ def show(title: str, sizes: dict[str, int], ratios: dict[str, Any]) -> None:
 
 
 def chosen(found: dict[str, Any]) -> str:
-    """Return the smallest form below the limit on all even tasks, as are all larger ones.
+    """Return the smallest form that costs little on the even tasks of every ground.
 
     Args:
         found: The figures of each ground.
     """
-    best = next(iter(FORMS))
-    first = next(iter(found.values()))
-    for name in sorted(FORMS, key=lambda name: -first["bytes"][name]):
-        ratios = [e for ground in found.values() for e in ground["ratio"][name]["even"].values()]
-        if any(not effect.value < LIMIT for effect in ratios):
-            break
-        best = name
-    return best
+    sizes = next(iter(found.values()))["bytes"]
+    cheap = [name for name in FORMS if all(_cost(each, name) <= LIMIT for each in found.values())]
+    return min(cheap or [*FORMS][:1], key=lambda name: int(sizes[name]))
+
+
+def _cost(ground: dict[str, Any], name: str) -> float:
+    """Return the geometric mean of the ratios of a form on even tasks."""
+    ratios = [ground["ratio"][name]["even"][str(n)].value for n in AT]
+    return float(np.exp(np.mean(np.log(ratios))))
 
 
 def main() -> None:
     """Run the command."""
     parser = options.contest_parser(__doc__)
     parser.add_argument("path", type=Path, metavar="TABLE.npz", nargs="?")
+    text = "forms to compare with summaries in float32; default: all"
+    parser.add_argument("--forms", type=options.some(NAMES), default=NAMES, help=text)
     parser.add_argument("--box", choices=("linear", "log", "both", "none"), default="both")
-    parser.set_defaults(evaluations=max(AT))
-    given = parser.parse_args()
+    parser.set_defaults(evaluations=max(AT), policies=None, listed=False)
+    options.add_peers(parser)
+    given = options.read(parser)
+    if given.together:
+        parser.error("--together is not possible here: forms are compared with peers that have run")
     found: dict[str, Any] = {}
     if given.path is not None:
         found["svm"] = hold(read_table(given.path), given.path.stem, given)
     for box in ("linear", "log"):
         if given.box in (box, "both"):
             found[box] = hold(landmine.ground(box, given), f"landmine, {box} box", given)
-    if found and given.targets != "odd":
+    if found and given.targets != "odd" and {*FORMS} <= {*given.forms}:
         screen.say(f"The choice of the even tasks: {chosen(found)}")
     screen.finish({"grounds": found}, given.json)

@@ -45,6 +45,12 @@ def released(*members: str) -> dict:
     return {"members": by_members, "ground": "synthetic", "delta": 1e-3}
 
 
+def rounded() -> dict:
+    ratios = {"odd": {n: [1.0, 0.5, None] for n in (*AT[:3], "1-20")}}
+    forms = {"summary": 2531, "4/2": 49, "EI": 0}
+    return {"bytes": forms, "ratio": dict.fromkeys(forms, ratios)}
+
+
 def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     monkeypatch.setattr(sys, "argv", ["picture.py", *map(str, arguments)])
     picture.main()
@@ -62,6 +68,7 @@ def test_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "har": two,
         "hostile": {"default": "PTS", "grounds": {"svm": peers, "synthetic": peers}},
         "private": released("10", "1000"),
+        "bytes": {"grounds": {"svm": rounded(), "log": rounded()}},
     }
     given = []
     for name, result in written.items():

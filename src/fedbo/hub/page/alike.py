@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbo.message import Message
+
 Single = NDArray[np.float32]
 
 #: How many agents a map shows.
@@ -13,7 +15,7 @@ MOST_ON_MAP = 200
 
 
 def weights(content: bytes) -> Single:
-    """Return ω, or ν, of an encoded message that was checked when it arrived, up to a factor.
+    """Return ω, or ν, of an encoded message that was checked when it arrived.
 
     Args:
         content: What `Message.encode` returned.
@@ -21,8 +23,8 @@ def weights(content: bytes) -> Single:
     fields = msgspec.msgpack.decode(content)
     if fields[0] == 2:  # an envelope with a signature
         fields = msgspec.msgpack.decode(fields[2])
-    if fields[6][0] == "compact":  # in steps of a scale, which a direction does not depend on
-        return np.frombuffer(fields[6][3], dtype=np.int8).astype(np.float32)
+    if fields[6][0] == "compact":
+        return Message.decode(content).nu
     return np.frombuffer(fields[6][1], dtype="<f4").astype(np.float32, copy=False)
 
 
