@@ -7,14 +7,16 @@
 #   flower.sh key NAME        at each site, once: the key of its node
 #   flower.sh register NAME   at the server, once for each site: accept the public key of its node
 #   flower.sh supernode NAME  at each site: its node, which keeps running
-#   flower.sh run APP         start a run of an app
+#   flower.sh run APP ...     start a run of an app; more options go to flwr run
 set -euo pipefail
 
-HOST=${HOST:-127.0.0.1}           # where the SuperLink is: a name or an address
+HOST=${HOST:-127.0.0.1}           # where nodes reach the SuperLink: a name or an address
+BIND=${BIND:-$HOST}               # where it listens, if that is another address, such as 0.0.0.0
 PORT=${PORT:-8000}                # its port
 NODE_PORT=${NODE_PORT:-9094}      # a free port of the node's machine, for the node itself
 FLEET=${FLEET:-$HOME/fleet}       # certificates, keys, the SuperLink's database, the trials of sites
-NODE_CONFIG=${NODE_CONFIG:-}      # more for --node-config, such as partition-id=0
+NODE_CONFIG=${NODE_CONFIG:-}      # more for --node-config, such as data="/srv/data"
+FLEET=$(realpath -m "$FLEET")
 export FEDBO_STATE=${FEDBO_STATE:-$FLEET/state} FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
 
 certificates() {
@@ -30,7 +32,7 @@ certificates() {
 superlink() {
     cd "$FLEET"
     exec flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \
-        --enable-supernode-auth --host "$HOST" --port "$PORT" --database "$FLEET/superlink.db" \
+        --enable-supernode-auth --host "$BIND" --port "$PORT" --database "$FLEET/superlink.db" \
         --disable-runtime-dependency-installation
 }
 
@@ -63,7 +65,8 @@ supernode() {
 }
 
 run() {
-    flwr run "$1" fleet --stream
+    app=$1 && shift
+    flwr run "$app" fleet --stream "$@"
 }
 
 refuse_if_there() {
@@ -80,6 +83,7 @@ usage() {
 
 case "${1:-} $#" in
     "certificates 1" | "superlink 1" | "connect 1") "$1" ;;
-    "key 2" | "register 2" | "supernode 2" | "run 2") "$1" "$2" ;;
+    "key 2" | "register 2" | "supernode 2") "$1" "$2" ;;
+    run\ [2-9]*) "$@" ;;
     *) usage ;;
 esac

@@ -16,7 +16,7 @@ ROUNDS, TRIALS = 4, 2
 
 
 def trials(folder, clinic):
-    paths = [*folder.glob(f"sites/{clinic}-*/agent.fedbo")]
+    paths = [*folder.glob(f"sites/*/{clinic}-*/agent.fedbo")]
     return fedbo.Agent.load(paths[0]).trials if paths else []
 
 
@@ -100,7 +100,7 @@ def test_a_fleet_with_tls_and_keys_survives_a_kill_and_refuses_a_stranger(tmp_pa
     assert [trial.params for trial in kept] == [trial.params for trial in before]
     assert [trial.number for trial in after[victim]] == [*range(len(after[victim]))]
     assert sum(trial.state == "complete" for trial in after[victim]) >= TRIALS  # it took part again
-    assert not [*fleet.glob("sites/stranger-*")]
+    assert not [*fleet.glob("sites/*/stranger-*")]
 
 
 def test_the_documentation_shows_the_commands_of_the_script():

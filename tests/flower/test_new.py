@@ -37,9 +37,24 @@ def test_its_two_halves_fit_together(tmp_path, monkeypatch):
     config = tomllib.loads((tmp_path / "two-halves" / "pyproject.toml").read_text())
     given = config["tool"]["flwr"]["app"]["config"] | {"folder": str(tmp_path / "out")}
     server(grid, grid.context(**{k: v for k, v in given.items() if k != "folder"}))
-    agents = [fedbo.Agent.load(path) for path in (tmp_path / "out").glob("sites/*/agent.fedbo")]
+    agents = [fedbo.Agent.load(path) for path in (tmp_path / "out").glob("*/sites/*/agent.fedbo")]
     assert [len(agent.trials) for agent in agents] == 3 * [9]
     assert all(agent.best.score > -2.0 for agent in agents)
+    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert all(f"site-{i}" in result.output for i in range(3))
+    assert "learning_rate" in result.output
+
+
+def test_a_folder_without_sites(tmp_path):
+    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "has no agent.fedbo" in result.output
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "agent.fedbo").write_bytes(b"junk")
+    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "agent.fedbo" in result.output
 
 
 def test_no_two_apps_share_trials(tmp_path):

@@ -77,7 +77,7 @@ def test_if_all_nodes_leave_the_run_waits_for_one(tmp_path):
     grid = fleet(tmp_path, 2)
     here = grid.get_node_ids
     grid.get_node_ids = lambda: [] if len(grid.rounds) == 1 else here()
-    with pytest.raises(RuntimeError, match=r"0 nodes are there after 0.6 s, expected 1"):
+    with pytest.raises(RuntimeError, match=r"after 0.6 s, 0 nodes are there, expected 1"):
         run(grid)
     assert [len(trials(grid, node)) for node in range(2)] == [2, 2]  # what was done is kept
 
@@ -104,7 +104,9 @@ def test_answers_may_come_in_any_order(tmp_path):
 def test_a_superlink_that_takes_nothing_is_reported(tmp_path, caplog):
     grid = fleet(tmp_path)
     grid.push_messages = lambda messages: grid.rounds.append([]) or []
-    with pytest.raises(RuntimeError, match=r"did not take messages of up to 0 bytes to nodes 0, 1"):
+    with pytest.raises(
+        RuntimeError, match=r"did not take messages of up to 0 bytes to node 0, node 1"
+    ):
         run(grid, rounds=1)
 
 
@@ -198,6 +200,13 @@ def test_if_all_nodes_fail_so_does_the_run(tmp_path):
     assert "no data" not in str(e.value)
 
 
+def test_waiting_for_nodes_is_said(tmp_path, caplog):
+    grid = fleet(tmp_path)
+    with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RuntimeError):
+        run(grid, nodes=9)
+    assert "waiting up to 0.6 s for 9 nodes, 3 are there" in caplog.text
+
+
 def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_path, caplog):
     here = {"name": "a", "folder": "here"}
     app = client_app(FEDERATION, objective)
@@ -206,12 +215,23 @@ def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_
         run(grid, rounds=1)
     assert "--node-config" in caplog.text
     assert "folder in the node config is 'here', expected an absolute path" in caplog.text
+
+
+def test_two_federations_share_a_folder(tmp_path):
+    other = fedbo.Federation({"x": fedbo.Float(0, 1)}, seed=1)
+    for federation in (FEDERATION, other):
+        grid = fleet(tmp_path, 2, federation)
+        run(grid, federation)
+        assert [len(trials(grid, node, federation)) for node in range(2)] == [6, 6]
+
+
+def test_a_name_is_that_of_the_node_config():
     assert node_name({"name": "clinic", "partition-id": 1}) == "clinic"
 
 
 def test_too_few_nodes(tmp_path):
     grid = fleet(tmp_path)
-    with pytest.raises(RuntimeError, match=r"3 nodes are there after 0.6 s, expected 4.*'nodes'"):
+    with pytest.raises(RuntimeError, match=r"after 0.6 s, 3 nodes are there, expected 4.*'nodes'"):
         run(grid, nodes=4)
 
 

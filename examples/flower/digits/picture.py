@@ -32,6 +32,7 @@ def draw(folder: Path) -> Path:
     axes.plot(trials, alone.mean(axis=0), color="C1", lw=2.5, ls="--", label="each site alone")
     axes.set(xlabel="trials of a site", ylabel="best validation accuracy so far")
     axes.set_title(f"{len(agents)} sites tune an SVM; thin lines are single sites")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     path = folder / "digits.png"

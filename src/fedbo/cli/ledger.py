@@ -74,7 +74,8 @@ def ledger(
     elif entries:
         _list(Console(), entries, book.path)
     else:
-        text = f"No message has left this machine: {book.path} has no entry."
+        text = f"{book.path} has no entry: no study of this user has sent a message."
+        text += " Nodes on Flower have ledgers of their own, see --log."
         if others := ", ".join(sorted({entry.agent for entry in every.values()})):
             text = f"No message of {agent!r} has left, only of {others}: see {book.path}."
         typer.echo(screen.printable(text))

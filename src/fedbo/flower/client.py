@@ -64,7 +64,10 @@ def client_app(
     def work(message: Message, context: Context) -> Message:
         asked = wire.instruction(message.content)
         site = _site(agreed, context, policy, settings, seed)
-        log.info("%s: round %d, %d messages heard", site.name, asked.round, len(asked.heard))
+        log.info(
+            "%s: round %d, %d messages handed out, trials are in %s",
+            site.name, asked.round, len(asked.heard), site.path,
+        )  # fmt: skip
         try:
             score = objective(context)
         except Exception as error:

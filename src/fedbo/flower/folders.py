@@ -1,17 +1,18 @@
 """Where the server and the sites of a fleet keep what must outlive a run.
 
 ============  ==========================================================================
-whose folder  where it is: the first that is given
+whose folder  where it is
 ============  ==========================================================================
-a site's      ``folder`` in its node config; ``<folder>/sites`` if the run config has a
-              ``folder``; ``flower/<federation>/sites`` in the user's state folder. Each
-              site has a folder of its own in it.
-the server's  ``<folder>/server``; ``flower/<federation>/server`` in the user's state
-              folder
+a site's      ``<folder>/<federation>`` if its node config has a ``folder``; else
+              ``<folder>/<federation>/sites`` if the run config has one; else
+              ``flower/<federation>/sites`` in the user's state folder. Each site has a
+              folder of its own in it.
+the server's  ``<folder>/<federation>/server`` if the run config has a ``folder``; else
+              ``flower/<federation>/server`` in the user's state folder
 ============  ==========================================================================
 
-Paths are absolute: Flower starts apps in folders of its own. ``<federation>`` is the part of the
-fingerprint that is the same in all epochs.
+``<federation>`` is the part of the fingerprint that is the same in all epochs, so that several
+federations can use one folder. Paths are absolute: Flower starts apps in folders of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def site_folder(federation: Federation, name: str, context: Context) -> Path:
         context: Flower's context of the node.
     """
     own = _given("node config", context.node_config)
-    return (own or run_folder(federation, context) / "sites") / Path(file_name(name, b"")).stem
+    shared = run_folder(federation, context) / "sites"
+    sites = shared if own is None else own / federation.fingerprint.lasting
+    return sites / Path(file_name(name, b"")).stem
 
 
 def server_folder(federation: Federation, context: Context) -> Path:
@@ -52,14 +55,14 @@ def server_folder(federation: Federation, context: Context) -> Path:
 
 
 def run_folder(federation: Federation, context: Context) -> Path:
-    """Return the folder that all folders of a run are in, unless a node has its own.
+    """Return the folder of a federation, in which all others are, unless a node has its own.
 
     Args:
         federation: What all sites agree on.
         context: Flower's context of the node or of the ServerApp.
     """
     given = _given("run config", context.run_config)
-    return given or state_folder() / "flower" / federation.fingerprint.lasting
+    return (given or state_folder() / "flower") / federation.fingerprint.lasting
 
 
 def _given(whose: str, config: Mapping[str, Any]) -> Path | None:

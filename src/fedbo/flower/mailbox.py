@@ -87,6 +87,15 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._held)
 
+    def name(self, node: int) -> str:
+        """Return what to call a node in a log: its name, if it is known in this run, and its id.
+
+        Args:
+            node: The node.
+        """
+        known = self._names.get(node)
+        return f"node {node}" if known is None else f"{known} (node {node})"
+
     def put(self, node: int, data: bytes, present: Sequence[int] = ()) -> str:
         """Keep a node's message in place of its earlier one; return its sender.
 

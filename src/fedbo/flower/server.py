@@ -161,11 +161,14 @@ class _Run:
 
     def _enough_nodes(self, least: int) -> list[int]:
         """Wait until enough nodes are there."""
-        deadline = time.monotonic() + self.asked.timeout
+        deadline, is_told = time.monotonic() + self.asked.timeout, False
         while len(nodes := sorted(self.grid.get_node_ids())) < least:
+            if not is_told:
+                is_told, wait = True, self.asked.timeout
+                log.info("waiting up to %g s for %d nodes, %d are there", wait, least, len(nodes))
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"{len(nodes)} nodes are there after {self.asked.timeout:g} s, expected "
+                    f"after {self.asked.timeout:g} s, {len(nodes)} nodes are there, expected "
                     f"{least}: start more nodes, or lower 'nodes' in the run config"
                 )
             self._collect()
@@ -189,12 +192,12 @@ class _Run:
                 break
             time.sleep(_PAUSE)
         log.info(
-            "round %d of %d: %d nodes are there, %d were asked, %d answered, %d messages are held",
+            "round %d of %d: nodes present %d, asked %d, answers %d, messages held %d",
             number, self.asked.rounds, len(nodes), len(sent), self.answers - before,
             len(self.mailbox),
         )  # fmt: skip
         if missing:
-            names = _listed({self.unanswered[one] for one in missing})
+            names = self._listed({self.unanswered[one] for one in missing})
             log.warning("no answer in %g s from %s", self.asked.timeout, names)
 
     def _late(self) -> Counter[int]:
@@ -238,7 +241,7 @@ class _Run:
             largest = max(sum(map(len, each)) for each in heard.values())
             self.error = (
                 f"the SuperLink did not take messages of up to {largest:,} bytes to "
-                f"{_listed(refused)}: these nodes have left, or should hear less (most=...)"
+                f"{self._listed(refused)}: these nodes have left, or should hear less (most=...)"
             )
             log.warning(self.error)
         return {one: node for one, node in ids if one in taken}
@@ -266,7 +269,8 @@ class _Run:
         theirs = [one for one, other in self.unanswered.items() if other == node]
         del self.unanswered[answered]
         if reply.has_error():
-            self.error = f"node {node} failed: {_quoted(reply.error.reason or 'no reason given')}"
+            reason = _quoted(reply.error.reason or "no reason given")
+            self.error = f"{self.mailbox.name(node)} failed: {reason}"
             log.warning(self.error)
             return
         # A node works in order: what it left out, because it was killed, it will not answer.
@@ -276,15 +280,15 @@ class _Run:
                 self.mailbox.put(node, message, present)
             self.answers += 1
         except (MessageRefused, wire.Refused, ExchangeError) as error:
-            self.error = f"the answer of node {node} is refused: {_quoted(str(error))}"
+            refusal = _quoted(str(error))
+            self.error = f"the answer of {self.mailbox.name(node)} is refused: {refusal}"
             log.warning(self.error)
+
+    def _listed(self, nodes: Iterable[int]) -> str:
+        every = [self.mailbox.name(node) for node in sorted(nodes)]
+        more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+        return ", ".join(every[:_NAMED]) + more
 
 
 def _quoted(text: str) -> str:
     return printable(shortened(text, _LONGEST))
-
-
-def _listed(nodes: Iterable[int]) -> str:
-    every = [str(node) for node in sorted(nodes)]
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return f"node{'s' if len(every) > 1 else ''} {', '.join(every[:_NAMED])}{more}"
