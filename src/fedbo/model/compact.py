@@ -28,7 +28,7 @@ variance q, is K (K + q I)⁻¹ times that, and I − C becomes K (K + q I)⁻¹
 errors in directions that the trials say nothing about.
 
 Coarse counts take less room and reveal less. They also say less than a sender knows if it has many
-trials in a cell. That did no harm (`docs/transfer.md`): an optimiser repeats places, and then many
+trials in a cell. No harm was seen (`docs/transfer.md`): an optimiser repeats places, and then many
 trials in a cell tell less than they seem to.
 """
 

@@ -35,6 +35,9 @@ import msgspec
 import numpy as np
 
 import fedbo
+from fedbo.message.compact import Compact
+from fedbo.message.message import Body
+from fedbo.model.compact import quantise
 from fedbo_paper.contests import contest, families, measures, options, screen
 from fedbo_paper.contests.contest import ALONE, EI, TS, History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Listed, Trained, grid, read_table
@@ -150,9 +153,14 @@ def peers(
 def only_noise(message: fedbo.Message, rng: np.random.Generator) -> fedbo.Message:
     """Replace the weights of a message by random ones with the same norm."""
     name = "omega" if message.kind == "weights" else "nu"
-    omega = np.frombuffer(getattr(message.body, name), dtype="<f4").astype(float)
-    random = rng.standard_normal(len(omega))
-    random *= np.linalg.norm(omega) / np.linalg.norm(random)
+    norm = np.linalg.norm(getattr(message, name).astype(float))
+    random = rng.standard_normal(message.M)
+    if message.kind == "compact":
+        levels, _ = quantise(random[None], rng)
+        step = float(norm / np.linalg.norm(levels))
+        body: Body = Compact.pack(levels[0] if step else 0 * levels[0], step, message.counts)
+        return msgspec.structs.replace(message, body=body)
+    random *= norm / np.linalg.norm(random)
     body = msgspec.structs.replace(message.body, **{name: random.astype("<f4").tobytes()})
     return msgspec.structs.replace(message, body=body)
 

@@ -12,7 +12,8 @@ evaluations after the 3 initial points and on average over the first 20, with 95
 targets. A form is chosen on the even tasks, and its figures are those of the odd ones. The choice
 is the smallest form whose geometric mean of the ratios at 5, 10 and 20 is at most 1.02 on every
 ground. In the JSON, `grounds` has for each ground the `bytes` of a body and the `ratio` of each
-form, by targets and evaluations, and the `runs`, whose keys summary.py explains.
+form, by targets and evaluations, and the `runs`, whose keys summary.py explains; `pooled` has the
+geometric means of the ratios over all grounds.
 
     FEDBO_DATA=folder python benchmarks/bytes.py TABLE.npz --box both --json bytes.json
     python benchmarks/picture.py docs/transfer --bytes bytes.json
@@ -41,10 +42,11 @@ from fedbo_paper.contests import contest, landmine, measures, options, screen
 from fedbo_paper.contests.contest import EI, AmongDraws, History, Scores
 from fedbo_paper.contests.grounds import INITIAL, Ground, read_table
 from fedbo_paper.contests.summary import runs, warn_of_few
-from fedbo_paper.harness.intervals import Floats
+from fedbo_paper.harness.intervals import RESAMPLES, TAILS, Effect, Floats, resamples
 
 SUMMARY, WEIGHTS = "summary", "weights"
 AT = (5, 10, 20)  # evaluations after the initial points
+PARITY = ("even", "odd")  # tasks for choosing and for reporting
 MEAN = "1-20"  # of the regrets after so many evaluations
 LIMIT = 1.02  # a form with at most this ratio costs too little to matter
 _AROUND = 20  # bytes of a compact body beside the levels and the counts
@@ -248,9 +250,8 @@ def moments(regret: Floats) -> dict[str, Floats]:
 def figures(regret: measures.Curves, tasks: Sequence[int]) -> dict[str, Any]:
     """Return the ratios to summaries in float32, by form, targets and evaluations."""
     rows = {
-        "even": [i for i, task in enumerate(tasks) if task % 2 == 0],
-        "odd": [i for i, task in enumerate(tasks) if task % 2],
-        "all": [*range(len(tasks))],
+        which: [i for i, task in enumerate(tasks) if which in ("all", PARITY[task % 2])]
+        for which in (*PARITY, "all")
     }
     reference = moments(regret[SUMMARY])
     return {
@@ -268,7 +269,7 @@ def figures(regret: measures.Curves, tasks: Sequence[int]) -> dict[str, Any]:
 
 def show(title: str, sizes: dict[str, int], ratios: dict[str, Any]) -> None:
     """Print one table for even tasks, one for odd ones and one for all."""
-    for which in ("even", "odd", "all"):
+    for which in (*PARITY, "all"):
         found = {name: by[which] for name, by in ratios.items() if which in by}
         if not found:
             continue
@@ -282,6 +283,35 @@ def show(title: str, sizes: dict[str, int], ratios: dict[str, Any]) -> None:
             ["message", "bytes", *at],
             rows,
         )
+
+
+def pooled(found: dict[str, Any], name: str, which: str) -> dict[str, Effect]:
+    """Return the geometric means over grounds of the ratios of a form, by evaluations.
+
+    The boxes of landmine have the same fields, so a resample has the same fields in both.
+
+    Args:
+        found: The figures of each ground.
+        name: The form.
+        which: The targets: "even", "odd" or "all".
+    """
+    values: dict[str, list[float]] = {}
+    samples: dict[str, list[Floats]] = {}
+    targets = 0
+    for ground in found.values():
+        some = [i for i, n in enumerate(ground["targets"]) if which in ("all", PARITY[n % 2])]
+        W = resamples(len(some))[np.random.default_rng(len(some)).permutation(RESAMPLES)]
+        form, reference = (moments(np.array(ground["runs"][each])) for each in (name, SUMMARY))
+        targets += len(some)
+        for at in form:
+            a, b = (each[at][some].mean(axis=1) for each in (form, reference))
+            values.setdefault(at, []).append(float(np.log(a.mean() / b.mean())))
+            samples.setdefault(at, []).append(np.log((W @ a) / (W @ b)))
+    effects = {}
+    for at, found_there in values.items():
+        low, high = np.exp(np.quantile(np.mean(samples[at], axis=0), TAILS)).tolist()
+        effects[at] = Effect(float(np.exp(np.mean(found_there))), low, high, targets)
+    return effects
 
 
 def chosen(found: dict[str, Any]) -> str:
@@ -321,4 +351,18 @@ def main() -> None:
             found[box] = hold(landmine.ground(box, given), f"landmine, {box} box", given)
     if found and given.targets != "odd" and {*FORMS} <= {*given.forms}:
         screen.say(f"The choice of the even tasks: {chosen(found)}")
-    screen.finish({"grounds": found}, given.json)
+    together: dict[str, Any] = {}
+    if len(found) > 1:
+        parities = {PARITY[n % 2] for ground in found.values() for n in ground["targets"]}
+        together = {
+            name: {which: pooled(found, name, which) for which in sorted(parities)}
+            for name in next(iter(found.values()))["ratio"]
+        }
+        rows = [
+            [name, which, *(screen.estimate(each, 3) for each in by.values())]
+            for name, by_targets in together.items()
+            for which, by in by_targets.items()
+        ]
+        title = "all grounds, geometric mean of these ratios, 95 % interval"
+        screen.table(title, ["message", "tasks", *map(str, AT), MEAN], rows)
+    screen.finish({"grounds": found, "pooled": together}, given.json)

@@ -27,7 +27,8 @@ def scene() -> Scene:
 @pytest.fixture
 def target(scene: Scene) -> fedbo.Agent:
     """An agent that has made some trials alone."""
-    agent = contest.site(scene.ground, fedbo.EI(), TARGET, 0)
+    first = scene.ground.initial(TARGET, 0)
+    agent = contest.started(scene.ground, fedbo.EI(), TARGET, 0, first, agreed=scene.agreed)
     contest.evaluate(agent, scene.ground, TARGET, liars.DRIFT)
     return agent
 
@@ -108,7 +109,7 @@ def test_liars_are_a_share_of_the_members(scene: Scene) -> None:
 def test_silent_liars_change_nothing(scene: Scene) -> None:
     _, others = poison.divided(scene, SOME, 0)
     honest = [scene.honest[n] for n in others]
-    expected = contest.run(scene.ground, fedbo.PTS(), honest, TARGET, 0, 4)
+    expected = contest.run(scene.ground, contest.AmongSummaries(), honest, TARGET, 0, 4)
     assert poison.among(liars.silent, SOME, scene, 0, 4) == expected
 
 

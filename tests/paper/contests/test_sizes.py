@@ -106,6 +106,33 @@ def test_the_choice_is_the_smallest_form_that_costs_little() -> None:
     assert sizes.chosen({"a": ground(**every)}) == "8/8"
 
 
+def test_several_grounds_are_pooled_by_their_logarithms() -> None:
+    rng = np.random.default_rng(0)
+
+    def ground(targets: int, factor: float) -> dict[str, Any]:
+        runs = rng.uniform(0.5, 1.0, (targets, 4, 23))
+        changed = runs * factor * np.exp(0.1 * rng.standard_normal(runs.shape))
+        return {"runs": {"summary": runs.tolist(), "4/2": changed.tolist()}} | {
+            "targets": [*range(targets)]
+        }
+
+    found = {"a": ground(30, 0.8), "b": ground(20, 1.1)}
+    together = sizes.pooled(found, "4/2", "odd")
+    ratios = {
+        name: sizes.figures({k: np.array(v) for k, v in each["runs"].items()}, each["targets"])
+        for name, each in found.items()
+    }
+    for at, effect in together.items():
+        a, b = (ratios[name]["4/2"]["odd"][at] for name in "ab")
+        assert effect.value == pytest.approx(np.sqrt(a.value * b.value))
+        widths = [np.log(each.high / each.low) for each in (a, b, effect)]
+        assert widths[2] == pytest.approx(np.hypot(*widths[:2]) / 2, rel=0.25)  # independent
+        assert effect.n == 25
+    same = sizes.pooled({"a": found["a"], "again": found["a"]}, "4/2", "odd")["1-20"]
+    one = ratios["a"]["4/2"]["odd"]["1-20"]
+    assert (same.value, same.low) == pytest.approx((one.value, one.low), rel=0.01)
+
+
 @pytest.mark.slow
 def test_from_a_table_to_json(path: Path, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     out = path.with_name("out.json")
