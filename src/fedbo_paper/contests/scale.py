@@ -322,18 +322,18 @@ def show_study(found: Figures) -> None:
 
 def drawn(found: Figures) -> Figure:
     """Draw regret against the number of agents, a column for each crowd, a row for each time."""
-    found, shown = found["crowds"], AT[1:]
-    figure = Figure(figsize=(3.0 * len(found) + 1.2, 2.6 * len(shown) + 0.6), layout="constrained")
-    panels = figure.subplots(len(shown), len(found), squeeze=False, sharex=True, sharey="row")
+    found = found["crowds"]
+    figure = Figure(figsize=(3.0 * len(found) + 1.2, 2.3 * len(AT) + 0.6), layout="constrained")
+    panels = figure.subplots(len(AT), len(found), squeeze=False, sharex=True, sharey="row")
     for column, (name, arms) in enumerate(found.items()):
-        for row, n in enumerate(shown):
+        for row, n in enumerate(AT):
             axes: Axes = panels[row, column]
             _draw_panel(axes, arms, str(n))
             picture.label(axes, name if row == 0 else "")
-            if row == len(shown) - 1:
+            if row == len(AT) - 1:
                 axes.set_xlabel("agents")
             if column == 0:
-                axes.set_ylabel(f"mean regret after {n} queries")
+                axes.set_ylabel(f"regret after {n} queries")
     lines = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
     known = [rule for rule in COLOUR if rule in lines]
     figure.legend(
