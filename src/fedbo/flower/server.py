@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -143,8 +142,8 @@ class _Run:
     def __init__(self, asked: Rounds, grid: Grid, mailbox: Mailbox) -> None:
         self.asked, self.grid, self.mailbox = asked, grid, mailbox
         self.unanswered: dict[str, int] = {}  # the node of each message, in the order sent
+        self.expected: dict[int, list[str]] = {}  # of these, what each node will answer
         self.sent: dict[str, float] = {}  # when each message was sent
-        self.forgotten: set[str] = set()  # of these, messages before one that was answered
         self.answers = 0
         self.error = ""  # of the last node that reported one
 
@@ -178,10 +177,8 @@ class _Run:
     def _round(self, number: int, nodes: Sequence[int]) -> None:
         if self.mailbox.federation.privacy is not None:
             self._release()
-        late = self._late()
+        late = {node: self._late(node) for node in nodes}
         sent = self._send(number, [node for node in nodes if late[node] < _ASKED])
-        self.unanswered |= sent
-        self.sent |= dict.fromkeys(sent, time.monotonic())
         awaited = {one for one, node in sent.items() if not late[node]}
         before, deadline = self.answers, time.monotonic() + self.asked.timeout
         while True:
@@ -200,14 +197,10 @@ class _Run:
             names = self._listed({self.unanswered[one] for one in missing})
             log.warning("no answer in %g s from %s", self.asked.timeout, names)
 
-    def _late(self) -> Counter[int]:
-        """Count the messages that each node has still to answer."""
+    def _late(self, node: int) -> int:
+        """Count the messages that a node has still to answer."""
         since = time.monotonic() - _LOST * self.asked.timeout
-        return Counter(
-            node
-            for one, node in self.unanswered.items()
-            if one not in self.forgotten and self.sent[one] > since
-        )
+        return sum(self.sent[one] > since for one in self.expected.get(node, ()))
 
     def _release(self) -> None:
         try:
@@ -244,7 +237,12 @@ class _Run:
                 f"{self._listed(refused)}: these nodes have left, or should hear less (most=...)"
             )
             log.warning(self.error)
-        return {one: node for one, node in ids if one in taken}
+        sent = {one: node for one, node in ids if one in taken}
+        self.unanswered |= sent
+        self.sent |= dict.fromkeys(sent, time.monotonic())
+        for one, node in sent.items():
+            self.expected.setdefault(node, []).append(one)
+        return sent
 
     def _collect(self) -> bool:
         """Take the answers that have arrived; return whether there were any, or errors."""
@@ -265,16 +263,17 @@ class _Run:
 
     def _take(self, reply: Message, present: Sequence[int]) -> None:
         answered = reply.metadata.reply_to_message_id
-        node = self.unanswered[answered]
-        theirs = [one for one, other in self.unanswered.items() if other == node]
-        del self.unanswered[answered]
+        node = self.unanswered.pop(answered)
+        expected = self.expected[node]
         if reply.has_error():
+            self.expected[node] = [one for one in expected if one != answered]
             reason = _quoted(reply.error.reason or "no reason given")
             self.error = f"{self.mailbox.name(node)} failed: {reason}"
             log.warning(self.error)
             return
-        # A node works in order: what it left out, because it was killed, it will not answer.
-        self.forgotten.update(theirs[: theirs.index(answered)])
+        if answered in expected:
+            # A node works in order: what it left out, because it was killed, it will not answer.
+            self.expected[node] = expected[expected.index(answered) + 1 :]
         try:
             if message := wire.answer(reply.content).message:
                 self.mailbox.put(node, message, present)
