@@ -5,17 +5,17 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo lint check test chromium bench transfer clean
+.PHONY: help demo lint check test test-flower chromium bench transfer clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 # The demo needs less than the tests; a complete environment is used if there is one.
 demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites on this machine
 	.venv/bin/fedbo demo
 
-check test: export OMP_NUM_THREADS = 1
-check test: export OPENBLAS_NUM_THREADS = 1
+check test test-flower: export OMP_NUM_THREADS = 1
+check test test-flower: export OPENBLAS_NUM_THREADS = 1
 
 # All extras are installed together, so pip check shows whether one environment can hold them.
 lint: .venv/stamp
@@ -29,8 +29,11 @@ lint: .venv/stamp
 check: lint  ## lint, types, layers, dead code, and all tests that are not slow
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow'
 
-test: lint chromium  ## the same with every test
-	.venv/bin/pytest -q -n auto --dist worksteal
+test: lint chromium  ## the same with every test but those of test-flower
+	.venv/bin/pytest -q -n auto --dist worksteal -m 'not fleet'
+
+test-flower: .venv/stamp  ## deploy a real Flower fleet on this machine, with TLS and keys (2 minutes)
+	.venv/bin/pytest -q -m fleet
 
 # The hub's page is tested in a browser. Where apt cannot be used, those tests are skipped and say why.
 chromium:

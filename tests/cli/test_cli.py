@@ -94,9 +94,9 @@ def test_commands_come_in_an_order_that_helps() -> None:
     text = invoke("--help").stdout
     lines = [line.split()[1] for line in text.splitlines() if line.startswith("│ ")]
     commands = [word for word in lines if not word.startswith("-")]
-    assert commands[:4] == ["federation", "join", "publish", "hub"]
-    assert commands[4:9] == ["exchange", "release", "identity", "ledger", "explain"]
-    assert commands[9:] == ["data", "demo", "reproduce"]
+    assert commands[:5] == ["federation", "join", "publish", "hub", "flower"]
+    assert commands[5:10] == ["exchange", "release", "identity", "ledger", "explain"]
+    assert commands[10:] == ["data", "demo", "reproduce"]
 
 
 def plugged(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:

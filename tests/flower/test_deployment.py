@@ -40,6 +40,7 @@ def make_app(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 @pytest.mark.skipif(
     not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="openssl or ssh-keygen is missing"
 )
