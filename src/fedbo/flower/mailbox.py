@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release, one_each
@@ -193,17 +194,21 @@ class Mailbox:
         everything = [self._held[sender].encode() for sender in senders]
         if len(everything) <= self._most:
             return dict.fromkeys(nodes, everything)
-        chosen = {node: self._uniform(node, senders) for node in nodes}
-        if self._hear == "alike":
-            chosen |= self._alike(nodes, senders)
+        chosen = self._alike(nodes, senders) if self._hear == "alike" else {}
+        others = [node for node in nodes if node not in chosen]
+        chosen |= self._uniform(others, senders)
         return {node: [everything[i] for i in sorted(chosen[node])] for node in nodes}
 
-    def _uniform(self, node: int, senders: list[str]) -> list[int]:
+    def _uniform(self, nodes: Sequence[int], senders: list[str]) -> dict[int, list[int]]:
         """Choose at random. A sender that comes or goes replaces at most one that is chosen."""
-        own = self._names.get(node, str(node))
-        ranks = [hashlib.sha256(f"{own}\0{sender}".encode()).digest() for sender in senders]
-        others = [i for i, sender in enumerate(senders) if sender != own]
-        return sorted(others, key=ranks.__getitem__)[: self._most]
+        theirs = np.array([_hashed(sender) for sender in senders], dtype=np.uint64)
+        found = {}
+        for node in nodes:
+            own = _hashed(self._names.get(node, str(node)))
+            ranks = _mixed(theirs ^ np.uint64(own))
+            ranks[theirs == own] = np.iinfo(np.uint64).max  # one's own message comes last
+            found[node] = np.argsort(ranks, kind="stable")[: self._most].tolist()
+        return found
 
     def _alike(self, nodes: Sequence[int], senders: list[str]) -> dict[int, list[int]]:
         """Choose the messages that are most like those of each node that has sent one."""
@@ -220,5 +225,16 @@ class Mailbox:
         return found
 
 
-def _vector(message: Message) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _vector(message: Message) -> NDArray[np.float32]:
     return message.omega if message.kind == "weights" else message.nu
+
+
+def _hashed(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble numbers so that their order looks random: the last step of SplitMix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
