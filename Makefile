@@ -50,14 +50,14 @@ bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and
 	.venv-bench/bin/python benchmarks/agents.py
 
 # docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Optuna's runs are kept.
-transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: four benchmarks and their pictures (hours)
+transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: five benchmarks and their picture (hours)
 	mkdir -p $(TRANSFER)
 	.venv-bench/bin/python benchmarks/table.py $${FEDBO_DATA:?is not set}/tst_svm_50x288.npz --targets odd --json $(TRANSFER)/svm.json
+	.venv-bench/bin/python benchmarks/table.py $$FEDBO_DATA/lcbench_35x2000.npz --targets odd --json $(TRANSFER)/lcbench.json
 	.venv-bench/bin/python benchmarks/landmine.py --box both --json $(TRANSFER)/landmine.json
 	.venv-bench/bin/python benchmarks/har.py --json $(TRANSFER)/har.json
 	.venv-bench/bin/python benchmarks/hostile.py --targets odd --json $(TRANSFER)/hostile.json
-	.venv/bin/python benchmarks/picture.py $(TRANSFER) --svm $(TRANSFER)/svm.json --landmine $(TRANSFER)/landmine.json \
-		--har $(TRANSFER)/har.json --hostile $(TRANSFER)/hostile.json --ranks $(TRANSFER)/svm.json $(TRANSFER)/landmine.json
+	.venv/bin/python benchmarks/picture.py $(TRANSFER) --regret $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -1,7 +1,8 @@
 """Measure which 1,024 of 10,000 messages a hub should hand out: the most alike, or any.
 
 A hub hands out at most 1,024 messages. Here a target belongs to a population of 10,000 agents in
-200 clusters of 50: one in 200 is like the target. It runs PTS, the default policy, and hears
+200 clusters of 50: one in 200 is like the target. It runs TipsThenPool, the default policy, and
+hears
 
 half alike   512 messages that are most like its own latest one, and 512 at random
 all alike    the 1,024 messages that are most like its own latest one
@@ -23,11 +24,11 @@ svm     mixtures of two tasks of the SVM table, so all are related     a task of
 
 Agents of a cluster have its function plus a draw of a GP with 0.3 times its deviation. A peer has
 made 5 to 50 trials: half of them at random points, half among the best tenth, as if it had
-optimised. All runs of a target have the same 3 initial points, of which PTS uses only the first if
-it hears of anybody. The regret is (best − best so far) / (best − worst). Intervals are 95 %
-bootstraps over targets, with all their seeds; ratios and differences are paired. The mean of the
-families' ratios decides, by a rule that was fixed before the reported runs: the most alike are
-worth choosing if it is below 1 at 10 or 20, and at none of 5, 10 and 20 above 1, by its intervals.
+optimised. All runs of a target have the same 3 initial points. The regret is (best − best so far) /
+(best − worst). Intervals are 95 % bootstraps over targets, with all their seeds; ratios and
+differences are paired. The mean of the families' ratios decides, by a rule that was fixed before
+the reported runs: the most alike are worth choosing if it is below 1 at 10 or 20, and at none of 5,
+10 and 20 above 1, by its intervals.
 
     FEDBO_DATA=folder python benchmarks/alike.py --json alike.json --picture alike.png
 """
@@ -54,7 +55,7 @@ from fedbo.model.linear import Regression, posteriors
 from fedbo.model.scores import Standardised
 from fedbo.optuna.mailbox import due
 from fedbo_paper.contests import contest, families, hostile, measures, options, picture, screen
-from fedbo_paper.contests.grounds import INITIAL, Listed, read_table
+from fedbo_paper.contests.grounds import Listed, read_table
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.data import find
 from fedbo_paper.harness import intervals
@@ -69,7 +70,7 @@ TOGETHER = 5  # targets of one synthetic population, each of another cluster
 ENOUGH = 8  # scores behind a message of the target from which "late alike" relies on it
 SEEDS = {"gp3": 1, "gp6": 1, "svm": 3}  # runs on a target
 RUNS = 100  # at most, on a target
-AT = (5, 10, 20)  # evaluations after the initial points
+AT = (1, 2, 3, 5, 10, 20)  # trials
 FAMILIES = {"gp3": 3, "gp6": 6, "svm": None}  # dimensions
 TITLES = {"gp3": "GP draws, D = 3", "gp6": "GP draws, D = 6", "svm": "SVM table, D = 6"}
 LATE, UNIFORM, ONLY, ALONE = "late alike", "uniform", "only alike", "alone"
@@ -135,9 +136,14 @@ def svm(table: Listed, task: int) -> Population:
     return Population(number, ground, messages(ground, made, rng), cluster, [0])
 
 
+def federation(ground: Listed) -> fedbo.Federation:
+    """Return a federation of weights: those of a population are drawn fast."""
+    return contest.federation(ground, fedbo.FTS())
+
+
 def messages(ground: Listed, Y: Floats, rng: np.random.Generator) -> Floats:
     """Draw the message (M,) of each agent with scores Y (N, points)."""
-    agreed = contest.federation(ground, fedbo.PTS())
+    agreed = federation(ground)
     points, omegas = len(ground.X), np.empty((len(Y), agreed.features))
     for first in range(0, len(Y), CLUSTERS):
         regressions, scores = [], []
@@ -165,21 +171,21 @@ def chosen(share: float, alike: Rows, mixed: Rows) -> Rows:
     return np.concatenate([first, mixed[~np.isin(mixed, first)][: MOST - len(first)]])
 
 
-def filled(omegas: Floats, rows: Rows) -> Inbox:
+def filled(agreed: fedbo.Federation, omegas: Floats, rows: Rows) -> Inbox:
     """Return an inbox with the messages of these agents."""
-    inbox = Inbox(omegas.shape[1])
+    inbox = Inbox(agreed.features, agreed.space.dimensions)
     inbox.extend([f"peer-{row}" for row in rows], omegas[rows], t_n=LARGEST, sequence=1)
     return inbox
 
 
 def run(
-    population: Population, arm: str, target: int, seed: int, evaluations: int
+    population: Population, arm: str, target: int, seed: int, trials: int
 ) -> tuple[list[float], list[int]]:
     """Run a target; return its scores, and how many of its own cluster it heard at each query."""
     ground, omegas = population.ground, population.omegas
     run_seed = RUNS * population.number + seed
     rng = np.random.default_rng([run_seed, target, 7])
-    agreed, first = contest.federation(ground, fedbo.PTS()), ground.initial(target, run_seed)
+    agreed, first = federation(ground), ground.initial(target, run_seed)
     likeness = Likeness(agreed)
     U = likeness.directions(omegas)
     mixed, theirs = rng.permutation(len(omegas)), population.cluster == population.own[target]
@@ -188,18 +194,15 @@ def run(
         rows = np.flatnonzero(theirs)
     elif arm != ALONE:
         rows = mixed[:MOST]
-    starts = fedbo.PTS().starts(len(first), len(rows))
-    agent = fedbo.Agent(
-        agreed, name="target", seed=int(rng.integers(2**31)), initial=first[:starts]
-    )
-    agent.inbox = filled(omegas, rows)
-    for _ in range(len(first) + evaluations):
+    agent = fedbo.Agent(agreed, name="target", seed=int(rng.integers(2**31)), initial=first)
+    agent.inbox = filled(agreed, omegas, rows)
+    for _ in range(trials):
         latest = _published(agent) if SHARES.get(arm) else 0
         if latest > max(published, ENOUGH - 1 if arm == LATE else 0):
             published = latest
             own = likeness.directions([agent.message().omega])[0]
             rows = chosen(SHARES[arm], np.argsort(-(U @ own), kind="stable"), mixed)
-            agent.inbox = filled(omegas, rows)
+            agent.inbox = filled(agreed, omegas, rows)
         heard.append(int(np.count_nonzero(theirs[rows])))
         trial = agent.ask()
         agent.tell(trial, ground.score(target, trial.params))
@@ -216,19 +219,19 @@ def _published(agent: fedbo.Agent) -> int:
 
 
 def play(
-    make: Callable[[], Population], seeds: Sequence[int], evaluations: int
+    make: Callable[[], Population], seeds: Sequence[int], trials: int
 ) -> dict[str, tuple[Floats, Floats]]:
     """Run all arms on all targets of one population.
 
     Returns:
         For each arm regrets, and how many of its own cluster the target heard, both of shape
-        (targets, seeds, evaluations).
+        (targets, seeds, trials).
     """
     population = make()
     ground, found = population.ground, {}
     for arm in ARMS:
         runs = [
-            [run(population, arm, target, seed, evaluations) for seed in seeds]
+            [run(population, arm, target, seed, trials) for seed in seeds]
             for target in range(ground.tasks)
         ]
         scores, heard = (np.array([[each[i] for each in row] for row in runs]) for i in (0, 1))
@@ -256,20 +259,19 @@ def figures(regrets: Curves, heard: Curves) -> dict[str, dict[str, Any]]:
     for arm, regret in regrets.items():
         each: dict[str, Any] = {"regret": {}, "ratio": {}, "heard": {}}
         for n in AT:
-            last = INITIAL + n - 1
-            here, base = regret[:, :, last], regrets[UNIFORM][:, :, last]
+            here, base = regret[:, :, n - 1], regrets[UNIFORM][:, :, n - 1]
             each["regret"][str(n)] = intervals.bootstrap(np.positive, here)
             each["ratio"][str(n)] = measures.ratio(here, base)
-            each["heard"][str(n)] = float(heard[arm][:, :, last].mean())
+            each["heard"][str(n)] = float(heard[arm][:, :, n - 1].mean())
         found[arm] = each | {"curve": regret.mean(axis=(0, 1)).tolist()}
     return found
 
 
 def mean_ratio(curves: dict[str, Curves], arm: str, n: int) -> Effect:
     """Compute the mean over families of the ratio to a uniform sample's regret."""
-    last, values, samples = INITIAL + n - 1, [], []
+    values, samples = [], []
     for k, regrets in enumerate(curves.values()):
-        a, b = (regrets[name][:, :, last].mean(axis=1) for name in (arm, UNIFORM))
+        a, b = (regrets[name][:, :, n - 1].mean(axis=1) for name in (arm, UNIFORM))
         W = np.random.default_rng(k).multinomial(len(a), np.full(len(a), 1 / len(a)), size=2000)
         values.append(a.mean() / b.mean())
         samples.append((W @ a) / (W @ b))
@@ -306,8 +308,13 @@ def drawn(found: dict[str, dict[str, dict[str, Any]]]) -> Figure:
         upper: Axes = panels[0, column]
         lower: Axes = panels[1, column]
         for k, (arm, each) in enumerate(arms.items()):
-            after = np.arange(len(each["curve"])) - INITIAL + 1
-            upper.plot(after, each["curve"], color=shades[arm], label=arm, lw=1.6)
+            upper.plot(
+                range(1, len(each["curve"]) + 1),
+                each["curve"],
+                color=shades[arm],
+                label=arm,
+                lw=1.6,
+            )
             for i, n in enumerate(AT):
                 effect: Effect = each["ratio"][str(n)]
                 values = (effect.value, effect.low, effect.high)
@@ -315,14 +322,14 @@ def drawn(found: dict[str, dict[str, dict[str, Any]]]) -> Figure:
                     at = i + 0.15 * (k - 2)
                     picture.interval(lower, at, values, up=True, color=shades[arm])
         upper.set_yscale("log")
-        upper.set_xlim(0, AT[-1])
+        upper.set_xlim(1, AT[-1])
         lower.axhline(1.0, color="black", lw=1)
         lower.set_yscale("log")
         lower.set_ylim(0.1, 10)
         lower.set_yticks([0.1, 0.3, 1, 3, 10], ["0.1", "0.3", "1", "3", "10"])
         lower.set_xticks(range(len(AT)), [str(n) for n in AT])
         picture.label(upper, TITLES[family])
-        picture.label(lower, "ratio to uniform", xlabel="evaluations after the third")
+        picture.label(lower, "ratio to uniform", xlabel="trials")
     panels[0, 0].set_ylabel("mean regret")
     panels[0, -1].legend(
         frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5)

@@ -4,7 +4,7 @@ One query fits the hyper-parameters to all trials so far and chooses the next po
 
     ei         Agent.ask with the policy EI, the default of an agent alone: fit, maximum of log EI
     ts         the same with TS: fit, Matheron draw, maximum of the draw
-    pts        the same with PTS and the messages of 28 peers
+    pts        the same with TipsThenPool and the messages of 28 peers
     sampler    FederatedSampler, study.ask with every parameter: fedbo inside Optuna
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
     optuna_gp  GPSampler, study.ask with every parameter: fit, log EI, maximum of log EI
@@ -67,7 +67,7 @@ T = 50
 QUERIES = 20
 M = 100
 FUNCTIONS, PEERS = 5, 20
-POOLED = 28  # peers of the agent with PTS
+POOLED = 28  # peers of the agent with TipsThenPool
 LISTED = (500, 1000, 2000, 2999, 3001, 10_000, 30_000)
 TOLD = (10, 50, 200)  # trials before the queries of listed points
 LISTED_POLICIES = {"ei": fedbo.EI(schedule=1e-9), "ts": fedbo.TS()}
@@ -153,7 +153,7 @@ class InStudy:
 OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
     "ei": lambda D: Fedbo(D, fedbo.EI()),
     "ts": lambda D: Fedbo(D, fedbo.TS()),
-    "pts": lambda D: Fedbo(D, fedbo.PTS(), POOLED),
+    "pts": lambda D: Fedbo(D, fedbo.TipsThenPool(), POOLED),
     "sampler": lambda D: InStudy(D, FederatedSampler(seed=0)),
     "botorch": BoTorch,
     "optuna_gp": lambda D: InStudy(D, optuna.samplers.GPSampler(seed=0)),

@@ -2,7 +2,7 @@
 
 Messages that are sent less often reveal less (reveal.py), and may be out of date. Here the peers on
 the SVM table have made between 1 and 50 trials, a random number each, and have published by one of
-these rules. A newcomer with PTS, the default policy, receives the last message of each.
+these rules. A newcomer with TipsThenPool, the default policy, receives the last message of each.
 
 every trial     a message after each score
 every fifth     a message after each fifth score, as with every=5
@@ -26,18 +26,17 @@ from typing import Any
 import numpy as np
 from optuna.trial import create_trial
 
-import fedbo
 from fedbo.optuna.mailbox import due
 from fedbo_paper.contests import contest, hostile, measures, options, screen
 from fedbo_paper.contests.contest import History, Scores
-from fedbo_paper.contests.grounds import INITIAL, Listed, read_table
+from fedbo_paper.contests.grounds import Listed, read_table
 from fedbo_paper.data import find
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Floats
 
 RULES = {"every trial": 1, "every fifth": 5, "every twentieth": 20, "worth it": None}
 BASE = "every trial"
-AT = (5, 10, 20)  # evaluations after the initial points
+AT = (1, 2, 3, 5, 10, 20)  # trials
 
 
 def published(history: History, every: int | None) -> History:
@@ -51,10 +50,10 @@ def play(
     known: Sequence[History],
     target: int,
     seeds: Sequence[int],
-    evaluations: int,
+    trials: int,
 ) -> Scores:
     """Run one target with messages that its peers have published by each rule."""
-    policy = fedbo.PTS()
+    policy = contest.DEFAULT()
     agreed = contest.federation(ground, policy)
     rng = np.random.default_rng([target, seeds[0]])
     made = [history[: rng.integers(1, len(history) + 1)] for history in known]
@@ -67,7 +66,7 @@ def play(
             if n != target and history
         ]
         for seed in seeds:
-            here = (target, seed, evaluations)
+            here = (target, seed, trials)
             scores[rule, target, seed] = contest.run(ground, policy, received, *here)
     return scores
 
@@ -75,8 +74,8 @@ def play(
 def figures(regret: Floats, base: Floats) -> dict[str, Any]:
     """Compute mean regrets, and paired differences from publishing after every trial."""
     found: dict[str, Any] = {"regret": {}, "difference": {}}
-    for n in (n for n in AT if INITIAL + n <= regret.shape[-1]):
-        here, there = (each[:, :, INITIAL + n - 1] for each in (regret, base))
+    for n in (n for n in AT if n <= regret.shape[-1]):
+        here, there = (each[:, :, n - 1] for each in (regret, base))
         found["regret"][str(n)] = intervals.bootstrap(np.positive, here)
         found["difference"][str(n)] = intervals.bootstrap(np.subtract, here, there)
     return found

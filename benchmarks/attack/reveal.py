@@ -1,8 +1,9 @@
 """Measure what the messages of an agent reveal about its trials.
 
 Agents tune smooth random functions of D = 2 parameters alone, with Thompson sampling, for 50
-trials. Their messages are *weights* with M = 100, or *summaries*. The attacker knows the federation
-and the code, and reads everything that an agent publishes.
+trials. Their messages are *weights* with M = 100, or *summaries*: what compact messages are made
+from, with an exact mean and exact counts of trials, so that a compact message reveals no more. The
+attacker knows the federation and the code, and reads everything that an agent publishes.
 
 =====================  ============================================================================
 symbol                 meaning
@@ -42,10 +43,6 @@ all trials      name a point for each trial, and count the trials within 0.01 of
                               favours them
                 From all summaries that were published, the likely points explain every m
 
-Attacks on summaries only:
-
-vote            take the maximum of φᵀBm within the cell that the sender voted for
-
 "One trial" and "average" are measured for several rules of publishing:
 
 every trial     a message after each score
@@ -64,7 +61,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +89,7 @@ WHICH = ("random", "best", "close")  # trial that differs between two histories
 NAMES = [f"x{d}" for d in range(D)]
 SPACE = {name: fedbo.Float(0.0, 1.0) for name in NAMES}
 WEIGHTS = fedbo.Federation(SPACE, kind="weights")
-SUMMARIES = fedbo.Federation(SPACE, kind="summary+cell")  # a plain summary lacks only the vote
+SUMMARIES = fedbo.Federation(SPACE)  # of compact messages
 PHI, SIGMA2, CENTRES = WEIGHTS.phi, WEIGHTS.noise_variance, SUMMARIES.cells
 B = SUMMARIES.basis.vectors
 FEATURES = 2000  # of an objective
@@ -107,13 +104,7 @@ ROUNDING = 1e-5  # covariances that differ by less are of the same cells
 LEAST = 1e-3  # factor s of a direction of m; below, it is mostly rounding errors
 STARTS = 2  # of a search for likely points
 FEWER = 5  # one of so many agents is followed through all of its summaries
-SHARES = (
-    " trial",
-    "timing",
-    "cells",
-    "restored",
-    *(f"known {t}" for t in SIZES),
-)  # figures in [0, 1]
+SHARES = (" trial", "timing", "cells", "restored")  # figures in [0, 1]
 Z = 1.96  # standard deviations in half of an interval
 MEANS = (1, 2, 5, 10, 20)  # messages that are averaged
 
@@ -164,13 +155,31 @@ def tune(objective: Objective) -> Run:
     return Run(np.array(points), np.array(scores))
 
 
-def messages(federation: fedbo.Federation, run: Run) -> list[Message]:
+class Summary(NamedTuple):
+    """What a compact message is made from: a summary as `fedbo.model.summary` makes it."""
+
+    t_n: int
+    nu: Floats  # m, (k,)
+    covariance: Floats  # C, (k, k)
+
+
+def weights_of(run: Run) -> list[Message]:
     """Return the message after each trial. Its noise has no seed, as is right if it leaves."""
-    agent = fedbo.Agent(federation, fedbo.TS())
+    agent = fedbo.Agent(WEIGHTS, fedbo.TS())
     written = []
     for x, score in zip(run.X.tolist(), run.y.tolist(), strict=True):
         agent.tell(dict(zip(NAMES, x, strict=True)), score)
         written.append(agent.message())
+    return written
+
+
+def summaries_of(run: Run) -> list[Summary]:
+    """Return the summary after each trial, with noise that has no seed either."""
+    rng, written = np.random.default_rng(), []
+    for t in range(1, len(run.y) + 1):
+        first = run.first(t)
+        G = SUMMARIES.known_of(SUMMARIES.counts(first.X))
+        written.append(Summary(t, *summaries.summarise(belief(*first), G, B, rng)))
     return written
 
 
@@ -187,10 +196,10 @@ def belief(X: Floats, y: Floats) -> Posterior:
 class Kind(NamedTuple):
     """What an attacker makes of a message of one kind."""
 
-    federation: fedbo.Federation
-    omega: Callable[[Message], Floats]  # weights of the function in it, up to a constant, (M,)
-    log_density: Callable[[Run, Message], float]  # of a message of a run, up to a constant
-    tried: Callable[[Message, Floats], Floats]  # is larger at points (n, D) where trials are likely
+    write: Callable[[Run], Sequence[Any]]  # the messages of a run
+    omega: Callable[[Any], Floats]  # weights of the function in it, up to a constant, (M,)
+    log_density: Callable[[Run, Any], float]  # of a message of a run, up to a constant
+    tried: Callable[[Any, Floats], Floats]  # is larger at points (n, D) where trials are likely
 
 
 def drawn_weights(message: Message) -> Floats:
@@ -198,9 +207,9 @@ def drawn_weights(message: Message) -> Floats:
     return message.omega.astype(np.float64)
 
 
-def mean_weights(summary: Message) -> Floats:
+def mean_weights(summary: Summary) -> Floats:
     """Return Bm."""
-    omega: Floats = B @ summary.nu.astype(np.float64)
+    omega: Floats = B @ summary.nu
     return omega
 
 
@@ -211,10 +220,10 @@ def log_density_of_weights(run: Run, message: Message) -> float:
     return float(np.log(np.diag(posterior.L)).sum() - u @ u / (2 * SIGMA2))
 
 
-def log_density_of_summary(run: Run, summary: Message) -> float:
+def log_density_of_summary(run: Run, summary: Summary) -> float:
     """Return the logarithm of the density of v; −∞ if trials are in other cells than C says."""
     posterior = belief(*run)
-    G = SUMMARIES.known_from(run.X)
+    G = SUMMARIES.known_of(SUMMARIES.counts(run.X))
     _, C = summaries.summarise(posterior, G, B, np.random.default_rng(0))
     if np.abs(C - summary.covariance).max() > ROUNDING:
         return -np.inf
@@ -230,16 +239,16 @@ def value(message: Message, X: Floats) -> Floats:
     return PHI.function(message.omega)(X)
 
 
-def certainty(summary: Message, X: Floats) -> Floats:
+def certainty(summary: Summary, X: Floats) -> Floats:
     """Return minus the variance at points (n, D), φᵀBCBᵀφ."""
     Phi_B = PHI(X) @ B
-    variance: Floats = np.einsum("ij,ij->i", Phi_B @ summary.covariance.astype(np.float64), Phi_B)
+    variance: Floats = np.einsum("ij,ij->i", Phi_B @ summary.covariance, Phi_B)
     return -variance
 
 
 KINDS = {
-    "weights": Kind(WEIGHTS, drawn_weights, log_density_of_weights, value),
-    "summary": Kind(SUMMARIES, mean_weights, log_density_of_summary, certainty),
+    "weights": Kind(weights_of, drawn_weights, log_density_of_weights, value),
+    "summary": Kind(summaries_of, mean_weights, log_density_of_summary, certainty),
 }
 
 
@@ -267,7 +276,7 @@ def distance_to_best(run: Run, function: FeatureFunction) -> float:
     return float(np.linalg.norm(argmax(function, WEIGHTS.space) - run.best))
 
 
-def is_recognised(kind: Kind, run: Run, other: Run, sent: dict[int, Message]) -> float:
+def is_recognised(kind: Kind, run: Run, other: Run, sent: dict[int, Any]) -> float:
     """Return 1 if the attacker guesses the true history, 0 if the other one, 0.5 if undecided.
 
     Args:
@@ -307,7 +316,7 @@ def auc(ranked_by: Floats, run: Run) -> float:
 
 def attack_kind(kind: Kind, run: Run, others: dict[str, Run]) -> dict[str, float]:
     """Run every attack that messages of all kinds allow."""
-    written = messages(kind.federation, run)
+    written = kind.write(run)
     omegas = [kind.omega(message) for message in written]
     found = {}
     for t in SIZES:
@@ -345,13 +354,6 @@ def accuracy(name: str, X: Floats, points: Floats) -> dict[str, float]:
 # Attacks on summaries
 
 
-def distance_with_vote(run: Run, summary: Message) -> float:
-    """Return how far the maximum of ψᵀm within the cell of the vote is from the best trial."""
-    inside = FINE[summary.cell == CELL_OF_FINE]
-    top = inside[(PHI(inside) @ mean_weights(summary)).argmax()]
-    return float(np.linalg.norm(top - run.best))
-
-
 class Seen(NamedTuple):
     """What a summary says: v = Bᵀν plus noise, along the directions that trials determine."""
 
@@ -362,17 +364,17 @@ class Seen(NamedTuple):
     C: Floats  # covariance of z, given trials of which only the cells are known, (k, k)
 
 
-def read(summary: Message) -> Seen:
+def read(summary: Summary) -> Seen:
     """Undo `fedbo.model.summary`."""
     rho2, identity = summaries.NOISE**2, np.eye(B.shape[1])
-    h, Q = np.linalg.eigh(identity - summary.covariance.astype(np.float64))
+    h, Q = np.linalg.eigh(identity - summary.covariance)
     h = h.clip(0.0, 1.0)  # g² / (g + ρ² (1 − g)), solved for g:
     g = 0.5 * (h * (1.0 - rho2) + np.sqrt((h * (1.0 - rho2)) ** 2 + 4.0 * h * rho2))
     C = identity - (Q * g) @ Q.T
     s = g / np.maximum(g + rho2 * (1.0 - g), np.finfo(float).tiny)
     Q, g, s = Q[:, s > LEAST], g[s > LEAST], s[s > LEAST]
     noise = np.sqrt(rho2 * (1.0 - g).clip(1e-6))
-    return Seen(summary.t_n, Q, Q.T @ summary.nu.astype(np.float64) / s, noise, C)
+    return Seen(summary.t_n, Q, Q.T @ summary.nu / s, noise, C)
 
 
 def trials_in_cells(seen: Seen) -> NDArray[np.intp]:
@@ -468,19 +470,8 @@ def likely_run(
     return Run(X, Standardised(y).z)
 
 
-def attack_vote(run: Run, written: Sequence[Message]) -> dict[str, float]:
-    """Measure what the vote adds."""
-    found = {}
-    for t in SIZES:
-        summary, first = written[t - 1], run.first(t)
-        found[f"vote: distance {t}"] = distance_with_vote(first, summary)
-        top = argmax(PHI.function(mean_weights(summary)), SUMMARIES.space)
-        found[f"vote: known {t}"] = float(SUMMARIES.cell(top) == summary.cell)
-    return found
-
-
 def restore(
-    run: Run, published: Sequence[Message], habits: Habits, starts: int
+    run: Run, published: Sequence[Summary], habits: Habits, starts: int
 ) -> dict[str, float]:
     """Name a point for each trial of a run from some of its summaries."""
     opened = [read(summary) for summary in published]
@@ -498,7 +489,7 @@ def restore(
     return found | accuracy("likely", run.X, likely.X)
 
 
-def attack_all_trials(run: Run, written: Sequence[Message], habits: Habits) -> dict[str, float]:
+def attack_all_trials(run: Run, written: Sequence[Summary], habits: Habits) -> dict[str, float]:
     """Restore all trials from one summary."""
     found: dict[str, float] = {}
     for t in RESTORED:
@@ -511,7 +502,7 @@ def attack_all_trials(run: Run, written: Sequence[Message], habits: Habits) -> d
 def attack_following(seed: int, habits: Habits) -> dict[str, float]:
     """Run one agent, and restore its trials from all summaries. This is slow."""
     run = tune(smooth(np.random.default_rng(seed)))
-    written = messages(SUMMARIES, run)
+    written = summaries_of(run)
     found: dict[str, float] = {}
     for rule in FOLLOWED:
         times = RULES[rule](run.y)
@@ -531,8 +522,7 @@ def attack(seed: int, habits: Habits) -> dict[str, float]:
     others = {
         which: neighbour(run, *move, objective) for which, move in zip(WHICH, moves, strict=True)
     }
-    written = messages(SUMMARIES, run)
-    found = attack_vote(run, written) | attack_all_trials(run, written, habits)
+    found = attack_all_trials(run, summaries_of(run), habits)
     for name, kind in KINDS.items():
         attacked = attack_kind(kind, run, others)
         found |= {f"{name}: {figure}": each for figure, each in attacked.items()}
@@ -580,8 +570,6 @@ def show_sizes(found: dict[str, Effect]) -> None:
     distances = {
         "weights": "weights: distance",
         "summary": "summary: distance",
-        "summary with a vote": "vote: distance",
-        "share of votes that the maximum of the summary tells": "vote: known",
     }
     screen.table(
         "distance of a message's maximum from its sender's best trial (medians, 95 % intervals)",

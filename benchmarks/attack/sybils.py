@@ -1,21 +1,23 @@
 """Measure what a party with many names (Sybils) can do to an agent that has honest peers.
 
-The target runs PTS, the default policy, on a task of the SVM table. Its honest peers are the agents
-of all other tasks, with 50 trials each. An attacker adds messages under 10, 100 or 1,000 names:
+The target runs TipsThenPool, the default policy, on a task of the SVM table. Its honest peers are
+the agents of all other tasks, with 50 trials each. An attacker adds messages under 10, 100 or
+1,000 names:
 
-fixed       each is a draw from one belief, a bump at the target's worst configuration; they are
+fixed       each says that the target's worst configuration is best, and recommends it; they are
             sent once, before the first query
 adaptive    the attacker knows all trials of the target, and its whole table. Before each query
-            every name sends a new message, which agrees with all scores so far and has its
-            maximum at a bad configuration that was not tried yet
+            every name sends a new message, which agrees with all scores so far and recommends a
+            bad configuration that was not tried yet
 
 With a list of members, all messages are signed, and the keyring refuses what no member has signed.
 So each target is run once more, with 1,000 adaptive Sybils, in a federation that lists the honest
 peers: it must make the same trials as with honest peers only. Every other Sybil takes the name of
 an honest peer. This part needs the extra [identity].
 
-The regret is (best − best so far) / (best − worst). It is compared, at the same total number of
-evaluations, with that of an agent alone (Thompson sampling) and of PTS with honest peers only.
+The regret is (best − best so far) / (best − worst). It is compared, after the same number
+of trials, with that of an agent alone (Thompson sampling) and of TipsThenPool with honest peers
+only.
 Intervals are 95 % bootstraps over targets, with all their seeds; differences are paired.
 
     FEDBO_DATA=folder python benchmarks/attack/sybils.py --json out.json
@@ -35,11 +37,13 @@ import numpy as np
 
 import fedbo
 from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.model.compact import quantise, saturated
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.scores import Standardised
+from fedbo.model.summary import summarise
 from fedbo_paper.contests import contest, hostile, measures, options, screen
 from fedbo_paper.contests.contest import Scores
-from fedbo_paper.contests.grounds import INITIAL, Listed, read_table
+from fedbo_paper.contests.grounds import Listed, read_table
 from fedbo_paper.data import find
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect, Floats
@@ -48,19 +52,25 @@ Attack = Callable[[Sequence[fedbo.Trial]], list[fedbo.Message]]  # before each q
 
 ALONE, HONEST = "alone", "honest peers"
 NUMBERS = (10, 100, 1000)  # of Sybils
-AT = (5, 10, 20)  # evaluations after the initial points
+AT = (1, 2, 3, 5, 10, 20)  # trials
 PRAISE = 1.0  # how far a bad configuration is praised above the best score, in standard deviations
 BAD = 0.5  # share of the configurations that are bad
 
 
 def sybil_messages(
-    agreed: fedbo.Federation, belief: Posterior, n: int, sequence: int, seed: int
+    agreed: fedbo.Federation, X: Floats, z: Floats, n: int, sequence: int, seed: int
 ) -> list[fedbo.Message]:
-    """Draw one message for each of n names."""
+    """Make one message for each of n names, of these points and scores, with noise of its own."""
     rng = np.random.default_rng([seed, sequence])
-    header: Any = {"fingerprint": agreed.fingerprint, "epoch": agreed.epoch, "t_n": contest.HISTORY}
+    header: Any = {"fingerprint": agreed.fingerprint, "epoch": agreed.epoch, "t_n": len(X)}
+    belief, counts = belief_through(agreed, X, z), saturated(agreed.counts(X))
+    G, B, tip = agreed.known_of(counts), agreed.basis.vectors, agreed.lattice.pack(X[z.argmax()])
+    means = np.array([summarise(belief, G, B, rng)[0] for _ in range(n)])
+    levels, scales = quantise(means, rng)
     return [
-        fedbo.Message.of_weights(belief.draw(rng), sender=f"s-{i}", sequence=sequence, **header)
+        fedbo.Message.of_compact(
+            levels[i], float(scales[i]), counts, tip, sender=f"s-{i}", sequence=sequence, **header
+        )
         for i in range(n)
     ]
 
@@ -77,10 +87,9 @@ def fixed(agreed: fedbo.Federation, ground: Listed, target: int, n: int, seed: i
     history = hostile.worst_praised(ground, target, seed)[0]
     rows = [ground.row(params) for params, _ in history]
     z = Standardised(np.array([score for _, score in history])).z
-    belief = belief_through(agreed, ground.X[rows], z)
 
     def attack(trials: Sequence[fedbo.Trial]) -> list[fedbo.Message]:
-        return [] if trials else sybil_messages(agreed, belief, n, 1, seed)
+        return [] if trials else sybil_messages(agreed, ground.X[rows], z, n, 1, seed)
 
     return attack
 
@@ -97,8 +106,7 @@ def adaptive(agreed: fedbo.Federation, ground: Listed, target: int, n: int, seed
         _, var = belief_through(agreed, ground.X[rows], z).predict(ground.X[left])
         praised = int(left[var.argmax()])
         z = np.append(z, z.max(initial=0.0) + PRAISE)
-        belief = belief_through(agreed, ground.X[[*rows, praised]], z)
-        return sybil_messages(agreed, belief, n, len(rows) + 1, seed)
+        return sybil_messages(agreed, ground.X[[*rows, praised]], z, n, len(rows) + 1, seed)
 
     return attack
 
@@ -114,19 +122,18 @@ def run(
     attack: Attack | None,
     target: int,
     seed: int,
-    evaluations: int,
+    trials: int,
 ) -> list[float]:
     """Run the target, which hears of the attacker before each query; return its scores."""
-    first = ground.initial(target, seed)
     agent = fedbo.Agent(
         agreed,
         policy,
         name="target",
         seed=1000 * target + seed,
-        initial=first[: policy.starts(len(first), len(honest))],
+        initial=ground.initial(target, seed),
     )
     agent.receive(honest)
-    for _ in range(len(first) + evaluations):
+    for _ in range(trials):
         if attack is not None:
             agent.receive(attack(agent.trials))
         trial = agent.ask()
@@ -139,20 +146,20 @@ def play(
     known: Sequence[contest.History],
     target: int,
     seeds: Sequence[int],
-    evaluations: int,
+    trials: int,
 ) -> Scores:
     """Run one target alone, with honest peers, and with each number of Sybils."""
     scores: Scores = {}
-    agreed = contest.federation(ground, fedbo.PTS())
+    agreed = contest.federation(ground, contest.DEFAULT())
     honest = contest.messages(agreed, target, known, seeds[0])
     for seed in seeds:
-        here = (target, seed, evaluations)
+        here = (target, seed, trials)
         scores[ALONE, target, seed] = run(ground, agreed, fedbo.TS(), [], None, *here)
-        scores[HONEST, target, seed] = run(ground, agreed, fedbo.PTS(), honest, None, *here)
+        scores[HONEST, target, seed] = run(ground, agreed, contest.DEFAULT(), honest, None, *here)
         for name, make in ATTACKS.items():
             for n in NUMBERS:
                 attack = make(agreed, ground, target, n, seed)
-                found = run(ground, agreed, fedbo.PTS(), honest, attack, *here)
+                found = run(ground, agreed, contest.DEFAULT(), honest, attack, *here)
                 scores[f"{n:,} {name}", target, seed] = found
     return scores
 
@@ -161,11 +168,11 @@ def play(
 
 
 def play_members(
-    ground: Listed, known: Sequence[contest.History], target: int, seed: int, evaluations: int
+    ground: Listed, known: Sequence[contest.History], target: int, seed: int, trials: int
 ) -> tuple[bool, Counter[str]]:
     """Return whether the list keeps the Sybils out, and how many messages were refused."""
     keys = {f"task-{n}": KeyPair.generate() for n in range(ground.tasks)}
-    kind = fedbo.PTS().kinds[0]
+    kind = contest.DEFAULT().kinds[0]
     members = {name: str(pair) for name, pair in keys.items()}
     agreed = fedbo.Federation(ground.space, kind=kind, members=members)
     unsigned = contest.messages(agreed, target, known, seed)
@@ -182,16 +189,18 @@ def play_members(
         counts.update(accepted=len(accepted), refused=len(refused))
         return accepted
 
-    here = (target, seed, evaluations)
-    scores = [run(ground, agreed, fedbo.PTS(), honest, each, *here) for each in (None, attack)]
+    here = (target, seed, trials)
+    scores = [
+        run(ground, agreed, contest.DEFAULT(), honest, each, *here) for each in (None, attack)
+    ]
     return scores[0] == scores[1], counts
 
 
 def figures(regret: Floats, alone: Floats, honest: Floats) -> dict[str, dict[str, Effect]]:
     """Compute mean regrets, and paired differences from alone and from honest peers only."""
     found: dict[str, dict[str, Effect]] = {"regret": {}, "beyond alone": {}, "beyond honest": {}}
-    for n in (n for n in AT if INITIAL + n <= regret.shape[-1]):
-        here, solo, only = (each[:, :, INITIAL + n - 1] for each in (regret, alone, honest))
+    for n in (n for n in AT if n <= regret.shape[-1]):
+        here, solo, only = (each[:, :, n - 1] for each in (regret, alone, honest))
         found["regret"][str(n)] = intervals.bootstrap(np.positive, here)
         found["beyond alone"][str(n)] = intervals.bootstrap(np.subtract, here, solo)
         found["beyond honest"][str(n)] = intervals.bootstrap(np.subtract, here, only)
@@ -223,7 +232,7 @@ def with_members(
     if not is_installed():
         screen.say("Left out the list of members: install fedbo[identity].")
         return None
-    calls = [partial(play_members, ground, known, target, 0, given.evaluations) for target in tasks]
+    calls = [partial(play_members, ground, known, target, 0, given.trials) for target in tasks]
     found = screen.work("members", calls, given.jobs)
     same, counts = sum(is_same for is_same, _ in found), sum((c for _, c in found), Counter())
     text = f"with a list of members: {same} of {len(tasks)} targets make the same trials as without"
@@ -240,8 +249,8 @@ def main() -> None:
     text = "tasks that are targets; default: odd, as the attack was tried out on even ones"
     add("--targets", choices=("even", "odd", "all"), default="odd", help=text)
     add("--seeds", type=options.positive, default=6, metavar="N", help="runs on a target")
-    text = "evaluations after the initial points; default: 20"
-    add("--evaluations", type=options.positive, default=20, metavar="N", help=text)
+    text = "trials of each run, the initial points included; default: 20"
+    add("--trials", type=options.positive, default=20, metavar="N", help=text)
     add("--json", type=Path, metavar="OUT", help="also write the figures to this file")
     options.add_jobs(parser)
     given = parser.parse_args()
@@ -249,7 +258,7 @@ def main() -> None:
     tasks = contest.targets(ground, given.targets)
     known = contest.histories(ground, given.jobs, given.seeds)
     calls = [
-        partial(play, ground, known[h], target, group, given.evaluations)
+        partial(play, ground, known[h], target, group, given.trials)
         for h, group in enumerate(contest.groups(given.seeds))
         for target in tasks
     ]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fedbo_paper.contests import contest, outside, portfolio
+from fedbo_paper.contests import contest, outside
+from fedbo_paper.contests.best_first import first_settings
 from fedbo_paper.contests.contest import Scores
-from fedbo_paper.contests.grounds import INITIAL, Ground
-from fedbo_paper.contests.kept import kept
+from fedbo_paper.contests.grounds import Ground, Params
+from fedbo_paper.contests.kept import array_digest, kept
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.screen import refuse, work
 
@@ -24,7 +25,7 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
         options: The options of the contest.
 
     Returns:
-        Scores (targets, seeds, evaluations) of each policy, in the order of its trials.
+        Scores (targets, seeds, trials) of each policy, in the order of its trials.
     """
     if options.peers is not None and options.peers >= ground.tasks:
         raise refuse(
@@ -32,34 +33,53 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
             f"{ground.tasks - 1} others: give {ground.tasks - 1} or less"
         )
     tasks = contest.targets(ground, options.targets)
-    known = contest.histories(ground, options.jobs, options.seeds, evaluations=options.history)
-    own = [name for name in names if name in (*contest.POLICIES, contest.RANDOM)]
+    known = contest.histories(ground, options.jobs, options.seeds, trials=options.history)
+    own = [name for name in names if name not in outside.SAMPLERS]
     calls = [
-        partial(
-            contest.play, ground, known[h], own, target, group, options.evaluations, options.peers
-        )
+        partial(contest.play, ground, known[h], own, target, group, options.trials, options.peers)
         for h, group in enumerate(contest.groups(options.seeds))
         for target in tasks
     ]
     scores = work("policies", calls, options.jobs)
-    if portfolio.NAME in names:
-        scores += portfolio.compete(ground, known, tasks, options)
     for name in names:
-        if name in outside.SAMPLERS:
-            calls = [
-                partial(play_outside, ground, name, target, s, options.evaluations, options.cache)
-                for s in range(min(options.seeds, options.outside_seeds))
-                for target in tasks
-            ]
-            scores += work(name, calls, options.jobs)
+        if name not in outside.SAMPLERS:
+            continue
+        runs = []
+        for seed in range(min(options.seeds, options.outside_seeds)):
+            for target in tasks:
+                first = ground.initial(target, seed)
+                if name == outside.TOLD:
+                    met = contest.peers(ground, target, seed, options.peers)
+                    told = [known[seed % len(known)][n] for n in met]
+                    first = first_settings(ground, told, first)
+                here = name, target, seed, first, options.trials, options.cache
+                runs.append(partial(play_outside, ground, *here))
+        scores += work(name, runs, options.jobs)
     return contest.curves(scores, names, tasks)
 
 
 def play_outside(
-    ground: Ground, name: str, target: int, seed: int, evaluations: int, cache: Path
+    ground: Ground,
+    name: str,
+    target: int,
+    seed: int,
+    first: Sequence[Params],
+    trials: int,
+    cache: Path,
 ) -> Scores:
-    """Run a sampler from outside on one target, unless the cache has this run."""
-    run = partial(outside.play, ground, name, target, seed, evaluations)
-    file, rows = f"{ground.name}-{name}-{target}-{seed}".replace(" ", "-"), INITIAL + evaluations
-    details = (ground.digest, name, target, seed, evaluations)
-    return {(name, target, seed): kept(cache / "outside", file, rows, run, *details)}
+    """Run a sampler from outside on one target, unless the cache has this run.
+
+    Args:
+        ground: The tasks.
+        name: The sampler.
+        target: The task.
+        seed: The seed of the run.
+        first: What the run tries first.
+        trials: Trials of the run.
+        cache: Folder where scores are kept.
+    """
+    run = partial(outside.play, ground, name, target, seed, first, trials)
+    file = f"{ground.name}-{name}-{target}-{seed}".replace(",", "").replace(" ", "-")
+    points = array_digest([ground.space.encode(params) for params in first])
+    details = ground.digest, name, target, seed, points
+    return {(name, target, seed): kept(cache / "outside", file, trials, run, *details)}

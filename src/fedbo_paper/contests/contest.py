@@ -1,12 +1,12 @@
 """Contests: each task in turn is the target, other tasks are its peers, and policies compete.
 
-Each peer has run alone before: 50 evaluations with Thompson sampling. It hands out one message of
-the kind that the policy uses. Every run on a target starts from the same 3 points. A policy that
-chooses its first points itself gets fewer of them, and all policies are compared at the same total
-number of evaluations.
+Each peer has run alone before: 50 trials with Thompson sampling. It hands out one message of the
+kind that the policy uses. All trials of a run count, from the first. Every run on a target has the
+same 3 initial points, which are its agent's design. The policy decides when they come: an agent
+alone begins with them.
 
 Two policies always compete, and ignore all messages: expected improvement (EI), which is what an
-agent alone should use, and Thompson sampling (TS).
+agent alone should use, and Thompson sampling (TS). `best_first.py` is what people would do instead.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import fedbo
 from fedbo.federation import Plan
 from fedbo.message import Kind
+from fedbo_paper.contests.best_first import BEST_FIRST, first_settings
 from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.contests.measures import Curves
 from fedbo_paper.contests.screen import work
@@ -27,43 +28,39 @@ from fedbo_paper.contests.screen import work
 History = list[tuple[Params, float]]  # params and scores of an agent's trials
 Scores = dict[tuple[str, int, int], list[float]]  # of each run, by policy, target and seed
 
-HISTORY = 50  # evaluations of a peer
+HISTORY = 50  # trials of a peer
 HISTORIES = 3  # of each peer; run s uses history s mod 3
 EI, TS = ALONE = ("EI", "TS")  # policies of an agent alone, with which all others are compared
 RANDOM = "random"
 
 
-class AmongDraws(fedbo.PTS, frozen=True):
-    """PTS among peers that send weights, one draw each, instead of compact messages."""
+class AmongDraws(fedbo.TipsThenPool, frozen=True):
+    """TipsThenPool among peers that send weights, one draw each, instead of compact messages."""
 
     kinds: ClassVar[tuple[Kind, ...]] = ("weights",)
 
 
-class AmongSummaries(fedbo.PTS, frozen=True):
-    """PTS among peers that send summaries in float32, in which a liar can claim any covariance."""
-
-    kinds: ClassVar[tuple[Kind, ...]] = ("summary",)
-
+#: The policy of an agent that is given none.
+DEFAULT = type(fedbo.Agent(fedbo.Federation({"x": fedbo.Float(0, 1)})).policy)
 
 POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
-    "EI": fedbo.EI,
-    "TS": fedbo.TS,
+    EI: fedbo.EI,
+    TS: fedbo.TS,
     "FTS": fedbo.FTS,
     "RGPE": fedbo.RGPE,
     "TAF": fedbo.TAF,
-    "PTS": fedbo.PTS,
-    "PTS-weights": AmongDraws,
+    DEFAULT.__name__: DEFAULT,
+    f"{DEFAULT.__name__}-weights": AmongDraws,
 }
 
 
 def default_policy() -> str:
     """Return the name of an agent's default policy.
 
-    >>> default_policy()
-    'PTS'
+    >>> default_policy() in POLICIES
+    True
     """
-    agent = fedbo.Agent(fedbo.Federation({"x": fedbo.Float(0, 1)}))
-    return type(agent.policy).__name__
+    return DEFAULT.__name__
 
 
 def federation(
@@ -84,10 +81,10 @@ def _seed(*key: int) -> int:
     return int(np.random.SeedSequence(key).generate_state(1)[0])
 
 
-def evaluate(agent: fedbo.Agent, ground: Ground, task: int, evaluations: int) -> History:
-    """Let an agent make so many evaluations of a task."""
+def evaluate(agent: fedbo.Agent, ground: Ground, task: int, trials: int) -> History:
+    """Let an agent make so many trials on a task."""
     history: History = []
-    for _ in range(evaluations):
+    for _ in range(trials):
         trial = agent.ask()
         score = ground.score(task, trial.params)
         agent.tell(trial, score)
@@ -98,7 +95,7 @@ def evaluate(agent: fedbo.Agent, ground: Ground, task: int, evaluations: int) ->
 # Peers
 
 
-def alone(ground: Ground, task: int, seed: int, evaluations: int = HISTORY) -> History:
+def alone(ground: Ground, task: int, seed: int, trials: int = HISTORY) -> History:
     """Run an agent alone on a task, with Thompson sampling.
 
     A shorter history is the beginning of a longer one.
@@ -107,7 +104,7 @@ def alone(ground: Ground, task: int, seed: int, evaluations: int = HISTORY) -> H
     agent = fedbo.Agent(
         federation(ground, policy), policy, name=f"task-{task}", seed=_seed(1, seed, task)
     )
-    return evaluate(agent, ground, task, evaluations)
+    return evaluate(agent, ground, task, trials)
 
 
 def histories(
@@ -115,12 +112,12 @@ def histories(
     jobs: int,
     seeds: int,
     stage: str = "peers alone",
-    evaluations: int = HISTORY,
+    trials: int = HISTORY,
 ) -> list[list[History]]:
     """Run every task's agent alone, as often as `seeds` needs it: histories by seed and task."""
     tasks = range(ground.tasks)
     calls = [
-        partial(alone, ground, task, h, evaluations)
+        partial(alone, ground, task, h, trials)
         for h in range(min(HISTORIES, seeds))
         for task in tasks
     ]
@@ -178,16 +175,22 @@ def run(
     received: Sequence[fedbo.Message],
     target: int,
     seed: int,
-    evaluations: int,
+    trials: int,
+    initial: Sequence[Params] | None = None,
 ) -> list[float]:
-    """Run a policy on a target.
+    """Run a policy on a target; return the scores of its trials.
 
-    Returns:
-        The scores of all trials, those of the initial points included.
+    Args:
+        ground: The tasks.
+        policy: The policy.
+        received: The messages that its agent holds.
+        target: The task.
+        seed: The seed of the run.
+        trials: Number of trials.
+        initial: The points of the agent's design; by default the common initial points.
     """
-    agent = site(ground, policy, target, seed, received)
-    total = len(ground.initial(target, seed)) + evaluations
-    return [score for _, score in evaluate(agent, ground, target, total)]
+    agent = site(ground, policy, target, seed, received, initial=initial)
+    return [score for _, score in evaluate(agent, ground, target, trials)]
 
 
 def site(
@@ -197,19 +200,21 @@ def site(
     seed: int,
     received: Sequence[fedbo.Message] = (),
     name: str = "target",
+    initial: Sequence[Params] | None = None,
 ) -> fedbo.Agent:
-    """Create the agent of a run, which starts with the common points, or with fewer of them.
+    """Create the agent of a run.
 
     Args:
         ground: The tasks.
-        policy: The agent's policy, which says how many of the common points it starts with.
+        policy: The agent's policy.
         task: The task that the agent tunes.
         seed: The seed of the run.
         received: The messages that the agent holds at the start; none by default.
         name: The agent's name.
+        initial: The points of its design; by default the common initial points.
     """
-    first = ground.initial(task, seed)
-    initial = first[: policy.starts(len(first), len(received))]
+    if initial is None:
+        initial = ground.initial(task, seed)
     agent = started(ground, policy, task, seed, initial, name)
     agent.receive(received)
     return agent
@@ -224,14 +229,14 @@ def started(
     name: str = "target",
     agreed: fedbo.Federation | None = None,
 ) -> fedbo.Agent:
-    """Create the agent of a run that starts with given points.
+    """Create an agent that has received nothing yet.
 
     Args:
         ground: The tasks.
         policy: The agent's policy.
         task: The task that the agent tunes.
         seed: The seed of the run.
-        initial: The points, all of which are evaluated first; None: the agent's own choice.
+        initial: The points of the design; None: the agent's own choice.
         name: The agent's name.
         agreed: The federation; by default one with the messages that the policy uses.
     """
@@ -239,13 +244,13 @@ def started(
     return fedbo.Agent(agreed, policy, name=name, seed=_seed(3, seed, task), initial=initial)
 
 
-def run_random(ground: Ground, target: int, seed: int, evaluations: int) -> list[float]:
-    """Evaluate random configurations after the initial points."""
+def run_random(ground: Ground, target: int, seed: int, trials: int) -> list[float]:
+    """Try the initial points, then random configurations."""
     tried = ground.initial(target, seed)
     rng = np.random.default_rng([4, seed, target])
-    for _ in range(evaluations):
+    while len(tried) < trials:
         tried.append(ground.random(rng, tried))
-    return [ground.score(target, params) for params in tried]
+    return [ground.score(target, params) for params in tried[:trials]]
 
 
 def play(
@@ -254,7 +259,7 @@ def play(
     names: Iterable[str],
     target: int,
     seeds: Sequence[int],
-    evaluations: int,
+    trials: int,
     most: int | None = None,
 ) -> Scores:
     """Run policies of the library on one target, with seeds of one group.
@@ -262,10 +267,10 @@ def play(
     Args:
         ground: The tasks.
         known: The history of each task's agent; not used by policies of an agent alone.
-        names: The policies.
+        names: The policies; best-first and random search may be among them.
         target: The task.
         seeds: The seeds of the runs, all of one group.
-        evaluations: Evaluations after the initial points.
+        trials: Trials of each run.
         most: How many peers a run meets; all by default.
     """
     scores: Scores = {}
@@ -274,16 +279,20 @@ def play(
     sent: dict[str, dict[int, fedbo.Message]] = {}  # by kind and sender
     for name in names:
         received: dict[int, fedbo.Message] = {}
-        if name not in (*ALONE, RANDOM):
+        if name not in (*ALONE, RANDOM, BEST_FIRST):
             agreed = federation(ground, POLICIES[name]())
             if agreed.kind not in sent:
                 written = {n: message(agreed, n, known[n], seeds[0]) for n in senders}
                 sent[agreed.kind] = written
             received = sent[agreed.kind]
         for seed in seeds:
-            here = target, seed, evaluations
+            here = target, seed, trials
             if name == RANDOM:
                 scores[name, target, seed] = run_random(ground, *here)
+            elif name == BEST_FIRST:
+                told = [known[n] for n in met[seed]]
+                first = first_settings(ground, told, ground.initial(target, seed))
+                scores[name, target, seed] = run(ground, fedbo.EI(), [], *here, first)
             else:
                 arrived = [received[n] for n in met[seed]] if received else []
                 scores[name, target, seed] = run(ground, POLICIES[name](), arrived, *here)
@@ -299,7 +308,7 @@ def targets(ground: Ground, which: str) -> list[int]:
 
 
 def curves(found: Iterable[Scores], names: Iterable[str], tasks: Iterable[int]) -> Curves:
-    """Arrange the scores of runs as arrays (targets, seeds, evaluations), one for each name."""
+    """Arrange the scores of runs as arrays (targets, seeds, trials), one for each name."""
     scores = {key: each for part in found for key, each in part.items()}
     seeds = sorted({seed for _, _, seed in scores})
     return {

@@ -31,7 +31,7 @@ from fedbo_paper.problems.problems import Har, Landmine
 
 Params = dict[str, Value]
 
-INITIAL = 3  # points that every run starts with
+INITIAL = 3  # points in the design of every run
 
 
 class Listed:

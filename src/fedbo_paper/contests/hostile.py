@@ -11,14 +11,13 @@ half        a random half is from negated peers, the other half is honest
 
 Each family is run on synthetic tasks (D = 1, 2, 4, 6; similar tasks, so that honest peers would
 help), on the SVM table, and on grids of the landmine fields in both boxes. The delay at n says how
-many evaluations later than EI alone the default policy reaches the mean normalised regret that EI
+many trials later than EI alone the default policy reaches the mean normalised regret that EI
 alone has after n. A regret of 0.001 counts as 0. Means are over targets and seeds.
 
 In the JSON, `grounds` has the figures of each ground and family: `regret` with these peers;
-`solo_ei` and `solo`, the regret of EI and of Thompson sampling (TS) alone; `ratio_ei` and `ratio`,
-the ratios to these; `delay` behind EI alone; `reached`, which is false where that delay is only a
-lower bound. `runs` has the regret of every run: for each ground and each family, and for EI and TS
-alone, targets x seeds x evaluations, those of the initial points included, rounded to 6 digits.
+`solo_ei`, the regret of EI alone; `ratio_ei`, the ratio to it; `delay` behind EI alone; `reached`,
+which is false where that delay is only a lower bound. `runs` has the regret of every run: for each
+ground and each family, and for EI alone, targets x seeds x trials, rounded to 6 digits.
 
     FEDBO_DATA=folder python benchmarks/hostile.py --json out.json
 """
@@ -39,11 +38,10 @@ from fedbo.message.compact import Compact
 from fedbo.message.message import Body
 from fedbo.model.compact import quantise
 from fedbo_paper.contests import contest, families, measures, options, screen
-from fedbo_paper.contests.contest import ALONE, EI, TS, History, Scores
-from fedbo_paper.contests.grounds import INITIAL, Listed, Trained, grid, read_table
+from fedbo_paper.contests.contest import EI, History, Scores
+from fedbo_paper.contests.grounds import Listed, Trained, grid, read_table
 from fedbo_paper.contests.measures import Curves
-from fedbo_paper.contests.summary import AT as ALL
-from fedbo_paper.contests.summary import runs, warn_of_few
+from fedbo_paper.contests.summary import AT, runs, warn_of_few
 from fedbo_paper.data import find
 from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
 from fedbo_paper.problems.problems import Landmine
@@ -57,7 +55,7 @@ FAMILIES = (*HOSTILE, "half")
 GROUNDS = ("synthetic", "svm", "landmine")
 TABLE = "tst_svm_50x288.npz"
 DIMENSIONS, INSTANCES, TASKS = (1, 2, 4, 6), 2, 12
-AT = (5, 10, 20)  # evaluations at which delays are measured
+DELAYS = (5, 10, 20)  # trials at which delays are measured
 ZERO = 0.001  # a regret that counts as 0
 BUMP = 0.2  # width of the bump at the worst point, as a fraction of the cube's diagonal
 RESAMPLES = 500  # for the interval of a delay
@@ -158,7 +156,7 @@ def only_noise(message: fedbo.Message, rng: np.random.Generator) -> fedbo.Messag
     if message.kind == "compact":
         levels, _ = quantise(random[None], rng)
         step = float(norm / np.linalg.norm(levels))
-        body: Body = Compact.pack(levels[0] if step else 0 * levels[0], step, message.counts)
+        body: Body = Compact.pack(levels[0] if step else 0 * levels[0], step, message.counts, b"")
         return msgspec.structs.replace(message, body=body)
     random *= norm / np.linalg.norm(random)
     body = msgspec.structs.replace(message.body, **{name: random.astype("<f4").tobytes()})
@@ -175,14 +173,14 @@ def play(
     policy: str,
     target: int,
     seeds: Sequence[int],
-    evaluations: int,
+    trials: int,
 ) -> Scores:
-    """Run EI and TS alone, and the policy in each family, on one target with seeds of one group."""
+    """Run EI alone, and the policy in each family, on one target with seeds of one group."""
     scores: Scores = {}
-    for family in (*ALONE, *names):
-        playing = contest.POLICIES[family if family in ALONE else policy]()
+    for family in (EI, *names):
+        playing = contest.POLICIES[EI if family == EI else policy]()
         arrived: list[fedbo.Message] = []
-        if family not in ALONE:
+        if family != EI:
             known = peers(family, ground, met, target, seeds[0])
             agreed = contest.federation(ground, playing)
             arrived = contest.messages(agreed, target, known, seeds[0])
@@ -191,13 +189,13 @@ def play(
             arrived = [only_noise(message, rng) for message in arrived]
         for seed in seeds:
             scores[family, target, seed] = contest.run(
-                ground, playing, arrived, target, seed, evaluations
+                ground, playing, arrived, target, seed, trials
             )
     return scores
 
 
 def measure(field: Field, policy: str, given: argparse.Namespace) -> Curves:
-    """Compute normalised regrets (targets, seeds, evaluations), alone and in each family."""
+    """Compute normalised regrets (targets, seeds, trials), alone and in each family."""
     ground = field.ground
     tables = {"honest": ground.Y, "negated": -ground.Y, "unrelated": field.unrelated}
     histories = {
@@ -211,42 +209,36 @@ def measure(field: Field, policy: str, given: argparse.Namespace) -> Curves:
     for h, group in enumerate(contest.groups(given.seeds)):
         met = {sort: known[h] for sort, known in histories.items()}
         calls += [
-            partial(play, ground, met, given.family, policy, target, group, given.evaluations)
+            partial(play, ground, met, given.family, policy, target, group, given.trials)
             for target in tasks
         ]
     scores = screen.work(ground.name, calls, given.jobs)
-    return measures.regrets(ground, tasks, contest.curves(scores, (*ALONE, *given.family), tasks))
+    return measures.regrets(ground, tasks, contest.curves(scores, (EI, *given.family), tasks))
 
 
 # Results
 
 
-def figures(regret: Floats, ei: Floats, ts: Floats) -> Figures:
+def figures(regret: Floats, ei: Floats) -> Figures:
     """Compute the regrets, ratios and delays of a family on a ground.
 
     Args:
-        regret: Regrets (targets, seeds, evaluations) in the family.
+        regret: Regrets (targets, seeds, trials) in the family.
         ei: Those of EI alone.
-        ts: Those of TS alone.
     """
-    evaluations = regret.shape[-1] - INITIAL
+    trials = regret.shape[-1]
     by_target, ei_by_target = regret.mean(axis=1), ei.mean(axis=1)
     mean, ei_mean = by_target.mean(axis=0), ei_by_target.mean(axis=0)
     W = resamples(len(regret), RESAMPLES)
-    keys = "regret", "solo_ei", "solo", "ratio_ei", "ratio", "delay", "reached"
-    result: Figures = {key: {} for key in keys}
-    for n in (n for n in ALL if n <= evaluations):
-        last = INITIAL + n - 1
-        result["regret"][str(n)] = float(mean[last])
-        for alone, suffix in ((ei, "_ei"), (ts, "")):
-            result["solo" + suffix][str(n)] = float(alone[:, :, last].mean())
-            ratio = measures.ratio(regret[:, :, last], alone[:, :, last])
-            result["ratio" + suffix][str(n)] = ratio
-    for n in (n for n in AT if n <= evaluations):
-        last = INITIAL + n - 1
-        value, reached = measures.delay(mean, ei_mean, last, ZERO)
+    result: Figures = {key: {} for key in ("regret", "solo_ei", "ratio_ei", "delay", "reached")}
+    for n in (n for n in AT if n <= trials):
+        result["regret"][str(n)] = float(mean[n - 1])
+        result["solo_ei"][str(n)] = float(ei_mean[n - 1])
+        result["ratio_ei"][str(n)] = measures.ratio(regret[:, :, n - 1], ei[:, :, n - 1])
+    for n in (n for n in DELAYS if n <= trials):
+        value, reached = measures.delay(mean, ei_mean, n - 1, ZERO)
         samples = [
-            measures.delay(a, b, last, ZERO)[0]
+            measures.delay(a, b, n - 1, ZERO)[0]
             for a, b in zip(W @ by_target, W @ ei_by_target, strict=True)
         ]
         low, high = np.quantile(samples, TAILS).tolist()
@@ -318,15 +310,13 @@ def show(results: Results, title: str) -> None:
             ("" if each["reached"][n] else "≥ ") + screen.estimate(each["delay"][n], 1)
             for n in delays
         ]
-        ratios = [screen.estimate(each[key][at[-1]]) for key in ("ratio_ei", "ratio")]
-        rows.append([name, *late, *ratios])
+        rows.append([name, *late, *(screen.estimate(each["ratio_ei"][n]) for n in at[-2:])])
     screen.table(
-        f"{title}: delay in evaluations behind EI alone, and ratios to {EI} and {TS} alone, "
-        "95 % intervals",
+        f"{title}: delay in trials behind EI alone, and ratio to its regret, 95 % intervals",
         [
             "ground, family",
             *(f"delay at {n}" for n in delays),
-            *(f"to {alone} at {at[-1]}" for alone in ALONE),
+            *(f"ratio at {n}" for n in at[-2:]),
         ],
         rows,
     )
@@ -399,9 +389,7 @@ def _all_figures(grounds: dict[str, Curves]) -> Results:
     """Compute figures by ground and family."""
     return {
         name: {
-            family: figures(regret, curves[EI], curves[TS])
-            for family, regret in curves.items()
-            if family not in ALONE
+            family: figures(regret, curves[EI]) for family, regret in curves.items() if family != EI
         }
         for name, curves in grounds.items()
     }

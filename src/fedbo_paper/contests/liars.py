@@ -8,8 +8,8 @@ lie          what a liar sends
 -----------  -------------------------------------------------------------------------------------
 bait         the message of a function that is a bump at the bait, the target's worst point
 flipped      the message of its own history, with negated scores
-scaled       that of the bait, with the largest mean and the smallest covariance that are accepted
-drifting     the message of its own history at first; that of the bait after 5 evaluations
+scaled       that of the bait, with the largest mean that is accepted, and trials in every cell
+drifting     the message of its own history at first; that of the bait after 8 trials
 adaptive     before each query, an answer to the message that the target has just published: it
              agrees with the target where the target has been, and praises a bad point elsewhere
 false votes  to a private release: a vote for the cell of the bait, and the shape of its function
@@ -18,7 +18,8 @@ false votes  to a private release: a vote for the cell of the bait, and the shap
 symbol  meaning                                                                  shape
 ======  =======================================================================  ============
 ψ       coordinates of a point in the basis of the federation                    (k,)
-m, C    mean and covariance of the coordinates, as in the target's message       (k,), (k, k)
+m, R    mean of the coordinates, and the factor of their covariance I − RᵀR, as  (k,), (r, k)
+        a receiver of the target's message has them
 ======  =======================================================================  ============
 """
 
@@ -32,16 +33,18 @@ import msgspec
 import numpy as np
 
 import fedbo
+from fedbo.model.compact import quantise
 from fedbo.model.kernel import Array
 from fedbo_paper.contests import contest, hostile, private
 from fedbo_paper.contests.contest import History
-from fedbo_paper.contests.grounds import INITIAL, Listed
+from fedbo_paper.contests.grounds import Listed
 
 DELTA = 1e-3  # of private releases
-DRIFT = INITIAL + 5  # trials of the target after which a drifting liar begins to lie
+DRIFT = 8  # trials of the target after which a drifting liar begins to lie
 BAD = 0.5  # share of the target's points that an adaptive liar takes for bad
 PRAISE = 1.0  # how far it praises one of them above all others, in standard deviations
 STEP = 1.1  # how finely the largest mean is searched for
+SATURATED = 3  # trials in a cell: more of them are sent as so many
 
 
 class Scene:
@@ -56,7 +59,7 @@ class Scene:
 
     def __init__(self, ground: Listed, known: Sequence[History], target: int, seed: int) -> None:
         self.ground, self.known, self.target, self.seed = ground, known, target, seed
-        self.agreed = contest.federation(ground, contest.AmongSummaries())
+        self.agreed = contest.federation(ground, fedbo.TipsThenPool())
         self.points = self.agreed.basis.coordinates(ground.X)  # ψ of all points, (n, k)
         order = np.argsort(ground.Y[target], kind="stable")
         self.bad = order[: int(BAD * len(order))]  # rows, the worst first
@@ -83,7 +86,7 @@ class Scene:
 
     @cached_property
     def loud(self) -> list[fedbo.Message]:
-        """The same messages, as large and as certain as the federation accepts them."""
+        """The same messages, as large as a federation accepts them, and as certain as possible."""
         return [loudest(self.agreed, message) for message in self.baits]
 
     @cached_property
@@ -185,28 +188,30 @@ def agreeing(scene: Scene, heard: fedbo.Message) -> fedbo.Message:
 
     Args:
         scene: What the liars know.
-        heard: The target's message, a summary.
+        heard: The target's message.
     """
-    m, C = heard.nu.astype(float), heard.covariance.astype(float)
+    said = scene.agreed.belief(heard)
+    assert said is not None  # it is a compact message
+    m, R = (numbers.astype(float) for numbers in said)
     Psi = scene.points[scene.bad]
-    shared = Psi @ C  # (bad, k)
+    shared = Psi - Psi @ R.T @ R  # covariances of the points with all coordinates, (bad, k)
     variance = np.einsum("ij,ij->i", shared, Psi)
     n = int(variance.argmax())
     wanted = float((scene.points @ m).max()) + PRAISE
     m += shared[n] * (wanted - Psi[n] @ m) / max(variance[n], 1e-9)
-    return _summary(scene.agreed, heard, m, np.zeros_like(C))
+    return _certain(scene.agreed, heard, m)
 
 
 def loudest(agreed: fedbo.Federation, message: fedbo.Message) -> fedbo.Message:
-    """Scale the mean of a summary as far as a federation accepts it, and claim no uncertainty.
+    """Scale the mean of a message as far as a federation accepts it, with trials in every cell.
 
     Args:
         agreed: The federation.
-        message: The summary.
+        message: The message.
     """
-    m, C = message.nu.astype(float), np.zeros((message.M, message.M))
-    size, found = 1.0, _summary(agreed, message, m, C)
-    while _is_accepted(agreed, larger := _summary(agreed, message, size * STEP * m, C)):
+    m = message.nu.astype(float)
+    size, found = 1.0, _certain(agreed, message, m)
+    while _is_accepted(agreed, larger := _certain(agreed, message, size * STEP * m)):
         size, found = size * STEP, larger
     return found
 
@@ -219,16 +224,19 @@ def _is_accepted(agreed: fedbo.Federation, message: fedbo.Message) -> bool:
     return True
 
 
-def _summary(agreed: fedbo.Federation, message: fedbo.Message, m: Array, C: Array) -> fedbo.Message:
-    """Return a message of the same sender with other numbers."""
-    return fedbo.Message.of_summary(
-        m,
-        C,
+def _certain(agreed: fedbo.Federation, message: fedbo.Message, m: Array) -> fedbo.Message:
+    """Return a message of the same sender with another mean, and as many trials as can be sent."""
+    levels, scales = quantise(m[None], np.random.default_rng(0))
+    counts = np.full(len(agreed.cells), SATURATED)
+    return fedbo.Message.of_compact(
+        levels[0],
+        float(scales[0]),
+        counts,
         fingerprint=agreed.fingerprint,
         epoch=agreed.epoch,
         sender=message.sender,
         sequence=message.sequence,
-        t_n=contest.HISTORY,
+        t_n=int(counts.sum()),
     )
 
 

@@ -19,11 +19,13 @@ import numpy as np
 from fedbo_paper.contests.grounds import Ground
 from fedbo_paper.harness.intervals import Effect, Floats, bootstrap
 
-Curves = dict[str, Floats]  # by policy: (targets, seeds, evaluations)
+_ROUNDING = 1e-12  # regrets of the same score differ by less
+
+Curves = dict[str, Floats]  # by policy: (targets, seeds, trials)
 
 
 def best_so_far(ground: Ground, scores: Floats) -> Floats:
-    """Compute the best score up to each evaluation, along the last axis."""
+    """Compute the best score up to each trial, along the last axis."""
     sign = ground.space.sign
     best: Floats = sign * np.maximum.accumulate(sign * scores, axis=-1)
     return best
@@ -58,18 +60,32 @@ def shared(values: Sequence[Floats]) -> list[Floats]:
     return [each[:, :seeds] for each in values]
 
 
-def ranks(regrets: Sequence[Floats]) -> Floats:
-    """Rank the policies in each run: 1 is the least regret, and ties share their mean rank.
+def to_target(regret: Floats, ei: Floats, n: int = 20) -> tuple[float, float]:
+    """Compute how many trials runs need to reach what EI alone has after n trials.
+
+    A run is there at the first trial after which its regret is at most that of EI alone on the same
+    target after n trials, averaged over all seeds of EI. If this is 0, the run has to find the best
+    score.
+
+    Args:
+        regret: Regrets (K, seeds, trials) of a policy.
+        ei: Regrets (K, seeds, trials) of EI alone.
+        n: Number of trials of EI alone.
 
     Returns:
-        Ranks (policies, K, seeds).
+        The mean number of trials of the runs that get there, and the share of runs that do. The
+        mean is NaN if no run does, and both are if EI alone has made fewer than n trials.
 
-    >>> ranks([np.array([[0.1]]), np.array([[0.0]]), np.array([[0.1]])])[:, 0, 0].tolist()
-    [2.5, 1.0, 2.5]
+    >>> to_target(np.array([[[0.4, 0.1], [0.4, 0.3]]]), np.array([[[0.5, 0.1], [0.5, 0.3]]]), n=2)
+    (2.0, 0.5)
     """
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(np.round(shared(regrets), 12), axis=0))
+    if ei.shape[-1] < n:
+        return float("nan"), float("nan")
+    level = ei[:, :, n - 1].mean(axis=1)[:, None, None]
+    there = regret <= level + _ROUNDING
+    reached = there.any(axis=-1)
+    needed = there.argmax(axis=-1)[reached] + 1
+    return float(needed.mean()) if needed.size else float("nan"), float(reached.mean())
 
 
 def reached(curve: Floats, level: float) -> float | None:

@@ -7,11 +7,20 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedbo_paper.contests import outside, portfolio
+from fedbo_paper.contests import outside
+from fedbo_paper.contests.best_first import BEST_FIRST
 from fedbo_paper.contests.contest import ALONE, HISTORY, POLICIES, RANDOM
-from fedbo_paper.contests.outside import SAMPLERS
+from fedbo_paper.contests.outside import SAMPLERS, TOLD
 from fedbo_paper.contests.screen import refuse, say
 from fedbo_paper.data.places import user_folder
+
+#: What can compete, by its name on the command line.
+COMPETITORS = {
+    **{name: name for name in (*POLICIES, RANDOM)},
+    "best-first": BEST_FIRST,
+    "TPE-told-the-best": TOLD,
+    **{name: name for name in SAMPLERS if name != TOLD},
+}
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -31,8 +40,8 @@ def contest_parser(description: str | None) -> argparse.ArgumentParser:
     add_jobs(result)
     text = "tasks that are targets, default: all; a target's peers may be any other tasks"
     add("--targets", choices=("even", "odd", "all"), default="all", help=text)
-    text = "evaluations after the initial points; default: 50"
-    add("--evaluations", type=positive, default=50, metavar="N", help=text)
+    text = "trials of each run, the initial points included; default: 50"
+    add("--trials", type=positive, default=50, metavar="N", help=text)
     folder, text = user_folder() / "benchmarks", "folder where slow results are kept"
     add("--cache", type=Path, default=folder, metavar="DIR", help=text)
     return result
@@ -50,18 +59,11 @@ def add_json(result: argparse.ArgumentParser) -> None:
     result.add_argument("--json", type=_writable, metavar="OUT", help=text)
 
 
-def add_policies(result: argparse.ArgumentParser, *, listed: bool = False) -> None:
-    """Add the options that select policies.
-
-    Args:
-        result: The parser.
-        listed: Whether all configurations are listed, as a portfolio needs it.
-    """
-    result.set_defaults(listed=listed)
-    known = [*POLICIES, RANDOM, *SAMPLERS, portfolio.CHOICE]
-    text = f"default: all but {portfolio.CHOICE}; {' and '.join(ALONE)} always compete"
+def add_policies(result: argparse.ArgumentParser) -> None:
+    """Add the options that select policies."""
+    text = f"some of {', '.join(COMPETITORS)}; default: all; {' and '.join(ALONE)} always compete"
     add = result.add_argument
-    add("--policies", type=some(known), metavar="A,B,...", help=text)
+    add("--policies", type=some([*COMPETITORS]), metavar="A,B,...", help=text)
     add("--no-outside", action="store_true", help="leave out the samplers of Optuna and BoTorch")
     text = "runs of these samplers, which are slow, on a target; default: 3"
     add("--outside-seeds", type=positive, default=3, metavar="N", help=text)
@@ -71,7 +73,7 @@ def add_peers(result: argparse.ArgumentParser) -> None:
     """Add the options that say which peers a target meets."""
     add, text = result.add_argument, "peers of each run, chosen at random; default: all other tasks"
     add("--peers", type=positive, metavar="N", help=text)
-    text = f"evaluations that peers have made, 1 to {HISTORY}; default: {HISTORY}"
+    text = f"trials that peers have made, 1 to {HISTORY}; default: {HISTORY}"
     add("--history", type=_history, metavar="T", help=text)
     text = "hold the contest among K sites that start at once, instead of with peers that have run"
     add("--together", type=positive, metavar="K", help=text)
@@ -80,12 +82,6 @@ def add_peers(result: argparse.ArgumentParser) -> None:
 def read(result: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse the command line of a contest, and refuse options that exclude each other."""
     given = result.parse_args()
-    named = given.policies or ()
-    if portfolio.CHOICE in named and not given.listed:
-        result.error(
-            f"--policies {portfolio.CHOICE} needs a table of scores, because it chooses among "
-            "listed configurations: use table.py, or leave it out"
-        )
     if given.together is not None:
         if given.together < 2:
             result.error(f"--together is {given.together}, expected 2 or more sites")
@@ -95,11 +91,11 @@ def read(result: argparse.ArgumentParser) -> argparse.Namespace:
                     f"--together and --{option} exclude each other: sites that start together "
                     "have no peers that have run before; leave one of them out"
                 )
-        for name in (*SAMPLERS, portfolio.CHOICE):
-            if name in named:
+        for name in given.policies or ():
+            if COMPETITORS[name] in (BEST_FIRST, *SAMPLERS):
                 result.error(
-                    f"--together excludes {name}, which exchanges no messages: leave it out of "
-                    "--policies"
+                    f"--together excludes {name}, which exchanges no messages while it runs: leave "
+                    "it out of --policies"
                 )
     given.history = given.history or HISTORY
     return given
@@ -107,20 +103,18 @@ def read(result: argparse.ArgumentParser) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """List the policies that compete; EI alone and TS alone always do."""
-    named = options.policies or (*POLICIES, RANDOM, *SAMPLERS)
-    library = [name for name in (*POLICIES, RANDOM) if name in named or name in ALONE]
-    if portfolio.CHOICE in named:
-        library.append(portfolio.NAME)
-    if options.no_outside or options.together:
-        return library
-    samplers = [name for name in SAMPLERS if name in named]
-    for name in samplers:
-        if not outside.is_installed(name):
-            missing = outside.MISSING.format(outside.library(name))
+    left_out = {*SAMPLERS} if options.no_outside else set[str]()
+    if options.together:
+        left_out = {BEST_FIRST, *SAMPLERS}
+    for name in (COMPETITORS[name] for name in options.policies or COMPETITORS):
+        if name in SAMPLERS and name not in left_out and not outside.is_installed(name):
+            missing = outside.MISSING.format(name, SAMPLERS[name])
             if options.policies:
                 raise refuse(missing)
-            say(f"Left out {name}: {missing}.")
-    return library + [name for name in samplers if outside.is_installed(name)]
+            say(f"{missing}. It is left out.")
+            left_out.add(name)
+    named = {*ALONE, *(COMPETITORS[name] for name in options.policies or COMPETITORS)}
+    return [name for name in COMPETITORS.values() if name in named - left_out]
 
 
 def some(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

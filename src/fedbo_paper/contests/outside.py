@@ -1,10 +1,11 @@
-"""Runs of Optuna's and BoTorch's optimisers, which know nothing of peers, on the same tasks.
+"""Runs of Optuna's and BoTorch's optimisers on the same tasks.
 
 The samplers see the unit cube. If a sampler asks for a point that cannot be evaluated, the nearest
 possible one is evaluated instead (on a table, the nearest configuration that was not tried). The
 sampler is told that point and its score, and the trial it asked for is withdrawn. The samplers
-start from the common initial points, and the GPs know that scores have no noise. All other settings
-are the defaults of their libraries.
+start from the common initial points, or, told the best, from what best_first.py tries first. They
+sample from then on, and the GPs know that scores have no noise. All other settings are the defaults
+of their libraries.
 
 "BoTorch logEI" is a SingleTaskGP with standardised scores, fitted before each query, and
 LogExpectedImprovement, which `optimize_acqf` maximises from 8 of 128 random points.
@@ -13,6 +14,7 @@ LogExpectedImprovement, which `optimize_acqf` maximises from 8 of 128 random poi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -21,11 +23,16 @@ import numpy as np
 from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.harness.intervals import Floats
 
-BOTORCH = "BoTorch logEI"
-SAMPLERS = ("Optuna TPE", "Optuna GP", BOTORCH)
+TPE, TOLD, BOTORCH = (
+    "Optuna TPE",
+    "Optuna TPE, told the best (shares settings)",
+    "BoTorch logEI",
+)
+#: The library that each sampler needs, beside those of the development environment.
+SAMPLERS = {TPE: "optuna", TOLD: "optuna", "Optuna GP": "torch", BOTORCH: "botorch"}
 MISSING = (
-    "{} is not installed; run in the environment that `make bench` builds (.venv-bench), "
-    "or leave out its samplers with --no-outside"
+    "{} needs {}, which is not installed: run in the environment that `make bench` builds "
+    "(.venv-bench), or leave out samplers from outside with --no-outside"
 )
 
 _RESTARTS, _RAW = 8, 128  # of optimize_acqf
@@ -39,34 +46,34 @@ class Sampler(Protocol):
     def tell(self, x: Floats, value: float) -> None: ...
 
 
-def library(name: str) -> str:
-    """Return the name of the library that a sampler belongs to.
-
-    >>> library("BoTorch logEI")
-    'BoTorch'
-    """
-    return name.split()[0]
-
-
 def is_installed(name: str) -> bool:
     """Check whether the library of a sampler is installed, without importing it."""
-    return find_spec(library(name).lower()) is not None
+    return find_spec(SAMPLERS[name]) is not None
 
 
-def play(ground: Ground, name: str, target: int, seed: int, evaluations: int) -> list[float]:
+def play(
+    ground: Ground, name: str, target: int, seed: int, first: Sequence[Params], trials: int
+) -> list[float]:
     """Run a sampler on a task.
 
+    Args:
+        ground: The tasks.
+        name: The sampler.
+        target: The task.
+        seed: The seed of the run.
+        first: What the run tries first.
+        trials: Trials of the run.
+
     Returns:
-        The scores of the initial points and of the sampler's evaluations, in this order.
+        The scores of the trials, in their order.
     """
-    initial = ground.initial(target, seed)
     sampler_seed = int(np.random.SeedSequence((5, seed, target)).generate_state(1)[0])
     sign, tried, scores = ground.space.sign, list[Params](), list[float]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sampler = _sampler(name, ground.space.dimensions, sampler_seed, len(initial))
-        for t in range(len(initial) + evaluations):
-            x = ground.space.encode(initial[t]) if t < len(initial) else sampler.ask()
+        sampler = _sampler(name, ground.space.dimensions, sampler_seed, len(first))
+        for t in range(trials):
+            x = ground.space.encode(first[t]) if t < len(first) else sampler.ask()
             tried.append(ground.nearest(x, tried))
             scores.append(ground.score(target, tried[-1]))
             sampler.tell(ground.space.encode(tried[-1]), sign * scores[-1])
@@ -76,21 +83,19 @@ def play(ground: Ground, name: str, target: int, seed: int, evaluations: int) ->
 def _sampler(name: str, D: int, seed: int, starts: int) -> Sampler:
     if name not in SAMPLERS:
         raise ValueError(f"sampler is {name!r}, expected one of {', '.join(SAMPLERS)}")
-    try:
-        return BoTorch(D, seed) if name == BOTORCH else Optuna(name, D, seed, starts)
-    except ModuleNotFoundError as error:
-        text = MISSING.format(library(name))
-        raise SystemExit(f"{error}, which {name} needs. {text}") from None
+    if not is_installed(name):
+        raise SystemExit(MISSING.format(name, SAMPLERS[name]))
+    return BoTorch(D, seed) if name == BOTORCH else Optuna(name, D, seed, starts)
 
 
 class Optuna:
     """A sampler of Optuna.
 
     Args:
-        name: "Optuna TPE" or "Optuna GP".
+        name: One of its samplers.
         D: Number of parameters.
         seed: The seed of the sampler.
-        starts: Number of initial points.
+        starts: Number of trials before it samples.
     """
 
     def __init__(self, name: str, D: int, seed: int, starts: int) -> None:
@@ -135,7 +140,6 @@ class BoTorch:
     """
 
     def __init__(self, D: int, seed: int) -> None:
-        import botorch  # noqa: F401 - a missing library is noticed here, not in the first query
         import torch
 
         torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 Members have identities, so each liar is one member with one agent. `liars.py` says what they send.
 40 % of the members lie, and the target is compared with one that hears only the honest 60 %; or all
-of them lie, and it is compared with EI alone. Members have made 50 evaluations alone, and the
+of them lie, and it is compared with EI alone. Members have made 50 trials alone, and the
 target runs the default policy. All runs of a target with the same seed start from the same points,
 except those that hear a private release, which start where most members vote.
 
@@ -15,12 +15,10 @@ targets (the default) nothing was chosen. Without --seeds each figure is of 300 
 Finished runs are kept in the folder --cache, so that a stopped contest can go on.
 
 In the JSON, `lies` has figures by ground, share of liars and lie: `regret`; `without`, that of the
-honest 60 %, or of EI alone; `ratio` and `difference`, with intervals, by the number of evaluations
-after the initial points. `useless` has `regret`, `solo_ei`, `ratio_ei`, `delay` and `reached` by
-ground and family, as hostile.py explains them. `aims` has the ratios at 20 and 50 that are above
-the aim.
-`runs` has the regret of every run, by ground and arm: targets x seeds x evaluations, those of the
-initial points included, rounded to 6 digits.
+honest 60 %, or of EI alone; `ratio` and `difference`, with intervals, by the number of trials.
+`useless` has `regret`, `solo_ei`, `ratio_ei`, `delay` and `reached` by ground and family, as
+hostile.py explains them. `aims` has the ratios at 20 and 50 that are above the aim. `runs` has the
+regret of every run, by ground and arm: targets x seeds x trials, rounded to 6 digits.
 
     FEDBO_DATA=folder python benchmarks/poison.py --json out.json
 """
@@ -39,7 +37,7 @@ import fedbo
 from fedbo.privacy import Release
 from fedbo_paper.contests import contest, hostile, measures, options, private, screen
 from fedbo_paper.contests.contest import EI, History, Scores
-from fedbo_paper.contests.grounds import INITIAL, Listed, read_table
+from fedbo_paper.contests.grounds import Listed, read_table
 from fedbo_paper.contests.hostile import Field
 from fedbo_paper.contests.kept import kept
 from fedbo_paper.contests.liars import DELTA, LIES, Lie, Scene, Turn, silent
@@ -50,7 +48,7 @@ from fedbo_paper.harness.intervals import Effect
 from fedbo_paper.harness.store import source_digest
 
 Figures = dict[str, Any]
-Arm = Callable[[Scene, int, int], list[float]]  # from scene, seed and evaluations to scores
+Arm = Callable[[Scene, int, int], list[float]]  # from scene, seed and trials to scores
 
 GROUNDS = ("svm", "landmine")
 VOTES = "false votes"
@@ -58,7 +56,7 @@ USELESS = ("unrelated", "negated", "worst", "half")  # families of hostile.py, t
 SOME, ALL = "40 %", "100 %"  # of the members lie
 SHARES = {SOME: 0.4, ALL: 1.0}
 AIMS = {SOME: 1.1, ALL: 1.05}  # the largest ratio that we aim at
-AIMED = (20, 50)  # evaluations at which we do
+AIMED = (20, 50)  # trials at which we do
 RUNS = 300
 EPSILON = 2.0
 SOURCE = ("fedbo", "fedbo_paper.contests")  # the code that decides the scores of a run
@@ -81,12 +79,12 @@ def divided(scene: Scene, share: float, seed: int) -> tuple[list[int], list[int]
     return sorted(order[:lying]), sorted(order[lying:])
 
 
-def alone(scene: Scene, seed: int, evaluations: int) -> list[float]:
+def alone(scene: Scene, seed: int, trials: int) -> list[float]:
     """Run EI alone."""
-    return contest.run(scene.ground, fedbo.EI(), [], scene.target, seed, evaluations)
+    return contest.run(scene.ground, fedbo.EI(), [], scene.target, seed, trials)
 
 
-def among(lie: Lie, share: float, scene: Scene, seed: int, evaluations: int) -> list[float]:
+def among(lie: Lie, share: float, scene: Scene, seed: int, trials: int) -> list[float]:
     """Run a target that receives the messages of liars and of honest members.
 
     Args:
@@ -94,14 +92,14 @@ def among(lie: Lie, share: float, scene: Scene, seed: int, evaluations: int) -> 
         share: The share of liars.
         scene: The members.
         seed: The seed of the run.
-        evaluations: Evaluations after the initial points.
+        trials: Trials of the run.
     """
     liars, others = divided(scene, share, seed)
     ground, target = scene.ground, scene.target
     first = [*(scene.honest[n] for n in others), *lie(Turn(scene, liars, 0))]
-    agent = contest.site(ground, contest.AmongSummaries(), target, seed, first)
+    agent = contest.site(ground, fedbo.TipsThenPool(), target, seed, first)
     scores = []
-    for t in range(INITIAL + evaluations):
+    for t in range(trials):
         if t:
             agent.receive(lie(Turn(scene, liars, t, agent)))
         scores += [score for _, score in contest.evaluate(agent, ground, target, 1)]
@@ -109,7 +107,7 @@ def among(lie: Lie, share: float, scene: Scene, seed: int, evaluations: int) -> 
 
 
 def voting(
-    share: float, lying: bool, epsilon: float, scene: Scene, seed: int, evaluations: int
+    share: float, lying: bool, epsilon: float, scene: Scene, seed: int, trials: int
 ) -> list[float]:
     """Run a target that hears one private release.
 
@@ -119,13 +117,13 @@ def voting(
         epsilon: ε of the release.
         scene: The members.
         seed: The seed of the run.
-        evaluations: Evaluations after the initial points.
+        trials: Trials of the run.
     """
     liars, others = divided(scene, share, seed)
     contributed = [scene.contributions[n] for n in others]
     contributed += [scene.false_votes[n] for n in liars if lying]
     agreed, published = publish(scene, contributed, epsilon, seed)
-    return private.run(scene.ground, agreed, published, scene.target, seed, evaluations)
+    return private.run(scene.ground, agreed, published, scene.target, seed, trials)
 
 
 def hearing(
@@ -134,7 +132,7 @@ def hearing(
     epsilon: float,
     scene: Scene,
     seed: int,
-    evaluations: int,
+    trials: int,
 ) -> list[float]:
     """Run a target that hears one private release of useless or hostile members.
 
@@ -144,14 +142,14 @@ def hearing(
         epsilon: ε of the release.
         scene: The members.
         seed: The seed of the run.
-        evaluations: Evaluations after the initial points.
+        trials: Trials of the run.
     """
     ground, target = scene.ground, scene.target
     known = hostile.peers(family, ground, met, target, scene.seed)
     contributed = scene.contributions_of(known)
     del contributed[target]
     agreed, published = publish(scene, contributed, epsilon, seed)
-    return private.run(ground, agreed, published, target, seed, evaluations)
+    return private.run(ground, agreed, published, target, seed, trials)
 
 
 def publish(
@@ -211,18 +209,18 @@ def play(
     """
     scores: Scores = {}
     scene = Scene(field.ground, met["honest"], target, seed)
-    code, rows = source_digest(*SOURCE), INITIAL + given.evaluations
+    code = source_digest(*SOURCE)
     for name, arm in arms(given, met).items():
         file = f"{field.group}-{name}-{target}-{seed}".replace(", ", "-").replace(" ", "-")
-        compute = partial(arm, scene, seed, given.evaluations)
+        compute = partial(arm, scene, seed, given.trials)
         details = (code, field.ground.digest, name, target, seed, str(given.epsilon))
-        found = kept(given.cache / "poison", file, rows, compute, *details)
+        found = kept(given.cache / "poison", file, given.trials, compute, *details)
         scores[name, target, seed] = found
     return scores
 
 
 def measure(field: Field, given: argparse.Namespace) -> Curves:
-    """Compute the regrets (targets, seeds, evaluations) of all arms.
+    """Compute the regrets (targets, seeds, trials) of all arms.
 
     Args:
         field: The tasks.
@@ -254,14 +252,14 @@ def figures(regret: Curves, name: str, label: str) -> Figures:
     """Compute the regret with a lie and without it, their ratio and their difference.
 
     Args:
-        regret: Regrets (targets, seeds, evaluations) of all arms.
+        regret: Regrets (targets, seeds, trials) of all arms.
         name: The lie.
         label: The share of liars, "40 %" or "100 %".
     """
     own, without = regret[f"{name}, {label}"], regret[EI if label == ALL else honest(name)]
     result: Figures = {"regret": {}, "without": {}, "ratio": {}, "difference": {}}
-    for n in (n for n in AT if n <= own.shape[-1] - INITIAL):
-        a, b = own[:, :, INITIAL + n - 1], without[:, :, INITIAL + n - 1]
+    for n in (n for n in AT if n <= own.shape[-1]):
+        a, b = own[:, :, n - 1], without[:, :, n - 1]
         result["regret"][str(n)] = float(a.mean())
         result["without"][str(n)] = float(b.mean())
         result["ratio"][str(n)] = measures.ratio(a, b)
@@ -289,14 +287,10 @@ def useless_figures(grounds: dict[str, Curves], families: Sequence[str]) -> Figu
         grounds: Regrets of all arms, by ground.
         families: The families.
     """
-    keys = ("regret", "solo_ei", "ratio_ei", "delay", "reached")
-    result: Figures = {}
-    for ground, regret in grounds.items():
-        result[ground] = {}
-        for family in families:
-            found = hostile.figures(regret[family], regret[EI], regret[EI])
-            result[ground][family] = {key: found[key] for key in keys}
-    return result
+    return {
+        ground: {family: hostile.figures(regret[family], regret[EI]) for family in families}
+        for ground, regret in grounds.items()
+    }
 
 
 def aims(found: Figures) -> Figures:
@@ -365,7 +359,7 @@ def show_useless(found: Figures, epsilon: float) -> None:
             ratios = (screen.estimate(each["ratio_ei"][n]) for n in at[-2:])
             rows.append([f"{ground}, {family}", *late, *ratios])
     columns = [*(f"delay at {n}" for n in delays), *(f"ratio at {n}" for n in at[-2:])]
-    title = f"useless members, one private release of ε = {epsilon:g}: delay in evaluations behind"
+    title = f"useless members, one private release of ε = {epsilon:g}: delay in trials behind"
     screen.table(f"{title} EI alone, and ratio to it", ["ground, family", *columns], rows)
 
 

@@ -3,11 +3,11 @@
 GROUND says which tasks: `landmine` and `har`, with real training; `synthetic`, four tables of
 similar tasks with 1,000 members each; or PATH.npz, a table of scores as for table.py. Each task in
 turn is the target (on each synthetic table, 4 tasks), and other tasks are members that have made 50
-evaluations alone (or --history T). Each member contributes once, a trusted party makes one release
+trials alone (or --history T). Each member contributes once, a trusted party makes one release
 with differential privacy, and the target hears nothing else: the two cells with the most votes are
 its first two trials, and then it queries with the default policy.
 
-It is compared with EI alone, which starts from 3 random points, and with
+It is compared with EI alone, which begins with 3 random points, and with
 
 null       the same release with empty contributions: what the machinery does without information
 inf        the same release with hardly any noise, if --epsilon has inf: no privacy
@@ -20,7 +20,7 @@ The spread does: it is the standard deviation, over draws, of the mean regret ov
 by the regret of EI alone. A part of it is due to chance in the runs.
 
 The JSON has in `members`, by the number of members, by ε (or `messages`) and by the number of
-evaluations after the third: `ratio_ei`, `ratio_null`, `ratio_inf` and `ratio_messages`, with 95 %
+trials: `ratio_ei`, `ratio_null`, `ratio_inf` and `ratio_messages`, with 95 %
 intervals; `kept`, the share of the gain over EI alone that is left of that without privacy; and
 `spread`. `regret_ei` has the regret of EI alone, `spent` the ε that the accountant finds.
 
@@ -45,16 +45,15 @@ import fedbo
 from fedbo.privacy import Plan, Release, Simulated, release, spent
 from fedbo_paper.contests import contest, families, har, landmine, measures, options, screen
 from fedbo_paper.contests.contest import EI, Scores
-from fedbo_paper.contests.grounds import INITIAL, Ground, Listed, read_table
+from fedbo_paper.contests.grounds import Ground, Listed, read_table
 from fedbo_paper.contests.measures import Curves
-from fedbo_paper.contests.summary import warn_of_few
+from fedbo_paper.contests.summary import AT, warn_of_few
 from fedbo_paper.harness.intervals import Floats, bootstrap
 
 Figures = dict[str, Any]
 
 TRAINED = ("landmine", "har")
 NAMED = (*TRAINED, "synthetic")
-AT = (5, 10, 20)
 NULL, MESSAGES, FREE = "null", "messages", "inf"
 HARDLY_ANY = 1e4  # ε of a release whose noise is negligible
 MANY = 300  # members from which one history of each is enough
@@ -93,7 +92,7 @@ def planned(ground: Ground, eps: float, delta: float) -> fedbo.Federation:
         delta: Its δ.
     """
     plan = Plan(epsilon=min(eps, HARDLY_ANY), delta=delta)
-    return contest.federation(ground, fedbo.PTS(), plan)
+    return contest.federation(ground, contest.DEFAULT(), plan)
 
 
 def publish(
@@ -138,9 +137,11 @@ def run(
     published: Release,
     target: int,
     seed: int,
-    evaluations: int,
+    trials: int,
 ) -> list[float]:
     """Run a newcomer that hears one release; return its scores.
+
+    It has no common initial points: an agent that is given points would not begin at the votes.
 
     Args:
         ground: The tasks.
@@ -148,11 +149,11 @@ def run(
         published: The release.
         target: The task that the newcomer tunes.
         seed: The seed of the run.
-        evaluations: Evaluations after the third.
+        trials: Trials of the run.
     """
-    agent = contest.started(ground, fedbo.PTS(), target, seed, None, agreed=agreed)
+    agent = contest.started(ground, contest.DEFAULT(), target, seed, None, agreed=agreed)
     agent.receive(published)
-    return [score for _, score in contest.evaluate(agent, ground, target, INITIAL + evaluations)]
+    return [score for _, score in contest.evaluate(agent, ground, target, trials)]
 
 
 def play(
@@ -173,7 +174,7 @@ def play(
         seeds: The seeds of the runs.
         given: The options of the command.
     """
-    scores = contest.play(ground, [], [EI], target, seeds, given.evaluations)
+    scores = contest.play(ground, [], [EI], target, seeds, given.trials)
     agreed = {eps: planned(ground, eps, given.delta) for eps in given.epsilon}
     for seed in seeds:
         for N in sizes(ground, given):
@@ -185,11 +186,11 @@ def play(
             for (name, eps, contributions), draw in product(heard, range(given.draws)):
                 published = publish(agreed[eps], contributions, [seed, draw], given.history)
                 key = (_curve(N, name), target, seed * given.draws + draw)
-                scores[key] = run(ground, agreed[eps], published, target, seed, given.evaluations)
+                scores[key] = run(ground, agreed[eps], published, target, seed, given.trials)
             if sent:
                 arrived = [sent[n] for n in met]
                 scores[_curve(N, MESSAGES), target, seed] = contest.run(
-                    ground, fedbo.PTS(), arrived, target, seed, given.evaluations
+                    ground, contest.DEFAULT(), arrived, target, seed, given.trials
                 )
     return scores
 
@@ -211,7 +212,7 @@ def sizes(ground: Ground, given: argparse.Namespace) -> list[int]:
 
 
 def measure(ground: Ground, given: argparse.Namespace) -> Curves:
-    """Compute regrets (targets, runs, evaluations) of EI alone and of all newcomers.
+    """Compute regrets (targets, runs, trials) of EI alone and of all newcomers.
 
     Args:
         ground: The tasks.
@@ -221,11 +222,9 @@ def measure(ground: Ground, given: argparse.Namespace) -> Curves:
     if given.ground == "synthetic":
         tasks = tasks[:TARGETS]
     few = max(sizes(ground, given)) < MANY
-    known = contest.histories(
-        ground, given.jobs, given.seeds if few else 1, evaluations=given.history
-    )
+    known = contest.histories(ground, given.jobs, given.seeds if few else 1, trials=given.history)
     groups = contest.groups(given.seeds) if few else [range(given.seeds)]
-    agreed = contest.federation(ground, fedbo.PTS())
+    agreed = contest.federation(ground, contest.DEFAULT())
     private = planned(ground, given.epsilon[0], given.delta)
     calls = []
     for history, seeds in zip(known, groups, strict=True):
@@ -270,8 +269,8 @@ def figures(regret: Curves, N: int, given: argparse.Namespace) -> Figures:
             "ratio_inf": regret.get(_curve(N, FREE)) if name not in (FREE, MESSAGES) else None,
             "ratio_messages": regret.get(_curve(N, MESSAGES)) if name != MESSAGES else None,
         }
-        for n in (n for n in AT if n <= given.evaluations):
-            at = INITIAL + n - 1
+        for n in (n for n in AT if n <= given.trials):
+            at = n - 1
             for key, other in yardsticks.items():
                 if other is not None:
                     effect = measures.ratio(own[..., at], _each(other, own)[..., at])
@@ -363,7 +362,7 @@ def main() -> None:
     alone = regret[EI].mean(axis=(0, 1))
     result = {
         "members": by_members,
-        "regret_ei": {str(n): alone[INITIAL + n - 1] for n in AT if n <= given.evaluations},
+        "regret_ei": {str(n): alone[n - 1] for n in AT if n <= given.trials},
         "spent": {f"{eps:g}": spent([empty(eps, given)]) for eps in _private(given)},
         "ground": title,
         "box": given.box if given.ground in TRAINED else None,
@@ -376,7 +375,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = options.contest_parser(__doc__)
-    parser.set_defaults(evaluations=AT[-1])
+    parser.set_defaults(trials=20)
     add = parser.add_argument
     add("ground", metavar="GROUND", help=f"{', '.join(NAMED)}, or PATH.npz")
     text = "some of them may be inf; default: 2"
@@ -386,7 +385,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--draws", type=options.positive, default=5, metavar="N", help=text)
     text = "members that a run meets, chosen at random; default: all other tasks"
     add("--members", type=_counts, metavar="A,B,...", help=text)
-    text = "evaluations of each member; default: 50"
+    text = "trials of each member; default: 50"
     add("--history", type=options.positive, default=contest.HISTORY, metavar="T", help=text)
     add("--box", choices=("linear", "log"), default="linear", help="of landmine and har")
     add("--no-null", action="store_true", help="leave out the null, half of the time")

@@ -18,12 +18,12 @@ latest      the 1,024 that joined last; for the crowd that drifts
 own kind    agents of its own kind of task only; for the crowds with many: what the best choice
             could give, which nobody can know
 
-All runs of a target have the same 3 initial points, and 20 queries after them. Before queries 1, 8
-and 15 it publishes, and hears anew. Regrets are in standard deviations of the target's function
+All runs of a target have 20 trials, of which the first 3 are the same points. Before trials 4, 11
+and 18 it publishes, and hears anew. Regrets are in standard deviations of the target's function
 over the space. Intervals are 95 % bootstraps over kinds of task: over crowds, with all targets of a
 crowd, or over targets where each has a kind of its own. Ratios are paired. Their means over the
 four crowds decide, by rules that were fixed before a reported result was seen. A way to choose is
-worth it if its ratio to "uniform" is below 1 at 10 or 20 queries, and at none of 5, 10 and 20 above
+worth it if its ratio to "uniform" is below 1 at 10 or 20 trials, and at none of 5, 10 and 20 above
 1. Ten times as many agents help if the ratio to a tenth of them is below 1 at 10 or 20. Both by the
 intervals. Finished crowds are kept in the folder, and a study that was stopped continues.
 """
@@ -49,16 +49,17 @@ from fedbo.insight.colours import COLOURS
 from fedbo.model.threads import one_thread
 from fedbo.population import MOST, Hear, Population, Rows, alike, uniform
 from fedbo_paper.contests import options, picture, screen
+from fedbo_paper.contests.contest import DEFAULT
 from fedbo_paper.contests.crowds import CROWDS, TRIALS, Crowd, Objective, names
+from fedbo_paper.contests.summary import AT
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect, Floats
 
-D, QUERIES, EVERY, INITIAL = 3, 20, 7, 3
+D, LENGTH, INITIAL, EVERY = 3, 20, 3, 7  # LENGTH trials, the INITIAL points included
 FEW = 1_000  # agents that a large crowd is compared with
 ALONE, ALL, UNIFORM, ALIKE, LATEST, OWN_KIND = (
     "alone", "all", "uniform", "alike", "latest", "own kind",
 )  # fmt: skip
-AT = (5, 10, 20)  # queries
 RUNS, REPORTED = 1000, 100  # targets of a crowd at most; the first seed that is reported
 #: Seeds of the crowds of a study, and targets of each: those of one cluster are alike.
 SEEDS = {"alike": 8, "one in 10": 4, "one in 200": 2, "drifting": 8}
@@ -99,11 +100,17 @@ def run(
     objective: Objective, seed: int, population: Population | None, hear: Hear, timed: bool = False
 ) -> fedbo.Table:
     """Run a target: one row for each of its trials."""
-    policy = fedbo.EI() if population is None else fedbo.PTS()
+    policy = fedbo.EI() if population is None else DEFAULT()
     agent = fedbo.Agent(federation(), policy, name="target", seed=seed)
     party = fedbo.Party(agent=agent, objective=objective.score, optimum=objective.optimum)
     return fedbo.simulate(
-        [party], QUERIES, every=EVERY, population=population, hear=hear, seed=seed, timed=timed
+        [party],
+        LENGTH - INITIAL,
+        every=EVERY,
+        population=population,
+        hear=hear,
+        seed=seed,
+        timed=timed,
     )
 
 
@@ -130,7 +137,7 @@ def cost(size: int, targets: int) -> Figures:
                     each = found.setdefault(f"{N} {rule}", {"query": [], "whole": []})
                     start = time.process_time()
                     table = run(objective, i, some, hear, timed=True)
-                    each["whole"].append(1e3 * (time.process_time() - start) / QUERIES)
+                    each["whole"].append(1e3 * (time.process_time() - start) / (LENGTH - INITIAL))
                     query = table["cpu_fit"] + table["cpu_other"] + table["cpu_maximise"]
                     each["query"].append(1e3 * float(query[INITIAL:].mean()))
             show(i + 1)
@@ -242,7 +249,8 @@ def study(folder: Path, given: argparse.Namespace) -> Figures:
     for seed in range(max(counts.values())):  # kinds take turns, so that a part says something
         for name in (name for name in given.crowds if seed < counts[name]):
             targets = given.targets or TARGETS[name]
-            path = folder / f"{name.replace(' ', '-')}-{first + seed}-{sizes[-1]}x{targets}.json"
+            file = f"{name.replace(' ', '-')}-{first + seed}-{sizes[-1]}x{targets}-{LENGTH}.json"
+            path = folder / file
             if not path.exists():
                 part = play(name, first + seed, sizes, targets)
                 files.write(path, json.dumps(part).encode())
@@ -270,6 +278,7 @@ def figures(crowds: list[dict[str, Floats]]) -> Figures:
         crowds: For each crowd, the regrets of each arm, (units, targets, trials).
     """
     found: Figures = {}
+    at = [n for n in AT if n <= LENGTH]
     for arm in crowds[0]:
         if not all(arm in arms for arms in crowds):
             continue
@@ -280,23 +289,23 @@ def figures(crowds: list[dict[str, Floats]]) -> Figures:
             bases["to uniform"] = f"{N} {UNIFORM}"
         if N > 10:
             bases["to a tenth"] = f"{N // 10} {rule if N // 10 > MOST else ALL}"
-        found[arm] = {"regret": {str(n): _mean(crowds, n, arm) for n in AT}}
+        found[arm] = {"regret": {str(n): _mean(crowds, n, arm) for n in at}}
         for title, base in bases.items():
-            found[arm][title] = {str(n): _mean(crowds, n, arm, base) for n in AT}
+            found[arm][title] = {str(n): _mean(crowds, n, arm, base) for n in at}
     return found
 
 
 def _mean(crowds: list[dict[str, Floats]], n: int, arm: str, base: str | None = None) -> Effect:
-    """Compute the mean over crowds of an arm's regret after n queries, or of its ratio to another.
+    """Compute the mean over crowds of an arm's regret after n trials, or of its ratio to another.
 
     Each crowd is resampled by itself.
     """
     values, samples = [], []
     for k, arms in enumerate(crowds):
-        above = arms[arm][:, :, INITIAL + n - 1].mean(axis=1)
+        above = arms[arm][:, :, n - 1].mean(axis=1)
         below = np.ones(len(above))
         if base is not None:
-            below = arms[base][:, :, INITIAL + n - 1].mean(axis=1)
+            below = arms[base][:, :, n - 1].mean(axis=1)
         even = np.full(len(above), 1 / len(above))
         W = np.random.default_rng(k).multinomial(len(above), even, size=intervals.RESAMPLES)
         values.append(above.mean() / below.mean())
@@ -307,11 +316,12 @@ def _mean(crowds: list[dict[str, Floats]], n: int, arm: str, base: str | None = 
 
 def show_study(found: Figures) -> None:
     """Print regrets, and their ratios to those of other arms."""
-    columns = ["agents", "hears", *(f"at {n}" for n in AT)]
+    at = [str(n) for n in AT if n <= LENGTH]
+    columns = ["agents", "hears", *(f"at {n}" for n in at)]
     for name, arms in [*found["crowds"].items(), ("mean of the crowds", found["together"])]:
         for title, text in TABLES.items():
             rows = [
-                [f"{int(size):,}", rule, *(screen.estimate(each[title][str(n)], 3) for n in AT)]
+                [f"{int(size):,}", rule, *(screen.estimate(each[title][n], 3) for n in at)]
                 for arm, each in arms.items()
                 for size, _, rule in (arm.partition(" "),)
                 if title in each and not (title == "to alone" and rule == ALONE)
@@ -323,17 +333,18 @@ def show_study(found: Figures) -> None:
 def drawn(found: Figures) -> Figure:
     """Draw regret against the number of agents, a column for each crowd, a row for each time."""
     found = found["crowds"]
-    figure = Figure(figsize=(3.0 * len(found) + 1.2, 2.3 * len(AT) + 0.6), layout="constrained")
-    panels = figure.subplots(len(AT), len(found), squeeze=False, sharex=True, sharey="row")
+    at = [n for n in AT if n <= LENGTH][-3:]
+    figure = Figure(figsize=(3.0 * len(found) + 1.2, 2.3 * len(at) + 0.6), layout="constrained")
+    panels = figure.subplots(len(at), len(found), squeeze=False, sharex=True, sharey="row")
     for column, (name, arms) in enumerate(found.items()):
-        for row, n in enumerate(AT):
+        for row, n in enumerate(at):
             axes: Axes = panels[row, column]
             _draw_panel(axes, arms, str(n))
             picture.label(axes, name if row == 0 else "")
-            if row == len(AT) - 1:
+            if row == len(at) - 1:
                 axes.set_xlabel("agents")
             if column == 0:
-                axes.set_ylabel(f"regret after {n} queries")
+                axes.set_ylabel(f"regret after {n} trials")
     lines = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
     known = [rule for rule in COLOUR if rule in lines]
     figure.legend(
@@ -344,7 +355,7 @@ def drawn(found: Figures) -> Figure:
 
 
 def _draw_panel(axes: Axes, arms: Figures, n: str) -> None:
-    """Draw one crowd after n queries."""
+    """Draw one crowd after n trials."""
     by_rule: dict[str, dict[int, Effect]] = {}
     for arm, each in arms.items():
         size, _, rule = arm.partition(" ")

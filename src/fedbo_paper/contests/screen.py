@@ -20,7 +20,7 @@ from fedbo_paper.harness.intervals import Effect
 T = TypeVar("T")
 
 console = Console(stderr=True)
-out = Console(width=None if sys.stdout.isatty() else 140)
+out = Console(width=None if sys.stdout.isatty() else 200)
 
 
 def work(stage: str, calls: Sequence[Callable[[], T]], jobs: int) -> list[T]:

@@ -4,7 +4,7 @@ For each seed, the targets are put into groups of k at random. If the last group
 tasks fill it up; their runs there are not recorded. The sites of a group use the same policy and
 take turns, one trial each. Before each query, a site receives what the others have published so
 far. It publishes by the rule of `fedbo.exchange.timing`, as a study of Optuna does. Nobody has a
-message at the start, so all sites use all common initial points.
+message at the start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
         options: The options of the contest.
 
     Returns:
-        Scores (targets, seeds, evaluations) of each policy, in the order of its trials.
+        Scores (targets, seeds, trials) of each policy, in the order of its trials.
     """
     if options.together > ground.tasks:
         raise refuse(
@@ -43,13 +43,11 @@ def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -
     tasks = contest.targets(ground, options.targets)
     solitary = [name for name in names if name in (*ALONE, RANDOM)]
     calls = [
-        partial(
-            contest.play, ground, [], solitary, target, range(options.seeds), options.evaluations
-        )
+        partial(contest.play, ground, [], solitary, target, range(options.seeds), options.trials)
         for target in tasks
     ]
     calls += [
-        partial(play, ground, name, group, recorded, seed, options.evaluations)
+        partial(play, ground, name, group, recorded, seed, options.trials)
         for seed in range(options.seeds)
         for group, recorded in groups(ground, tasks, options.together, seed)
         for name in names
@@ -91,7 +89,7 @@ def play(
     group: Sequence[int],
     recorded: Sequence[int],
     seed: int,
-    evaluations: int,
+    trials: int,
 ) -> Scores:
     """Run a policy at all sites of a group, in turns.
 
@@ -101,13 +99,13 @@ def play(
         group: The tasks of the sites, in the order of their turns.
         recorded: The tasks whose scores are returned.
         seed: The seed of the runs.
-        evaluations: Evaluations after the initial points.
+        trials: Trials of each site.
     """
     policy = contest.POLICIES[name]()
     sites = {task: contest.site(ground, policy, task, seed, name=f"task-{task}") for task in group}
     published: dict[int, fedbo.Message] = {}  # the last message of each site
     scores: dict[int, list[float]] = {task: [] for task in group}
-    for _ in range(len(ground.initial(group[0], seed)) + evaluations):
+    for _ in range(trials):
         for task, agent in sites.items():
             agent.receive([each for sender, each in published.items() if sender != task])
             [(_, score)] = contest.evaluate(agent, ground, task, 1)

@@ -26,13 +26,32 @@ def test_fewer_seeds_are_compared_on_those() -> None:
     assert msgspec.structs.astuple(measures.difference(a, b)) == (0, 0, 0, 2)
 
 
-def test_ranks_against_counting() -> None:
-    regrets = np.random.default_rng(4).integers(0, 4, (5, 6, 3)) / 10
-    ranks = measures.ranks([*regrets])
-    for p in range(5):
-        less = (regrets < regrets[p]).sum(axis=0)
-        same = (regrets == regrets[p]).sum(axis=0)
-        np.testing.assert_allclose(ranks[p], less + (same + 1) / 2)
+def test_trials_to_a_target_against_counting() -> None:
+    rng = np.random.default_rng(4)
+    regret, ei = (np.minimum.accumulate(rng.random((6, seeds, 30)), axis=-1) for seeds in (3, 5))
+    needed, runs = [], 0
+    for target in range(6):
+        level = np.mean([run[19] for run in ei[target]])
+        for run in regret[target]:
+            runs += 1
+            needed += [t for t, value in enumerate(run, start=1) if value <= level][:1]
+    assert 0 < len(needed) < runs
+    expected = (np.mean(needed), len(needed) / runs)
+    assert measures.to_target(regret, ei) == pytest.approx(expected)
+
+
+def test_a_target_of_0_asks_for_the_best_score() -> None:
+    ei = np.zeros((1, 3, 20))
+    regret = np.array([[[0.2] * 19 + [0.0], [0.1] * 20]])
+    assert measures.to_target(regret, ei) == (20.0, 0.5)
+    trials, share = measures.to_target(regret[:, 1:], ei)
+    assert np.isnan(trials) and share == 0.0
+
+
+def test_runs_that_do_as_ei_alone_all_reach_the_target() -> None:
+    """Though the mean of equal regrets may be less than each, by rounding."""
+    ei = np.full((4, 3, 20), 0.1)
+    assert measures.to_target(ei, ei) == (1.0, 1.0)
 
 
 def test_a_curve_has_no_delay_behind_itself() -> None:

@@ -12,7 +12,7 @@ import pytest
 import fedbo
 from fedbo_paper.contests import contest, grounds, har, table
 
-SHORT = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--no-outside")
+SHORT = ("--seeds", 2, "--jobs", 1, "--trials", 5, "--no-outside")
 
 
 def test_a_run_meets_random_peers_but_never_itself(ground: grounds.Listed) -> None:
@@ -37,14 +37,14 @@ def test_all_policies_meet_the_same_peers(
         _: Any, policy: fedbo.Policy, received: list[fedbo.Message], target: int, seed: int, n: int
     ) -> list[float]:
         met[type(policy).__name__, seed] = [message.sender for message in received]
-        return [0.0] * (3 + n)
+        return [0.0] * n
 
     monkeypatch.setattr(contest, "run", run)
-    known = [contest.alone(ground, task, 0, 3) for task in range(5)]
-    contest.play(ground, known, ["EI", "TS", "FTS", "RGPE", "PTS", "random"], 0, [0, 3, 6], 2, 2)
+    known, default = [contest.alone(ground, n, 0, 3) for n in range(5)], contest.default_policy()
+    contest.play(ground, known, ["EI", "TS", "FTS", "RGPE", default, "random"], 0, [0, 3, 6], 2, 2)
     for seed in (0, 3, 6):
         expected = [f"task-{n}" for n in contest.peers(ground, 0, seed, 2)]
-        assert met["FTS", seed] == met["RGPE", seed] == met["PTS", seed] == expected
+        assert met["FTS", seed] == met["RGPE", seed] == met[default, seed] == expected
         assert met["EI", seed] == met["TS", seed] == []
 
 
@@ -57,8 +57,8 @@ def test_few_peers_with_short_histories_from_command_to_json(
     command(table, path, *SHORT, *few, "--json", out)
     result = json.loads(out.read_text())
     assert (result["peers"], result["history"], result["together"]) == (1, 2, None)
-    assert "tiny, 1 peer with 2 evaluations each: mean" in capsys.readouterr().out
-    assert np.shape(result["runs"]["FTS"]) == (3, 2, 8)
+    assert "tiny, 1 peer with 2 trials each: mean" in capsys.readouterr().out
+    assert np.shape(result["runs"]["FTS"]) == (3, 2, 5)
 
 
 def test_more_peers_than_there_are(path: Path, command: Any) -> None:
@@ -74,9 +74,9 @@ def test_more_peers_than_there_are(path: Path, command: Any) -> None:
         (table, ("x.npz", "--together", 1), "--together is 1, expected 2 or more sites"),
         (table, ("x.npz", "--together", 4, "--peers", 2), "--together and --peers exclude"),
         (table, ("x.npz", "--together", 4, "--history", 50), "--together and --history exclude"),
-        (table, ("x.npz", "--together", 4, "--policies", "portfolio"), "excludes portfolio"),
+        (table, ("x.npz", "--together", 4, "--policies", "best-first"), "excludes best-first"),
+        (har, ("--together", 4, "--policies", "TPE-told-the-best"), "excludes TPE-told-the-best"),
         (table, ("x.npz", "--together", 4, "--policies", "Optuna GP"), "excludes Optuna GP"),
-        (har, ("--policies", "PTS,portfolio"), "portfolio needs a table of scores"),
     ],
 )
 def test_options_that_make_no_sense(

@@ -66,8 +66,8 @@ def test_flipped_messages_contradict_honest_ones(scene: Scene) -> None:
 
 def test_a_scaled_message_is_as_large_and_as_certain_as_possible(scene: Scene) -> None:
     (message,) = LIES["scaled"](Turn(scene, [0], 0))
-    assert not message.covariance.any()
-    larger = liars._summary(scene.agreed, message, liars.STEP * message.nu, message.covariance)
+    assert message.counts.min() == 4  # three trials and more in every cell
+    larger = liars._certain(scene.agreed, message, liars.STEP * message.nu)
     with pytest.raises(fedbo.MessageRefused, match="nu has norm"):
         scene.agreed.check(larger)
 
@@ -109,8 +109,8 @@ def test_liars_are_a_share_of_the_members(scene: Scene) -> None:
 def test_silent_liars_change_nothing(scene: Scene) -> None:
     _, others = poison.divided(scene, SOME, 0)
     honest = [scene.honest[n] for n in others]
-    expected = contest.run(scene.ground, contest.AmongSummaries(), honest, TARGET, 0, 4)
-    assert poison.among(liars.silent, SOME, scene, 0, 4) == expected
+    expected = contest.run(scene.ground, fedbo.TipsThenPool(), honest, TARGET, 0, 7)
+    assert poison.among(liars.silent, SOME, scene, 0, 7) == expected
 
 
 def test_from_command_to_json(
@@ -127,7 +127,7 @@ def test_from_command_to_json(
     X, Y = families.make("similar", 4, tasks=3, points=200)
     np.savez(path, accuracy=Y, config=X)
     some = ("--lie", "bait,false votes", "--useless", "worst,half", "--ground", "svm")
-    short = ("--seeds", 1, "--jobs", 1, "--evaluations", 5, "--targets", "odd")
+    short = ("--seeds", 1, "--jobs", 1, "--trials", 5, "--targets", "odd")
     arguments = (*some, *short, "--table", path, "--cache", tmp_path, "--json", out)
     command(poison, *arguments)
     result = json.loads(out.read_text())
@@ -144,7 +144,7 @@ def test_from_command_to_json(
     assert {*result["useless"]["svm"]["half"]["delay"]} == {"5"}
     assert result["aims"]["40 %"] == {"limit": 1.1, "ratios": 0, "above": {}}
     arms = result["runs"]["svm"]
-    assert np.shape([*arms.values()]) == (len(arms), 1, 1, 8)
+    assert np.shape([*arms.values()]) == (len(arms), 1, 1, 5)
     assert "40 % of the members lie" in (shown := capsys.readouterr()).out
     assert "svm has 1 target." in shown.err
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "poison").iterdir()}

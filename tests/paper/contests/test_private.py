@@ -16,7 +16,7 @@ from fedbo.federation import Plan
 from fedbo_paper.contests import contest, grounds, private
 from fedbo_paper.contests.contest import EI
 
-SHORT = ("--seeds", 1, "--draws", 2, "--jobs", 1, "--evaluations", 5, "--history", 4)
+SHORT = ("--seeds", 1, "--draws", 2, "--jobs", 1, "--trials", 5, "--history", 4)
 
 
 def agreed(epsilon: float = 1.0) -> fedbo.Federation:
@@ -32,7 +32,7 @@ def contribution(x: float) -> fedbo.Message:
 
 
 def given(**changed: object) -> argparse.Namespace:
-    usual = {"epsilon": [1.0, np.inf], "delta": 1e-3, "evaluations": 5, "history": 4}
+    usual = {"epsilon": [1.0, np.inf], "delta": 1e-3, "trials": 5, "history": 4}
     return argparse.Namespace(**usual | changed)
 
 
@@ -49,7 +49,7 @@ def test_a_table_from_file_to_json(path: Path, command: Any) -> None:
     assert [*found["ratio_ei"]] == ["2", "inf", "messages"]
     assert [*found["ratio_null"]] == [*found["ratio_inf"]] == [*found["kept"]] == ["2"]
     assert [*found["ratio_messages"]] == [*found["spread"]] == ["2", "inf"]
-    assert [*found["ratio_ei"]["2"]] == ["5"]
+    assert [*found["ratio_ei"]["2"]] == ["1", "2", "3", "5"]
 
 
 def test_more_members_than_tasks_are_refused(path: Path, command: Any) -> None:
@@ -105,6 +105,16 @@ def test_a_member_that_minimises_votes_for_its_lowest_score() -> None:
     here = private.planned(ground, 1.0, 1e-3)
     history = [({"x": x}, ground.score(0, {"x": x})) for x in (0.9, 0.2, 0.6)]
     assert contest.message(here, 0, history, 0).cell == here.cell(np.array([0.2]))
+
+
+def test_a_newcomer_begins_in_the_cell_with_most_votes(ground: grounds.Listed) -> None:
+    here = private.planned(ground, np.inf, 1e-3)
+    history = [(ground.params(row), float(row == 7)) for row in range(10)]
+    members = [contest.message(here, n, history, 0) for n in range(1, 5)]
+    published = private.publish(here, members, [0, 0], 10)
+    first, *_ = private.run(ground, here, published, 0, 0, 3)
+    row = int(np.flatnonzero(ground.Y[0] == first)[0])
+    assert here.cell(ground.X[row]) == here.cell(ground.X[7])
 
 
 def test_a_score_is_computed_once() -> None:

@@ -16,9 +16,8 @@ from fedbo_paper.contests.crowds import CROWDS, Crowd
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(scale, "QUERIES", 2)
+    monkeypatch.setattr(scale, "LENGTH", 5)
     monkeypatch.setattr(scale, "EVERY", 2)
-    monkeypatch.setattr(scale, "AT", (1, 2))
     for module in (scale, population):  # so that 100 agents are more than can be heard
         monkeypatch.setattr(module, "MOST", 50)
     monkeypatch.setattr(sys, "argv", ["scale.py", *map(str, arguments)])
@@ -53,9 +52,9 @@ def test_a_study_continues_where_it_stopped(
     for name, arms in found["crowds"].items():
         expected = {f"100 {rule}" for rule in rules | last.get(name, {"latest"})}
         assert {*arms} == {"0 alone", "10 all"} | expected
-        assert arms["0 alone"]["to alone"]["2"][0] == pytest.approx(1.0)
-    each = [arms["100 alike"]["to uniform"]["2"][0] for arms in found["crowds"].values()]
-    assert found["together"]["100 alike"]["to uniform"]["2"][0] == pytest.approx(np.mean(each))
+        assert arms["0 alone"]["to alone"]["5"][0] == pytest.approx(1.0)
+    each = [arms["100 alike"]["to uniform"]["5"][0] for arms in found["crowds"].values()]
+    assert found["together"]["100 alike"]["to uniform"]["5"][0] == pytest.approx(np.mean(each))
     monkeypatch.setattr(scale, "play", None)  # everything is there
     command(monkeypatch, *arguments, "--json", out)
     assert json.loads(out.read_text()) == found

@@ -60,7 +60,7 @@ def test_sites_take_turns_and_hear_of_each_other_before_each_query(
     monkeypatch.setattr(fedbo.Agent, "message", message)
     monkeypatch.setitem(contest.POLICIES, "curious", Curious)
     Curious.held.clear()
-    scores = together.play(ground, "curious", [4, 0, 2], [4, 2], 6, 5)
+    scores = together.play(ground, "curious", [4, 0, 2], [4, 2], 6, 8)
     assert [*scores] == [("curious", 4, 6), ("curious", 2, 6)]
     assert Curious.held == [2] * 15  # everyone published after the first initial point
     for task in (4, 2):
@@ -82,29 +82,28 @@ def test_a_site_holds_the_latest_message_of_each_other_site(
         return receive(agent, messages)
 
     monkeypatch.setattr(contest.fedbo.Agent, "receive", watched)
-    together.play(ground, "FTS", [1, 3], [1, 3], 0, 1)
+    together.play(ground, "FTS", [1, 3], [1, 3], 0, 4)
     turns = held[2:]  # after the two that `contest.site` makes
     assert turns[:3] == [{}, {"task-1": 1}, {"task-3": 1}]
     assert all(len(each) == 1 for each in turns[1:])
 
 
 def test_alone_and_together_start_at_the_same_points(path: Path, command: Any) -> None:
-    """PTS too, though it would skip initial points if it held messages."""
     out = path.with_name("out.json")
-    short = ("--seeds", 2, "--jobs", 1, "--evaluations", 5, "--policies", "PTS,random")
+    short = ("--seeds", 2, "--jobs", 1, "--trials", 8, "--policies", "FTS,random")
     command(table, path, *short, "--together", 2, "--json", out)
     result = json.loads(out.read_text())
-    assert [*result["policies"]] == ["EI", "TS", "PTS", "random"]
+    assert [*result["policies"]] == ["EI", "TS", "FTS", "random"]
     assert (result["peers"], result["history"], result["together"]) == (1, 0, 2)
     runs = {name: np.array(values) for name, values in result["runs"].items()}
     for values in runs.values():
         assert values.shape == (3, 2, 8)
-        np.testing.assert_array_equal(values[:, :, :3], runs["EI"][:, :, :3])
+        np.testing.assert_array_equal(values[:, :, 0], runs["EI"][:, :, 0])
 
 
 def test_more_sites_than_tasks(path: Path, command: Any) -> None:
     with pytest.raises(SystemExit, match="--together is 4, but there are 3 tasks"):
-        command(table, path, "--together", 4, "--policies", "PTS", "--jobs", 1)
+        command(table, path, "--together", 4, "--policies", "FTS", "--jobs", 1)
 
 
 @pytest.mark.slow
@@ -113,7 +112,7 @@ def test_optuna_is_not_needed() -> None:
         "import sys; sys.modules['optuna'] = None\n"
         "from fedbo_paper.contests import families, grounds, together\n"
         "ground = grounds.Listed(*families.make('similar', 1, tasks=2, points=20))\n"
-        "print(len(together.play(ground, 'PTS', [0, 1], [0, 1], 0, 2)))"
+        "print(len(together.play(ground, 'FTS', [0, 1], [0, 1], 0, 5)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"
