@@ -41,7 +41,7 @@ def made_up(scores: np.ndarray) -> Outcome:
 def random_scores(demo: Demo = SMALL, lead: float = 0.1) -> np.ndarray:
     shape = (demo.repeats, len(MODES), demo.agents, demo.trials)
     scores = np.random.default_rng(0).uniform(0.3, 0.8, shape)
-    scores[:, MODES.index("together"), :, 1:] += lead
+    scores[:, MODES.index("together")] += lead
     return scores
 
 
@@ -112,15 +112,16 @@ class TestOutcome:
         assert np.array_equal(one.best, other.best)
 
     def test_leads_by_place_and_by_site(self) -> None:
-        scores = np.full((SMALL.repeats, len(MODES), SMALL.agents, SMALL.trials), 0.5)
+        scores = np.full((SMALL.repeats, len(MODES), SMALL.agents, SMALL.trials), 0.9)
+        scores[..., 0] = 0.5
         for r in range(SMALL.repeats):
             for place, site in enumerate(SMALL.order(r)):
-                scores[r, MODES.index("together"), site] += 0.1 * place
+                scores[r, MODES.index("together"), site, 0] += 0.1 * place
         outcome = Outcome(SMALL, reports(SMALL, scores))
         found = [effect.value for effect in outcome.by_peers()]
-        assert found == pytest.approx([0.0, 0.1, 0.2, 0.3])
+        assert found == pytest.approx([0.0, 0.02, 0.04, 0.06])  # means of trials 1 to 5
         gains = np.array([SMALL.order(r) for r in range(SMALL.repeats)]).argsort(axis=1) * 0.1
-        by_site = [effect.value for effect in outcome.by_site(5)]
+        by_site = [effect.value for effect in outcome.by_site(1)]
         assert by_site == pytest.approx(gains.mean(axis=0).tolist())
 
     def test_catching_up(self) -> None:
@@ -209,7 +210,7 @@ class TestReport:
         assert "together, trial 7" in text
         assert "2 repeats so far, after 5 trials: together is ahead of alone by" in text
         assert watch.traffic == (
-            "7 messages went to the hub, 555 bytes each; 21 messages came from it."
+            "7 messages went to the hub, at most 555 bytes each; 21 messages came from it."
         )
 
     def test_stopped(self) -> None:

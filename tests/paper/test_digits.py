@@ -9,6 +9,8 @@ from fedbo_paper.problems import digits
 
 pytestmark = pytest.mark.slow
 
+PARAMS = {"C": 10.0, "gamma": 0.05, "contrast": 1.0, "cutoff": 0.0, "blur": 0.0}
+
 
 class TestDigits:
     @pytest.mark.parametrize("agents", [1, 2, 10, digits.MOST])
@@ -36,18 +38,34 @@ class TestDigits:
         from sklearn.svm import SVC
 
         hand = digits.deal(digits.MOST, seed=0)[0]
-        params = {"C": 10.0, "gamma": 0.05}
         train, validate = hand.halves
         assert set(train) | set(validate) == set(range(len(hand)))
         assert not set(train) & set(validate)
-        svm = SVC(**params).fit(hand.pixels[train], hand.digits[train])
-        assert hand(params) == svm.score(hand.pixels[validate], hand.digits[validate])
+        svm = SVC(C=10.0, gamma=0.05).fit(hand.pixels[train], hand.digits[train])
+        assert hand(PARAMS) == svm.score(hand.pixels[validate], hand.digits[validate])
 
     def test_is_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         hand = digits.deal(digits.MOST, seed=0)[0]
-        score = hand({"C": 1.0, "gamma": 0.1})
+        score = hand(PARAMS)
         monkeypatch.setattr(hand, "_accuracy", None)
-        assert hand({"gamma": 0.1, "C": 1.0}) == score
+        assert hand(dict(reversed(PARAMS.items()))) == score
+
+    @pytest.mark.parametrize("name", digits.SPACE.names)
+    def test_every_parameter_matters(self, name: str) -> None:
+        hands, values = digits.deal(10, seed=0), digits.SPACE.parameters[name]
+        scores = [
+            np.mean([hand(PARAMS | {name: value}) for hand in hands])
+            for value in (PARAMS[name], values.low, values.high)
+        ]
+        assert np.ptp(scores) > 0.03
+
+    def test_good_params_are_rare(self) -> None:
+        hands, rng = digits.deal(10, seed=0), np.random.default_rng(0)
+        params = [digits.SPACE.decode(rng.random(len(PARAMS))) for _ in range(60)]
+        scores = np.array([[hand(each) for each in params] for hand in hands])
+        assert np.mean([hand(PARAMS) for hand in hands]) > 0.9
+        assert np.median(scores) < 0.7
+        assert np.mean(scores > 0.9) < 0.2
 
     @pytest.mark.parametrize("agents", [0, digits.MOST + 1])
     def test_too_few_or_many_agents(self, agents: int) -> None:

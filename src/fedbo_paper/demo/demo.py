@@ -1,8 +1,9 @@
 """What is played: ten sites arrive at a hub one after the other, and each tunes its own SVM.
 
 A site *together* starts with the messages of all sites that came before it, tunes, and leaves a
-message of its own. For comparison it tunes *alone* too: with the same policy, which without peers
-is expected improvement. Both start from the same point and have the same seed.
+message of its own. Its first trials are tips: points that those messages recommend. To compare, it
+tunes *alone* too: from its own initial points, with the same seed and the same policy, which
+without peers is expected improvement. The first site to arrive does the same in both modes.
 
 Everything is repeated. Each repeat is a federation of its own, with other random numbers and
 another order of arrival; the sites keep their images. In N repeats, each of N sites arrives once

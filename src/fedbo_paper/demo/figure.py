@@ -29,9 +29,11 @@ def draw(outcome: Outcome, path: str | os.PathLike[str]) -> Figure:
     _draw_curves(left, outcome)
     _draw_lead(middle, outcome)
     _draw_peers(right, outcome)
+    for axes in (left, middle):
+        axes.set_xticks(_ticks(outcome.demo.trials))
     for axes in (left, middle, right):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.supxlabel(_averaged(outcome), fontsize="small", color=_GREY)
     figure.savefig(path, dpi=150)
     return figure
@@ -65,7 +67,7 @@ def _draw_peers(axes: Axes, outcome: Outcome) -> None:
     axes.errorbar(peers, values, _reach(effects), fmt="o", color=colour, capsize=3)
     _zero(axes)
     axes.set(xlabel="messages that the site started with", ylabel="together − alone")
-    title = f"Lead of together, mean of trials 2 to {outcome.early}"
+    title = f"Lead of together, mean of trials 1 to {outcome.early}"
     axes.set_title(title, loc="left", fontsize="medium")
 
 
@@ -75,6 +77,16 @@ def _band(axes: Axes, effects: list[Effect], colour: str, style: str, label: str
     values, reach = np.array([effect.value for effect in effects]), _reach(effects)
     axes.plot(trials, values, style, color=colour, label=label, linewidth=2)
     axes.fill_between(trials, values - reach, values + reach, color=colour, alpha=0.18, linewidth=0)
+
+
+def _ticks(trials: int) -> Floats:
+    """Return round numbers of trials, and the first.
+
+    >>> _ticks(15)
+    array([ 1.,  5., 10., 15.])
+    """
+    ticks = MaxNLocator(4, steps=[1, 2, 5, 10], integer=True).tick_values(0, trials)
+    return np.unique(np.clip(ticks, 1, trials))
 
 
 def _reach(effects: list[Effect]) -> Floats:

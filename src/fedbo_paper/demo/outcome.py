@@ -77,9 +77,9 @@ class Outcome:
     def by_peers(self) -> list[Effect]:
         """Estimate the lead of the first site to arrive, the second, and so on.
 
-        It is the mean lead after 2, 3, … and `early` trials: one moment alone is too uncertain.
+        It is the mean lead after 1, 2, … and `early` trials: one moment alone is too uncertain.
         """
-        gains = np.mean([self._gains(trial) for trial in range(2, self.early + 1)], axis=0)
+        gains = np.mean([self._gains(trial) for trial in range(1, self.early + 1)], axis=0)
         placed = np.take_along_axis(gains, np.array(self._places), axis=1)
         return [estimate(column) for column in placed.T]
 

@@ -18,25 +18,28 @@ from fedbo_paper.demo.outcome import Outcome
 from fedbo_paper.demo.site import Left, Ready, Report, Tried
 from fedbo_paper.harness import screen
 from fedbo_paper.harness.intervals import Effect
+from fedbo_paper.problems.digits import SPACE
 
-_SHOWN = (1, 2, 3, 5, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # trials in the final table
+_SHOWN = (1, 3, 5, 10, 20, 50, 100, 200, 500)  # trials in the final table
 _STYLES: dict[Mode, str] = {"alone": "blue", "together": "dark_orange"}
 
 
 def introduction(demo: Demo) -> str:
     """Describe the demo before it runs.
 
-    >>> introduction(Demo(agents=3, repeats=1))[:46]
-    '3 sites tune an SVM (C and gamma), each on its'
+    >>> introduction(Demo(agents=3, repeats=1))[:42]
+    '3 sites tune an SVM and how its images are'
     """
     return (
-        f"{demo.agents} sites tune an SVM (C and gamma), each on its own handwritten digits and in "
-        "a process of its own. They arrive at a hub on this machine one after the other. A site "
-        "starts with the messages of those that came before it, and leaves one when it is done. "
-        "No message contains a trial. To compare, each site also tunes alone: with the same "
-        "policy, which without peers is expected improvement (EI). "
-        f"This takes {count(demo.trials, 'trial')} each, and is repeated: "
-        f"{count(demo.repeats, 'time')}, in different orders of arrival."
+        f"{demo.agents} sites tune an SVM and how its images are prepared "
+        f"({', '.join(SPACE.names)}), each on its own handwritten digits and in a process of its "
+        "own. They arrive at a hub on this machine one after the other. A site starts with the "
+        "messages of those that came before it: its first trials are points that they recommend. "
+        "When it is done, it leaves a message too. A message is a summary. It has no image and no "
+        "score, and of all trials it names one point only, rounded. To compare, each site also "
+        "tunes alone, from its own initial points: with the same policy, which without peers is "
+        f"expected improvement (EI). This takes {count(demo.trials, 'trial')} each, and is "
+        f"repeated: {count(demo.repeats, 'time')}, in different orders of arrival."
     )
 
 
@@ -81,8 +84,9 @@ class Watch:
         left = [each for site in self._left for each in site]
         if not left:
             return "No message was sent."
+        largest = max(each.nbytes for each in left)
         return (
-            f"{count(len(left), 'message')} went to the hub, {size(left[0].nbytes)} each; "
+            f"{count(len(left), 'message')} went to the hub, at most {size(largest)} each; "
             f"{count(sum(each.received for each in left), 'message')} came from it."
         )
 

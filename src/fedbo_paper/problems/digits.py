@@ -2,21 +2,33 @@
 
 scikit-learn's 1,797 images are dealt unevenly: the largest agent has eight times as many as the
 smallest, and each agent has some digits more often than others. An agent trains on one half of its
-images and validates on the other half.
+images and validates on the other half. Five parameters are tuned: two of the SVM, and three that
+prepare the images. They interact, because preparing images changes the distances between them.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.space import Float, Space
-from fedbo.space.axis import Value
 
-#: What an agent tunes: the SVM's penalty and the inverse width of its kernel.
-SPACE = Space({"C": Float(1e-3, 1e3, log=True), "gamma": Float(1e-5, 1e1, log=True)})
+#: What an agent tunes: the SVM's penalty C and the inverse width gamma of its kernel, in the ranges
+#: of LIBSVM's practical guide, and how images are prepared. Grey values below the cutoff become 0,
+#: and the others are stretched to the range 0 to 1. Then they are raised to the power of the
+#: contrast, and a Gaussian filter follows.
+SPACE = Space(
+    {
+        "C": Float(2**-5, 2**15, log=True),
+        "gamma": Float(2**-15, 2**3, log=True),
+        "contrast": Float(0.25, 4.0, log=True),
+        "cutoff": Float(0.0, 0.9),
+        "blur": Float(0.0, 2.0),
+    }
+)
 
 IMAGES = 1797
 MOST = 24  # agents; with 24 agents, the smallest has 24 images
@@ -36,7 +48,8 @@ class Images:
         digits: The digit (n,) that each image shows.
 
     >>> first, *others = deal(10, seed=0)
-    >>> 0.5 < first({"C": 10.0, "gamma": 0.03}) <= 1.0
+    >>> params = {"C": 10.0, "gamma": 0.03, "contrast": 1.0, "cutoff": 0.1, "blur": 0.3}
+    >>> 0.5 < first(params) <= 1.0
     True
     """
 
@@ -45,7 +58,7 @@ class Images:
         self.digits = digits
         order = np.argsort(digits, kind="stable")
         self.halves = order[::2], order[1::2]  # to train and to validate; every digit is in both
-        self._scores: dict[tuple[Value, Value], float] = {}
+        self._scores: dict[frozenset[tuple[str, Any]], float] = {}
 
     def __len__(self) -> int:
         return len(self.digits)
@@ -55,18 +68,42 @@ class Images:
         """The number of images of each digit: (10,)."""
         return np.bincount(self.digits, minlength=_CLASSES)
 
-    def __call__(self, params: dict[str, Value]) -> float:
-        key = params["C"], params["gamma"]
+    def __call__(self, params: dict[str, Any]) -> float:
+        key = frozenset(params.items())
         if key not in self._scores:
-            self._scores[key] = self._accuracy(*key)
+            self._scores[key] = self._accuracy(**params)
         return self._scores[key]
 
-    def _accuracy(self, C: Value, gamma: Value) -> float:
+    def _accuracy(
+        self, C: float, gamma: float, contrast: float, cutoff: float, blur: float
+    ) -> float:
         from sklearn.svm import SVC
 
+        X = prepare(self.pixels, contrast, cutoff, blur)
         train, validate = self.halves
-        svm = SVC(kernel="rbf", C=C, gamma=gamma).fit(self.pixels[train], self.digits[train])
-        return float(np.mean(svm.predict(self.pixels[validate]) == self.digits[validate]))
+        svm = SVC(kernel="rbf", C=C, gamma=gamma).fit(X[train], self.digits[train])
+        return float(np.mean(svm.predict(X[validate]) == self.digits[validate]))
+
+
+def prepare(
+    pixels: NDArray[np.float64], contrast: float, cutoff: float, blur: float
+) -> NDArray[np.float64]:
+    """Prepare images for an SVM, in the order that is described at `SPACE`.
+
+    Args:
+        pixels: Grey values (n, 64) from 0 to 1.
+        contrast: Power of the grey values, above 0; above 1 makes grey darker.
+        cutoff: Grey value, below 1, up to which a pixel is empty.
+        blur: Standard deviation of the Gaussian filter in pixels.
+
+    >>> prepare(np.full((1, 64), 0.6), contrast=2.0, cutoff=0.2, blur=1.0)[0, :3].round(6)
+    array([0.25, 0.25, 0.25])
+    """
+    from scipy.ndimage import gaussian_filter
+
+    ink = (np.maximum(pixels - cutoff, 0.0) / (1.0 - cutoff)) ** contrast
+    smooth: NDArray[np.float64] = gaussian_filter(ink.reshape(-1, 8, 8), (0.0, blur, blur))
+    return smooth.reshape(-1, 64)
 
 
 def deal(agents: int, seed: int) -> list[Images]:
