@@ -3,9 +3,12 @@
 It runs six agents once for each policy: an illustration, not a benchmark.
 """
 
+from typing import ClassVar
+
 import numpy as np
 
 import fedbo
+from fedbo.message import Kind
 
 
 class Crowd(fedbo.Policy, frozen=True):
@@ -16,6 +19,8 @@ class Crowd(fedbo.Policy, frozen=True):
 
     share: float = 1.0
 
+    kinds: ClassVar[tuple[Kind, ...]] = ("weights",)
+
     def query(self, target: fedbo.Target) -> fedbo.Query:
         if not len(target.inbox) or target.rng.random() >= self.share / target.t:
             return target.query_draw(target.own_draw())
@@ -24,12 +29,12 @@ class Crowd(fedbo.Policy, frozen=True):
         rows = np.arange(len(target.inbox))
         credit = target.named(rows, np.full(len(rows), 1 / len(rows)))
         origin = fedbo.Origin("pool", credit=credit)
-        return target.query_acquisition(target.peer_function(omega), origin)
+        return target.query_acquisition(target.phi.function(omega), origin)
 
 
 def mean_best(policy: fedbo.Policy, every: int | None, agents: int = 6) -> float:
     """Mean best score of agents with similar objectives, after 3 initial points and 7 queries."""
-    federation = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
+    federation = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}, kind="weights")
     parties = []
     for n, (x, y) in enumerate(np.random.default_rng(0).normal(0.7, 0.05, (agents, 2))):
 

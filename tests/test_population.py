@@ -19,6 +19,8 @@ from fedbo import (
 )
 from fedbo.message import Message
 from fedbo.model.compact import saturated
+from fedbo.model.linear import Regression
+from fedbo.model.scores import standardised
 from fedbo.population import MOST, Population, Rows, alike, uniform
 from fedbo.privacy import Plan
 
@@ -125,7 +127,10 @@ def score(params: dict) -> float:
 
 
 def test_targets_hear_what_was_chosen_last(crowd: Population) -> None:
-    """A rule that chooses other agents in each round, and knows the target's own message."""
+    """A rule that chooses other agents in each round, and knows the target's own message.
+
+    The first time it chooses before the target's first trial.
+    """
     owns: list[Message | None] = []
 
     def hear(population: Population, own: Message | None, rng: np.random.Generator) -> Rows:
@@ -135,11 +140,39 @@ def test_targets_hear_what_was_chosen_last(crowd: Population) -> None:
     agent = Agent(FEDERATION, name="target", seed=0)
     party = Party(agent=agent, objective=score)
     table = simulate([party], 4, every=2, population=crowd, hear=hear, seed=0)
-    assert [own.t_n for own in owns if own is not None] == [3, 5]
-    assert {*agent.inbox.senders} == {f"agent-{row}" for row in range(4, 8)}
+    assert [0 if own is None else own.t_n for own in owns] == [0, 3, 5]
+    assert {*agent.inbox.senders} == {f"agent-{row}" for row in range(6, 10)}
     size = crowd.messages([2])[0].nbytes
-    assert table["bytes_received"].tolist() == [0] * 3 + [4 * size] * 2 + [6 * size] * 2
-    assert table["messages"].tolist() == [0] * 3 + [4] * 4
+    assert table["bytes_received"].tolist() == [4 * size] * 3 + [6 * size] * 2 + [8 * size] * 2
+    assert table["messages"].tolist() == [4] * 7
+
+
+def test_a_newcomer_starts_with_tips(crowd: Population) -> None:
+    party = Party(agent=Agent(FEDERATION, name="target", seed=0), objective=score)
+    table = simulate([party], 1, population=crowd, seed=0)
+    assert table["source"].tolist()[0] == "tip"
+    first = party.agent.trials[0]
+    assert first.credit and first.credit.keys() <= {f"agent-{row}" for row in range(3000)}
+
+
+def test_tips_are_the_trials_with_the_highest_means() -> None:
+    X, y = histories(50)
+    y[7] = 1.0  # its scores are all equal, so it recommends nothing
+    made = Population.from_histories(FEDERATION, [(X, y)], seed=0).messages(range(50))
+    for i, message in enumerate(made):
+        FEDERATION.check(message)
+        regression = Regression(FEDERATION.phi, FEDERATION.noise_variance)
+        regression.add(X[i])
+        mean = FEDERATION.phi(X[i]) @ regression.posterior(standardised(y[i : i + 1])[0]).nu
+        best = FEDERATION.lattice.pack(X[i, mean.argmax()])
+        assert message.tip == (b"" if i == 7 else best)
+
+
+def test_without_tips_there_are_none() -> None:
+    silent = Federation(SPACE, features=40, tips=False)
+    [message] = Population.from_histories(silent, [histories(1)]).messages([0])
+    assert message.tip == b""
+    silent.check(message)
 
 
 def test_a_simulation_with_a_population_can_be_repeated(

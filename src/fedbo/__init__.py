@@ -12,8 +12,8 @@ from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Inbox
-from fedbo.policy import EI, FTS, PTS, RGPE, TAF, TS, Origin, Policy, Query, Target
-from fedbo.policy.schedule import Constant, Gradual, Power, Steps
+from fedbo.policy import EI, FTS, RGPE, TAF, TS, Origin, Policy, Query, Target, TipsThenPool
+from fedbo.policy.schedule import Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
@@ -22,13 +22,11 @@ from fedbo.version import __version__
 __all__ = [
     "EI",
     "FTS",
-    "PTS",
     "RGPE",
     "TAF",
     "TS",
     "Agent",
     "Categorical",
-    "Constant",
     "Federation",
     "FederationMismatch",
     "FileRefused",
@@ -49,6 +47,7 @@ __all__ = [
     "Steps",
     "Table",
     "Target",
+    "TipsThenPool",
     "Trial",
     "__version__",
     "simulate",

@@ -10,11 +10,15 @@ scales  these steps                                                           (N
 counts  how many trials are in each public cell, as messages count them       (N, c)
 t_n     number of trials                                                      (N,)
 sizes   standard deviation of ψᵀ(levels) over the space                       (N,)
+tips    for each agent, 1 if it names a tip, and the number of the tip as     (N, 1 + b)
+        bytes
 ======  ====================================================================  ============
 
 A `Population` is made from histories, in batches, so that memory is needed for one batch and for
-all messages: 116 bytes an agent. The messages are those that `fedbo.Agent` would hand out, with
-noise of their own, and are handed to agents as ordinary messages.
+all messages: about 120 bytes an agent. The messages are those that `fedbo.Agent` would hand out,
+with noise of their own, and are handed to agents as ordinary messages. Only the tips differ. An
+agent fits a GP, and names its trial with the highest mean. Here the mean is that of the regression
+in the shared features, which the message is made from anyway.
 
 A target need not hear everybody: no policy compares more than `MOST` peers. Which of them it hears
 is decided by a function such as `uniform` or `alike`.
@@ -40,7 +44,7 @@ MOST = 1024
 
 _TOGETHER = 1024  # agents computed at a time, so that their features stay in the cache
 _BLOCK = 65_536  # messages compared at a time
-_COLUMNS = ("levels", "scales", "counts", "t_n", "sizes")
+_COLUMNS = ("levels", "scales", "counts", "t_n", "sizes", "tips")
 
 Rows = NDArray[np.intp]
 
@@ -50,12 +54,12 @@ class Population:
 
     Args:
         federation: What the agents agree on; its kind is "compact".
-        columns: The arrays levels, scales, counts, t_n and sizes, one row for each agent.
+        columns: The arrays levels, scales, counts, t_n, sizes and tips, one row for each agent.
     """
 
     def __init__(self, federation: Federation, columns: Sequence[NDArray[Any]]) -> None:
         self.federation = federation
-        self.levels, self.scales, self.counts, self.t_n, self.sizes = columns
+        self.levels, self.scales, self.counts, self.t_n, self.sizes, self.tips = columns
 
     @classmethod
     def from_histories(
@@ -144,6 +148,7 @@ class Population:
                 self.levels[row],
                 float(self.scales[row]),
                 self.counts[row],
+                self.tips[row, 1:].tobytes() if self.tips[row, 0] else b"",
                 fingerprint=federation.fingerprint,
                 epoch=federation.epoch,
                 sender=self.sender(row),
@@ -216,11 +221,15 @@ def _messages(
     counts = saturated(made)
     z = standardised(federation.space.sign * y.astype(np.float64))
     u = counts[places] / made[places]
-    m = summaries.means(X, z, cells, u, *summaries.noise(n, t, rng))
+    m, h = summaries.means(X, z, cells, u, *summaries.noise(n, t, rng))
     levels, scales = quantise(m, rng)
     sizes = federation.basis.size(levels.astype(np.float64)).astype(np.float32)
     t_n = np.full(n, t, dtype=np.int32)
-    return [levels, scales, counts.reshape(n, c), t_n, sizes]
+    tips = np.zeros((n, 1 + federation.lattice.nbytes), dtype=np.uint8)
+    if federation.tips:
+        tips[:, 0] = np.ptp(z, axis=1) > 0.0
+        tips[:, 1:] = federation.lattice.pack_all(X[np.arange(n), h.argmax(axis=1)])
+    return [levels, scales, counts.reshape(n, c), t_n, sizes, tips]
 
 
 def _check_federation(federation: Federation) -> None:

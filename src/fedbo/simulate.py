@@ -6,7 +6,7 @@
 column                                 meaning
 =====================================  ===========================================================
 ``agent``                              the agent's name
-``iteration``                          0 for initial points, then from 1
+``iteration``                          0 for the first trials, then from 1
 ``trial``, ``source``, ``peer``, ``t`` of the trial; ``peer`` is "" and ``t`` is 0 if it has none
 ``param_…``                            one column for each parameter
 ``score``, ``best``                    in the objective's units; the best of all trials so far
@@ -32,11 +32,10 @@ import msgspec
 import numpy as np
 
 from fedbo.agent import Agent
-from fedbo.agent.account import Cost
 from fedbo.agent.trial import Trial
 from fedbo.exchange.contributions import one_each
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.message import Heard, Message
+from fedbo.message import Heard, Message, Release
 from fedbo.population import Hear, Population, uniform
 from fedbo.privacy.noise import SECRET, Simulated, Source
 from fedbo.privacy.release import release
@@ -76,16 +75,20 @@ def simulate(
     population: Population | None = None,
     hear: Hear = uniform,
 ) -> Table:
-    """Run a federation: initial points first, then ``iterations`` queries of each active party.
+    """Run a federation: first trials, then ``iterations`` queries of each active party.
 
     In a round of messages, every agent that has scores hands out one, and every active party
     receives those of all others. A party is active if it has an objective. If the federation has a
     privacy plan, a round makes one private release of all contributions, as long as there are
     releases left, and every active party receives that.
 
+    An active party first makes as many trials as it wants initial points. If its policy ``begins``,
+    as the default does, it hears the messages of the first round before them, too: those of parties
+    that have scores already, and of the population.
+
     Args:
         parties: The parties; their agents have the same federation and different names.
-        iterations: Number of queries of each active party, after the initial points.
+        iterations: Number of queries of each active party, after the first trials.
         every: Rounds take place before iterations 1, 1 + k, 1 + 2k, … if ``every`` is k > 0, once
             before iteration 1 if it is 0 (default), and never if it is None.
         stragglers: Probability that a message is lost, for all who would receive it (default 0).
@@ -113,25 +116,35 @@ def simulate(
     >>> party.agent = Agent(agent.federation, seed=0)
     >>> table = simulate([party], 2, population=population, seed=0)
     >>> table["messages"].tolist(), table["source"].tolist()[-1]
-    ([0, 0, 0, 1024, 1024], 'pool')
+    ([1024, 1024, 1024, 1024, 1024], 'pool')
     """
     _checked(parties, iterations, every, stragglers)
     crowd = None if population is None else _Crowd(parties[0].agent, population, hear, seed)
     losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
+    rounds = [i for i in range(1, iterations + 1) if _due(i, every)]
+    lost = {i: losses.random(len(parties)) < stragglers for i in rounds}
     releases = _Releases(parties[0].agent.federation, seed)
     active = [_Run(party, timed) for party in parties if party.objective is not None]
+
+    def exchange(iteration: int, hearing: Sequence[_Run]) -> None:
+        late = lost[iteration]
+        on_time = [party.agent for party, is_late in zip(parties, late, strict=True) if not is_late]
+        handed_out = releases.heard(iteration, Agent.messages(on_time))
+        for i, run in enumerate(active):
+            if run in hearing:
+                run.agent.receive(handed_out)
+                if crowd is not None:
+                    crowd.speak(i, run.agent)
+
+    newcomers = [run for run in active if run.agent.starting and run.agent.policy.begins]
+    if newcomers and 1 in lost:
+        exchange(1, newcomers)
     rows = [row for run in active for row in run.start()]
     if progress is not None:
         progress(0, iterations)
     for iteration in range(1, iterations + 1):
-        if _due(iteration, every):
-            lost = losses.random(len(parties)) < stragglers
-            on_time = [party.agent for party, late in zip(parties, lost, strict=True) if not late]
-            handed_out = releases.heard(Agent.messages(on_time))
-            for i, run in enumerate(active):
-                run.agent.receive(handed_out)
-                if crowd is not None:
-                    crowd.speak(i, run.agent)
+        if iteration in lost:
+            exchange(iteration, active)
         rows += [run.step(iteration) for run in active]
         if progress is not None:
             progress(iteration, iterations)
@@ -163,21 +176,27 @@ class _Releases:
 
     def __init__(self, federation: Federation, seed: int | None) -> None:
         self._federation, self._made = federation, 0
+        self._last: tuple[int, list[Release]] = 0, []
         self._source: Source = SECRET
         if seed is not None:
             entropy = np.random.SeedSequence(seed, spawn_key=tuple(b"releases"))
             self._source = Simulated(np.random.default_rng(entropy))
 
-    def heard(self, messages: list[Message]) -> Sequence[Heard]:
-        """Return what agents hear of these messages: all of them, or one release."""
+    def heard(self, iteration: int, messages: list[Message]) -> Sequence[Heard]:
+        """Return what agents hear of these messages: all of them, or the round's one release."""
         plan = self._federation.privacy
         if plan is None:
             return messages
+        last, made = self._last
+        if made and last == iteration:  # newcomers have heard it already
+            return made
         counted = one_each(self._federation, messages)
         if not counted or self._made == plan.releases:
             return []
         self._made += 1
-        return [release(self._federation, counted, sequence=self._made, source=self._source)]
+        made = [release(self._federation, counted, sequence=self._made, source=self._source)]
+        self._last = iteration, made
+        return made
 
 
 class _Crowd:
@@ -253,7 +272,7 @@ class _Run:
         params = [trial.params[name] for name in self.agent.federation.space.names]
         score = math.nan if trial.score is None else trial.score
         received, sent = self.agent.account.received, self.agent.account.sent
-        cost = self.agent.cost if trial.t is not None else Cost()
+        cost = self.agent.cost
         return [
             *(self.agent.name, iteration, trial.number),
             *(trial.source, trial.peer or "", trial.t or 0),

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from fedbo import FTS, PTS, RGPE, TAF, TS, Agent, Federation, Float, Message, Policy
+from fedbo import FTS, RGPE, TAF, TS, Agent, Federation, Float, Message, Policy, TipsThenPool
 from fedbo.agent.agent import MOST_AGENTS
 from fedbo.identity import KeyPair
 from fedbo.message import Kind
 
 SPACE = {"x": Float(0, 1), "y": Float(-1, 1)}
 POLICIES: list[tuple[type[Policy], Kind]] = [
-    (PTS, "summary"),
-    (PTS, "weights"),
-    (FTS, "summary+cell"),
+    (TipsThenPool, "compact"),
+    (TipsThenPool, "weights"),
+    (FTS, "compact"),
     (FTS, "weights"),
     (RGPE, "belief"),
-    (TAF, "belief+incumbent"),
+    (TAF, "belief"),
 ]
 
 
@@ -81,7 +81,7 @@ def test_without_any_peer_left_queries_are_those_of_an_agent_alone(
 
 def test_a_forgotten_peer_is_heard_again_whatever_its_sequence_is() -> None:
     federation = Federation(SPACE, features=30)
-    agent = target(federation, PTS)
+    agent = target(federation, TipsThenPool)
     earlier, later = (peer(federation, "a", n, 0.3) for n in (3, 9))
     assert agent.receive(later) == 1
     assert agent.receive(earlier) == 0
@@ -92,7 +92,7 @@ def test_a_forgotten_peer_is_heard_again_whatever_its_sequence_is() -> None:
 
 def test_what_is_forgotten_stays_so_in_a_file(tmp_path: Path) -> None:
     federation, keys = Federation(SPACE, features=30), KeyPair.generate()
-    agent = target(federation, PTS)
+    agent = target(federation, TipsThenPool)
     signer = Agent(federation, name="a", seed=1, keys=keys)
     signer.tell({"x": 0.1, "y": 0.1}, 1.0)
     agent.receive(signer.message())
@@ -105,7 +105,7 @@ def test_what_is_forgotten_stays_so_in_a_file(tmp_path: Path) -> None:
 
 def test_forgetting_makes_room_for_other_agents_of_a_member() -> None:
     federation = Federation(SPACE, features=30)
-    agent = target(federation, PTS)
+    agent = target(federation, TipsThenPool)
     names = [f"clinic/{i}" for i in range(MOST_AGENTS + 1)]
     messages = [peer(federation, name, 3, 0.3) for name in names]
     assert agent.receive(messages[:MOST_AGENTS]) == MOST_AGENTS
@@ -117,4 +117,4 @@ def test_forgetting_makes_room_for_other_agents_of_a_member() -> None:
 
 def test_one_name_is_not_a_list_of_names() -> None:
     with pytest.raises(TypeError, match=r"expected a list of names, \['site-a'\]"):
-        target(Federation(SPACE, features=30), PTS).forget("site-a")
+        target(Federation(SPACE, features=30), TipsThenPool).forget("site-a")

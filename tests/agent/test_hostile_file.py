@@ -21,7 +21,7 @@ from fedbo.message.key import key_text
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
-KINDS: tuple[Kind, ...] = ("weights", "belief", "summary", "summary+cell")
+KINDS: tuple[Kind, ...] = ("weights", "belief", "compact")
 FEDERATIONS = {kind: Federation(PLANE, features=6, kind=kind) for kind in KINDS}
 
 
@@ -79,6 +79,12 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "chance": (("inbox", "weight", "array"), array("<f8", -1.0), "not possible"),
     "sequence": (("inbox", "sequence", "array"), array("<i8", -1), "not possible"),
     "used": (("inbox", "used", "array"), b"\x02", "not possible"),
+    "tips outside": (("inbox", "tips", "array"), array("<f8", 0.5, 1.5), "not possible"),
+    "tips below": (("inbox", "tips", "array"), array("<f8", -1e-3, 0.5), "not possible"),
+    "an infinite tip": (("inbox", "tips", "array"), array("<f8", 0.5, np.inf), "not possible"),
+    "shape of tips": (("inbox", "tips", "shape"), [2, 1], "tips in the inbox is no array"),
+    "no tips": (("inbox", "tips"), None, "tips in the inbox is no array"),
+    "dimensions of tips": (("inbox", "D"), 3, "the inbox is not of D = 2"),
     "no text": (("inbox", "names"), b"\xff\xff\xff\xff", "utf-8"),
     "control characters": (("inbox", "names"), b"\x1b[2J", "can be printed"),
     "sizes of names": (("inbox", "names"), b"peers", "sizes"),
@@ -123,7 +129,7 @@ def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value) and len(str(caught.value)) < 600 + len(str(path))
 
 
-@pytest.mark.parametrize("kind", ["belief", "summary"])
+@pytest.mark.parametrize("kind", ["belief", "compact"])
 @pytest.mark.parametrize("name", ["R", "nu", "incumbents"])
 def test_beliefs_are_checked_too(name: str, kind: Kind, tmp_path: Path) -> None:
     content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
@@ -132,19 +138,6 @@ def test_beliefs_are_checked_too(name: str, kind: Kind, tmp_path: Path) -> None:
     column["array"] = np.full_like(numbers, np.inf).tobytes()
     write(path, content)
     with pytest.raises(FileRefused, match=f"{name} in the inbox"):
-        Agent.load(path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "cell"), [("summary+cell", 64), ("summary+cell", -2), ("summary", 0)]
-)
-def test_a_cell_that_nobody_can_vote_for_is_refused(kind: Kind, cell: int, tmp_path: Path) -> None:
-    content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
-    has_voted = Agent.load(path).inbox.state()["cells"] >= 0
-    assert has_voted.tolist() == [kind == "summary+cell"]
-    content["inbox"]["cells"]["array"] = np.array([cell], "<i2").tobytes()
-    write(path, content)
-    with pytest.raises(FileRefused, match="a cell in the inbox does not exist"):
         Agent.load(path)
 
 

@@ -290,33 +290,39 @@ def test_show_explains_a_federation() -> None:
         "kernel categorical 'linear', 'rbf' unordered 1",
         "features 100, kernel se, seed 7",
         "length scale 0.1, 0.2, 0.3 on the unit cube",
-        "compact: 105 numbers, about 203 bytes each",
+        "compact with a tip: 105 numbers, about 204 bytes each",
+        "It also sends a tip, which its peers try first",
         "roughly what its model knows and does not know, and in which of some public cells of the",
         "epoch 2",
         str(ours.fingerprint),
-        "A site sends no trial",
+        "no parameters of a trial but the tip",
     ):
         assert part in text, part
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
-def test_show_counts_what_weights_and_votes_hand_out() -> None:
+def test_a_federation_without_tips_says_so() -> None:
+    Path("space.toml").write_text('x = { type = "float", low = 0.0, high = 1.0 }')
+    result = invoke("new", "f.toml", "--from-space", "space.toml", "--no-tips")
+    assert result.exit_code == 0, result.output
+    assert not Federation.load("f.toml").tips
+    text = said(result)
+    assert "tip" not in text and "A site sends no trial" in text
+
+
+def test_show_counts_what_weights_hand_out() -> None:
     Federation(SPACE, features=100, kind="weights").save("f.toml")
     text = said(invoke("show", "f.toml"))
     assert "weights: 100 numbers, about 563 bytes each" in text
     assert "sends 100 numbers: one random draw from its model" in text
-    Federation(SPACE, kind="summary+cell", length_scale=(0.1, 0.2, 0.3)).save("f.toml")
-    text = said(invoke("show", "f.toml"))
-    assert "summary+cell: 861 numbers, about 3.6 kB each" in text
-    assert "and which of these its best trial is in" in text
 
 
 def test_show_counts_what_a_belief_hands_out() -> None:
     points = [{"x": 0.0}, {"x": 0.5}, {"x": 1.0}]
     space = Space({"x": Float(0, 1)}, points=points)
-    Federation(space, features=100, kind="belief+incumbent").save("f.toml")
+    Federation(space, features=100, kind="belief").save("f.toml")
     text = said(invoke("show", "f.toml"))
-    assert "belief+incumbent: 5,151 numbers, about 20.8 kB each" in text
+    assert "belief: 5,151 numbers, about 20.8 kB each" in text
     assert "Only the 3 points that the file lists may be tried" in text
     assert "its best standardised score" in text
 

@@ -587,6 +587,8 @@ def test_preview_shows_the_next_message_and_sends_nothing() -> None:
     text = said(invoke("--preview"))
     assert "agent site-a" in text
     assert "trials 2 size" in text
+    assert all(f"{name} = " in text for name in FEDERATION.space.names)  # of the tip
+    assert "tip" not in said(invoke("--preview", "--no-tips"))
     assert "Nothing was sent. A message is due after a new best score" in text
     assert (sent(), states()) == ([], {"complete": 2})
     join("score", "--trials", "3", "--every", "3")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from fedbo import RGPE, TAF, Agent, Federation, Float, Message, Policy
+from fedbo import RGPE, Agent, Federation, Float, Message, Policy
 from fedbo.cli import app as cli
 from fedbo.cli.ledger import _list
 from fedbo.exchange import ExchangeError, Ledger, MemoryExchange, Progress
@@ -41,7 +41,7 @@ def federation(kind: Kind = "weights") -> Federation:
 
 
 def message(name: str = "site-a", scores: int = 1, kind: Kind = "weights") -> Message:
-    policies: dict[Kind, Policy] = {"belief": RGPE(), "belief+incumbent": TAF()}
+    policies: dict[Kind, Policy] = {"belief": RGPE()}
     agent = Agent(federation(kind), policies.get(kind), name=name, seed=0)
     for i in range(scores):
         agent.tell({"x": i / 10}, float(i))
@@ -163,22 +163,10 @@ def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
 
 
 def test_the_content_of_a_belief_is_its_triangle(log: Path) -> None:
-    sent = message(scores=3, kind="belief+incumbent")
+    sent = message(scores=3, kind="belief")
     Ledger().publish(MemoryExchange(), sent)
     text = invoke("--show", "1").stdout
     assert f"incumbent    {sent.incumbent:.6g}" in text
-    numbers = [word for word in text[text.index("lower triangle") :].split() if "." in word]
-    rows = [row[: i + 1] for i, row in enumerate(sent.covariance)]
-    assert numbers == [f"{value:.4f}" for row in rows for value in row]
-
-
-def test_the_content_of_a_summary_is_its_coordinates_and_its_vote(log: Path) -> None:
-    sent = message(scores=3, kind="summary+cell")
-    Ledger().publish(MemoryExchange(), sent)
-    text = invoke("--show", "1").stdout
-    assert f"size         {sent.numbers} numbers (summary+cell), {sent.nbytes} bytes" in text
-    assert f"cell         {sent.cell}, which holds the best trial" in text
-    assert "nu, the mean of the leading coordinates" in text
     numbers = [word for word in text[text.index("lower triangle") :].split() if "." in word]
     rows = [row[: i + 1] for i, row in enumerate(sent.covariance)]
     assert numbers == [f"{value:.4f}" for row in rows for value in row]
@@ -189,6 +177,7 @@ def test_the_content_of_a_compact_message_is_its_mean_and_its_counts(log: Path) 
     Ledger().publish(MemoryExchange(), sent)
     text = invoke("--show", "1").stdout
     assert f"size         {sent.numbers} numbers (compact), {sent.nbytes} bytes" in text
+    assert f"point 0x{sent.tip.hex()} of the federation's lattice" in text
     mean, counts = text.split("counts of trials in the public cells")
     assert all(f"{value:.4f}" in mean for value in sent.nu)
     found = [int(line.split()[1]) for line in counts.splitlines() if line.strip()]

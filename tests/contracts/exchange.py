@@ -125,10 +125,7 @@ def message(
         places = rng.integers(cells, size=min(t_n, 255))
         counts = np.bincount(places, minlength=cells) if t_n <= 255 else np.full(cells, 3)
         return Message.of_compact(levels[0], scales[0], counts, **header)
-    if federation.is_summarised:
-        return Message.of_summary(*moments, 2 if federation.votes else None, **header)
-    incumbent = 1.5 if federation.kind == "belief+incumbent" else None
-    return Message.of_belief(*moments, incumbent, **header)
+    return Message.of_belief(*moments, 1.5, **header)
 
 
 def spoilt(given: Message, value: float = np.nan) -> Message:

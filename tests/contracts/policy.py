@@ -55,7 +55,7 @@ from fedbo.model.surrogate import SurrogateSettings
 from fedbo.policy import Source
 from fedbo_paper.preset import PAPER
 
-ROUNDS = 8  # trials of a short run: at most three initial points, then queries
+ROUNDS = 8  # trials of a short run: at most four tips and initial points, then queries
 # About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.
 TINY, HUGE, VAST = 2.0**-30, 2.0**30, 2.0**997
 
@@ -112,8 +112,21 @@ class PolicyContract:
         return Agent.load(path, policy=self.policy())
 
     def starts(self, agent: Agent) -> int:
-        """How many initial points come before the policy's first query."""
-        return agent.policy.starts(agent.settings.n_initial, len(agent.inbox))
+        """How many initial points come before the policy is called at all."""
+        return 0 if agent.policy.begins else len(agent.initial_design())
+
+    def check_sources(self, agent: Agent) -> None:
+        """Initial points come first, and only queries of the policy are numbered, from 1.
+
+        A failed trial does not count. Trials must not be told in another order than asked for.
+        """
+        t, first = 1, self.starts(agent)
+        assert [trial.source for trial in agent.trials[:first]] == ["initial"] * first
+        for trial in agent.trials:
+            self.comes_from_somewhere(trial, agent)
+            if trial.t is not None:
+                assert trial.t == t
+                t += trial.state != "failed"
 
     def goes_on(self, agent: Agent, n: int = 3) -> None:
         """The agent makes n more queries, all of them allowed points, and hands out a message."""
@@ -125,25 +138,21 @@ class PolicyContract:
         agent.federation.check(agent.message())
 
     def comes_from_somewhere(self, trial: Trial, agent: Agent) -> None:
-        """A query of the policy says truly who proposed it."""
+        """A trial says truly who proposed it."""
         known = {agent.inbox.sender(row) for row in range(len(agent.inbox))}
-        assert trial.t is not None
-        assert trial.source in self.sources
+        assert trial.source in {"initial", *self.sources}
+        assert (trial.t is None) == (trial.source in ("initial", "tip"))
         if trial.source == "peer":
             assert trial.peer in known
             assert trial.credit == {trial.peer: 1.0}
             return
         assert trial.peer is None
-        if trial.source == "pool":
+        if trial.source in ("tip", "pool"):
             assert trial.credit.keys() <= known
             assert min(trial.credit.values()) > 0.0
             assert sum(trial.credit.values()) <= 1.0 + 1e-9
-            return
-        assert trial.credit == {}
-        if trial.source == "initial":  # one that was left out at the start
-            assert self.starts(agent) < agent.settings.n_initial
-            sources = [other.source for other in agent.trials[: trial.number + 1]]
-            assert sources.count("initial") <= agent.settings.n_initial
+        else:
+            assert trial.credit == {}
 
     # The same seed and the same answers give the same queries
 
@@ -154,8 +163,7 @@ class PolicyContract:
 
     def test_another_seed_asks_elsewhere(self) -> None:
         one, two = (run(self.agent(seed=seed), ROUNDS) for seed in (1, 2))
-        first = self.starts(one)
-        assert asked(one)[first:] != asked(two)[first:]
+        assert asked(one)[3:] != asked(two)[3:]
 
     def test_a_file_at_every_step_changes_nothing(self, tmp_path: Path) -> None:
         straight = run(self.agent(), ROUNDS)
@@ -326,33 +334,31 @@ class PolicyContract:
 
     def test_failed_trials(self) -> None:
         agent = run(self.agent(), 4)
-        first = self.starts(agent)
         for _ in range(4):
             failed = agent.tell(agent.ask(), None)
             assert (failed.state, failed.score) == ("failed", None)
             run(agent, 1)
-            assert agent.trials[-1].t == failed.t  # a failed trial does not count
-        complete = [trial.t for trial in agent.trials if trial.state == "complete"]
-        assert complete == [None] * first + [*range(1, 9 - first)]
+        self.check_sources(agent)
         self.goes_on(agent)
 
     def test_nothing_but_failures(self) -> None:
         """Given initial points are not replaced: the policy is asked without any observation."""
         points = [{"x": 0.1, "rate": 1.0}, {"x": 0.9, "rate": 0.1}]
         agent = self.agent(initial=points)
-        for _ in range(6):
+        for _ in range(8):
             agent.tell(agent.ask(), None)
         assert agent.best is None
-        assert [trial.t for trial in agent.trials] == [None, None, 1, 1, 1, 1]
+        self.check_sources(agent)
+        initial = [trial.params for trial in agent.trials if trial.source == "initial"]
+        assert initial == points
         self.goes_on(agent)
 
     def test_failed_initial_points(self) -> None:
-        agent = self.agent()
-        first = self.starts(agent)
+        agent = self.agent(peers=0)
         for _ in range(2):
             agent.tell(agent.ask(), None)
-        run(agent, first)
-        assert [trial.source for trial in agent.trials] == ["initial"] * (2 + first)
+        run(agent, 3)
+        assert [trial.source for trial in agent.trials] == ["initial"] * 5
         assert {trial.t for trial in agent.trials} == {None}
         assert not agent.starting
         self.goes_on(agent)
@@ -367,8 +373,7 @@ class PolicyContract:
                 for trial in reversed(batch):
                     agent.tell(trial, score(trial.params))
         assert asked(agents[0]) == asked(agents[1])
-        first = self.starts(agents[0])
-        assert [trial.t for trial in agents[0].trials] == [None] * first + [*range(1, 11 - first)]
+        self.check_sources(agents[0])
         self.goes_on(agents[0])
 
     @pytest.mark.parametrize("peers", [0, 3])
@@ -378,11 +383,10 @@ class PolicyContract:
         assert len({*points}) == 4
 
     def test_parallel_asks_from_the_very_start(self) -> None:
-        """Initial points are asked for and not yet told: the policy knows nothing."""
+        """The first trials are asked for and not yet told: the policy knows no score."""
         agent = self.agent()
         batch = [agent.ask() for _ in range(6)]
-        first = self.starts(agent)
-        assert [trial.t for trial in batch] == [None] * first + [*range(1, 7 - first)]
+        self.check_sources(agent)
         for trial in reversed(batch):
             agent.tell(trial, bowl(agent.federation)(trial.params))
         self.goes_on(agent)
@@ -394,7 +398,7 @@ class PolicyContract:
         for trial in donor.trials:
             agent.tell(trial.params, trial.score)
         assert [trial.source for trial in agent.trials] == ["told"] * 6
-        assert agent.ask().t == 1
+        assert agent.ask().source in self.sources - {"initial"}
         learn(agent, 3, bowl(agent.federation))
         self.goes_on(agent)
 
@@ -503,14 +507,15 @@ class PolicyContract:
         agent = self.agent(settings=Settings(n_initial=1))
         run(agent, 1)
         self.goes_on(agent)
-        assert agent.trials[1].t == 1
+        self.check_sources(agent)
 
     @pytest.mark.parametrize("peers", [0, 3])
     def test_no_initial_points(self, peers: int) -> None:
         agent = self.agent(peers=peers, settings=Settings(n_initial=0))
         trials = [agent.ask(), agent.ask()]
-        assert [trial.t for trial in trials] == [1, 2]
+        assert {trial.source for trial in trials} <= self.sources - {"initial"}
         self.goes_on(agent)
+        self.check_sources(agent)
 
     def test_many_observations(self) -> None:
         agent = learn(self.agent(), 220, bowl(self.federation()))
@@ -536,36 +541,34 @@ class PolicyContract:
     # Manners
 
     def test_sources_are_named(self) -> None:
-        agent = run(self.agent(), 12)
-        first = self.starts(agent)
-        for trial in agent.trials[:first]:
-            assert (trial.source, trial.peer, trial.credit) == ("initial", None, {})
-        for trial in agent.trials[first:]:
-            self.comes_from_somewhere(trial, agent)
-        assert [trial.t for trial in agent.trials] == [None] * first + [*range(1, 13 - first)]
-        assert {trial.source for trial in agent.trials} <= {"initial", *self.sources}
+        self.check_sources(run(self.agent(), 12))
 
     @pytest.mark.parametrize("n_initial", [0, 1, 3, 7])
-    @pytest.mark.parametrize("peers", [0, 1, 3])
-    def test_as_many_initial_points_as_it_says(self, n_initial: int, peers: int) -> None:
-        """All of them without messages; never more than the settings ask for."""
-        policy, settings = self.policy(), Settings(n_initial=n_initial)
-        assert policy.starts(n_initial, 0) == n_initial
-        assert 0 <= policy.starts(n_initial, peers) <= n_initial
-        agent = self.agent(peers=peers, settings=settings)
-        first = self.starts(agent)
-        for i in range(first + 2):
-            assert agent.starting == (i < first)
+    @pytest.mark.parametrize("peers", [0, 3])
+    def test_as_many_initial_points_as_the_settings_say(self, n_initial: int, peers: int) -> None:
+        """A policy that begins by itself may replace some of them if there are messages."""
+        agent = self.agent(peers=peers, settings=Settings(n_initial=n_initial))
+        for i in range(n_initial + 2):
+            assert agent.starting == (i < n_initial)
             run(agent, 1)
-        assert [trial.t for trial in agent.trials] == [None] * first + [1, 2]
-        assert [trial.source for trial in agent.trials[:first]] == ["initial"] * first
+        self.check_sources(agent)
+        sources = [trial.source for trial in agent.trials]
+        if agent.policy.begins and peers:
+            assert sources.count("initial") <= n_initial
+        else:
+            assert sources[:n_initial] == ["initial"] * n_initial
+            assert "initial" not in sources[n_initial:]
 
-    def test_initial_points_that_are_given_come_first_and_all(self) -> None:
+    def test_initial_points_that_are_given_replace_the_design(self) -> None:
+        """All of them come, in their order, unless a policy begins by itself."""
         points = [{"x": i / 5, "rate": 1.0} for i in range(5)]
-        agent = run(self.agent(initial=points), 5)
-        assert [trial.params for trial in agent.trials] == points
-        assert {(trial.source, trial.t) for trial in agent.trials} == {("initial", None)}
-        self.goes_on(agent)
+        agent = run(self.agent(initial=points), 8)
+        self.check_sources(agent)
+        initial = [trial.params for trial in agent.trials if trial.source == "initial"]
+        assert initial == points[: len(initial)]
+        assert initial
+        alone = run(self.agent(peers=0, initial=points), 5)
+        assert [trial.params for trial in alone.trials] == points
 
     def test_chances_of_peers_are_sound(self) -> None:
         policy = self.policy()

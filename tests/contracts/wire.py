@@ -44,7 +44,7 @@ def foreign(federation: Federation) -> Iterator[bytes]:
 def wrong_features(federation: Federation) -> Iterator[bytes]:
     """With more or fewer features, honest about it or not.
 
-    Summaries may have the same number of coordinates all the same; then a lie does not show.
+    Compact messages may have the same number of coordinates all the same; then a lie does not show.
     """
     for M_there in (1, M - 1, M + 1):
         there = Federation(federation.space, features=M_there, kind=federation.kind)
@@ -116,17 +116,18 @@ def _forged(data: bytes, federation: Federation) -> bytes:
 
 
 def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
-    """A message for each of its columns of numbers, changed in that column alone."""
+    """A message for each of its columns of numbers, changed in that column alone; not the tip."""
     data = _of(federation)
     *_, body = msgspec.msgpack.decode(data)
     types = {4: "<f4", 5: "u1"} if body[0] == "compact" else {}
-    for i, field in enumerate(body):
+    for i, field in enumerate(body[:6]):
         if isinstance(field, bytes):
             dtype = np.dtype(types.get(i, "<f4"))
             changed = change(np.frombuffer(field, dtype=dtype).astype("<f4"))
-            if dtype.kind != "f":  # a byte is never NaN
-                most = np.iinfo(dtype)
-                changed = np.nan_to_num(changed, nan=most.min).clip(most.min, most.max)
+            if dtype.kind != "f":
+                if not np.isfinite(changed).all():
+                    continue  # a byte is neither NaN nor infinite
+                changed = changed.clip(0, np.iinfo(dtype).max)
             yield _with_field(data, i, changed.astype(dtype).tobytes())
         elif isinstance(field, float):
             yield _with_field(data, i, float(change(np.array([field]))[0]))

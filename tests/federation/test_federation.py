@@ -44,11 +44,7 @@ def message(sender: Federation, **changes: Any) -> Message:
     if sender.kind == "compact":
         counts = np.bincount(np.arange(header["t_n"]), minlength=len(sender.cells))
         return Message.of_compact([7] * len(numbers), 0.1, counts, **header)
-    if sender.is_summarised:
-        cell = len(sender.cells) - 1 if sender.votes else None
-        return Message.of_summary(numbers, np.eye(len(numbers)), cell, **header)
-    incumbent = 1.0 if sender.kind == "belief+incumbent" else None
-    return Message.of_belief(numbers, np.eye(len(numbers)), incumbent, **header)
+    return Message.of_belief(numbers, np.eye(len(numbers)), 1.0, **header)
 
 
 # Features
@@ -100,6 +96,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "length_scale = 0.424264\n"
         "noise_variance = 0.1\n"
         'kind = "compact"\n'
+        "tips = true\n"
         "epoch = 0\n"
         "\n"
         "[space]\n"
@@ -501,7 +498,7 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"format": 3}, "format is 3, written by a newer fedbo"),
         ({"format": 1.0}, "format is 1.0, expected an int from 1 to 2"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
-        ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'summary', 'summary.cell'"),
+        ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'weights', 'belief'"),
         ({"seed": -1}, "seed is -1"),
         ({"length_scale": 0}, "length_scale is 0, expected a finite number above 0"),
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
@@ -590,8 +587,6 @@ def test_fingerprints_never_change() -> None:
     for kind, ending, other_ending in (
         ("weights", "021d46f1-397948b5", "021d46f1-397948b5"),
         ("compact", "886faf3f-a58cc522", "886faf3f-5d786e57"),  # the basis is part of it
-        ("summary", "fa7209f7-a58cc522", "fa7209f7-5d786e57"),
-        ("summary+cell", "a98c5845-a58cc522", "a98c5845-5d786e57"),
     ):
         old, new = federation(kind=kind, format=1), federation(kind=kind)
         assert str(old.fingerprint) == f"8f0b8f20-337e63ac-{ending}"
@@ -683,7 +678,7 @@ def test_the_nearest_cell_is_the_one_with_the_nearest_centre(name: str) -> None:
 
 @pytest.mark.parametrize("name", CELLED)
 def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
-    ours = Federation(CELLED[name], kind="summary+cell")
+    ours = Federation(CELLED[name])
     n = len(ours.cells)
     assert [ours.cell(centre) for centre in ours.cells] == [*range(len(ours.cells))]
     found = set()
@@ -695,7 +690,7 @@ def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
 
 
 def test_cells_are_the_same_everywhere() -> None:
-    plane = Federation(CELLED["plane"], kind="summary+cell")
+    plane = Federation(CELLED["plane"])
     assert plane.cells[:2].tolist() == [[0.5, 0.5], [0.254877666, 0.069840291]]
     corners = [[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.3, 0.1]]
     assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
@@ -711,7 +706,7 @@ def test_cells_do_not_depend_on_the_order_of_parameters() -> None:
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_a_vote_is_for_the_cell_of_the_best_score(direction: Any) -> None:
     space = Space(CELLED["plane"], direction=direction)
-    agent = Agent(Federation(space, kind="summary+cell"), name="a", seed=0)
+    agent = Agent(Federation(space, privacy={"epsilon": 2.0, "delta": 1e-3}), name="a", seed=0)
     points = [{"a": 0.1, "b": 0.5}, {"a": 0.9, "b": 0.002}, {"a": 0.4, "b": 0.03}]
     for params, score in zip(points, (2.0, -1.0, 0.5), strict=True):
         agent.tell(params, score)
@@ -758,9 +753,8 @@ def test_the_next_epoch() -> None:
     later.check(message(ours))
 
 
-@pytest.mark.parametrize("kind", ["compact", "summary", "summary+cell"])
-def test_a_summary_of_another_epoch_is_ignored_however_long_it_is(kind: Kind) -> None:
-    ours = Federation({"a": Float(0, 1), "b": Float(0, 1)}, kind=kind)
+def test_a_compact_message_of_another_epoch_is_ignored_however_long_it_is() -> None:
+    ours = Federation({"a": Float(0, 1), "b": Float(0, 1)})
     longer, shorter = (ours.next_epoch(length_scale=scale) for scale in (0.1, 3.0))
     assert shorter.coordinates < ours.coordinates < longer.coordinates == 40
     agent = Agent(ours, name="b", seed=0)

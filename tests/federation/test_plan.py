@@ -125,11 +125,8 @@ def test_whoever_makes_releases_must_be_listed() -> None:
     ("kind", "last"),
     [
         ("compact", "886faf3f-084762d4"),
-        ("summary", "fa7209f7-084762d4"),
-        ("summary+cell", "a98c5845-084762d4"),
         ("weights", "021d46f1-397948b5"),
         ("belief", "140dfc70-397948b5"),
-        ("belief+incumbent", "9153109f-397948b5"),
     ],
 )
 def test_without_a_plan_fingerprints_are_what_they_were(kind: Kind, last: str) -> None:

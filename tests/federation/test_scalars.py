@@ -14,7 +14,17 @@ from contracts.parties import LISTED, MIXED, M, asked, bowl, cube, learn, peer, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo import FTS, PTS, RGPE, TS, Agent, Federation, FederationMismatch, Float, MessageRefused
+from fedbo import (
+    FTS,
+    RGPE,
+    TS,
+    Agent,
+    Federation,
+    FederationMismatch,
+    Float,
+    MessageRefused,
+    TipsThenPool,
+)
 from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import Message
 from fedbo_paper.preset import paper_agent
@@ -390,7 +400,7 @@ def test_pending_trials_survive_a_move() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "kind"),
-    [(FTS(), "weights"), (RGPE(), "belief"), (PTS(), "compact"), (PTS(), "summary")],
+    [(FTS(), "weights"), (RGPE(), "belief"), (TipsThenPool(), "compact")],
 )
 def test_a_moved_agent_is_saved_and_goes_on(tmp_path: Path, policy: Any, kind: Any) -> None:
     federation = Federation(cube(2), features=M, kind=kind)

@@ -19,7 +19,7 @@ def score(site):
     return value
 
 
-@pytest.mark.parametrize("kind", ["compact", "summary", "weights"])
+@pytest.mark.parametrize("kind", ["compact", "weights"])
 def test_the_same_queries(kind, tmp_path):
     federation = fedbo.Federation(SPACE, kind=kind, seed=3)
     app = client_app(federation, lambda context: score(context.node_config["partition-id"]), seed=5)

@@ -151,6 +151,14 @@ def test_one_bad_message_does_not_silence_the_others(tmp_path, caplog):
     assert caplog.text.count("site-a ignores a message") == 2
 
 
+def test_the_first_trial_is_a_tip_of_peers(tmp_path):
+    site = make(tmp_path)
+    site.work([peer_message("site-b")], 1, score)
+    [first] = site.agent().trials
+    assert (first.source, first.credit) == ("tip", {"site-b": pytest.approx(1.0)})
+    assert abs(first.params["x"] - 0.7) < 0.2
+
+
 def test_what_is_no_longer_handed_out_is_forgotten():
     agent = fedbo.Agent(FEDERATION, name="a", seed=0)
     for heard in (["b", "c"], ["c"], []):

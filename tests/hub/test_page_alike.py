@@ -22,7 +22,7 @@ SPACES: dict[str, dict[str, Any]] = {
 }
 
 
-KINDS: tuple[Kind, Kind] = ("weights", "summary")
+KINDS: tuple[Kind, Kind] = ("weights", "compact")
 
 
 def correlations(federation: Federation, omegas: Any, points: int = 40_000) -> Any:
@@ -51,7 +51,7 @@ def test_the_cosine_is_that_of_the_functions(space: str) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_summaries_are_compared_as_the_weights_that_they_sum_up(space: str) -> None:
+def test_compact_messages_are_compared_as_the_weights_that_they_stand_for(space: str) -> None:
     """Nearly: what lies outside of the leading directions changes hardly any value."""
     drawn, short = (Federation(SPACES[space], features=60, kind=kind) for kind in KINDS)
     omegas = population(drawn, 200)
@@ -81,10 +81,7 @@ def test_weights_are_read_from_every_kind_of_message() -> None:
     omega = np.arange(5, dtype=np.float32)
     for plain in (
         Message.of_weights(omega, **header),
-        Message.of_belief(omega, np.eye(5), **header),
         Message.of_belief(omega, np.eye(5), 1.5, **header),
-        Message.of_summary(omega, np.eye(5), **header),
-        Message.of_summary(omega, np.eye(5), 7, **header),
     ):
         for message in (plain, KeyPair.generate().sign(plain)):
             assert weights(message.encode()).tolist() == omega.tolist()

@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 from fedbo import (
     EI,
     FTS,
-    PTS,
     RGPE,
     TS,
     Agent,
@@ -26,6 +25,7 @@ from fedbo import (
     Policy,
     Settings,
     Space,
+    TipsThenPool,
 )
 from fedbo.cli import app as cli
 from fedbo.insight import figure
@@ -246,13 +246,13 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
 
 
 def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent takes one initial point, then queries of its pool, then the other ones."""
+    """The agent begins with tips, and takes one initial point after them."""
     federation, f = Federation(SPACE), wave(4)
-    agent = Agent(federation, PTS(), name="a", seed=6)
-    agent.receive(peers(f, federation, 0.3, count=4))  # with many, they would not come
+    agent = Agent(federation, TipsThenPool(), name="a", seed=6)
+    agent.receive(peers(f, federation, 0.3, count=4))
     run(agent, f, 12)
     sources = [trial.source for trial in agent.trials]
-    assert sources.count("initial") == 3 and sources[1] != "initial"
+    assert sources[:2] == ["tip", "tip"] and sources.count("initial") == 1
     told: dict[Solo, list[Array]] = {}
     tell = Solo.tell
 
@@ -261,7 +261,10 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
         tell(self, x, score)
 
     monkeypatch.setattr(Solo, "tell", listen)
-    agent.explain(draws=4)
+    explanation = agent.explain(draws=4)
+    first = explanation.queries.where(trial=0)
+    assert first["source"][0] == "tip" and "peer-" in first["peers"][0]
+    assert explanation.sources.where(source="tip")["queries"] == sources.count("tip")
     assert len(told) == 4
     for points in told.values():
         design = np.array(agent.initial_design())
@@ -377,7 +380,7 @@ def test_it_takes_seconds_and_not_minutes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "without_peers"), [(PTS(), EI()), (FTS(), TS())])
+@pytest.mark.parametrize(("policy", "without_peers"), [(TipsThenPool(), EI()), (FTS(), TS())])
 def test_estimates_agree_with_what_solo_agents_really_do(
     policy: Policy, without_peers: Policy
 ) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo import EI, FTS, PTS, RGPE, TAF, TS, Float, Policy, Settings, Space
+from fedbo import EI, FTS, RGPE, TAF, TS, Float, Policy, Settings, Space, TipsThenPool
 from fedbo.insight.replay import replay
 from fedbo.insight.solo import Improve, Rule, Sample, Solo, rule_without_peers
 from fedbo.model.gp import Draw
 from fedbo.model.kernel import Array
 from fedbo.policy.improvement import ExpectedImprovement
-from fedbo.policy.schedule import Constant, Gradual
+from fedbo.policy.schedule import Gradual, Steps
 
 SPACE = Space({"a": Float(0, 1), "b": Float(0, 1)})
 LISTED = Space({"a": Float(0, 1)}, points=[{"a": i / 10} for i in range(11)])
@@ -56,9 +56,9 @@ def replayed(monkeypatch: pytest.MonkeyPatch, rule: Rule, space: Space, y: Array
 @pytest.mark.parametrize(
     ("policy", "rule"),
     [
-        (PTS(), Improve(Gradual(32))),
-        (PTS(schedule=0.5), Improve(Constant(0.5))),
-        (EI(schedule=0.5), Improve(Constant(0.5))),
+        (TipsThenPool(), Improve(Gradual(32))),
+        (TipsThenPool(schedule=0.5), Improve(Steps((0.5,)))),
+        (EI(schedule=0.5), Improve(Steps((0.5,)))),
         (TS(beta=2.0), Sample(2.0)),
         (FTS(beta=[3.0, 2.0]), Sample((3.0, 2.0))),
         (RGPE(), Improve(EI().schedule)),
@@ -72,7 +72,7 @@ def test_only_the_papers_policies_sample_without_peers(policy: Policy, rule: Rul
 def test_it_improves_on_the_best_prediction_and_draws_with_probability_p_t() -> None:
     X = np.random.default_rng(1).random((6, 2))
     solo = told(X, X.sum(axis=1))
-    functions = [Improve(Constant(0.3))(solo, 1)[0] for _ in range(200)]
+    functions = [Improve(Steps((0.3,)))(solo, 1)[0] for _ in range(200)]
     improvements = [f for f in functions if isinstance(f, ExpectedImprovement)]
     assert 0.6 < len(improvements) / 200 < 0.8
     assert improvements[0].best == solo.belief().predict(X)[0].max()
@@ -97,7 +97,7 @@ def test_listed_points_are_avoided_until_all_were_tried() -> None:
     assert not done.is_taken_for_draw(points).any()
 
 
-@pytest.mark.parametrize("rule", [Improve(Constant(1e-9)), Sample()])
+@pytest.mark.parametrize("rule", [Improve(Steps((1e-9,))), Sample()])
 def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     for solo in replayed(monkeypatch, rule, LISTED, np.sin(np.arange(11.0))):
         assert len(np.unique(solo.X, axis=0)) == 11
@@ -106,5 +106,5 @@ def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule
 def test_improvement_does_not_insist_on_a_corner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scores are largest in a corner. If it were not taken, 9 of 25 points would differ."""
     X = SPACE.sample(np.random.default_rng(0), 200)[:25]
-    for solo in replayed(monkeypatch, Improve(Constant(1e-9)), SPACE, X.sum(axis=1)):
+    for solo in replayed(monkeypatch, Improve(Steps((1e-9,))), SPACE, X.sum(axis=1)):
         assert len(np.unique(solo.X, axis=0)) > 15

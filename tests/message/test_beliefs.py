@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from policy.ensembles import message as belief
 from scipy.linalg import sqrtm
 
 from fedbo import RGPE, TAF, Agent, Federation, Float
-from fedbo.message import Kind, Message, MessageRefused
+from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
@@ -22,11 +21,11 @@ FEATURES = Features(2, M, length_scales=0.4, seed=2)
 ENTROPY = 2**100 + 7
 
 
-def message(i: int, sequence: int = 1, t_n: int = 6, *, incumbent: bool = True) -> Message:
+def message(i: int, sequence: int = 1, t_n: int = 6) -> Message:
     rng = np.random.default_rng([i, sequence])
     X = rng.random((t_n, 2))
     y = rng.standard_normal(t_n)
-    return belief(FEATURES, X, y, f"peer-{i}", sequence=sequence, incumbent=incumbent)
+    return belief(FEATURES, X, y, f"peer-{i}", sequence=sequence)
 
 
 def filled(*messages: Message) -> BeliefInbox:
@@ -120,7 +119,7 @@ def test_a_newer_message_takes_the_place_of_the_older_one() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 13])
 def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
-    inbox = filled(*[message(i, t_n=3 * i + 1, incumbent=bool(i % 2)) for i in range(n)])
+    inbox = filled(*[message(i, t_n=3 * i + 1) for i in range(n)])
     if n:
         inbox.use(0)
     again = BeliefInbox.restore(inbox.state())
@@ -139,7 +138,7 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
     assert inbox.senders == again.senders
 
 
-@pytest.mark.parametrize("name", ["nu", "R", "incumbents", "cells"])
+@pytest.mark.parametrize("name", ["nu", "R", "incumbents"])
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, rows: int) -> None:
     state = filled(message(0), message(1)).state()
@@ -155,12 +154,17 @@ def test_a_belief_that_is_refused_changes_nothing() -> None:
     header = {"fingerprint": federation.fingerprint, "epoch": 0, "sequence": 1, "t_n": 5}
     agent, broken = Agent(federation, name="me", seed=0), np.eye(M)
     broken[3, 3] = np.inf
-    good = Message.of_belief(np.ones(M), np.eye(M), sender="a", **header)
+    good = Message.of_belief(np.ones(M), np.eye(M), 0.0, sender="a", **header)
+
+    def of_b(nu: np.ndarray, covariance: np.ndarray) -> Message:
+        return Message.of_belief(nu, covariance, 0.0, sender="b", **header)
+
+    weights = Message.of_weights(np.ones(M), sender="b", **header)
     for bad, sentence in (
-        (Message.of_weights(np.ones(M), sender="b", **header), "it is of kind 'weights'"),
-        (Message.of_belief(np.ones(3), np.eye(3), sender="b", **header), "it has M = 3"),
-        (Message.of_belief(np.ones(M), broken, sender="b", **header), "covariance holds NaN or"),
-        (Message.of_belief(np.nan * np.ones(M), np.eye(M), sender="b", **header), "nu holds NaN"),
+        (weights, "it is of kind 'weights'"),
+        (of_b(np.ones(3), np.eye(3)), "it has M = 3"),
+        (of_b(np.ones(M), broken), "covariance holds NaN or"),
+        (of_b(np.nan * np.ones(M), np.eye(M)), "nu holds NaN"),
     ):
         with pytest.raises(MessageRefused, match=f"message 1 of 'b': {sentence}"):
             agent.receive([good, bad])
@@ -183,16 +187,15 @@ def test_memory_is_counted() -> None:
 def test_an_agent_holds_what_its_federation_hands_out() -> None:
     space = {"x": Float(0, 1)}
     assert type(inbox_for("weights", 5, 0)) is Inbox
-    for kind, parameters in (("belief", 10 + 100), ("belief+incumbent", 10 + 100 + 1)):
-        federation = Federation(space, features=10, kind=kind)
-        agent = Agent(federation, name="me", seed=0)
-        assert isinstance(agent.inbox, BeliefInbox)
-        other = Agent(federation, name="other", seed=1)
-        for x in (0.1, 0.7, 0.9):
-            other.tell({"x": x}, -((x - 0.6) ** 2))
-        sent = other.message()
-        assert (sent.kind, sent.parameters) == (kind, parameters)
-        assert agent.receive(sent.encode()) == 1
+    federation = Federation(space, features=10, kind="belief")
+    agent = Agent(federation, name="me", seed=0)
+    assert isinstance(agent.inbox, BeliefInbox)
+    other = Agent(federation, name="other", seed=1)
+    for x in (0.1, 0.7, 0.9):
+        other.tell({"x": x}, -((x - 0.6) ** 2))
+    sent = other.message()
+    assert (sent.kind, sent.parameters) == ("belief", 10 + 100 + 1)
+    assert agent.receive(sent.encode()) == 1
     y = Standardised(-((np.array([0.1, 0.7, 0.9]) - 0.6) ** 2)).z
     assert sent.incumbent == pytest.approx(y.max())
 
@@ -204,42 +207,6 @@ def test_a_policy_that_needs_more_than_is_handed_out_says_so(policy: RGPE | TAF)
         Agent(federation, policy)
 
 
-@pytest.mark.parametrize("kind", ["summary", "summary+cell"])
-def test_summaries_are_held_like_beliefs_about_fewer_weights(kind: Kind) -> None:
-    federation = Federation({"x": Float(0, 1), "z": Float(0, 1)}, kind=kind)
-    agent, other = (Agent(federation, name=name, seed=0) for name in ("me", "other"))
-    for x in (0.1, 0.7, 0.9):
-        other.tell({"x": x, "z": 1 - x}, -((x - 0.6) ** 2))
-    sent, k = other.message(), len(federation.basis)
-    assert agent.receive(sent.encode()) == 1
-    assert isinstance(agent.inbox, BeliefInbox) and agent.inbox.M == k == sent.M
-    assert agent.inbox.omega.shape == (1, k) and agent.inbox.R.shape[2] == k
-    np.testing.assert_array_equal(agent.inbox.nu[0], sent.nu)
-    np.testing.assert_allclose(agent.inbox.covariance(0), sent.covariance, atol=2e-6)
-    assert np.isnan(agent.inbox.incumbents).all()
-    expected = federation.cell(np.array([0.7, 0.3])) if federation.votes else -1
-    assert agent.inbox.cells.tolist() == [expected]
-
-
-def test_votes_are_kept_in_order() -> None:
-    inbox = BeliefInbox(M)
-    header: dict[str, Any] = {"fingerprint": bytes(16), "epoch": 0, "sequence": 1, "t_n": 5}
-    for name, cell in {"a": 63, "b": None, "c": 0}.items():
-        inbox.put(Message.of_summary(np.ones(M), np.eye(M), cell, sender=name, **header))
-    assert inbox.cells.tolist() == [63, -1, 0]
-    inbox.put(Message.of_summary(np.ones(M), np.eye(M), 5, sender="a", **header | {"sequence": 2}))
-    assert inbox.cells.tolist() == [5, -1, 0]
-    inbox.remove(["a"])
-    assert inbox.cells.tolist() == [-1, 0]
-    assert BeliefInbox.restore(inbox.state()).cells.tolist() == [-1, 0]
-
-
-def test_a_state_of_an_earlier_version_has_no_votes() -> None:
-    state = filled(message(0), message(1)).state()
-    del state["cells"]
-    assert BeliefInbox.restore(state).cells.tolist() == [-1, -1]
-
-
 def test_a_message_says_something_if_it_has_scores_and_reduces_the_covariance() -> None:
     inbox, header = BeliefInbox(3), {"fingerprint": bytes(16), "epoch": 0, "sequence": 1}
     for name, covariance, t_n, informed in (
@@ -248,14 +215,9 @@ def test_a_message_says_something_if_it_has_scores_and_reduces_the_covariance() 
         ("rounded", np.eye(3) * (1 - 1e-7), 5, 0),
         ("good", np.diag([1.0, 0.5, 1.0]), 5, 1),
     ):
-        inbox.put(Message.of_summary(np.zeros(3), covariance, sender=name, t_n=t_n, **header))
+        inbox.put(Message.of_belief(np.zeros(3), covariance, 0.0, sender=name, t_n=t_n, **header))
         assert inbox.informed == informed
     assert len(inbox) == 4
     weights = Inbox(3)
     weights.extend(["a", "b"], np.ones((2, 3)), t_n=[0, 7], sequence=1)
     assert weights.informed == 1
-
-
-def test_taf_needs_incumbents() -> None:
-    with pytest.raises(ValueError, match=r"TAF .* kind 'belief'; .*kind='belief\+incumbent'"):
-        Agent(Federation({"x": Float(0, 1)}, kind="belief"), TAF())

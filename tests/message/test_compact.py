@@ -20,16 +20,20 @@ LEVELS, COUNTS = (5, 0, -7), (1, 0, 2, 9)
 
 
 def compact(
-    levels: Any = LEVELS, scale: float = 0.5, counts: Any = COUNTS, **changes: Any
+    levels: Any = LEVELS,
+    scale: float = 0.5,
+    counts: Any = COUNTS,
+    tip: bytes = b"",
+    **changes: Any,
 ) -> Message:
     header = {"fingerprint": AGREED, "epoch": 0, "sender": "site-a", "sequence": 1, **changes}
     total = int(np.minimum(np.sum(counts, dtype=float), 2**31 - 1))
-    return Message.of_compact(levels, scale, counts, **{"t_n": total, **header})
+    return Message.of_compact(levels, scale, counts, tip, **{"t_n": total, **header})
 
 
 def body(**changes: Any) -> Compact:
     scale = np.array([0.5], "<f4").tobytes()
-    good = {"version": 1, "k": 2, "cells": 3, "scale": scale, "packed": b"\xf8\x6c"}
+    good = {"version": 1, "k": 2, "cells": 3, "scale": scale, "packed": b"\xf8\x6c", "tip": b""}
     return Compact(**{**good, **changes})  # levels 7 and 0, counts 1, 2 and 3 or more
 
 
@@ -39,25 +43,27 @@ def check(message: Message, **changes: Any) -> None:
 
 
 def test_the_wire_format_is_pinned() -> None:
-    data = compact(sender="a", sequence=2, epoch=4).encode()
+    data = compact(sender="a", sequence=2, epoch=4, tip=b"\x1b").encode()
     # levels + 8 are d, 8 and 1; counts are 01 00 10 11 in bits; then four zeros
     fields = [1, bytes(AGREED), 4, "a", 2, 12]
-    fields.append(["compact", 1, 3, 4, b"\x00\x00\x00\x3f", b"\xd8\x14\xb0"])
+    fields.append(["compact", 1, 3, 4, b"\x00\x00\x00\x3f", b"\xd8\x14\xb0", b"\x1b"])
     assert data == msgspec.msgpack.encode(fields)
     assert data.hex() == (
-        f"9701c410{bytes(AGREED).hex()}04a161020c96a7636f6d70616374010304c4040000003fc403d814b0"
+        f"9701c410{bytes(AGREED).hex()}04a161020c97a7636f6d70616374010304c4040000003fc403d814b0c4011b"
     )
     found = Message.decode(data)
     assert found.nu.tolist() == [2.5, 0.0, -3.5] and found.counts.tolist() == [1, 0, 2, 4]
+    assert found.tip == b"\x1b" and compact().tip == b""
 
 
-def test_the_largest_body_has_56_bytes() -> None:
+def test_a_large_body_has_62_bytes() -> None:
     counters: dict[str, Any] = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
-    largest = compact(np.full(40, 7), 1.0, np.full(64, 255), sender="ä" * 32, **counters)
-    assert len(msgspec.msgpack.encode(largest.body)) == 56
-    assert largest.nbytes == 155
+    tip = bytes(4)  # of a point in 8 dimensions
+    largest = compact(np.full(40, 7), 1.0, np.full(64, 255), tip, sender="ä" * 32, **counters)
+    assert len(msgspec.msgpack.encode(largest.body)) == 62
+    assert largest.nbytes == 161
     if is_installed():
-        assert KeyPair.generate().sign(largest).nbytes == 267
+        assert KeyPair.generate().sign(largest).nbytes == 273
 
 
 @st.composite
@@ -177,8 +183,8 @@ def test_it_must_fit_the_federation() -> None:
             check(compact(epoch=epoch), cells=64)
         with pytest.raises(MessageRefused, match="nu holds NaN or infinity"):
             check(compact(scale=3e38, epoch=epoch))
-    with pytest.raises(MessageRefused, match="of kind 'compact', expected 'summary'"):
-        check(compact(), kind="summary")
+    with pytest.raises(MessageRefused, match="of kind 'compact', expected 'weights'"):
+        check(compact(), kind="weights")
     limit = 100 * (math.sqrt(3) + math.sqrt(12 / 0.1) / 2)
     check(compact([0, 0, 7], 0.999 * limit / 7))
     with pytest.raises(MessageRefused, match=r"nu has norm .*, expected at most"):
@@ -195,7 +201,7 @@ def test_hostile_bytes_are_refused_or_have_one_spelling(data: st.DataObject) -> 
     else:
         fields = msgspec.msgpack.decode(bytes(wire))
         anything = st.binary(max_size=8) | st.integers(-3, 3) | st.floats() | st.none() | st.text()
-        fields[-1] = ["compact", *data.draw(st.lists(anything, max_size=6))]
+        fields[-1] = ["compact", *data.draw(st.lists(anything, max_size=7))]
         wire = bytearray(msgspec.msgpack.encode(fields))
     try:
         message = Message.decode(wire)

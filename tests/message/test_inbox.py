@@ -323,14 +323,15 @@ def test_a_restored_inbox_has_the_same_rows_and_the_same_draws() -> None:
     assert_same(Inbox(3), Inbox.restore(Inbox(3).state()))
 
 
-def test_a_state_is_a_copy_with_the_names_of_version_0_1() -> None:
+def test_a_state_is_a_copy() -> None:
     inbox = filled(2, chance=[0.5, 1.0])
     state = inbox.state()
     inbox.use(0)
     inbox.put(message("peer-1", 2, [9, 9]), 0.0)
     assert state["used"].tolist() == [False, False] and state["omega"].tolist() == [[0, 1], [2, 3]]
     assert state["weight"].tolist() == [0.5, 1.0]
-    assert {*state} == {"M", "names", "name_sizes", "omega", "t_n", "sequence", "weight", "used"}
+    columns = {"omega", "t_n", "sequence", "weight", "used", "tips"}
+    assert {*state} == {"M", "D", "names", "name_sizes"} | columns
     assert (state["names"], state["name_sizes"].tolist()) == (b"peer-0peer-1", [6, 6])
 
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Fingerprint, Kind, Message, MessageRefused
-from fedbo.message.message import Belief, Summary, Weights, numbers_in
+from fedbo.message.message import Belief, Weights, numbers_in
 
 AGREED: dict[Kind, Fingerprint] = {
     kind: Fingerprint.from_parts(
@@ -22,7 +21,6 @@ AGREED: dict[Kind, Fingerprint] = {
     )
     for kind in get_args(Kind)
 }
-CELLS = 12  # of a federation that votes
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 senders = st.text(min_size=1, max_size=16).filter(lambda s: s.isprintable())
 
@@ -32,26 +30,17 @@ def weights(omega: Any = (0.5, -1.0, 2.0), **changes: Any) -> Message:
     return Message.of_weights(omega, **{"fingerprint": AGREED["weights"], **header})
 
 
-def belief(incumbent: float | None = None, **changes: Any) -> Message:
+def belief(incumbent: float = 1.0, **changes: Any) -> Message:
     header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
     covariance = np.diag([0.5, 0.25, 0.125]) + 0.0625
-    agreed = AGREED["belief" if incumbent is None else "belief+incumbent"]
     return Message.of_belief(
-        [1.0, 2.0, 3.0], covariance, incumbent, **{"fingerprint": agreed, **header}
+        [1.0, 2.0, 3.0], covariance, incumbent, **{"fingerprint": AGREED["belief"], **header}
     )
-
-
-def summary(cell: int | None = None, **changes: Any) -> Message:
-    header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
-    agreed = AGREED["summary" if cell is None else "summary+cell"]
-    moments = [1.0, 2.0, 3.0], np.diag([0.5, 0.25, 0.125]) + 0.0625
-    return Message.of_summary(*moments, cell, **{"fingerprint": agreed, **header})
 
 
 def check(message: Message, **changes: Any) -> None:
     agreed = {"fingerprint": AGREED[message.kind], "epoch": 0, "kind": message.kind}
-    cells = CELLS if message.kind == "summary+cell" else 0
-    message.check(**{**agreed, "M": 3, "noise_variance": 0.1, "cells": cells, **changes})
+    message.check(**{**agreed, "M": 3, "noise_variance": 0.1, **changes})
 
 
 def test_a_fingerprint_is_the_same_on_every_machine() -> None:
@@ -108,9 +97,9 @@ def test_weights_come_back_bit_for_bit(
 
 @given(
     root=hnp.arrays(np.float64, st.tuples(*[st.shared(st.integers(1, 8))] * 2), elements=floats32),
-    incumbent=st.none() | floats32,
+    incumbent=floats32,
 )
-def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: float | None) -> None:
+def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: float) -> None:
     M = len(root)
     nu = root[0].clip(-1e30, 1e30)
     square = ((root + root.T) / 2).clip(-1e30, 1e30)
@@ -118,45 +107,13 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     message = Message.of_belief(nu, square, incumbent, fingerprint=AGREED["belief"], **header)
     again = Message.decode(bytearray(message.encode()))
     assert again == message and again.M == M
-    assert again.kind == ("belief" if incumbent is None else "belief+incumbent")
+    assert again.kind == "belief"
     np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
     np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
     assert again.incumbent == incumbent
-    assert message.parameters == M + M**2 + (incumbent is not None)  # as the paper counts
-    assert message.numbers == M + M * (M + 1) // 2 + (incumbent is not None)
+    assert message.parameters == M + M**2 + 1  # as the paper counts for TAF
+    assert message.numbers == M + M * (M + 1) // 2 + 1
     assert message.nbytes == len(message.encode())
-
-
-@given(
-    root=hnp.arrays(np.float64, st.tuples(*[st.shared(st.integers(1, 8))] * 2), elements=floats32),
-    cell=st.none() | st.integers(0, 63),
-)
-def test_a_summary_comes_back_with_its_vote(root: np.ndarray[Any, Any], cell: int | None) -> None:
-    k, nu, square = len(root), root[0].clip(-1e30, 1e30), ((root + root.T) / 2).clip(-1e30, 1e30)
-    header: dict[str, Any] = {"epoch": 1, "sender": "b", "sequence": 2, "t_n": 3}
-    message = Message.of_summary(nu, square, cell, fingerprint=AGREED["summary"], **header)
-    again = Message.decode(bytearray(message.encode()))
-    assert again == message and k == again.M and again.cell == cell
-    assert again.kind == ("summary" if cell is None else "summary+cell")
-    np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
-    np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
-    assert message.parameters == k + k**2 + (cell is not None)
-    assert message.numbers == k + k * (k + 1) // 2 + (cell is not None)
-
-
-def test_the_largest_summary_is_under_4_000_bytes() -> None:
-    counters: dict[str, Any] = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
-    largest = Message.of_summary(
-        np.ones(40),
-        np.eye(40),
-        63,
-        fingerprint=AGREED["summary+cell"],
-        sender="ä" * 32,
-        **counters,
-    )
-    assert largest.nbytes == 3554
-    if is_installed():
-        assert KeyPair.generate().sign(largest).nbytes == 3667
 
 
 def test_the_largest_weights_message_of_100_features_is_under_512_bytes() -> None:
@@ -171,12 +128,6 @@ def test_the_wire_format_is_pinned() -> None:
     data = weights([1.0], sender="a", sequence=2, t_n=3, epoch=4).encode()
     fields = [1, bytes(AGREED["weights"]), 4, "a", 2, 3, ["weights", b"\x00\x00\x80\x3f"]]
     assert data == msgspec.msgpack.encode(fields)
-    header: dict[str, Any] = {"sender": "a", "sequence": 2, "t_n": 3, "epoch": 4}
-    for cell in (None, 9):
-        agreed = AGREED["summary"]
-        data = Message.of_summary([1.0], [[2.0]], cell, fingerprint=agreed, **header).encode()
-        body = ["summary", b"\x00\x00\x80\x3f", b"\x00\x00\x00\x40", cell]
-        assert data == msgspec.msgpack.encode([1, bytes(agreed), 4, "a", 2, 3, body])
 
 
 def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
@@ -218,19 +169,15 @@ def test_a_bad_covariance_is_refused_when_built() -> None:
     header: dict[str, Any] = {"epoch": 0, "sender": "a", "sequence": 0, "t_n": 0}
     header["fingerprint"] = AGREED["belief"]
     with pytest.raises(MessageRefused, match=r"shape \(3, 3\), expected \(2, 2\)"):
-        Message.of_belief([1.0, 2.0], np.eye(3), **header)
+        Message.of_belief([1.0, 2.0], np.eye(3), 0.0, **header)
     with pytest.raises(MessageRefused, match="not symmetric"):
-        Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.5, 1.0]], **header)
+        Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.5, 1.0]], 0.0, **header)
     with pytest.raises(MessageRefused, match="covariance has 2 numbers, expected 3"):
-        Belief(nu=bytes(8), covariance=bytes(8))
+        Belief(nu=bytes(8), covariance=bytes(8), incumbent=0.0)
     with pytest.raises(MessageRefused, match="omega has 3 bytes"):
         Weights(b"abc")
-    with pytest.raises(MessageRefused, match=r"shape \(3, 3\), expected \(2, 2\)"):
-        Message.of_summary([1.0, 2.0], np.eye(3), **header)
-    with pytest.raises(MessageRefused, match="covariance has 4 numbers, expected 3"):
-        Summary(nu=bytes(8), covariance=bytes(16))
     with pytest.raises(MessageRefused, match="nu has 0 bytes"):
-        Summary(nu=b"", covariance=bytes(4))
+        Belief(nu=b"", covariance=bytes(4), incumbent=0.0)
 
 
 @given(st.binary(max_size=200))
@@ -247,7 +194,7 @@ def test_hostile_garbage_is_refused(data: bytes) -> None:
 
 @given(st.data())
 def test_a_changed_byte_is_refused_or_gives_a_well_formed_message(data: st.DataObject) -> None:
-    wire = bytearray(data.draw(st.sampled_from([weights(), belief(1.5), summary(7)])).encode())
+    wire = bytearray(data.draw(st.sampled_from([weights(), belief(1.5)])).encode())
     place = data.draw(st.integers(0, len(wire) - 1))
     wire[place] = data.draw(st.integers(0, 255))
     try:
@@ -258,7 +205,7 @@ def test_a_changed_byte_is_refused_or_gives_a_well_formed_message(data: st.DataO
 
 
 def test_a_truncated_or_longer_message_is_refused() -> None:
-    for message in (weights(), belief(1.0), summary(), summary(7)):
+    for message in (weights(), belief(1.0)):
         data = message.encode()
         for end in range(len(data)):
             with pytest.raises(MessageRefused, match="not a whole one"):
@@ -282,7 +229,7 @@ def test_another_version_and_unknown_fields_are_refused() -> None:
 
 
 def test_good_messages_pass() -> None:
-    for message in (weights(), belief(), belief(2.5), summary(), summary(0), summary(CELLS - 1)):
+    for message in (weights(), belief(), belief(-2.5)):
         check(message)
 
 
@@ -319,45 +266,6 @@ def test_wrong_kind_and_wrong_length_are_refused() -> None:
         check(belief(), M=100)
 
 
-@pytest.mark.parametrize("epoch", [0, 1])
-def test_a_vote_for_a_cell_that_does_not_exist_is_refused(epoch: int) -> None:
-    for cell in (-1, CELLS, 2**40):
-        with pytest.raises(MessageRefused, match=f"votes for cell {cell}, expected 0 to 11"):
-            check(summary(cell, epoch=epoch))
-
-
-@pytest.mark.parametrize("cell", [True, 1.0, "1", [1], b"\x01", 2**64 - 1, -(2**63)])
-def test_a_cell_that_is_no_small_number_is_refused(cell: object) -> None:
-    fields = msgspec.msgpack.decode(summary(1).encode())
-    fields[-1][-1] = cell
-    with pytest.raises(MessageRefused):
-        check(Message.decode(msgspec.msgpack.encode(fields)))
-
-
-def test_a_federation_gets_a_vote_if_and_only_if_it_agreed_on_one() -> None:
-    with pytest.raises(MessageRefused, match=r"of kind 'summary\+cell', expected 'summary'"):
-        check(summary(3), kind="summary", cells=0)
-    with pytest.raises(MessageRefused, match=r"of kind 'summary', expected 'summary\+cell'"):
-        check(summary(), kind="summary+cell", cells=CELLS)
-
-
-def test_a_summary_of_another_epoch_may_have_another_length() -> None:
-    """The directions depend on the length scale, and their number with them."""
-    for message in (summary(epoch=1), summary(3, epoch=1)):
-        check(message, M=5)
-        with pytest.raises(MessageRefused, match="M = 3, expected M = 5"):
-            check(msgspec.structs.replace(message, epoch=0), M=5)
-    with pytest.raises(MessageRefused, match="M = 3, expected M = 5"):
-        check(belief(epoch=1), M=5)
-
-
-def test_a_federation_gets_an_incumbent_if_and_only_if_it_agreed_on_one() -> None:
-    with pytest.raises(MessageRefused, match=r"of kind 'belief\+incumbent', expected 'belief'"):
-        check(belief(2.5), kind="belief")
-    with pytest.raises(MessageRefused, match=r"of kind 'belief', expected 'belief\+incumbent'"):
-        check(belief(), kind="belief+incumbent")
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
 def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
     with pytest.raises(MessageRefused, match="omega holds NaN or infinity"):
@@ -368,18 +276,13 @@ def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
 def test_a_belief_is_judged_in_all_its_parts(bad: float) -> None:
     numbers, good = np.array([bad, 0, 0], "<f4").tobytes(), bytes(12)
     bodies = {
-        "nu": Belief(nu=numbers, covariance=bytes(24)),
-        "covariance": Belief(nu=good, covariance=numbers + bytes(12)),
+        "nu": Belief(nu=numbers, covariance=bytes(24), incumbent=0.0),
+        "covariance": Belief(nu=good, covariance=numbers + bytes(12), incumbent=0.0),
         "incumbent": Belief(nu=good, covariance=bytes(24), incumbent=bad),
     }
     for name, body in bodies.items():
         with pytest.raises(MessageRefused, match=f"{name} holds NaN or infinity"):
             check(msgspec.structs.replace(belief(body.incumbent), body=body))
-    for name, columns in (("nu", (numbers, bytes(24))), ("covariance", (good, 2 * numbers))):
-        body = Summary(nu=columns[0], covariance=columns[1], cell=3)
-        for epoch in (0, 1):
-            with pytest.raises(MessageRefused, match=f"{name} holds NaN or infinity"):
-                check(msgspec.structs.replace(summary(3), body=body, epoch=epoch))
 
 
 @given(t_n=st.integers(0, 10**6), noise_variance=st.floats(1e-6, 1.0))
@@ -406,11 +309,11 @@ def test_the_limit_is_far_above_honest_beliefs() -> None:
 
 
 def test_numbers_are_counted_before_there_is_a_message() -> None:
-    for message in (weights(), belief(), belief(1.0), summary(), summary(3)):
+    for message in (weights(), belief()):
         assert numbers_in(message.kind, message.M) == message.numbers
 
 
 def test_a_repr_is_one_short_line() -> None:
     assert repr(belief()) == (
-        "Message(belief, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 79 bytes)"
+        "Message(belief, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 87 bytes)"
     )

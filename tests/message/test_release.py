@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import fedbo
 from fedbo.exchange import ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring
+from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.message import Kind
 from fedbo.message.release import Release, is_release
 from fedbo.message.signed import MessageRefused
-from fedbo.privacy import Plan, as_messages, mechanisms, shape
+from fedbo.privacy import Plan, mechanisms, shape
+from fedbo.privacy.release import draws, held_draws
 
 SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}
 
@@ -110,12 +113,11 @@ def test_one_that_does_not_fit_is_refused(agreed: Federation) -> None:
 @pytest.mark.parametrize(
     ("kind", "policy"),
     [
-        ("summary", fedbo.PTS()),
-        ("summary+cell", fedbo.PTS()),
-        ("weights", fedbo.PTS()),
+        ("compact", fedbo.TipsThenPool()),
+        ("weights", fedbo.TipsThenPool()),
         ("weights", fedbo.FTS(schedule=1e-6)),
         ("belief", fedbo.RGPE()),
-        ("belief+incumbent", fedbo.TAF()),
+        ("belief", fedbo.TAF()),
     ],
 )
 def test_every_policy_can_use_it(kind: Kind, policy: fedbo.Policy) -> None:
@@ -129,25 +131,50 @@ def test_every_policy_can_use_it(kind: Kind, policy: fedbo.Policy) -> None:
 
 
 def test_a_release_shows_where_members_are_good(agreed: Federation) -> None:
-    """The first query of the pool, over 8 draws of noise: near (0.2, 0.8) in the mean."""
-    one_trial = fedbo.Settings(n_initial=1)
+    """The first trial, over 8 draws of noise: near (0.2, 0.8) in the mean."""
     away = []
     for seed in range(8):
-        agent = fedbo.Agent(agreed, seed=seed, settings=one_trial, initial=[{"x": 0.5, "y": 0.5}])
+        agent = fedbo.Agent(agreed, seed=seed)
         agent.receive(published(agreed, members=60, seed=seed))
         trial = agent.ask()
-        agent.tell(trial, -((trial.params["x"] - 0.2) ** 2) - (trial.params["y"] - 0.8) ** 2)
-        trial = agent.ask()
-        assert trial.source == "pool"
+        assert trial.source == "tip" and trial.credit == {"hub": pytest.approx(1.0)}
         away.append(np.hypot(trial.params["x"] - 0.2, trial.params["y"] - 0.8))
     assert np.mean(away) < 0.25  # a random point is .52 away in the mean
 
 
 def test_everyone_draws_the_same_peers(agreed: Federation) -> None:
     one = published(agreed)
-    first, again = (as_messages(agreed, one) for _ in range(2))
-    assert [m.encode() for m in first] == [m.encode() for m in again]
-    assert first[0].nu.tolist() != as_messages(agreed, published(agreed, seed=1))[0].nu.tolist()
+    first, again = fedbo.Agent(agreed, seed=0), fedbo.Agent(agreed, seed=1)
+    first.receive(one)
+    again.receive(one.encode())
+    np.testing.assert_array_equal(first.inbox.nu, again.inbox.nu)
+    again.receive(published(agreed, seed=1, sequence=2))
+    assert (first.inbox.nu != again.inbox.nu).any(axis=1).all()
+
+
+@pytest.mark.parametrize("kind", ["compact", "weights", "belief"])
+def test_a_draw_is_held_like_a_message_that_is_sure_of_the_leading_coordinates(kind: Kind) -> None:
+    """Mean z or B z, and no covariance along the first coordinates."""
+    here = Federation(SPACE, kind=kind, privacy=PLAN)
+    one = published(here)
+    agent = fedbo.Agent(here, fedbo.FTS(), seed=0)
+    agent.receive(one)
+    inbox = agent.inbox
+    digest = hashlib.sha256(one.content).digest()
+    Z = draws(here, one, np.random.default_rng(list(digest)))
+    B = np.eye(len(here.basis)) if kind == "compact" else here.basis.vectors
+    assert inbox.senders == one.names and inbox.sequence.tolist() == [1] * 64
+    assert inbox.t_n.tolist() == [one.trials // one.members] * 64
+    if kind == "weights":
+        np.testing.assert_allclose(inbox.omega, Z @ B.T, atol=1e-6)
+        return
+    assert isinstance(inbox, BeliefInbox)
+    np.testing.assert_allclose(inbox.nu, Z @ B.T, atol=1e-6)
+    sure = B[:, : one.coordinates]
+    np.testing.assert_allclose(inbox.covariance(7), np.eye(len(B)) - sure @ sure.T, atol=1e-6)
+    along, expected = inbox.omega @ sure, Z[:, : one.coordinates]
+    np.testing.assert_allclose(along, expected, atol=2e-3)  # the draws of it keep what is sure
+    assert np.abs(inbox.omega - inbox.nu).max() > 1.0
 
 
 def test_a_later_release_replaces_an_earlier_one(agreed: Federation) -> None:
@@ -157,7 +184,9 @@ def test_a_later_release_replaces_an_earlier_one(agreed: Federation) -> None:
     assert agent.receive([later]) == 1
     assert agent.receive([published(agreed)]) == 0
     assert len(agent.inbox) == 64
-    np.testing.assert_allclose(agent.inbox.nu, [m.nu for m in as_messages(agreed, later)])
+    np.testing.assert_array_equal(
+        agent.inbox.nu, [draw.content[0] for draw in held_draws(agreed, later)]
+    )
 
 
 def test_its_signature_is_checked(agreed: Federation) -> None:

@@ -1,4 +1,4 @@
-"""Compact messages: rounding against its moments, expansion against a conditioned normal."""
+"""Compact messages: rounding against its moments, beliefs against a conditioned normal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from model.moments import LIMIT
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Message
-from fedbo.message.beliefs import reductions
-from fedbo.model.compact import belief, expand, quantise, saturated
+from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.compact import Compact
+from fedbo.model.compact import belief, quantise, saturated
 from fedbo.model.linear import Regression
 from fedbo.model.summary import factor_of, summarise
 
@@ -30,13 +31,12 @@ def teller(federation: Federation, t: int, seed: int = 0) -> Agent:
 # Rounding
 
 
-@pytest.mark.parametrize("bits", [2, 3, 4, 8])
-def test_rounding_is_unbiased_and_has_the_variance_of_a_coin(bits: int) -> None:
+def test_rounding_is_unbiased_and_has_the_variance_of_a_coin() -> None:
     """40,000 roundings of ten numbers; means and variances to 4.5 standard errors."""
     m, n = np.linspace(-1.0, 0.97, 10), 40_000
-    levels, scales = quantise(np.tile(m, (n, 1)), np.random.default_rng(bits), bits)
+    levels, scales = quantise(np.tile(m, (n, 1)), np.random.default_rng(4))
     x = levels * scales[:, None].astype(np.float64)
-    step = 1.0 / (2 ** (bits - 1) - 1)
+    step = 1.0 / 7
     fraction = m / step - np.floor(m / step + 1e-9)
     fraction = fraction.clip(0.0, 1.0)
     variance = fraction * (1.0 - fraction) * step**2
@@ -52,14 +52,12 @@ def test_rounding_is_unbiased_and_has_the_variance_of_a_coin(bits: int) -> None:
 def test_the_largest_number_becomes_the_largest_level_exactly() -> None:
     rng = np.random.default_rng(0)
     m = rng.standard_normal((2000, 7)) * 10.0 ** rng.uniform(-30, 30, (2000, 1))
-    for bits in range(2, 9):
-        levels, scales = quantise(m, rng, bits)
-        most = 2 ** (bits - 1) - 1
-        assert (np.abs(levels).max(axis=1) == most).all()
-        rows = np.arange(len(m))
-        top = np.abs(m).argmax(axis=1)
-        np.testing.assert_array_equal(levels[rows, top], most * np.sign(m[rows, top]))
-        np.testing.assert_allclose(scales * most, np.abs(m).max(axis=1), rtol=2e-7)
+    levels, scales = quantise(m, rng)
+    assert (np.abs(levels).max(axis=1) == 7).all()
+    rows = np.arange(len(m))
+    top = np.abs(m).argmax(axis=1)
+    np.testing.assert_array_equal(levels[rows, top], 7 * np.sign(m[rows, top]))
+    np.testing.assert_allclose(scales * 7, np.abs(m).max(axis=1), rtol=2e-7)
 
 
 def test_a_mean_of_zeros_has_the_scale_0() -> None:
@@ -67,12 +65,6 @@ def test_a_mean_of_zeros_has_the_scale_0() -> None:
     levels, scales = quantise(m, np.random.default_rng(0))
     assert levels.tolist() == [[0, 0], [0, 0], [0, 7]]
     assert scales[:2].tolist() == [0.0, 0.0]
-
-
-def test_bits_are_2_to_8() -> None:
-    for bits in (1, 9):
-        with pytest.raises(ValueError, match=f"bits is {bits}, expected 2 to 8"):
-            quantise(np.ones((1, 2)), np.random.default_rng(0), bits)
 
 
 def test_counts_saturate() -> None:
@@ -84,20 +76,35 @@ def test_counts_saturate() -> None:
 # What a receiver makes of it
 
 
+def factor(federation: Federation, counts: np.ndarray) -> np.ndarray:
+    """V of these counts."""
+    A, B = federation.cell_features, federation.basis.vectors
+    return factor_of(A, counts, federation.noise_variance, B)
+
+
+def covariance(federation: Federation, counts: np.ndarray, step: float) -> np.ndarray:
+    """C of a message with these counts and this scale."""
+    levels = np.ones(len(federation.basis), np.int8)
+    _, R = belief(levels, step, factor(federation, counts))
+    return np.eye(len(levels)) - R.T @ R
+
+
 @pytest.mark.parametrize("name", SPACES)
 def test_with_fine_steps_it_is_the_summary_of_the_same_trials(name: str) -> None:
     """The covariance that the sender of a summary computes, from trials at most twice in a cell."""
-    compact, summary = (Federation(SPACES[name], kind=kind) for kind in ("compact", "summary"))
+    federation, rng = Federation(SPACES[name]), np.random.default_rng(0)
     for t in (1, 5):
-        ours, theirs = (teller(each, t).message() for each in (compact, summary))
+        agent = teller(federation, t)
+        ours, X = agent.message(), agent._history.X()
         assert ours.counts.sum() == t and ours.counts.max() <= 2
-        G = compact.known_of(ours.counts)[None]
-        _, known = expand(np.ones((1, ours.M), np.int8), np.full(1, 1e-6, np.float32), G)
-        np.testing.assert_allclose(np.eye(ours.M) - known[0], theirs.covariance, atol=1e-6)
-        near = compact.expand(ours)
-        assert near.kind == "summary" and (near.sender, near.t_n) == ("a", t)
+        prior = Regression(federation.phi, federation.noise_variance).posterior(np.zeros(0))
+        G = federation.known_of(federation.counts(X))
+        _, C = summarise(prior, G, federation.basis.vectors, rng)
+        np.testing.assert_allclose(covariance(federation, ours.counts, 1e-6), C, atol=1e-6)
+        held = federation.belief(ours)
+        assert held is not None
         # rounding only takes away from what is known
-        assert np.linalg.eigvalsh(near.covariance - theirs.covariance).min() > -1e-6
+        assert np.linalg.eigvalsh(np.eye(ours.M) - held[1].T @ held[1] - C).min() > -1e-6
 
 
 @pytest.mark.parametrize("step", [1e-3, 0.1, 1.0])
@@ -107,44 +114,30 @@ def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
     counts = federation.counts(federation.space.sample(rng, 12))
     g, Q = np.linalg.eigh(federation.known_of(counts))
     g = g.clip(0.0, 1.0)
-    levels = rng.integers(-7, 8, (1, len(g))).astype(np.int8)
-    m, known = expand(levels, np.full(1, step, np.float32), federation.known_of(counts)[None])
+    levels = rng.integers(-7, 8, len(g)).astype(np.int8)
+    m, R = belief(levels, step, factor(federation, counts))
     # the mean of z has the variance g, v adds ρ² (1 − g), the summary's m is slope × v
     slope = g / (g + RHO**2 * (1.0 - g))
     var_m, covariance_z_m, q = slope**2 * (g + RHO**2 * (1.0 - g)), slope * g, step**2 / 6.0
     gain = covariance_z_m / (var_m + q)
-    np.testing.assert_allclose(m[0], Q @ (gain * (Q.T @ levels[0] * step)), atol=1e-6 * 7 * step)
-    np.testing.assert_allclose(known[0], (Q * (gain * covariance_z_m)) @ Q.T, atol=1e-6)
+    np.testing.assert_allclose(m, Q @ (gain * (Q.T @ levels * step)), atol=1e-6 * 7 * step)
+    np.testing.assert_allclose(R.T @ R, (Q * (gain * covariance_z_m)) @ Q.T, atol=1e-6)
 
 
-def test_many_messages_at_once_are_each_alone() -> None:
+def test_its_priorhas_orthogonal_rows_and_no_more_than_the_prior() -> None:
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(3)
-    counts = saturated(
-        rng.poisson(1.0, (20, len(federation.cells))) * rng.integers(0, 300, (20, 1))
-    )
+    counts = rng.poisson(1.0, (20, len(federation.cells))) * rng.integers(0, 300, (20, 1))
     counts[0] = 0  # no trials at all
-    m = rng.standard_normal((20, len(federation.basis)))
-    levels, scales = quantise(m, rng)
-    scales[0], levels[0] = 0.0, 0
-    G = federation.known_of(counts)
-    means, known = expand(levels, scales, G)
-    for n in range(20):
-        V = factor_of(federation.cell_features, counts[n], 0.1, federation.basis.vectors)
-        near, R = belief(levels[n], float(scales[n]), V)
-        np.testing.assert_allclose(near, means[n], atol=1e-6)
-        np.testing.assert_allclose(R.T @ R, known[n], atol=1e-7)
-        np.testing.assert_allclose(R @ R.T, np.diag(np.einsum("ri,ri->r", R, R)), atol=1e-7)
-    R = reductions(known)
-    np.testing.assert_allclose(np.einsum("nri,nrj->nij", R, R), known, atol=1e-5)
-    for n in range(20):
-        one = federation.known_of(counts[n])
-        np.testing.assert_allclose(G[n], one, atol=1e-10)
-        alone = expand(levels[n : n + 1], scales[n : n + 1], one[None])
-        np.testing.assert_allclose(means[n], alone[0][0], atol=1e-8)
-        np.testing.assert_allclose(known[n], alone[1][0], atol=1e-8)
-        lam = np.linalg.eigvalsh(known[n])
-        assert lam.min() > -1e-9 and lam.max() < 1.0 + 1e-9
-    np.testing.assert_allclose(known[0], 0.0, atol=1e-12)
+    levels, scales = quantise(rng.standard_normal((20, len(federation.basis))), rng)
+    G = federation.known_of(saturated(counts))
+    for n, some in enumerate(saturated(counts)):
+        np.testing.assert_allclose(G[n], federation.known_of(some), atol=1e-10)
+        V = factor(federation, some)
+        np.testing.assert_allclose(V.T @ V, G[n], atol=1e-10)
+        _, R = belief(levels[n], float(scales[n]), V)
+        lam = np.einsum("ri,ri->r", R, R)
+        np.testing.assert_allclose(R @ R.T, np.diag(lam), atol=1e-7)
+        assert len(R) == np.count_nonzero(some) and (lam < 1.0 + 1e-9).all()
 
 
 # Messages of agents
@@ -156,11 +149,13 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     assert message.kind == federation.kind == "compact"
     agent = Agent(federation, name="b", seed=0)
     agent.receive(message.encode())
-    stands_for = federation.expand(message)
-    np.testing.assert_allclose(agent.inbox.nu[0], stands_for.nu, atol=1e-6)
-    np.testing.assert_allclose(agent.inbox.covariance(0), stands_for.covariance, atol=2e-6)
+    body = message.body
+    assert isinstance(body, Compact) and isinstance(agent.inbox, BeliefInbox)
+    m, _ = belief(body.levels, body.step, factor(federation, message.counts))
+    C = covariance(federation, message.counts, body.step)
+    np.testing.assert_allclose(agent.inbox.nu[0], m, atol=1e-6)
+    np.testing.assert_allclose(agent.inbox.covariance(0), C, atol=2e-6)
     assert agent.account.received.nbytes == message.nbytes
-    assert federation.expand(stands_for) is stands_for
 
 
 def test_an_agent_that_knows_nothing_says_nothing() -> None:
@@ -171,7 +166,8 @@ def test_an_agent_that_knows_nothing_says_nothing() -> None:
         agent.tell({"a": 0.5, "b": 0.1}, 1.0)
     message = Message.decode(agent.message().encode())
     assert message.counts.max() == 4
-    assert np.isfinite(federation.expand(message).nu).all()
+    held = federation.belief(message)
+    assert held is not None and np.isfinite(held[0]).all()
 
 
 def test_every_score_is_rounded_anew_and_a_retry_is_not() -> None:
@@ -210,8 +206,10 @@ def test_it_claims_no_more_than_it_knows(t: int) -> None:
         y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
         G = federation.known_of(saturated(federation.counts(X)))
         m, _ = summarise(regression.posterior(y), G, B, rng)
-        (guess,), (known,) = expand(*quantise(m[None], rng), G[None])
+        levels, scales = quantise(m[None], rng)
+        V = factor(federation, saturated(federation.counts(X)))
+        guess, R = belief(levels[0], float(scales[0]), V)
         error = B.T @ omega - guess
-        found.append(error @ np.linalg.solve(np.eye(len(known)) - known, error) / len(error))
+        found.append(error @ np.linalg.solve(np.eye(len(error)) - R.T @ R, error) / len(error))
     assert np.mean(found) < 1.0 + LIMIT * np.std(found) / np.sqrt(400)
     assert np.mean(found) > 0.7  # nor much less

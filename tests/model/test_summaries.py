@@ -41,7 +41,14 @@ def means(X: np.ndarray, z: np.ndarray, w: np.ndarray, e: np.ndarray) -> np.ndar
     cells = FEDERATION.nearest_cells(X.reshape(-1, 2)).reshape(X.shape[:2])
     made = np.array([np.bincount(each, minlength=len(FEDERATION.cells)) for each in cells])
     u = np.take_along_axis(saturated(made) / np.maximum(made, 1), cells, axis=1)
-    return summaries().means(X, z, cells, u, w, e)
+    m, h = summaries().means(X, z, cells, u, w, e)
+    for i in range(len(X)):
+        regression = Regression(FEDERATION.phi, FEDERATION.noise_variance)
+        regression.add(X[i])
+        np.testing.assert_allclose(
+            h[i], FEDERATION.phi(X[i]) @ regression.posterior(z[i]).nu, atol=1e-4
+        )
+    return m
 
 
 def test_without_noise_the_means_are_those_of_the_belief(

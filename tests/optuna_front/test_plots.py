@@ -127,12 +127,13 @@ class TestHistory:
         }
 
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
-        sources = ["initial", "own", "pool", "peer", "own"]
+        sources = ["initial", "own", "pool", "peer", "own", "tip"]
         attributes = [query(source, peer="b" if source == "peer" else None) for source in sources]
-        study = study_of(*range(6), attributes=[*attributes, {}])
+        study = study_of(*range(7), attributes=[*attributes, {}])
         found = marks(history(study)).items()
         drawn = {name: mark.x.tolist() for name, mark in found if isinstance(mark, Points)}
-        assert drawn == {"initial": [0], "own": [1, 4], "pool": [2], "peer": [3], "told": [5]}
+        alone = {"initial": [0], "own": [1, 4], "told": [6]}
+        assert drawn == alone | {"tip": [5], "pool": [2], "peer": [3]}
 
     def test_what_was_enqueued_is_told_though_the_sampler_was_asked_as_well(self) -> None:
         enqueued = query("own") | {"fixed_params": {"x": 0.5}}
@@ -142,9 +143,11 @@ class TestHistory:
     def test_a_note_says_who_had_a_share_in_the_query(self) -> None:
         pool = query("pool", credit={"site-b": 0.75, "site-c": 0.25})
         peer = query("peer", peer="site-d")
-        drawn = history(study_of(0.5, 0.25, attributes=[pool, peer]))
+        tip = query("tip", credit={"site-e": 1.0})
+        drawn = history(study_of(0.5, 0.25, 0.75, attributes=[pool, peer, tip]))
         assert marks(drawn)["pool"].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]
         assert marks(drawn)["peer"].notes == ["trial 1: 0.25, peer (site-d)"]
+        assert marks(drawn)["tip"].notes == ["trial 2: 0.75, tip (site-e 100%)"]
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_infinite_values_are_at_the_edge_and_never_the_best(self, direction: str) -> None:

@@ -22,9 +22,9 @@ from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.keys import key
 from fedbo_paper.experiments.plan import Plan, plan
-from fedbo_paper.experiments.run import perform
+from fedbo_paper.experiments.run import PARAMETERS, as_the_paper_counts, perform
 from fedbo_paper.experiments.selection import wanted
-from fedbo_paper.experiments.spec import Run, Selection, experiments, seed_of
+from fedbo_paper.experiments.spec import Arm, Run, Selection, experiments, seed_of
 from fedbo_paper.harness.store import Store
 
 pytestmark = pytest.mark.slow
@@ -112,6 +112,15 @@ def test_a_seed_has_functions_of_its_own() -> None:
     scores = [perform(run, None)["simple_regret"][0] for run in (one, two)]
     assert one.initial == two.initial
     assert scores[0] != scores[1]
+
+
+def test_parameters_are_counted_as_in_the_paper() -> None:
+    """A belief has M + M² + 1 of them; without the incumbent for RGPE, which ignores it."""
+    M, N = 4, 7
+    table = Table({name: [0, N * (M + M**2 + 1)] for name in PARAMETERS})
+    for method, each in (("RGPE", M + M**2), ("TAF", M + M**2 + 1)):
+        counted = as_the_paper_counts(table, Arm(method=method, M=M, N=N))  # type: ignore[arg-type]
+        assert all(counted[name].tolist() == [0, N * each] for name in PARAMETERS)
 
 
 def test_seconds_are_of_the_target_and_of_its_objective(tmp_path: Path) -> None:

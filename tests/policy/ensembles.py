@@ -33,7 +33,6 @@ def message(
     sender: str,
     *,
     sequence: int = 1,
-    incumbent: bool = True,
 ) -> Message:
     """The belief of a peer with these observations."""
     regression = Regression(features, NOISE)
@@ -42,7 +41,7 @@ def message(
     return Message.of_belief(
         posterior.nu,
         posterior.covariance(),
-        float(Standardised(y).z.max()) if incumbent else None,
+        float(Standardised(y).z.max()),
         fingerprint=Fingerprint(bytes(16)),
         epoch=0,
         sender=sender,
@@ -77,7 +76,7 @@ def target(
     rng = np.random.default_rng([seed, 1])
     X = rng.random((n, D))
     settings = SurrogateSettings(fit=Fit(starts=1), exact_limit=exact_limit)
-    agreed = Federation(space(D), features=features.M, kind="belief+incumbent")
+    agreed = Federation(space(D), features=features.M, kind="belief")
     agreed.phi = features
     return Target(
         t=n,

@@ -45,21 +45,21 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
-class TestPTS(PolicyContract):
-    kind = "summary"
-    sources = frozenset({"own", "pool", "initial"})
+class TestTipsThenPool(PolicyContract):
+    kind = "compact"
+    sources = frozenset({"tip", "own", "pool", "initial"})
 
-    def policy(self) -> fedbo.PTS:
-        return fedbo.PTS()
+    def policy(self) -> fedbo.TipsThenPool:
+        return fedbo.TipsThenPool()
 
 
 @pytest.mark.slow
-class TestPTSOnWeights(TestPTS):
+class TestTipsThenPoolOnWeights(TestTipsThenPool):
     kind = "weights"
 
 
 @pytest.mark.slow
-class TestPTSOnBeliefs(TestPTS):
+class TestTipsThenPoolOnBeliefs(TestTipsThenPool):
     kind = "belief"
 
 
@@ -72,7 +72,7 @@ class TestRGPE(PolicyContract):
 
 
 class TestTAF(PolicyContract):
-    kind = "belief+incumbent"
+    kind = "belief"
     sources = frozenset({"own"})
 
     def policy(self) -> fedbo.TAF:

@@ -11,7 +11,7 @@ from fedbo.message.inbox import Inbox
 from fedbo.model.function import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import FTS, TS, Target
-from fedbo.policy.schedule import Constant, Power
+from fedbo.policy.schedule import Power
 
 N, T, RUNS = 12, 10, 10_000
 # A domain of one point makes a query cost microseconds, and leaves the choice of peers as it is.
@@ -140,8 +140,8 @@ def test_a_peer_that_is_not_named_is_never_drawn() -> None:
     assert [policy.query(target(t, inbox, rng)).origin.peer for t in (1, 2)] == ["peer-1", None]
 
 
-def test_constant_one_is_thompson_sampling() -> None:
-    policy, rng = FTS(schedule=Constant(1.0)), np.random.default_rng(0)
+def test_with_p_t_of_1_it_is_thompson_sampling() -> None:
+    policy, rng = FTS(schedule=1.0), np.random.default_rng(0)
     inbox = inbox_of(N, policy)
     assert all(policy.query(target(t, inbox, rng)).origin.peer is None for t in range(1, 50))
     assert inbox.left == N

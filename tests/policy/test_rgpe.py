@@ -10,7 +10,6 @@ from policy.ensembles import inbox, message, problem, slopes, target
 from scipy.stats import norm
 
 from fedbo.message.beliefs import BeliefInbox
-from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
 from fedbo.policy import RGPE, Target
@@ -213,13 +212,6 @@ def test_the_query_is_where_the_acquisition_is_largest() -> None:
     side = np.linspace(0, 1, 201)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     assert f(at.argmax(f)[None])[0] >= f(grid).max() - 1e-3
-
-
-def test_an_inbox_of_weights_is_refused() -> None:
-    at = problem(0)
-    at.inbox = Inbox(at.phi.M)
-    with pytest.raises(TypeError, match='kind="belief"'):
-        RGPE().query(at)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.policy.schedule import Constant, Custom, Gradual, Power, Schedule, Steps, schedule_from
+from fedbo.policy.schedule import Gradual, Power, Schedule, Steps, schedule_from
 
 probabilities = st.floats(0, 1, exclude_min=True)
 
@@ -64,12 +64,6 @@ def test_gradual_refuses_other_scales(scale: Any) -> None:
         Gradual(scale)
 
 
-@given(probabilities, st.integers(1, 10**9))
-def test_constant_is_constant(p: float, t: int) -> None:
-    assert Constant(p)(t) == p
-    assert Constant()(t) == 1.0
-
-
 @given(st.lists(probabilities, min_size=1, max_size=20).map(sorted), st.integers(1, 50))
 def test_steps_keep_their_last_value(values: list[float], t: int) -> None:
     assert Steps(tuple(values))(t) == values[min(t, len(values)) - 1]
@@ -78,21 +72,14 @@ def test_steps_keep_their_last_value(values: list[float], t: int) -> None:
 @pytest.mark.parametrize("p", [0, -0.1, 1.0000001, math.nan, math.inf, None, "0.5", True])
 def test_every_p_must_be_in_bounds(p: Any) -> None:
     with pytest.raises(ValueError, match=f"p_1 is {p!r}, expected a number above 0 and at most 1"):
-        Constant(p)
+        schedule_from((p,))
     with pytest.raises(ValueError, match="p_2 is"):
         Steps((0.5, p))
-    with pytest.raises(ValueError, match="p_3 is"):
-        Custom(lambda t: 0.5 if t < 3 else p)(3)
 
 
 def test_no_schedule_may_decrease() -> None:
     with pytest.raises(ValueError, match=r"p_3 is 0\.5, below p_2 = 0\.75; .* never decreases"):
         Steps((0.25, 0.75, 0.5))
-    falling = Custom(lambda t: 0.9 if t < 4 else 0.8)
-    assert falling(3) == 0.9
-    with pytest.raises(ValueError, match=r"p_4 is 0\.8, below p_3 = 0\.9"):
-        falling(4)
-    assert falling(5) == 0.8  # judged against the query before
 
 
 def test_steps_need_a_value() -> None:
@@ -100,10 +87,7 @@ def test_steps_need_a_value() -> None:
         Steps(())
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [Power(2.0), Gradual(16), Constant(0.5), Steps((0.5, 1.0)), Custom(lambda t: 0.5)],
-)
+@pytest.mark.parametrize("schedule", [Power(2.0), Gradual(16), Steps((0.5, 1.0))])
 def test_queries_are_counted_from_1_in_whole_numbers(schedule: Schedule) -> None:
     assert schedule(np.int64(1)) == schedule(1)  # type: ignore[arg-type]
     assert type(schedule(1)) is float
@@ -118,25 +102,31 @@ def test_schedule_from_takes_what_a_person_writes() -> None:
     power, gradual = Power(2.0), Gradual(16)
     assert schedule_from(power) is power
     assert schedule_from(gradual) is gradual
-    assert schedule_from(1) == Constant(1.0)
-    assert schedule_from(np.float64(0.5)) == Constant(0.5)
+    assert schedule_from(1) == Steps((1.0,))
+    assert schedule_from(np.float64(0.5)) == Steps((0.5,))
     assert schedule_from([0.5, 1]) == schedule_from(np.array([0.5, 1.0])) == Steps((0.5, 1.0))
-    assert isinstance(schedule_from(lambda t: t / (t + 1)), Custom)
-    for value in ("0.5", b"x", None, {0.5}, True):
-        with pytest.raises(ValueError, match="expected a Power, Gradual, Constant or Steps"):
+    for value in ("0.5", b"x", None, {0.5}, True, lambda t: t / (t + 1)):
+        with pytest.raises(ValueError, match="expected a Power, Gradual or Steps, a number p"):
             schedule_from(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    "schedule", [Power(0.5), Gradual(16), Gradual(0.25), Constant(0.9), Steps((0.5, 0.75))]
+    "schedule", [Power(0.5), Gradual(16), Gradual(0.25), Steps((0.9,)), Steps((0.5, 0.75))]
 )
-def test_all_but_custom_go_through_a_file(schedule: Power | Gradual | Constant | Steps) -> None:
+def test_schedules_go_through_a_file(schedule: Schedule) -> None:
     data = msgspec.to_builtins(schedule)
     assert data["type"] == type(schedule).__name__.lower()
-    assert msgspec.convert(data, Power | Gradual | Constant | Steps) == schedule
-    with pytest.raises(TypeError, match="function"):
-        msgspec.json.encode(Custom(lambda t: 0.5))
-    with pytest.raises(msgspec.ValidationError, match="p_1 is 2"):
-        msgspec.convert({"type": "constant", "p": 2}, Power | Gradual | Constant | Steps)
-    with pytest.raises(msgspec.ValidationError, match="scale is -1"):
-        msgspec.convert({"type": "gradual", "scale": -1}, Power | Gradual | Constant | Steps)
+    assert msgspec.convert(data, Schedule) == schedule
+
+
+@pytest.mark.parametrize(
+    "data, text",
+    [
+        ({"type": "steps", "values": [2.0]}, "p_1 is 2"),
+        ({"type": "gradual", "scale": -1}, "scale is -1"),
+        ({"type": "constant", "p": 0.5}, "'constant'"),
+    ],
+)
+def test_files_are_checked(data: dict[str, Any], text: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=text):
+        msgspec.convert(data, Schedule)

@@ -11,7 +11,7 @@ from fedbo import Agent, Federation, Float
 from fedbo.message import Message
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
-from fedbo.policy import PTS, RGPE, TAF, Policy, Target
+from fedbo.policy import RGPE, TAF, Policy, Target, TipsThenPool
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.taf import Peers, TransferImprovement
 
@@ -53,13 +53,13 @@ def slow_acquisition(at: Target, own_weight: float, weights: list[float], x: np.
     return total / (own_weight + sum(weights))
 
 
-@pytest.mark.parametrize("policy", [TAF(), RGPE(), RGPE(dilution=None), PTS()])
+@pytest.mark.parametrize("policy", [TAF(), RGPE(), RGPE(dilution=None), TipsThenPool()])
 @pytest.mark.parametrize("covariance", [1.0, 2.0])
 @pytest.mark.parametrize("mean", [0.0, 1.0])
 def test_beliefs_that_know_no_more_than_the_prior(
     policy: Policy, covariance: float, mean: float
 ) -> None:
-    federation = Federation({"x": Float(0, 1)}, features=30, kind="belief+incumbent")
+    federation = Federation({"x": Float(0, 1)}, features=30, kind="belief")
     agent = Agent(federation, policy, name="a", seed=0)
     agent.receive(
         Message.of_belief(

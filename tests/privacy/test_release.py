@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedbo import FTS, PTS, Agent, Policy
+from fedbo import FTS, Agent, Policy, TipsThenPool
 from fedbo.federation import Federation
 from fedbo.message import Message, MessageRefused
 from fedbo.message.message import Contribution
@@ -25,11 +25,11 @@ from fedbo.privacy import (
     Release,
     Simulated,
     epsilon,
-    first_points,
     gaussian_sigma,
     mechanisms,
     release,
     shape,
+    voted_points,
 )
 from fedbo.privacy.contribution import to_shape, unit
 from fedbo.privacy.release import DRAWS, STEP, STEPS, draws, mean_and_spread
@@ -439,20 +439,29 @@ class TestDraws:
 
 
 def test_first_cells_are_those_with_most_votes() -> None:
-    members = [Vote(cell, np.eye(D)[0]) for cell in [5] * 30 + [9] * 20 + [1] * 3]
-    found = first_points(SQUARE, made(members, 20.0))
-    np.testing.assert_array_equal(found, SQUARE.cells[[5, 9]])
+    members = [Vote(cell, np.eye(D)[0]) for cell in [5] * 30 + [9] * 20 + [1] * 10 + [3]]
+    published = made(members, 20.0)
+    found = voted_points(SQUARE, published)
+    assert [SQUARE.cell(x) for x in found] == [5, 9, 1]
+    m, _, _ = mean_and_spread(published)
+    for x in found:  # the best point of its cell by the noisy mean
+        points = SQUARE.space.cover(1024)
+        points = points[SQUARE.nearest_cells(points) == SQUARE.cell(x)]
+        psi = SQUARE.basis.coordinates(np.array([x, *points]))[:, : len(m)]
+        values = psi @ (m / to_shape(SQUARE))
+        assert values[0] == pytest.approx(values.max())
 
 
 def test_a_space_with_one_cell_has_one_first_cell() -> None:
     choice = Federation(SPACES["choice"])
     assert len(choice.cells) == 1
-    assert len(first_points(choice, made([None], federation=choice))) == 1
+    assert len(voted_points(choice, made([None], federation=choice))) == 1
 
 
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize(
-    ("kind", "policy"), [("summary", PTS()), ("weights", PTS()), ("weights", FTS())]
+    ("kind", "policy"),
+    [("compact", TipsThenPool()), ("weights", TipsThenPool()), ("weights", FTS())],
 )
 def test_messages_are_accepted_and_used(name: str, kind: Any, policy: Policy) -> None:
     """The next query differs from the one of an agent that has received nothing."""

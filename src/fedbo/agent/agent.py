@@ -33,7 +33,7 @@ from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.identity.claim import MOST_AGENTS, member
 from fedbo.message import Heard, Message, MessageRefused, Release, read
 from fedbo.message.beliefs import inbox_for
-from fedbo.message.inbox import CHANCE_LIMIT
+from fedbo.message.inbox import CHANCE_LIMIT, Held
 from fedbo.message.key import parse_key
 from fedbo.message.release import draw_names, is_draw
 from fedbo.message.signed import SENDER_BYTES
@@ -41,11 +41,11 @@ from fedbo.model.fit import Fit
 from fedbo.model.kernel import Array
 from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
-from fedbo.policy import PTS, Policy, Query, Target
+from fedbo.policy import Policy, Query, Target, TipsThenPool
 from fedbo.policy.base import checked_query
 from fedbo.policy.query import Origin
-from fedbo.privacy.release import as_messages, first_points
-from fedbo.space import Parameter, Part, Space
+from fedbo.privacy.release import held_draws
+from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ Wire = Heard | bytes | bytearray
 MOST_PEERS = 100_000
 
 _ENOUGH = 10  # fewest scores for scalars
-_SAME = 1e-9  # distance of points that are the same
 
 
 class Agent:
@@ -67,12 +66,13 @@ class Agent:
 
     Args:
         federation: What all agents agree on.
-        policy: How the next query is chosen; `PTS` by default.
+        policy: How the next query is chosen; `TipsThenPool` by default.
         name: What peers know the agent by; random by default.
         seed: An int of 0 or more. Leave it out if messages must stay private: whoever knows the
             seed can remove the noise from them.
         settings: How the agent starts and models its objective.
-        initial: Points to start with instead of a design of ``settings.n_initial`` points.
+        initial: Points to start with instead of a design of ``settings.n_initial`` points. An agent
+            that holds messages tries the tips of its peers first, and may then need fewer points.
         within: Narrower ranges than the federation's, by parameter; queries stay inside them.
         keys: The key pair that signs messages; without one (default) messages are not signed.
         keyring: Which keys of peers are trusted; by default, the first key seen for each name.
@@ -105,7 +105,7 @@ class Agent:
         most_peers: int = MOST_PEERS,
     ) -> None:
         self.federation = federation
-        self.policy = PTS() if policy is None else policy
+        self.policy = TipsThenPool() if policy is None else policy
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
@@ -147,10 +147,10 @@ class Agent:
     def _join(self, federation: Federation) -> None:
         """Take part in this federation, without any message so far."""
         self.federation = federation
-        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy)
+        size = federation.coordinates, self._entropy, federation.space.dimensions
+        self.inbox = inbox_for(federation.kind, *size)
         self._agents = None
         self._held = {}
-        self._initial.voted = []
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = self._keys
 
@@ -171,9 +171,8 @@ class Agent:
 
     @property
     def starting(self) -> bool:
-        """Whether the next query is an initial point."""
-        first = self.policy.starts(self.settings.n_initial, self.inbox.informed)
-        return self._initial.comes_next(first)
+        """Whether the agent has fewer trials than it wants initial points."""
+        return self._initial.are_due
 
     # Queries and scores
 
@@ -278,8 +277,7 @@ class Agent:
         """Check messages of peers, and take them if all are valid.
 
         Messages of another epoch, messages of this agent itself and outdated ones are ignored. A
-        private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one. The
-        two cells with the most votes in it are the first trials of an agent that has none.
+        private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one.
 
         Args:
             messages: One message or release or several, as objects or as bytes.
@@ -304,7 +302,7 @@ class Agent:
                     f"{self.federation.privacy.by!r} only: agents hear its releases"
                 )
         drawn = {
-            message: as_messages(self.federation, message)
+            message: held_draws(self.federation, message)
             for message in decoded
             if isinstance(message, Release)
         }
@@ -354,9 +352,6 @@ class Agent:
             self._held.pop(sender, None)
         if forgotten := self.inbox.remove(gone):
             self._agents = None
-        privacy = self.federation.privacy
-        if privacy is not None and privacy.by in map(member, named):
-            self._initial.voted = []
         return forgotten
 
     def _take(self, message: Message, chance: float) -> bool:
@@ -368,7 +363,8 @@ class Agent:
         if message.key != self._held.get(message.sender, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
-        if taken := self.inbox.put(message, chance, self.federation.belief(message)):
+        belief, tip = self.federation.belief(message), self.federation.tip(message)
+        if taken := self.inbox.put(message, chance, belief, tip):
             self.account.received.count(message)
             if message.key:
                 self._held[message.sender] = message.key
@@ -376,7 +372,7 @@ class Agent:
                 self._agents[member(message.sender)] += 1
         return taken
 
-    def _take_release(self, published: Release, drawn: list[Message], chance: float) -> bool:
+    def _take_release(self, published: Release, drawn: list[Held], chance: float) -> bool:
         """Hold the draws of a release in place of those of an earlier one."""
         if not drawn:  # it is of another epoch
             return False
@@ -389,11 +385,10 @@ class Agent:
             self._report_full(published.sender, "its draws would exceed most_peers")
             return False
         self.forget(published.names)
-        for message in drawn:
-            self.inbox.put(message, chance)
+        for draw in drawn:
+            self.inbox.hold(draw, chance)
             if published.key:
-                self._held[message.sender] = published.key
-        self._initial.voted = _voted(self._space, self.federation, published)
+                self._held[draw.sender] = published.key
         self.account.received.count(published)
         return True
 
@@ -508,7 +503,6 @@ class Agent:
             known=self.keyring.known(self.federation),
             revoked=self.keyring.revoked(),
             most_peers=self.most_peers,
-            voted=[x.tolist() for x in self._initial.voted],
         )
         savefile.write(path, saved)
 
@@ -591,7 +585,6 @@ class Agent:
             self._history.trials.append(trial.to_trial())
             self._history.points.append(np.array(x))
         self._history.order = saved.order
-        self._initial.voted = [np.array(x) for x in saved.voted]
         self._outbox.message = savecheck.own_message(saved, self.federation, self.signer)
 
     # Insight
@@ -628,10 +621,14 @@ class Agent:
         with contextlib.suppress(OSError, FileRefused):  # a query does not fail for a keyring
             self._forget_untrusted()
         with one_thread():
-            if self.starting:
-                return self._new_trial(self._initial.next(key), Origin("initial"))
-            target = self._target(self._initial.skipped(key), rng)
+            initial = self._initial.next(key)
+            self.cost = Cost()
+            if initial is not None and self.starting and not self.policy.begins:
+                return self._new_trial(initial, Origin("initial"))
+            target = self._target(initial, rng)
             query = self._query(target)
+            if query.origin.source in ("initial", "tip"):
+                return self._new_trial(query.x, query.origin)
             tried = np.array(self._history.points)
             x = self.settings.revise(query.x, tried, self._space, rng)
             return self._new_trial(x, query.origin, target.t)
@@ -640,6 +637,7 @@ class Agent:
         return self._history.add(self.federation.space.decode(x), origin, t).copy()
 
     def _target(self, initial: Array | None, rng: np.random.Generator) -> Target:
+        trials = self._history.trials
         return Target(
             t=1 + self._history.queries(),
             space=self._space,
@@ -647,6 +645,9 @@ class Agent:
             y=self.settings.scores(self._history.y()).z,
             open_points=self._history.open_points(),
             initial=initial,
+            starting=self.starting,
+            sources=[trials[number].source for number in self._history.order],
+            open_sources=[trial.source for trial in trials if trial.score is None],
             surrogate=self._surrogate,
             inbox=self.inbox,
             federation=self.federation,
@@ -690,13 +691,6 @@ def _decoded(i: int, message: Wire) -> Heard:
     if isinstance(found, Heard):
         return found
     raise MessageRefused(f"messages[{i}]: it is a {found.type}, expected a message or a release")
-
-
-def _voted(space: Space | Part, federation: Federation, published: Release) -> list[Array]:
-    """Return the points of a release to start with, as far as they are inside the space."""
-    points = first_points(federation, published)
-    inside = (np.abs(space.snap(points) - points) < _SAME).all(axis=1)
-    return list(points[inside])
 
 
 def _chance(policy: Policy, sender: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from fedbo.agent.settings import Settings
 from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History
 from fedbo.model.kernel import Array
-from fedbo.policy.query import Source
 from fedbo.space import Part, Space
 
 
@@ -24,40 +23,40 @@ class InitialPoints:
     entropy: Any  # of the agent
     history: History
     given: list[Array] | None  # the user's points (D,), which replace the design
-    voted: list[Array] = field(default_factory=list)  # (D,) of a release, which come first
+
+    def __len__(self) -> int:
+        return self.settings.n_initial if self.given is None else len(self.given)
 
     def alone(self) -> list[Array]:
         """Return the points that an agent without peers starts with."""
         if self.given is not None:
             return list(self.given)
-        return [self._design_point(i) for i in range(self.settings.n_initial)]
+        return [self._design_point(i) for i in range(len(self))]
 
-    def comes_next(self, first: int) -> bool:
-        """Tell whether an initial point comes next; the policy wants ``first`` design points."""
-        if self.given is not None:
-            return self._count("initial") < len(self.given)
+    @property
+    def are_due(self) -> bool:
+        """Whether there are fewer trials than initial points; told ones replace a design only."""
         have = sum(
             (trial.t is None and trial.state != "failed") or trial.state == "complete"
             for trial in self.history.trials
+            if self.given is None or trial.source != "told"
         )
-        return have < max(first, len(self.voted))
+        return have < len(self) and self._left() > 0
 
-    def skipped(self, key: int | None) -> Array | None:
-        """Return the next point if there were fewer so far than the settings ask for, else None."""
-        enough = self._count("initial") + self._count("told") >= self.settings.n_initial
-        return None if enough else self.next(key)
-
-    def next(self, key: int | None) -> Array:
-        """Return the next initial point (D,), or the one with this index in the design.
+    def next(self, key: int | None) -> Array | None:
+        """Return the next initial point (D,), or None if there were enough.
 
         If the space lists its points, tried ones are skipped until all have been tried.
+
+        Args:
+            key: The index of the point in the design; by default, that of the next one.
         """
-        asked = self._count("initial")
-        if self.given is not None and asked < len(self.given):
+        if self._left() <= 0:
+            return None
+        asked = sum(trial.source == "initial" for trial in self.history.trials)
+        if self.given is not None:
             return self.given[asked]
         i = asked if key is None else key
-        if self.given is None and i < len(self.voted):
-            return self.voted[i]
         points, x = self.space.points, self._design_point(i)
         if points is None or self.settings.repeats == "allow" or not self.history.points:
             return x
@@ -67,8 +66,13 @@ class InitialPoints:
             x = self._design_point(i)
         return x
 
-    def _count(self, source: Source) -> int:
-        return sum(trial.source == source for trial in self.history.trials)
+    def _left(self) -> int:
+        """Count the points to come. In a design, told trials replace some, and failed ones none."""
+        trials = self.history.trials
+        if self.given is not None:
+            return len(self) - sum(trial.source == "initial" for trial in trials)
+        made = (trial for trial in trials if trial.state != "failed")
+        return len(self) - sum(trial.source in ("initial", "told") for trial in made)
 
     def _design_point(self, i: int) -> Array:
         return self.settings.design_point(self.space, i, Stream.DESIGN.generator(self.entropy))

@@ -70,6 +70,15 @@ class Outbox:
     def _best_point(self, y: Array) -> Array:
         return self.history.points[self._numbers()[int(np.argmax(y))]]
 
+    def _tip(self, y: Array) -> bytes:
+        """Return where the agent's own model is largest among its trials, rounded; none if flat."""
+        if not (self.federation.tips and self.settings.tips) or np.ptp(y) == 0.0:
+            return b""
+        X = self.history.X(self._numbers())
+        model = self.settings.model(X.shape[1])
+        model.update(X, y, Stream.TIP.generator(self.entropy, len(y)))
+        return self.federation.lattice.pack(X[np.argmax(model.predict(X)[0])])
+
     def _contribution(self, belief: Posterior, y: Array, header: Header) -> Message:
         """Return the contribution to a private release."""
         federation, epsilon = self.federation, self.settings.local_epsilon
@@ -111,27 +120,22 @@ class Outbox:
         }
         # Two messages of the same scores must not share noise: each kind and epoch has its own.
         key = (sequence, federation.epoch) if federation.epoch else (sequence,)
-        summary = Stream.COMPACT if federation.kind == "compact" else Stream.SUMMARY
-        stream = summary if federation.is_summarised else Stream.MESSAGE
+        stream = Stream.COMPACT if federation.is_compact else Stream.MESSAGE
         rng = stream.generator(self.entropy, *key)
         if federation.privacy is not None:
             message = self._contribution(belief, y, header)
         elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
-        elif federation.kind == "compact":
+        elif federation.is_compact:
             counts = saturated(federation.counts(self.history.X(self._numbers())))
             G = federation.known_of(counts)
             m, _ = summarise(belief, G, federation.basis.vectors, rng)
             levels, scales = quantise(m[None], rng)
-            message = Message.of_compact(levels[0], float(scales[0]), counts, **header)
-        elif federation.is_summarised:
-            G = federation.known_from(self.history.X(self._numbers()))
-            m, C = summarise(belief, G, federation.basis.vectors, rng)
-            cell = federation.cell(self._best_point(y)) if federation.votes else None
-            message = Message.of_summary(m, C, cell, **header)
+            message = Message.of_compact(
+                levels[0], float(scales[0]), counts, self._tip(y), **header
+            )
         else:
-            incumbent = float(y.max()) if federation.kind == "belief+incumbent" else None
-            message = Message.of_belief(belief.nu, belief.covariance(), incumbent, **header)
+            message = Message.of_belief(belief.nu, belief.covariance(), y.max(), **header)
         try:
             federation.check(message)
         except MessageRefused as error:

@@ -32,7 +32,6 @@ MOST_SAMPLES = 100_000  # of a policy
 _MOST_BITS = 4096  # of a seed
 _MOST_WORDS = 128  # of a seed that is a list
 _MOST_KNOWN, _MOST_REVOKED = 100_000, 1_000  # keys
-_MOST_VOTED = 64  # points of a release to start with
 _RANK_STEP = 8  # the rank of beliefs is held in multiples of this
 _SLACK = 1e-9  # rounding on the cube
 _LEAST = 1e-100  # of a hyper-parameter
@@ -66,8 +65,6 @@ def check(saved: Saved, federation: Federation) -> None:
     _check_trials(saved, federation.space)
     if saved.given is not None:
         _check_points("given", saved.given, federation.space)
-    _check_points("voted", saved.voted, federation.space)
-    _require(len(saved.voted) <= _MOST_VOTED, f"a release has {len(saved.voted)} points")
     _check_model(saved.surrogate, federation.space.dimensions)
     samples = getattr(saved.policy, "samples", 0)
     _require(samples <= MOST_SAMPLES, f"the policy has {samples:,} samples")
@@ -87,7 +84,9 @@ def inbox_state(packed: Any, federation: Federation) -> dict[str, Any]:
     names: Any = state.get("names")
     _require(_is_array(sizes, "u1") and isinstance(names, bytes), "the inbox has no names")
     _require(int(sizes.sum()) == len(names), "the names in the inbox do not have their sizes")
-    n = len(sizes)
+    n, D = len(sizes), federation.space.dimensions
+    _require(state.get("D") == D, f"the inbox is not of D = {D}")
+    _check_column("tips", state.get("tips"), "f8", (n, D))
     is_belief = federation.kind != "weights"
     for name, (dtype, is_wide) in (_COLUMNS | (_BELIEFS if is_belief else {})).items():
         _check_column(name, state.get(name), dtype, (n, M) if is_wide else (n,))
@@ -96,10 +95,6 @@ def inbox_state(packed: Any, federation: Federation) -> dict[str, Any]:
         rank = R.shape[1] if isinstance(R, np.ndarray) and R.ndim == 3 else 0
         _check_column("R", R, "f4", (n, rank, M))
         _require(rank < M + _RANK_STEP, f"the beliefs in the inbox have rank {rank}")
-        if "cells" in state:  # files of 0.4 and before have none
-            _check_column("cells", cells := state["cells"], "i2", (n,))
-            most = len(federation.cells) if federation.votes else 0
-            _require(((cells >= -1) & (cells < most)).all(), "a cell in the inbox does not exist")
         seed(state.get("entropy"))
     for name in _split(names, sizes.tolist()):
         check_origin(bytes(16), name)
@@ -218,6 +213,8 @@ def _check_column(name: str, column: Any, dtype: str, shape: tuple[int, ...]) ->
         is_sound = column.view(np.uint8) <= 1
     elif name == "incumbents":
         is_sound = ~np.isinf(column)  # NaN: it was not handed out
+    elif name == "tips":
+        is_sound = ~((column < 0.0) | (column > 1.0))  # NaN: no tip
     elif name == "weight":
         is_sound = (column >= 0.0) & (column <= CHANCE_LIMIT)
     elif name in COUNTER_LIMITS:

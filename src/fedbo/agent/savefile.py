@@ -19,7 +19,7 @@ from fedbo.files import FileRefused
 from fedbo.identity import KeyRefused
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
-from fedbo.policy import EI, FTS, PTS, RGPE, TAF, TS, Origin, Policy, Source
+from fedbo.policy import EI, FTS, RGPE, TAF, TS, Origin, Policy, Source, TipsThenPool
 from fedbo.space import Categorical, Float, Int
 from fedbo.space.axis import Value
 
@@ -37,10 +37,7 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-_Known = TS | EI | FTS | PTS | RGPE | TAF
-
-#: Options of 0.1.0 that are now in `fedbo_paper.preset`, and their values in the default settings.
-_MOVED = {"design": "sobol", "standardise": True, "maximiser": "refine", "tell_initial": True}
+_Known = TS | EI | FTS | TipsThenPool | RGPE | TAF
 
 
 class SavedTrial(msgspec.Struct, kw_only=True):
@@ -86,7 +83,6 @@ class Saved(msgspec.Struct, kw_only=True):
     known: dict[str, str] = {}  # keys of peers, by name
     revoked: list[str] = []  # keys
     most_peers: int = 100_000
-    voted: list[list[float]] = []  # the points of a release to start with
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -131,18 +127,12 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def writable_policy(policy: Policy) -> _Known | None:
     """Return the policy if a file can hold it, else None."""
-    try:
-        msgspec.msgpack.encode(policy)
-    except TypeError:
-        return None
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
 def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
     """Return the settings of a file, or None if they must be given again."""
-    if saved is None or any(saved.get(name, usual) != usual for name, usual in _MOVED.items()):
-        return None
-    if saved.get("repeats") == "random" or saved.get("surrogate", {}).get("draw_features"):
+    if saved is None:
         return None
     savecheck.check_settings(saved)
     return msgspec.convert(saved, Settings)

@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         repeats: ``"avoid"`` (the default) keeps acquisition functions from points that were tried,
             draws from pending and failed ones, and both from listed points until all were tried;
             ``"allow"`` does not, which suits very noisy scores.
+        tips: Whether messages name a tip, roughly the agent's best point (default True).
         local_epsilon: For an agent that does not trust the party that makes private releases: ε of
             local privacy. It then contributes a randomised vote and nothing else, see
             `fedbo.privacy.local`. Give the agent no seed then: whoever guesses it can read the
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     n_initial: int = 3
     surrogate: SurrogateSettings = SurrogateSettings()
     repeats: Literal["avoid", "allow"] = "avoid"
+    tips: bool = True
     local_epsilon: float | None = None
 
     def __post_init__(self) -> None:

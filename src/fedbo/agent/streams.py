@@ -19,8 +19,8 @@ class Stream(Enum):
     MESSAGE = (2,)
     QUERY = (3,)
     SCALARS = tuple(b"scalars")
-    SUMMARY = tuple(b"summary")
     COMPACT = tuple(b"compact")
+    TIP = tuple(b"tip")
     EXPLAIN = tuple(b"explain")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:

@@ -25,6 +25,13 @@ LocalEpsilon = Annotated[
         min=0.0,
     ),
 ]
+NoTips = Annotated[
+    bool,
+    typer.Option(
+        "--no-tips",
+        help="Name no tip, roughly the best point, in messages. Give it every time.",
+    ),
+]
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
 

@@ -22,14 +22,9 @@ _HEADER = 163
 _KINDS = {
     "compact": "roughly what its model knows and does not know, and in which of some public cells "
     "of the space it made none, one, two or more trials",
-    "summary": "what its model knows and does not know, and with that how many trials it made in "
-    "each of some public cells of the space",
-    "summary+cell": "what its model knows and does not know, and with that how many trials it made "
-    "in each of some public cells of the space, and which of these its best trial is in",
     "weights": "one random draw from its model",
-    "belief": "the mean and covariance of its model, from which its trials can be computed",
-    "belief+incumbent": "the mean and covariance of its model, from which its trials can be "
-    "computed, and its best standardised score",
+    "belief": "the mean and covariance of its model, from which its trials can be computed, and "
+    "its best standardised score",
     "contribution": "the public cell of the space that has its best trial, and the rough shape of "
     "its model",
 }
@@ -56,11 +51,15 @@ def new(
     seed: Annotated[int, typer.Option(help="Seed of the shared features.", min=0)] = 0,
     kind: Annotated[
         Kind,
-        typer.Option(
-            help="Message: compact, summary or summary+cell (PTS), weights (FTS), belief (RGPE), "
-            "belief+incumbent (TAF)."
-        ),
+        typer.Option(help="Message: compact (TipsThenPool), weights (FTS), belief (RGPE, TAF)."),
     ] = "compact",
+    tips: Annotated[
+        bool,
+        typer.Option(
+            " /--no-tips",
+            help="Let no compact message name a tip, the point that its sender recommends.",
+        ),
+    ] = True,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -136,7 +135,8 @@ def new(
                 least_members=least_members,
                 days=days,
             )
-        federation = Federation(space, features=features, seed=seed, kind=kind, privacy=plan)
+        agreed: dict[str, Any] = {"features": features, "seed": seed, "kind": kind, "tips": tips}
+        federation = Federation(space, **agreed, privacy=plan)
         federation.save(out)
     except (ValueError, OSError) as error:
         checks.end(str(error))
@@ -212,11 +212,29 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
     screen.say(
         console,
         f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
-        f"{_KINDS[federation.sends]}. The message also has the name that the site chose, how many "
-        "trials it has, a counter, the fingerprint and a signature. A site sends no trial: neither "
-        f"parameters nor scores, neither data nor code. {_who_learns(federation)}\nEach site may "
-        "have further parameters, and its own kind of score.",
+        f"{_KINDS[federation.sends]}. {_about_tip(federation)}The message also has the name that "
+        "the site chose, how many trials it has, a counter, the fingerprint and a signature. "
+        f"{_what_stays(federation)} {_who_learns(federation)}\nEach site may have further "
+        "parameters, and its own kind of score.",
     )
+
+
+def _about_tip(federation: Federation) -> str:
+    if not federation.sends_tips:
+        return ""
+    return (
+        "It also sends a tip, which its peers try first: the parameters of the trial that its "
+        "model likes best, with each continuous one rounded to one of 16 places. "
+    )
+
+
+def _what_stays(federation: Federation) -> str:
+    if federation.sends_tips:
+        return (
+            "A site sends no score, no data, no code, and no parameters of a trial but the tip; a "
+            "site that joins with --no-tips sends none."
+        )
+    return "A site sends no trial: neither parameters nor scores, neither data nor code."
 
 
 def _who_learns(federation: Federation) -> str:
@@ -314,7 +332,8 @@ def _agreed(federation: Federation) -> Table:
             f"seed {federation.seed}",
             "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
-            "message": f"{federation.sends}: {screen.count(numbers, 'number')}, about "
+            "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
+            f"{screen.count(numbers, 'number')}, about "
             f"{screen.size(_HEADER + federation.sent_bytes)} each",
             "epoch": f"{federation.epoch}",
             "fingerprint": f"{federation.fingerprint}",

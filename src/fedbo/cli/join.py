@@ -86,6 +86,7 @@ def join(
         bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
     local_epsilon: checks.LocalEpsilon = None,
+    no_tips: checks.NoTips = False,
     progress: Annotated[
         bool,
         typer.Option(
@@ -154,7 +155,7 @@ def join(
     assert storage is not None
     given = join_screen.Given(place, file, agreed, storage, study or file.stem or "fedbo", name)
     signed = False if unsigned else None
-    settings = Settings(local_epsilon=local_epsilon)
+    settings = Settings(local_epsilon=local_epsilon, tips=not no_tips)
     try:
         with checks.warnings_as_lines():
             if preview:

@@ -34,6 +34,7 @@ from fedbo.policy import Origin
 
 _SOURCES = {
     "initial": "an initial point",
+    "tip": "a tip of peers",
     "own": "its own model",
     "pool": "the pool of peers",
     "peer": "one peer",
@@ -105,7 +106,7 @@ def preview(given: Given, seed: int | None, signed: bool | None, settings: Setti
     if hindrance:
         title = f"This message would not be sent to {screen.printable(to)}: {hindrance}."
     screen.say(console, title, "yellow" if hindrance else "bold")
-    show_message(console, message, about)
+    show_message(console, message, about, federation)
     remark = "A message is due after a new best score, or when there are twice as many scores."
     if _was_sent(message, to):
         remark = "This very message was sent before: see fedbo ledger."
@@ -412,7 +413,5 @@ def _words(origin: Origin | None) -> str:
     if origin.source == "peer" and origin.peer is not None:
         return f"peer {screen.printable(origin.peer)}"
     ranked = sorted(origin.credit.items(), key=lambda pair: -pair[1])[:_PEERS]
-    if origin.source != "pool" or not ranked:
-        return _SOURCES[origin.source]
     shares = ", ".join(f"{screen.printable(name)} {share:.0%}" for name, share in ranked)
-    return f"{_SOURCES['pool']} ({shares})"
+    return _SOURCES[origin.source] + (f" ({shares})" if shares else "")

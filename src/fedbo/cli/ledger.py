@@ -19,6 +19,7 @@ from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
+from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.message import Fingerprint, Message, Release
 from fedbo.privacy.statement import broken_promise, factor, statement
@@ -81,13 +82,19 @@ def ledger(
         typer.echo(screen.printable(text))
 
 
-def show_message(console: Console, message: Message, about: Mapping[str, str]) -> None:
+def show_message(
+    console: Console,
+    message: Message,
+    about: Mapping[str, str],
+    federation: Federation | None = None,
+) -> None:
     """Print a whole message: its header, and all its numbers in rows.
 
     Args:
         console: Where to print.
         message: The message.
         about: Rows to print first; they replace rows of the header with the same name.
+        federation: That of the message, which tells what its tip means; None if it is not known.
     """
     header = {
         "agent": message.sender,
@@ -98,10 +105,10 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
         "size": f"{screen.count(message.numbers, 'number')} ({message.kind}), "
         f"{screen.count(message.nbytes, 'byte')}",
     }
-    if message.kind == "belief+incumbent":
+    if message.kind == "belief":
         header["incumbent"] = f"{message.incumbent:.6g}, the best standardised score"
-    if message.kind == "summary+cell":
-        header["cell"] = f"{message.cell}, which holds the best trial"
+    if message.tip:
+        header["tip"] = _tip(message, federation)
     if message.kind == "contribution":
         header["vote"] = f"cell {message.cell}, which holds the best trial"
         if message.local_epsilon is not None:
@@ -114,15 +121,23 @@ def show_message(console: Console, message: Message, about: Mapping[str, str]) -
     if message.kind == "contribution":
         _vector(console, "y, the shape of the mean", message.y)
         return
-    is_short = message.kind in ("compact", "summary", "summary+cell")
-    what = "the leading coordinates" if is_short else "the feature weights"
-    _vector(console, f"nu, the mean of {what}", message.nu)
     if message.kind == "compact":
+        _vector(console, "nu, the mean of the leading coordinates", message.nu)
         _vector(console, "counts of trials in the public cells", message.counts)
         return
-    screen.say(console, f"\ncovariance of {what}, lower triangle by rows", "bold")
+    _vector(console, "nu, the mean of the feature weights", message.nu)
+    screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
     for i, row in enumerate(message.covariance):
         _rows(console, row[: i + 1], f"{i}")
+
+
+def _tip(message: Message, federation: Federation | None) -> str:
+    """Say which point a message recommends: its parameters, or its number."""
+    x = None if federation is None else federation.tip(message)
+    if federation is None or x is None:
+        return f"point 0x{message.tip.hex()} of the federation's lattice"
+    params = federation.space.decode(x)
+    return ", ".join(f"{name} = {value!r}" for name, value in params.items())
 
 
 class _Row(NamedTuple):

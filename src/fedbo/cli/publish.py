@@ -54,6 +54,7 @@ def publish(
         bool, typer.Option("--preview", help="Only show the message; send nothing.")
     ] = False,
     local_epsilon: checks.LocalEpsilon = None,
+    no_tips: checks.NoTips = False,
     scalars: Annotated[
         bool,
         typer.Option(
@@ -85,7 +86,7 @@ def publish(
         with checks.warnings_as_lines():
             found = studies.existing(storage, study)
             agreed = _agreed(place, agreed)
-            settings = Settings(local_epsilon=local_epsilon)
+            settings = Settings(local_epsilon=local_epsilon, tips=not no_tips)
             publication = Publication(
                 found, place, agreed, name=name, signed=signed, settings=settings
             )
@@ -133,7 +134,7 @@ def _show(console: Console, publication: Publication) -> None:
     screen.say(console, title, "yellow" if hindrance else "bold")
     known = publication.known
     about = {} if known or publication.name else {"agent": "a random name, drawn when it is sent"}
-    show_message(console, message, about)
+    show_message(console, message, about, publication.federation)
     remark = "" if known else " The noise is drawn when it is sent, so the numbers will differ."
     screen.say(console, f"\nNothing was sent.{remark}")
 

@@ -96,7 +96,7 @@ class FolderExchange(Exchange):
     ...     FolderExchange(folder).publish(agent.message())
     ...     FolderExchange(folder).fetch(federation)
     True
-    [Message(compact, sender='site-a', sequence=1, epoch=0, t_n=1, M=7, 56 bytes)]
+    [Message(compact, sender='site-a', sequence=1, epoch=0, t_n=1, M=7, 58 bytes)]
     """
 
     def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:

@@ -28,14 +28,14 @@ from fedbo.message.beliefs import LEAST_EIGENVALUE
 from fedbo.message.compact import Compact
 from fedbo.message.inbox import Belief
 from fedbo.message.key import key_text, parse_key
-from fedbo.message.message import Header, bytes_in, numbers_in
+from fedbo.message.message import bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
 from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
 from fedbo.model import basis, compact, summary
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array
-from fedbo.space import Parameter, Space
+from fedbo.space import Lattice, Parameter, Space
 from fedbo.space.axis import number
 from fedbo.space.space import nearest
 
@@ -55,7 +55,9 @@ _IN_CELL = 4  # points of the space in a cell, at least
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
 
-_SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "epoch")
+_SETTINGS = (
+    *("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "tips", "epoch"),
+)
 _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
 #: Beyond these, features are constant or noise, or numbers overflow.
 _SCALE_LIMITS = (1e-6, 1e6)
@@ -89,10 +91,11 @@ class Federation:
             dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
         kind: What agents send: "compact" (the default), roughly what an agent knows and in which
-            public cells its trials are, in 56 bytes, for PTS; "summary", the same unrounded, in 3.5
-            kB; "summary+cell", the same and the cell of the best trial; "weights", one draw as in
-            the paper, for FTS and PTS; "belief" for RGPE; "belief+incumbent" for TAF. From a
-            belief, trials can be computed. With ``privacy``, it is what agents make of a release.
+            public cells its trials are, and a tip, in some 60 bytes, for `TipsThenPool`; "weights",
+            one draw as in the paper, for FTS; "belief" for RGPE and TAF, from which trials can be
+            computed. With ``privacy``, it is what agents make of a release.
+        tips: Whether compact messages may name a tip, the point that its sender recommends; True by
+            default. Without tips, peers are asked where their functions are largest.
         epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
@@ -124,6 +127,7 @@ class Federation:
         length_scale: float | tuple[float, ...] | None = None,
         noise_variance: float = 0.1,
         kind: Kind = "compact",
+        tips: bool = True,
         epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         privacy: Plan | Mapping[str, Any] | None = None,
@@ -142,6 +146,9 @@ class Federation:
         self.length_scale = _length_scale(length_scale, self.space.permutation(given))
         self.noise_variance = _positive("noise_variance", noise_variance, *_NOISE_LIMITS)
         self.kind: Kind = kind
+        if not isinstance(tips, bool):
+            raise ValueError(f"tips is {tips!r}, expected true or false")
+        self.tips = tips
         self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
         self.members = _members(members)
         self.privacy = None if privacy is None else Plan.from_table(privacy)
@@ -242,7 +249,7 @@ class Federation:
     @property
     def coordinates(self) -> int:
         """How many weights, or coordinates of them, a message of ``kind`` describes."""
-        return len(self.basis) if self.is_summarised else self.features
+        return len(self.basis) if self.is_compact else self.features
 
     @property
     def sent_coordinates(self) -> int:
@@ -313,18 +320,6 @@ class Federation:
         """
         return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
 
-    def known_from(self, X: Array) -> Array:
-        """Return G (k, k) of trials at these points, (t, D)."""
-        return self.known_of(self.counts(X))
-
-    def expand(self, message: Message) -> Message:
-        """Return the summary that a compact message stands for; any other message as it is.
-
-        Args:
-            message: A message that fits this federation, in its epoch.
-        """
-        return _expanded(self, message) if message.kind == "compact" else message
-
     def belief(self, message: Message) -> Belief | None:
         """Return what an inbox holds of a compact message, ν and R; None for any other message.
 
@@ -333,15 +328,23 @@ class Federation:
         """
         return _belief(self, message) if message.kind == "compact" else None
 
-    @property
-    def is_summarised(self) -> bool:
-        """Whether messages describe the coordinates of weights in `basis`, not all weights."""
-        return self.kind in ("compact", "summary", "summary+cell")
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The points that a tip may name."""
+        return Lattice(self.space)
+
+    def tip(self, message: Message) -> Array | None:
+        """Return the point (D,) that a message recommends, or None if it names none.
+
+        Args:
+            message: A message that fits this federation.
+        """
+        return self.lattice.unpack(message.tip) if message.tip else None
 
     @property
-    def votes(self) -> bool:
-        """Whether messages name the cell of the sender's best trial."""
-        return self.kind == "summary+cell"
+    def is_compact(self) -> bool:
+        """Whether messages describe the coordinates of weights in `basis`, not all weights."""
+        return self.kind == "compact"
 
     @property
     def sent_numbers(self) -> int:
@@ -351,25 +354,32 @@ class Federation:
     @property
     def sent_bytes(self) -> int:
         """How many bytes these numbers take."""
-        return bytes_in(self.sends, self.sent_coordinates, self._sent_cells)
+        tip = self.lattice.nbytes if self.sends_tips else 0
+        return bytes_in(self.sends, self.sent_coordinates, self._sent_cells) + tip
+
+    @property
+    def sends_tips(self) -> bool:
+        """Whether what agents send may name a tip."""
+        return self.tips and self.sends == "compact"
 
     @property
     def _sent_cells(self) -> int:
         """How many cells a message says something about."""
-        names_cells = self.sends in ("compact", "summary+cell", "contribution")
+        names_cells = self.sends in ("compact", "contribution")
         return len(self.cells) if names_cells else 0
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """16 bytes that identify the agreement, except for its epoch, which messages carry too."""
+        kind = self.kind if self.tips else f"{self.kind} without tips"
         return Fingerprint.from_parts(
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
-            kind=self.kind if self.privacy is None else [self.kind, self.privacy.table],
+            kind=kind if self.privacy is None else [kind, self.privacy.table],
             scalars=[
                 self.length_scale,
                 self.noise_variance,
-                *([self.basis.digest] if self.is_summarised or self.privacy is not None else []),
+                *([self.basis.digest] if self.is_compact or self.privacy is not None else []),
             ],
         )
 
@@ -390,6 +400,14 @@ class Federation:
             noise_variance=self.noise_variance,
             cells=self._sent_cells,
         )
+        if message.tip and (not self.tips or self.tip(message) is None):
+            expected = f"{self.lattice.nbytes} bytes below {self.lattice.size}"
+            if not self.tips:
+                expected = "none, because the federation has no tips"
+            raise MessageRefused(
+                f"message {message.sequence} of {message.sender!r}: its tip is "
+                f"{message.tip.hex()}, expected {expected}"
+            )
 
     def _check_release(self, published: Release) -> None:
         published.check(
@@ -525,20 +543,6 @@ def _belief(federation: Federation, message: Message) -> Belief:
     m, R = compact.belief(body.levels, body.step, V)
     kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
     return m.astype(np.float32), R[kept].astype(np.float32)
-
-
-def _expanded(federation: Federation, message: Message) -> Message:
-    body = cast(Compact, message.body)
-    G = federation.known_of(body.counts)
-    m, known = compact.expand(body.levels[None], np.array([body.step]), G[None])
-    header: Header = {
-        "fingerprint": federation.fingerprint,
-        "epoch": message.epoch,
-        "sender": message.sender,
-        "sequence": message.sequence,
-        "t_n": message.t_n,
-    }
-    return Message.of_summary(m[0], np.eye(len(G)) - known[0], **header)
 
 
 def _space_part(space: Space) -> list[object]:

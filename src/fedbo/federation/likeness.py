@@ -4,8 +4,8 @@
 symbol   meaning                                                                  shape
 =======  =======================================================================  =========
 N, M     number of messages, number of shared features                            scalars
-omega    weights of a message; for a belief its mean nu; for a summary and a       (M,)
-         compact message, their leading coordinates
+omega    weights of a message; for a belief its mean nu; for a compact message     (M,)
+         their leading coordinates
 φ        the shared features; a message stands for the function φ(x)ᵀω            (M,)
 C        covariance of φ(x) over the space: Q diag(λ) Qᵀ (`fedbo.model.basis`)     (M, M)
 L        Q diag(√λ) for the d largest eigenvalues λ, times any constant           (M, d)
@@ -48,7 +48,7 @@ class Likeness:
         basis = federation.basis
         share = np.cumsum(basis.lam) / max(float(basis.lam.sum()), 1e-300)
         d = min(int(np.searchsorted(share, _KEPT)) + 1, _MOST_DIRECTIONS, len(basis))
-        vectors = np.eye(len(basis)) if federation.is_summarised else basis.vectors
+        vectors = np.eye(len(basis)) if federation.is_compact else basis.vectors
         deviations = np.sqrt(basis.lam[:d] / max(float(basis.lam[0]), 1e-300))
         self._L: Single = (vectors[:, :d] * deviations).astype(np.float32)
 

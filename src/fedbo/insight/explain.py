@@ -30,7 +30,7 @@ CAVEAT = (
     "This is a simulation with the agent's own model of its objective, not an experiment. In tests "
     "on synthetic functions, 88 % of real runs without peers were inside the interval."
 )
-SOURCES = ("initial", "own", "peer", "pool", "told")
+SOURCES = ("initial", "tip", "own", "peer", "pool", "told")
 
 _FEWEST = 8  # scores: with fewer, the model knows too little for a replay
 _PEERS_SHOWN = 6

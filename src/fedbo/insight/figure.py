@@ -16,6 +16,7 @@ from fedbo.table import Table
 
 _LOOKS = {  # marker and colour of each source
     "initial": ("s", "#888888"),
+    "tip": ("P", COLOURS[2]),
     "own": ("o", COLOURS[0]),
     "peer": ("^", COLOURS[1]),
     "pool": ("D", COLOURS[4]),

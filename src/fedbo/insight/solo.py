@@ -25,7 +25,7 @@ from fedbo.model.ascend import Mask
 from fedbo.model.function import SampledFunction
 from fedbo.model.kernel import Array, squared_distances
 from fedbo.model.surrogate import Surrogate
-from fedbo.policy import EI, FTS, PTS, TS, Policy
+from fedbo.policy import EI, FTS, TS, Policy, TipsThenPool
 from fedbo.policy.base import Beta, beta_at
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.schedule import Schedule
@@ -112,13 +112,13 @@ def rule_without_peers(policy: Policy) -> Rule:
 
     The paper's policies become Thompson sampling, all others expected improvement.
 
-    >>> rule_without_peers(PTS()), rule_without_peers(FTS(beta=2.0))
+    >>> rule_without_peers(TipsThenPool()), rule_without_peers(FTS(beta=2.0))
     (Improve(schedule=Gradual(scale=32)), Sample(beta=2.0))
     """
     match policy:
         case TS(beta=beta) | FTS(beta=beta):
             return Sample(beta)
-        case EI(schedule=schedule) | PTS(schedule=schedule):
+        case EI(schedule=schedule) | TipsThenPool(schedule=schedule):
             return Improve(schedule)
         case _:
             return Improve()

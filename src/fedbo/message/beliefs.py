@@ -1,8 +1,7 @@
 """The beliefs that an agent holds if peers hand out (ν, σ²Σ⁻¹) instead of one draw ω.
 
-A summary is a belief about the leading coordinates of the weights, and is held in the same way. M
-is then the number of these coordinates. A compact message is held as the summary that it stands
-for: `fedbo.Federation.belief` computes its ν and R.
+A compact message is held as a belief about the leading coordinates of the weights, and M is then
+the number of these coordinates: `fedbo.Federation.belief` computes its ν and R.
 
 ==========  ==================================================================  ============
 symbol      meaning                                                             shape
@@ -12,8 +11,7 @@ C           σ²Σ_n⁻¹ = I − R_nᵀR_n, their covariance                   
 R           how much the t_n observations of peer n reduced the prior's         (N, r, M)
             covariance I: at most min(t_n, M) orthogonal rows, padded with 0
 lam         squared lengths of the rows of R_n: the eigenvalues of I − C        (r,)
-incumbents  best standardised score of each peer; NaN if it was not handed out  (N,)
-cells       cell of the best trial of each peer; −1 if it was not handed out    (N,)
+incumbents  best standardised score of each peer; NaN with compact messages     (N,)
 omega       one draw from N(ν_n, C), so that FTS can run on beliefs             (N, M)
 draws       S such draws, for the ranking loss of RGPE                          (N, S, M)
 ==========  ==================================================================  ============
@@ -34,10 +32,9 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.inbox import Belief, Inbox, enlarged
+from fedbo.message.inbox import Belief, Held, Inbox, Single, enlarged
 from fedbo.message.message import Kind, Message
 
-Single = NDArray[np.float32]
 Entropy = int | Sequence[int] | None
 
 #: Eigenvalues of I − C up to this are rounding errors, because C travels in float32.
@@ -46,7 +43,7 @@ LEAST_EIGENVALUE = 1e-6
 _BELIEF = 3  # the random stream of an agent for the draws of its peers' beliefs
 _OMEGA, _DRAWS = 0, 1
 _STEP = 8  # the rank of R grows in multiples of this, so that it rarely has to be widened
-_SAVED = ("nu", "R", "incumbents", "cells")
+_SAVED = ("nu", "R", "incumbents")
 
 
 class BeliefInbox(Inbox):
@@ -58,24 +55,24 @@ class BeliefInbox(Inbox):
     Args:
         M: Number of shared features.
         entropy: Seed of the draws, as for `numpy.random.SeedSequence`; default 0.
+        D: Dimensions of the space; 0 (default) if no peer recommends a point.
 
     Example:
         >>> header = dict(fingerprint=bytes(16), epoch=0, sender="site-a", sequence=1, t_n=1)
         >>> inbox = BeliefInbox(2)
-        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], **header))
+        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header))
         True
         >>> inbox.nu.tolist(), inbox.draws(100).shape
         ([[1.0, 2.0]], (1, 100, 2))
     """
 
-    def __init__(self, M: int, entropy: Entropy = 0) -> None:
-        super().__init__(M)
+    def __init__(self, M: int, entropy: Entropy = 0, D: int = 0) -> None:
+        super().__init__(M, D)
         self.entropy = entropy
         self._columns |= {
             "nu": np.zeros((0, M), dtype=np.float32),
             "R": np.zeros((0, 0, M), dtype=np.float32),
             "incumbents": np.zeros(0),
-            "cells": np.zeros(0, dtype=np.int16),
             "draws": np.zeros((0, 0, M), dtype=np.float32),
         }
 
@@ -91,13 +88,8 @@ class BeliefInbox(Inbox):
 
     @property
     def incumbents(self) -> NDArray[np.float64]:
-        """(N,) best standardised scores; NaN if the peer did not hand it out."""
+        """(N,) best standardised scores; NaN for compact messages, which do not have it."""
         return self._column("incumbents")
-
-    @property
-    def cells(self) -> NDArray[np.int16]:
-        """(N,) cells of the best trials; -1 if the peer did not hand it out."""
-        return self._column("cells")
 
     def covariance(self, row: int) -> NDArray[np.float64]:
         """Return the (M, M) covariance C_n of the weights in this row."""
@@ -138,10 +130,9 @@ class BeliefInbox(Inbox):
         inbox = super().restore(state)
         inbox.entropy = state["entropy"]
         n = len(inbox)
-        state = {"cells": np.full(n, -1), **state}  # files of 0.4 and before have none
         shapes = {name: np.shape(state[name]) for name in _SAVED}
         rank = shapes["R"][1] if len(shapes["R"]) == 3 else 0
-        expected = dict(zip(_SAVED, [(n, inbox.M), (n, rank, inbox.M), (n,), (n,)], strict=True))
+        expected = dict(zip(_SAVED, [(n, inbox.M), (n, rank, inbox.M), (n,)], strict=True))
         if shapes != expected:
             raise ValueError(
                 f"the state of the inbox has beliefs of shapes {shapes}, expected {expected}; it "
@@ -152,21 +143,24 @@ class BeliefInbox(Inbox):
             inbox._columns[name][: len(inbox)] = state[name]
         return inbox
 
-    def _values(self, message: Message, belief: Belief | None) -> dict[str, Any]:
-        nu, R = (message.nu, _reduction(message)) if belief is None else belief
-        incumbent = message.incumbent if message.kind == "belief+incumbent" else None
-        cell = message.cell if message.kind == "summary+cell" else None
+    def _held(self, message: Message, belief: Belief | None) -> Held:
+        header = message.sender, message.sequence, message.t_n
+        if belief is not None:
+            return Held(*header, belief)
+        return Held(*header, (message.nu, _reduction(message)), message.incumbent)
+
+    def _values(self, held: Held) -> dict[str, Any]:
+        nu, R = held.content
         self._widen(_rounded_up(len(R)))
         samples = self._columns["draws"].shape[1]
-        sent = message.sender, message.sequence
+        sent = held.sender, held.sequence
         return {
             "omega": _sample(nu, R, 1, self._key(_OMEGA, *sent))[0],
-            "t_n": message.t_n if len(R) else 0,  # it says nothing if its covariance is I
-            "sequence": message.sequence,
+            "t_n": held.t_n if len(R) else 0,  # it says nothing if its covariance is I
+            "sequence": held.sequence,
             "nu": nu,
             "R": enlarged(R, self._columns["R"].shape[1:]),
-            "incumbents": np.nan if incumbent is None else incumbent,
-            "cells": -1 if cell is None else cell,
+            "incumbents": held.incumbent,
             "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)) if samples else 0.0,
         }
 
@@ -180,15 +174,16 @@ class BeliefInbox(Inbox):
         return np.random.SeedSequence(self.entropy, spawn_key=(_BELIEF, purpose, name, sequence))
 
 
-def inbox_for(kind: Kind, M: int, entropy: Entropy) -> Inbox:
+def inbox_for(kind: Kind, M: int, entropy: Entropy, D: int = 0) -> Inbox:
     """Return an empty inbox for messages of a kind.
 
     Args:
         kind: What the agents of the federation hand out.
         M: Number of weights, or of coordinates of them, that a message describes.
         entropy: Seed of the draws of beliefs.
+        D: Dimensions of the space; 0 (default) if no peer recommends a point.
     """
-    return Inbox(M) if kind == "weights" else BeliefInbox(M, entropy)
+    return Inbox(M, D) if kind == "weights" else BeliefInbox(M, entropy, D)
 
 
 def _rounded_up(rank: int) -> int:
@@ -208,19 +203,8 @@ def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
         [[0.0, 0.5]]
     """
     C = np.asarray(covariance, dtype=np.float64)
-    R = reductions((np.eye(len(C)) - C)[None])[0]
-    return np.asarray(R[R.any(axis=1)])
-
-
-def reductions(known: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R (N, M, M) of many covariances, as `reduction` does, with rows of 0 at the end.
-
-    Args:
-        known: (N, M, M) the matrices I − C.
-    """
-    lam, Q = np.linalg.eigh(known)
-    lam = np.where(lam > LEAST_EIGENVALUE, np.minimum(lam, 1.0), 0.0)
-    R: NDArray[np.float64] = (Q * np.sqrt(lam)[:, None]).swapaxes(1, 2)[:, ::-1]
+    lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
+    R: NDArray[np.float64] = (Q * np.sqrt(lam.clip(0.0, 1.0))).T[lam > LEAST_EIGENVALUE][::-1]
     return R
 
 

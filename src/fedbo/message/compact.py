@@ -1,4 +1,4 @@
-"""The body of a compact message: a mean in whole numbers, and how many trials are in each cell.
+"""The body of a compact message: a mean in whole numbers, counts of trials by cell, and a tip.
 
 ======  ===========================================================================  ======
 symbol  meaning                                                                      shape
@@ -9,11 +9,14 @@ levels  whole numbers from −7 to 7, of which the largest is 7 or −7; 4 bits 
         as level + 8
 counts  how many trials are in each cell: 0, 1, 2, or 3 and more; 2 bits each. A     (c,)
         receiver takes 3 and more for 4
+tip     the number of a point on the public lattice (`fedbo.space.lattice`), as bytes;  scalar
+        empty if the sender names none
 ======  ===========================================================================  ======
 
-On the wire it is ``["compact", 1, k, c, scale, packed]``, where packed has the bits of the levels,
-those of the counts, and zeros up to the next byte. With k = 40 and c = 64 it has 56 bytes. The 1 is
-the version of this body, which fixes the numbers of bits. If all levels are 0, so is the scale.
+On the wire it is ``["compact", 1, k, c, scale, packed, tip]``, where packed has the bits of the
+levels, those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes
+it has 62 bytes. The 1 is the version of this body, which fixes the numbers of bits. If all levels
+are 0, so is the scale.
 `fedbo.model.compact` says how a mean is rounded, and what a receiver makes of all this.
 """
 
@@ -45,6 +48,7 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     cells: int
     scale: bytes  # little-endian float32
     packed: bytes
+    tip: bytes
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
@@ -78,7 +82,7 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
 
     @classmethod
     def pack(
-        cls, levels: NDArray[np.integer], scale: float, counts: NDArray[np.integer]
+        cls, levels: NDArray[np.integer], scale: float, counts: NDArray[np.integer], tip: bytes
     ) -> Compact:
         """Build a body.
 
@@ -86,13 +90,15 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
             levels: The levels (k,), −7 to 7.
             scale: Δ, stored as float32.
             counts: How many trials are in each cell, (c,), 0 or more.
+            tip: The number of the tip as bytes; empty if there is none.
         """
         codes = np.minimum(counts, _MORE)
         bits = [_bits(levels + 2 ** (BITS - 1), BITS), _bits(codes, COUNT_BITS)]
         with np.errstate(over="ignore"):  # what is too large becomes inf, which is refused
             step = np.array([scale], dtype=np.float64).astype("<f4").tobytes()
         packed = np.packbits(np.concatenate(bits)).tobytes()
-        return cls(version=VERSION, k=len(levels), cells=len(counts), scale=step, packed=packed)
+        k, cells = len(levels), len(counts)
+        return cls(version=VERSION, k=k, cells=cells, scale=step, packed=packed, tip=tip)
 
     @property
     def step(self) -> float:

@@ -7,6 +7,7 @@ N         number of peers, in order of their first message              scalar
 omega     ω_n, the weights that peer n handed out, in float32           (N, M)
 chance    P_N before normalisation (Algorithm 1, line 6)                (N,)
 used      whether the message was used; its element of P_N is then 0    (N,)
+tips      the point that each peer recommends; NaN if it names none     (N, D)
 ========  ============================================================  =======
 
 An inbox trusts its caller. Messages from outside go through `fedbo.Agent.receive`, which checks
@@ -15,9 +16,10 @@ them against the federation first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,12 +30,27 @@ from fedbo.message.signed import MessageRefused
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
 
-Belief = tuple[NDArray[np.float32], NDArray[np.float32]]
+Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+Belief = tuple[Single, Single]  # ν (M,) and R (r, M), see `fedbo.message.beliefs`
 
 _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
 #: The names of the columns in files, which are those of version 0.1.
-_SAVED = dict(omega="omega", t_n="t_n", sequence="sequence", chance="weight", used="used")
+_SAVED = dict(
+    omega="omega", t_n="t_n", sequence="sequence", chance="weight", used="used", tips="tips"
+)
+
+
+class Held(NamedTuple):
+    """What an inbox holds of one peer: weights ω (M,), or a belief if it is an inbox of beliefs."""
+
+    sender: str
+    sequence: int
+    t_n: int  # number of observations behind it
+    content: Single | Belief
+    incumbent: float = math.nan
+    tip: Array | None = None  # the point (D,) that the peer recommends
 
 
 class Inbox:
@@ -44,6 +61,7 @@ class Inbox:
 
     Args:
         M: Number of weights in a message.
+        D: Dimensions of the space; 0 (default) if no peer recommends a point.
 
     Example:
         >>> inbox = Inbox(2)
@@ -54,10 +72,10 @@ class Inbox:
         ('b', [3.0, 4.0])
     """
 
-    def __init__(self, M: int) -> None:
+    def __init__(self, M: int, D: int = 0) -> None:
         if M < 1:
             raise ValueError(f"M is {M}, expected the number of features, 1 or more")
-        self.M = M
+        self.M, self.D = M, D
         self._senders: list[str] = []
         self._rows: dict[str, int] = {}
         self._columns: dict[str, NDArray[Any]] = {
@@ -66,6 +84,7 @@ class Inbox:
             "sequence": np.zeros(0, dtype=np.int64),
             "chance": np.zeros(0),
             "used": np.zeros(0, dtype=np.bool_),
+            "tips": np.zeros((0, D)),
         }
 
     def __len__(self) -> int:
@@ -123,11 +142,22 @@ class Inbox:
         """(N,) whether the message was used."""
         return self._column("used")
 
+    @property
+    def tips(self) -> Array:
+        """(N, D) the point that each peer recommends; NaN if it names none."""
+        return self._column("tips")
+
     def sender(self, row: int) -> str:
         """Return the name of the peer in this row."""
         return self._senders[row]
 
-    def put(self, message: Message, chance: float = 1.0, belief: Belief | None = None) -> bool:
+    def put(
+        self,
+        message: Message,
+        chance: float = 1.0,
+        belief: Belief | None = None,
+        tip: Array | None = None,
+    ) -> bool:
         """Hold a message if it is newer than its sender's last one; return whether it is.
 
         The sender can then be drawn again.
@@ -137,17 +167,28 @@ class Inbox:
             chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
             belief: ν (M,) and R (r, M) of an inbox of beliefs, if the message does not have them
                 itself; None by default.
+            tip: The point (D,) that the message recommends; None (default) if it names none.
         """
-        row = self._rows.get(message.sender, len(self))
-        if row < len(self) and message.sequence <= self._columns["sequence"][row]:
+        return self.hold(self._held(message, belief)._replace(tip=tip), chance)
+
+    def hold(self, held: Held, chance: float = 1.0) -> bool:
+        """Hold what stands for a message of a peer, as `put` holds a message.
+
+        Args:
+            held: What to hold, for example a draw of a private release.
+            chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
+        """
+        row = self._rows.get(held.sender, len(self))
+        if row < len(self) and held.sequence <= self._columns["sequence"][row]:
             return False
-        values = self._values(message, belief)
+        values = self._values(held)
         self._make_room(row + 1)
         for name, value in values.items():
             self._columns[name][row] = value
         self._columns["chance"][row] = chance
         self._columns["used"][row] = False
-        self._add_sender(message.sender)
+        self._columns["tips"][row] = np.nan if held.tip is None else held.tip
+        self._add_sender(held.sender)
         return True
 
     def extend(
@@ -182,6 +223,7 @@ class Inbox:
         for name, array in arrays.items():
             # If every message is taken, they are in order: array[positions] would be a copy.
             self._columns[name][rows] = array if len(rows) == n else array[positions]
+        self._columns["tips"][rows] = np.nan
         return len(rows)
 
     def remove(self, senders: Iterable[str]) -> int:
@@ -228,7 +270,7 @@ class Inbox:
         names = [sender.encode() for sender in self._senders]
         columns = {saved: self._column(name).copy() for name, saved in _SAVED.items()}
         sizes = np.array([len(name) for name in names], dtype=np.uint8)
-        return {"M": self.M, "names": b"".join(names), "name_sizes": sizes, **columns}
+        return {"M": self.M, "D": self.D, "names": b"".join(names), "name_sizes": sizes, **columns}
 
     @classmethod
     def restore(cls, state: Mapping[str, Any]) -> Self:
@@ -237,7 +279,7 @@ class Inbox:
         Args:
             state: What `state` returned, in this version or in 0.1.
         """
-        inbox = cls(int(state["M"]))
+        inbox = cls(int(state["M"]), D=int(state["D"]))
         ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
         names = [bytes(state["names"][a:b]).decode() for a, b in pairwise([0, *ends])]
         lengths = {saved: len(state[saved]) for saved in _SAVED.values()}
@@ -253,8 +295,11 @@ class Inbox:
             inbox._add_sender(name)
         return inbox
 
-    def _values(self, message: Message, belief: Belief | None) -> dict[str, Any]:
-        return {"omega": message.omega, "t_n": message.t_n, "sequence": message.sequence}
+    def _held(self, message: Message, belief: Belief | None) -> Held:
+        return Held(message.sender, message.sequence, message.t_n, message.omega)
+
+    def _values(self, held: Held) -> dict[str, Any]:
+        return {"omega": held.content, "t_n": held.t_n, "sequence": held.sequence}
 
     def _column(self, name: str) -> NDArray[Any]:
         view = self._columns[name][: len(self)]

@@ -7,26 +7,25 @@ M           number of shared features                                           
 omega       one draw of the feature weights: all that FTS needs                          (M,)
 nu          mean of the feature weights: Σ⁻¹Φᵀy                                           (M,)
 covariance  their covariance σ²Σ⁻¹ with Σ = ΦᵀΦ + σ²I; only its lower triangle is sent   (M, M)
-incumbent   best standardised score so far (TAF only)                                    scalar
+incumbent   best standardised score so far; goes with a belief, for TAF                  scalar
 σ²          ``noise_variance``, the noise of messages                                    scalar
 t_n         number of observations behind the message                                    scalar
 cell        which public cell of the space holds the best trial (a vote)                 scalar
 counts      how many trials are in each public cell                                      (c,)
+tip         number of a point on the public lattice (`fedbo.space.Lattice`)              scalar
 y           shape of the mean: what is contributed to a private release                  (d,)
 ==========  ===========================================================================  ======
 
-A *summary* is a noisy mean and a coarse covariance of the k leading coordinates of the weights
-(`fedbo.model.summary`): it says what its sender does not know, in 3.5 kB. It has k instead of M
-numbers; in this module M is the length of nu. A *compact* message says nearly the same in 56 bytes:
-its mean is rounded, and it has counts, from which a receiver computes the covariance
-(`fedbo.model.compact`). A *contribution* has a vote and the shape y. It is for the party that makes
-private releases, and for nobody else (`fedbo.privacy.contribution`).
+A *compact* message has a rounded mean of the k leading coordinates of the weights, counts, from
+which a receiver computes their covariance (`fedbo.model.compact`), and a *tip*, the point that its
+sender recommends, in some 60 bytes. Its M is k. A *contribution* has a vote and the shape y. It is
+for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``; `fedbo.message.compact` has
-the numbers of a compact one. If it is signed, this array
-is the content of an envelope (`fedbo.message.signed`). Only the bytes that `Message.encode` writes
-are accepted: no message has two spellings.
+the numbers of a compact one. If it is signed, this array is the content of an envelope
+(`fedbo.message.signed`). Only the bytes that `Message.encode` writes are accepted: no message has
+two spellings.
 
 Each rule is checked in one place. The constructor checks the header and the sizes of the arrays,
 also of a message from the wire. `Message.check` checks that the message fits a federation and that
@@ -50,7 +49,7 @@ from fedbo.message.signed import COUNTER_LIMITS, Envelope, MessageRefused, Signe
 from fedbo.outside import shortened
 
 #: What agents hand out to each other.
-Kind = Literal["compact", "summary", "summary+cell", "weights", "belief", "belief+incumbent"]
+Kind = Literal["compact", "weights", "belief"]
 #: What a message can be: one of these, or a contribution to a private release.
 MessageKind = Kind | Literal["contribution"]
 
@@ -66,11 +65,12 @@ class Weights(Wire, frozen=True, tag="weights"):
         _count("omega", self.omega)
 
 
-class Moments(Wire, frozen=True, kw_only=True):
-    """A mean and a covariance as little-endian float32."""
+class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
+    """The body of an RGPE or TAF message: mean and covariance as little-endian float32."""
 
     nu: bytes
     covariance: bytes  # the lower triangle, row by row
+    incumbent: float  # best standardised score so far
 
     def __post_init__(self) -> None:
         M, given = _count("nu", self.nu), _count("covariance", self.covariance)
@@ -78,22 +78,7 @@ class Moments(Wire, frozen=True, kw_only=True):
             expected = f"expected {triangle} because M = {M}"
             raise MessageRefused(f"covariance has {given} numbers, {expected}")
 
-
-class Belief(Moments, frozen=True, kw_only=True, tag="belief"):
-    """The body of an RGPE or TAF message: mean and covariance of all weights."""
-
-    incumbent: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.incumbent is not None:
-            force_setattr(self, "incumbent", float(self.incumbent))
-
-
-class Summary(Moments, frozen=True, kw_only=True, tag="summary"):
-    """The body of a summary: mean and covariance of the leading coordinates, perhaps a vote."""
-
-    cell: int | None = None
+        force_setattr(self, "incumbent", float(self.incumbent))
 
 
 class Contribution(Wire, frozen=True, tag="contribution"):
@@ -113,7 +98,7 @@ class Contribution(Wire, frozen=True, tag="contribution"):
                 raise MessageRefused(f"epsilon is {self.epsilon}, expected a number above 0")
 
 
-Body = Weights | Belief | Summary | Compact | Contribution
+Body = Weights | Belief | Compact | Contribution
 
 
 def numbers_in(kind: MessageKind, M: int, cells: int = 0) -> int:
@@ -124,16 +109,16 @@ def numbers_in(kind: MessageKind, M: int, cells: int = 0) -> int:
         M: The length of omega, nu or y.
         cells: How many cells a compact message has counts of; other kinds have none (default 0).
 
-    >>> numbers_in("weights", 100), numbers_in("belief", 100), numbers_in("summary", 40)
-    (100, 5150, 860)
+    >>> numbers_in("weights", 100), numbers_in("belief", 100)
+    (100, 5151)
     >>> numbers_in("compact", 40, cells=64)  # and a scale
     105
     """
     if kind == "compact":
         return M + 1 + cells
-    if kind in ("weights", "contribution"):
-        return M + (kind == "contribution")
-    return M + M * (M + 1) // 2 + (kind in ("belief+incumbent", "summary+cell"))
+    if kind == "belief":
+        return M + M * (M + 1) // 2 + 1
+    return M + (kind == "contribution")
 
 
 def bytes_in(kind: MessageKind, M: int, cells: int = 0) -> int:
@@ -144,8 +129,8 @@ def bytes_in(kind: MessageKind, M: int, cells: int = 0) -> int:
         M: The length of omega, nu or y.
         cells: How many cells a compact message has counts of; other kinds have none (default 0).
 
-    >>> bytes_in("weights", 100), bytes_in("summary", 40), bytes_in("compact", 40, cells=64)
-    (400, 3440, 40)
+    >>> bytes_in("weights", 100), bytes_in("compact", 40, cells=64)
+    (400, 40)
     """
     return packed_bytes(M, cells) + 4 if kind == "compact" else 4 * numbers_in(kind, M)
 
@@ -161,16 +146,6 @@ def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if vector.ndim != 1 or not vector.size:
         raise MessageRefused(f"{name} has shape {vector.shape}, expected (M,) with M >= 1")
     return vector
-
-
-def _moments(nu: ArrayLike, covariance: ArrayLike) -> tuple[bytes, bytes]:
-    mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
-    M = mean.size
-    if square.shape != (M, M):
-        raise MessageRefused(f"covariance has shape {square.shape}, expected {(M, M)}")
-    if not np.allclose(square, square.T, rtol=1e-4, atol=1e-6, equal_nan=True):
-        raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
-    return _pack(mean), _pack(square[np.tril_indices(M)])
 
 
 def _pack(values: NDArray[np.float64]) -> bytes:
@@ -253,7 +228,7 @@ class Message(Signed, frozen=True, kw_only=True):
         cls,
         nu: ArrayLike,
         covariance: ArrayLike,
-        incumbent: float | None = None,
+        incumbent: float,
         **header: Unpack[Header],
     ) -> Message:
         """Build a message of a belief.
@@ -261,35 +236,27 @@ class Message(Signed, frozen=True, kw_only=True):
         Args:
             nu: (M,) mean of the feature weights.
             covariance: (M, M) their symmetric covariance.
-            incumbent: Best standardised score so far; None, the default, if it is not handed out.
+            incumbent: Best standardised score so far.
             **header: The fields of `Header`.
         """
-        best = None if incumbent is None else float(incumbent)
-        mean, triangle = _moments(nu, covariance)
-        return cls(body=Belief(nu=mean, covariance=triangle, incumbent=best), **header)
-
-    @classmethod
-    def of_summary(
-        cls,
-        nu: ArrayLike,
-        covariance: ArrayLike,
-        cell: int | None = None,
-        **header: Unpack[Header],
-    ) -> Message:
-        """Build a summary.
-
-        Args:
-            nu: (k,) mean of the leading coordinates of the weights.
-            covariance: (k, k) their symmetric covariance.
-            cell: The cell of the best trial; None, the default, if it is not handed out.
-            **header: The fields of `Header`.
-        """
-        mean, triangle = _moments(nu, covariance)
-        return cls(body=Summary(nu=mean, covariance=triangle, cell=cell), **header)
+        mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
+        M = mean.size
+        if square.shape != (M, M):
+            raise MessageRefused(f"covariance has shape {square.shape}, expected {(M, M)}")
+        if not np.allclose(square, square.T, rtol=1e-4, atol=1e-6, equal_nan=True):
+            raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
+        triangle = _pack(square[np.tril_indices(M)])
+        body = Belief(nu=_pack(mean), covariance=triangle, incumbent=float(incumbent))
+        return cls(body=body, **header)
 
     @classmethod
     def of_compact(
-        cls, levels: ArrayLike, scale: float, counts: ArrayLike, **header: Unpack[Header]
+        cls,
+        levels: ArrayLike,
+        scale: float,
+        counts: ArrayLike,
+        tip: bytes = b"",
+        **header: Unpack[Header],
     ) -> Message:
         """Build a compact message, of what `fedbo.model.compact` returns.
 
@@ -297,6 +264,8 @@ class Message(Signed, frozen=True, kw_only=True):
             levels: (k,) the mean of the leading coordinates in steps of the scale, −7 to 7.
             scale: The step; stored as float32.
             counts: (c,) how many trials are in each cell; 3 and more are sent as one.
+            tip: The point that the sender recommends, as `fedbo.space.Lattice.pack` writes it;
+                empty (default) if it names none.
             **header: The fields of `Header`.
 
         >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scalars=0.3)
@@ -309,8 +278,8 @@ class Message(Signed, frozen=True, kw_only=True):
         """
         most = 2 ** (BITS - 1) - 1
         whole = _whole("levels", levels, -most, most)
-        body = Compact.pack(whole, scale, _whole("counts", counts, 0, COUNTER_LIMITS["t_n"]))
-        return cls(body=body, **header)
+        made = _whole("counts", counts, 0, COUNTER_LIMITS["t_n"])
+        return cls(body=Compact.pack(whole, scale, made, tip), **header)
 
     @classmethod
     def of_contribution(
@@ -375,9 +344,7 @@ class Message(Signed, frozen=True, kw_only=True):
             return "contribution"
         if isinstance(self.body, Compact):
             return "compact"
-        if isinstance(self.body, Summary):
-            return "summary" if self.body.cell is None else "summary+cell"
-        return "belief" if self.body.incumbent is None else "belief+incumbent"
+        return "belief"
 
     @property
     def M(self) -> int:
@@ -387,8 +354,8 @@ class Message(Signed, frozen=True, kw_only=True):
 
     @property
     def parameters(self) -> int:
-        """Number of parameters handed out, as the paper counts: M, M + M² or M + M² + 1."""
-        has_covariance = isinstance(self.body, Moments)
+        """Number of parameters handed out, as the paper counts: M for FTS, M + M² + 1 for TAF."""
+        has_covariance = isinstance(self.body, Belief)
         return self.numbers + (self.M * (self.M - 1) // 2 if has_covariance else 0)
 
     @property
@@ -427,6 +394,11 @@ class Message(Signed, frozen=True, kw_only=True):
         return cast("NDArray[np.uint8]", self._field("counts"))
 
     @property
+    def tip(self) -> bytes:
+        """The number of the point that the sender recommends, as bytes; empty if it names none."""
+        return self.body.tip if isinstance(self.body, Compact) else b""
+
+    @property
     def y(self) -> NDArray[np.float32]:
         """(d,) the shape that is contributed, read-only."""
         return _unpack(self._field("y"))
@@ -437,14 +409,14 @@ class Message(Signed, frozen=True, kw_only=True):
         return self.body.epsilon if isinstance(self.body, Contribution) else None
 
     @property
-    def incumbent(self) -> float | None:
-        """Best standardised score so far, or None if the sender did not hand it out."""
-        return cast("float | None", self._field("incumbent"))
+    def incumbent(self) -> float:
+        """Best standardised score so far, of a belief."""
+        return cast(float, self._field("incumbent"))
 
     @property
-    def cell(self) -> int | None:
-        """The cell of the sender's best trial, or None if the sender did not hand it out."""
-        return cast("int | None", self._field("cell"))
+    def cell(self) -> int:
+        """The cell that a contribution votes for."""
+        return cast(int, self._field("cell"))
 
     def _field(self, name: str) -> Any:
         return getattr(self.body, name)  # or AttributeError: 'Belief' ... no attribute 'omega'
@@ -478,12 +450,12 @@ class Message(Signed, frozen=True, kw_only=True):
         fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        is_short = isinstance(self.body, Summary | Compact | Contribution)
+        is_short = isinstance(self.body, Compact | Contribution)
         may_differ = not same and is_short  # the basis follows the scalars
         if not fault and self.M != M and not may_differ:
             fault = f"it has M = {self.M}, expected M = {M}"
-        is_vote = self.kind in ("summary+cell", "contribution")
-        if not fault and is_vote and not 0 <= (self.cell or 0) < cells:
+        is_vote = isinstance(self.body, Contribution)
+        if not fault and is_vote and not 0 <= self.cell < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
         if not fault and isinstance(self.body, Compact) and self.body.cells != cells:
             fault = f"it has counts of {self.body.cells} cells, expected {cells}"

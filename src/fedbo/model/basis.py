@@ -31,7 +31,7 @@ from fedbo.model.kernel import Array
 
 MOST = 40  #: directions: a mean and a covariance of so many take 3.4 kB
 POINTS = 1024  #: of the space, over which the features are averaged
-SPREAD = 256  #: of these points at most, at which the height of a function is measured
+SPREAD = 256  #: of these points at most, at which a function is looked at
 
 _LEAST = 1e-6  # of the largest eigenvalue; below, directions are rounding errors
 _ZERO = 1e-12  # an eigenvalue of features that do not vary
@@ -65,7 +65,9 @@ class Basis:
         largest = np.abs(B).argmax(axis=0)
         self.vectors: Array = B * np.sign(B[largest, np.arange(len(kept))])
         self.lam: Array = np.maximum(lam[kept], 0.0)
-        self._spread: Array = Phi[:: -(-n // SPREAD)] @ self.vectors  # ψ at points all over
+        step = -(-n // SPREAD)
+        self.points: Array = points[::step]  #: all over the space, (s, D)
+        self.psi: Array = Phi[::step] @ self.vectors  #: ψ at these points, (s, k)
 
     def __len__(self) -> int:
         return len(self.lam)
@@ -88,7 +90,7 @@ class Basis:
         Args:
             z: Coordinates of functions, (n, k).
         """
-        highest: Array = (z @ self._spread.T).max(axis=1)
+        highest: Array = (z @ self.psi.T).max(axis=1)
         return highest
 
     @property

@@ -1,17 +1,16 @@
-"""Compact messages: the mean of a summary in a few bits a number, and counts for its covariance.
+"""Compact messages: the mean of a summary in 4 bits a number, and counts for its covariance.
 
 ======  =====================================================================  ============
 symbol  meaning                                                                shape
 ======  =====================================================================  ============
 N, c    number of messages, number of public cells                             scalars
 m       the means of N summaries (`fedbo.model.summary`)                       (N, k)
-b       bits of a rounded number, of which one is its sign; 4 on the wire      scalar
-Δ       ``scale``, the step of a message: its largest |m| / (2ᵇ⁻¹ − 1)          (N,)
-levels  m / Δ, rounded to whole numbers at random                              (N, k)
+Δ       ``scale``, the step of a message: its largest |m| / 7                   (N,)
+levels  m / Δ, rounded to whole numbers at random, −7 to 7                     (N, k)
 counts  how many trials are in each cell: 0, 1, 2, or 4 for 3 and more         (N, c)
-G       what `summary.known_of` makes of the counts                            (N, k, k)
+G       what `summary.known_of` makes of the counts of one message             (k, k)
 ρ       the noise of a summary, `summary.NOISE`                                scalar
-K       I − C of a summary with this G: G² / ((1 − ρ²) G + ρ² I)               (N, k, k)
+K       I − C of a summary with this G: G² / ((1 − ρ²) G + ρ² I)               (k, k)
 q       Δ² / 6, the variance of rounding                                       (N,)
 V       a factor of G of one message: G = VᵀV, a row for each cell tried       (r, k)
 R       a factor of I − C with orthogonal rows: I − C = RᵀR                    (r, k)
@@ -47,7 +46,7 @@ Scales = NDArray[np.float32]
 _LEAST = 1e-9  # of q: a summary is held in float32, and K may have no inverse
 
 
-def quantise(m: Array, rng: np.random.Generator, bits: int = BITS) -> tuple[Levels, Scales]:
+def quantise(m: Array, rng: np.random.Generator) -> tuple[Levels, Scales]:
     """Round means at random; return the levels (N, k) and the scales (N,).
 
     The largest number of each mean becomes the largest level. If all numbers of a mean are 0, or
@@ -56,15 +55,12 @@ def quantise(m: Array, rng: np.random.Generator, bits: int = BITS) -> tuple[Leve
     Args:
         m: Means of summaries, (N, k).
         rng: Decides what is rounded up.
-        bits: b, from 2 to 8; messages on the wire have 4, the default.
 
     >>> levels, scales = quantise(np.array([[0.5, 1.0, -2.0]]), np.random.default_rng(0))
     >>> levels.tolist(), (7 * scales).round(3).tolist()
     ([[2, 3, -7]], [2.0])
     """
-    if not 2 <= bits <= 8:
-        raise ValueError(f"bits is {bits}, expected 2 to 8")
-    largest = 2 ** (bits - 1) - 1
+    largest = 2 ** (BITS - 1) - 1
     exact = np.abs(m).max(axis=1) / largest
     with np.errstate(over="ignore"):  # what is too large becomes inf, which a message refuses
         scales = exact.astype(np.float32)
@@ -90,8 +86,8 @@ def saturated(counts: Counts) -> NDArray[np.uint8]:
 def belief(levels: Levels, scale: float, V: Array) -> tuple[Array, Array]:
     """Return what an inbox holds of one message: m (k,) and R (r, k), the longest rows first.
 
-    This is `expand` of one message. G has no more directions than cells were tried, so that a
-    young agent's message takes a tenth of the time.
+    G has no more directions than cells were tried, so a young agent's message takes a tenth of the
+    time of computing with (k, k) matrices.
 
     Args:
         levels: The levels of the message, (k,).
@@ -105,20 +101,3 @@ def belief(levels: Levels, scale: float, V: Array) -> tuple[Array, Array]:
     K = g * g / ((1.0 - NOISE**2) * g + NOISE**2)
     gain = K / (K + max(scale**2 / 6.0, _LEAST))
     return (gain * (Q @ (levels * scale))) @ Q, np.sqrt(gain * K)[:, None] * Q
-
-
-def expand(levels: Levels, scales: Scales, G: Array) -> tuple[Array, Array]:
-    """Return the means m (N, k) and I − C (N, k, k) of the summaries that messages stand for.
-
-    Args:
-        levels: The levels of messages, (N, k).
-        scales: Their scales Δ, (N,).
-        G: What `summary.known_of` returns for their counts, (N, k, k).
-    """
-    steps, identity = scales.astype(np.float64), np.eye(levels.shape[1])
-    q = np.maximum(steps**2 / 6.0, _LEAST)[:, None, None]
-    K = G @ np.linalg.solve((1.0 - NOISE**2) * G + NOISE**2 * identity, G)
-    gain = np.linalg.solve(K + q * identity, K).swapaxes(1, 2)  # K (K + q I)⁻¹
-    m = np.einsum("nij,nj->ni", gain, levels * steps[:, None])
-    known = gain @ K
-    return m, (known + known.swapaxes(1, 2)) / 2.0

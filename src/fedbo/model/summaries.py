@@ -16,6 +16,7 @@ A        features of a trial of which only the cell is known, one row a cell    
 u        how many trials a trial counts for: a cell with 5 may count as 4       (n, t)
 Φ̄, P̄     √u A in the cells of the trials, and Φ̄B                                (n, t, M), (n, t, k)
 m        the mean of each summary                                               (n, k)
+h        means of the beliefs at the trials: Φν                                 (n, t)
 =======  =====================================================================  ============
 
 A belief after t trials differs from the prior N(0, I) in at most t directions. So nothing here is
@@ -23,6 +24,7 @@ larger than t × t, where `summary` needs M × M and k × k:
 
 - ν = ΦᵀK⁻¹z, and by Matheron's rule ω − ν = w − ΦᵀK⁻¹(Φw + σe). Both have the same factor, so that
   v = PᵀK⁻¹(z − ρ(Φw + σe)) + ρBᵀw takes one solution.
+- h = ΦΦᵀK⁻¹z = z − σ²K⁻¹z.
 - G = P̄ᵀ(Φ̄Φ̄ᵀ + σ²I)⁻¹P̄. A summary multiplies v by G(ρ²I + (1 − ρ²)G)⁻¹, which is
   P̄ᵀ(ρ²(Φ̄Φ̄ᵀ + σ²I) + (1 − ρ²)P̄P̄ᵀ)⁻¹P̄: products of rows of A, which are computed once.
 """
@@ -51,8 +53,9 @@ class Summaries:
     >>> summaries = Summaries(phi, np.eye(30, 5), phi(np.array([[0.25], [0.75]])), 0.1)
     >>> X, z = np.array([[[0.2], [0.7]]] * 3), np.array([[1.0, -1.0]] * 3)
     >>> cells, u, rng = np.array([[0, 1]] * 3), np.ones((3, 2)), np.random.default_rng(0)
-    >>> summaries.means(X, z, cells, u, *summaries.noise(3, 2, rng)).shape
-    (3, 5)
+    >>> m, h = summaries.means(X, z, cells, u, *summaries.noise(3, 2, rng))
+    >>> m.shape, h.shape
+    ((3, 5), (3, 2))
     """
 
     def __init__(self, features: Features, B: Array, A: Array, sigma2: float) -> None:
@@ -67,8 +70,8 @@ class Summaries:
 
     def means(
         self, X: Array, z: Array, cells: NDArray[np.intp], u: Array, w: Array, e: Array
-    ) -> Array:
-        """Return m.
+    ) -> tuple[Array, Array]:
+        """Return m and h.
 
         Args:
             X: The points of the trials, (n, t, D). Features have their precision: float32 takes
@@ -84,8 +87,9 @@ class Summaries:
         P = (Phi @ self._directions.like(X)[0]).astype(np.float64)
         K = (Phi @ Phi.transpose(0, 2, 1)).astype(np.float64) + self._sigma2 * np.eye(t)
         said = np.einsum("ntm,nm->nt", Phi, w) + np.sqrt(self._sigma2) * e
-        alpha = np.linalg.solve(K, (z - NOISE * said)[:, :, None])
-        v = (P.transpose(0, 2, 1) @ alpha)[:, :, 0] + NOISE * (w @ self._B)
+        alpha = np.linalg.solve(K, np.stack([z - NOISE * said, z], axis=2))
+        v = (P.transpose(0, 2, 1) @ alpha[:, :, :1])[:, :, 0] + NOISE * (w @ self._B)
+        h: Array = z - self._sigma2 * alpha[:, :, 1]
 
         root = np.sqrt(u)[:, :, None]
         known = root * self._AB[cells]  # P̄
@@ -93,4 +97,4 @@ class Summaries:
         T += NOISE**2 * self._sigma2 * np.eye(t)
         beta = np.linalg.solve(T, known @ v[:, :, None])
         m: Array = (known.transpose(0, 2, 1) @ beta)[:, :, 0]
-        return m
+        return m, h

@@ -29,17 +29,14 @@ from fedbo.optuna.distributions import Translation
 from fedbo.optuna.objective import Objective, last_line
 from fedbo.optuna.sampler import FederatedSampler
 from fedbo.optuna.study_agent import Recipe, StudyAgent
-from fedbo.policy import PTS, RGPE, TAF, Origin, Policy
+from fedbo.policy import RGPE, Origin, Policy, TipsThenPool
 
 FAILURES = 3  # failed trials in a row after which the command stops
 
 POLICIES: dict[Kind, type[Policy]] = {
-    "compact": PTS,
-    "summary": PTS,
-    "summary+cell": PTS,
-    "weights": PTS,
+    "compact": TipsThenPool,
+    "weights": TipsThenPool,
     "belief": RGPE,
-    "belief+incumbent": TAF,
 }
 
 Ending = Literal["done", "stopped", "failing"]

@@ -42,7 +42,7 @@ from fedbo.optuna.distributions import SearchSpace, difference, fitted
 from fedbo.optuna.mailbox import NO_TRIAL, Mailbox
 from fedbo.optuna.signing import keys_of
 from fedbo.optuna.study_agent import Recipe, StudyAgent
-from fedbo.policy import PTS, Policy
+from fedbo.policy import Policy, TipsThenPool
 
 
 class FederatedSampler(BaseSampler):
@@ -54,7 +54,7 @@ class FederatedSampler(BaseSampler):
             that have the same parameters.
         exchange: A `fedbo.exchange.Exchange` or its address, such as a folder. Without one, the
             study neither sends nor receives messages.
-        policy: How the agent chooses its queries. Default: `fedbo.PTS`.
+        policy: How the agent chooses its queries. Default: `fedbo.TipsThenPool`.
         seed: Decides everything random in a new study. Anyone who knows it knows the noise in the
             study's messages. Default: drawn.
         name: The name of the study among peers. Default: the one that the study has, or drawn for
@@ -112,7 +112,7 @@ class FederatedSampler(BaseSampler):
         self.independent_sampler = independent_sampler or usual
         self._recipe = Recipe(
             federation=federation,
-            policy=PTS() if policy is None else policy,
+            policy=TipsThenPool() if policy is None else policy,
             settings=settings,
             seed=seed,
             name=name,

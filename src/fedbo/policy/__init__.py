@@ -3,17 +3,16 @@
 from fedbo.policy.base import Policy
 from fedbo.policy.ei import EI
 from fedbo.policy.fts import FTS
-from fedbo.policy.pts import PTS
 from fedbo.policy.query import Origin, Query, Source
 from fedbo.policy.rgpe import RGPE
 from fedbo.policy.taf import TAF
 from fedbo.policy.target import Target
+from fedbo.policy.tips_then_pool import TipsThenPool
 from fedbo.policy.ts import TS
 
 __all__ = [
     "EI",
     "FTS",
-    "PTS",
     "RGPE",
     "TAF",
     "TS",
@@ -22,4 +21,5 @@ __all__ = [
     "Query",
     "Source",
     "Target",
+    "TipsThenPool",
 ]

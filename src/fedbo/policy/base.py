@@ -1,12 +1,4 @@
-"""What a policy is, and how its answer is checked.
-
-======  =======================================================  ========
-symbol  meaning                                                  shape
-======  =======================================================  ========
-P_N     distribution over the peers whose message is not used    (N,)
-β_t     factor on an own draw's deviation from the mean          scalar
-======  =======================================================  ========
-"""
+"""What a policy is, and how its answer is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +11,7 @@ import numpy as np
 
 from fedbo.message import Kind
 from fedbo.model.kernel import Array
-from fedbo.policy.query import Origin, OriginError, Query
+from fedbo.policy.query import Origin, Query
 from fedbo.policy.target import Target
 
 Beta = float | tuple[float, ...]
@@ -31,10 +23,11 @@ class Policy(msgspec.Struct, frozen=True):
     """The rule by which an agent picks its next query.
 
     The contract: `query` is called for each query after the initial points, possibly several times
-    before the next score. It takes all randomness from ``target.rng``, keeps no state, and changes
-    nothing but the inbox, where it marks the messages that it used. `chance` is called for each
-    message that arrives. ``kinds`` are the kinds of message that the policy can use, the one that
-    suits it best first.
+    before the next score; if the policy ``begins``, it is called for the first trials too, and
+    takes ``target.initial`` where it wants an initial point. It takes all randomness from
+    ``target.rng``, keeps no state, and changes nothing but the inbox, where it marks the messages
+    that it used. `chance` is called for each message that arrives. ``kinds`` are the kinds of
+    message that the policy can use, the one that suits it best first.
 
     >>> class Centre(Policy, frozen=True):
     ...     def query(self, target):
@@ -44,6 +37,7 @@ class Policy(msgspec.Struct, frozen=True):
     """
 
     kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
+    begins: ClassVar[bool] = False
 
     def query(self, target: Target) -> Query:
         """Choose the next query of the agent that ``target`` describes.
@@ -52,15 +46,6 @@ class Policy(msgspec.Struct, frozen=True):
             target: The agent that asks, as its policy sees it.
         """
         raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
-
-    def starts(self, n_initial: int, messages: int) -> int:
-        """Return how many initial points come before the first query.
-
-        Args:
-            n_initial: The number that the agent's settings ask for; the default.
-            messages: How many messages the agent holds that say something.
-        """
-        return n_initial
 
     def chance(self, sender: str) -> float:
         """Return this peer's P_N before normalisation; 0 means that it is never drawn.
@@ -74,17 +59,12 @@ class Policy(msgspec.Struct, frozen=True):
 def checked_query(policy: Policy, target: Target) -> Query:
     """Return the policy's next query, or raise an error that names the policy if it is invalid."""
     name = type(policy).__name__
-    try:
-        query = policy.query(target)
-    except OriginError as error:
-        raise ValueError(f"policy {name} made an invalid origin: {error}") from error
-    if not isinstance(query, Query):
+    query = policy.query(target)
+    if not isinstance(query, Query) or not isinstance(query.origin, Origin):
         raise TypeError(
-            f"policy {name} returned {query!r}, expected a fedbo.Query: return "
+            f"policy {name} returned {query!r}, expected a fedbo.Query with an Origin: return "
             "target.query_draw(draw), or fedbo.Query(x)"
         )
-    if not isinstance(query.origin, Origin):
-        raise TypeError(f"policy {name} returned the origin {query.origin!r}, expected an Origin")
     try:
         x = np.asarray(query.x, dtype=np.float64)
     except (TypeError, ValueError):
@@ -99,11 +79,7 @@ def checked_query(policy: Policy, target: Target) -> Query:
 
 
 def beta_from(value: float | Sequence[float] | Array) -> Beta:
-    """Return a constant β, or a sequence β_1, β_2, …, as a policy stores it.
-
-    >>> beta_from(1), beta_from([2, 3])
-    (1.0, (2.0, 3.0))
-    """
+    """Return a constant β, or β_1, β_2, …, as a policy stores it: factors on a draw's deviation."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
     values = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
     if not values or not all(0.0 <= b < math.inf for b in values):
@@ -114,9 +90,5 @@ def beta_from(value: float | Sequence[float] | Array) -> Beta:
 
 
 def beta_at(beta: Beta, t: int) -> float:
-    """Return β_t; the last value of a sequence stays.
-
-    >>> beta_at(1.0, 7), beta_at((2.0, 3.0), 1), beta_at((2.0, 3.0), 7)
-    (1.0, 2.0, 3.0)
-    """
+    """Return β_t; the last value of a sequence stays."""
     return beta if isinstance(beta, float) else beta[min(t, len(beta)) - 1]

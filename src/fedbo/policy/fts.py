@@ -33,14 +33,14 @@ class FTS(Policy, frozen=True, tag="fts"):
     otherwise. A message is used once; when none is left, every query is the agent's own.
 
     Args:
-        schedule: p_t, the probability of an own draw: a schedule such as `fedbo.Power`, a number,
-            a sequence or a function of t. Default: 1 − 1/√t.
+        schedule: p_t, the probability of an own draw: a schedule such as `fedbo.Power`, a number
+            or a sequence. Default: 1 − 1/√t.
         P_N: Probabilities of the peers by name; a peer that is not named is never drawn. None
             (the default) draws all peers alike.
         beta: β_t, a constant or a sequence.
 
     >>> FTS(schedule=0.5).schedule
-    Constant(p=0.5)
+    Steps(values=(0.5,))
     >>> FTS(P_N={"site-a": 0.7, "site-b": 0.3}).chance("site-c")
     0.0
     """
@@ -49,14 +49,7 @@ class FTS(Policy, frozen=True, tag="fts"):
     P_N: dict[str, float] | None = None
     beta: Beta = 1.0
 
-    kinds: ClassVar[tuple[Kind, ...]] = (
-        "weights",
-        "compact",
-        "summary",
-        "summary+cell",
-        "belief",
-        "belief+incumbent",
-    )
+    kinds: ClassVar[tuple[Kind, ...]] = ("weights", "compact", "belief")
 
     def __post_init__(self) -> None:
         force_setattr(self, "schedule", schedule_from(self.schedule))

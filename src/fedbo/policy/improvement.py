@@ -33,9 +33,7 @@ _SERIES = (-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0)
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 _BLOCK = 1024  # rows processed at a time: (1024, t) stays in the cache
 
-#: Points to screen for the largest improvement, which has fewer maxima than a draw. In 112 random
-#: problems with D from 2 to 6 and length scales from 0.02 to 0.3, eight times as many points found
-#: more than 1 % more improvement in one problem for TAF, and in none for RGPE.
+#: Points to screen for the largest improvement, which has fewer maxima than a draw.
 SCREENED = 4096
 #: The smallest variance that differs from 0, in standard units.
 LEAST_VARIANCE = 1e-10
@@ -95,8 +93,7 @@ def _far_g(x: Array) -> Array:
 
 def deviation(variance: Array) -> Array:
     """Return the standard deviation, which is never 0."""
-    s: Array = np.sqrt(np.maximum(variance, LEAST_VARIANCE))
-    return s
+    return np.asarray(np.sqrt(np.maximum(variance, LEAST_VARIANCE)))
 
 
 class Improvement(ABC):

@@ -3,13 +3,10 @@
 =======  ======================================================================  =============
 symbol   meaning                                                                 shape
 =======  ======================================================================  =============
-ψ        coordinates of a point: its features along the leading directions of    (k,)
-         the federation, minus their mean, so that constants have no effect
+ψ, m, w  coordinates of a point, means and shares of the peers: see `Peers`
 z        coordinates of a function ψᵀz; N(0, I) if nothing is known              (k,)
-m, C     mean and covariance of peer n's belief about its own z                  (K, k), (k, k)
 I − C    what peer n knows: 0 in directions that its trials say nothing about,   (k, k)
-         1 in directions that they determine
-w        shares of the peers: how well peer n orders the target's scores         (K,)
+         1 in directions that they determine; RᵀR in `Peers`
 nu, S    mean and covariance of the target's z, given all messages               (k,), (k, k)
 T        how much the z of peers differ from each other                          (k, k)
 k        covariance of the agent's own fitted GP                                 function
@@ -25,8 +22,7 @@ nothing is claimed. One step of expectation maximisation, with ν taken for μ, 
 spread I by what peers differ by, Σ w_n (e_n e_nᵀ + C_n) with e_n = m_n − (I − C_n) ν. This counts
 as 1 / Σ w_n² peers, and one more peer has the spread I; T is their average. The target's z is then
 N(ν, P⁻¹ + T). The scale of the peers' scores may differ from that of the target's, so b² ν νᵀ is
-added to the covariance. A mean that rises higher above its average than those of honest peers do is
-scaled down first, or a few peers that praise one point loudly enough would outvote all others.
+added to the covariance.
 
 **The belief.** f(x) = ψ(x)ᵀz + δ(x) + constant with δ ~ GP(0, r k), so that the target resembles
 its peers and has a part of its own. Given scores, this is a GP. A pending trial counts as if it had
@@ -34,6 +30,14 @@ the score that the pool expects.
 
 **The trust.** The evidence of a model is the product of the densities with which it predicts each
 score from the previous ones. Q compares the evidence of the pool with that of the agent's own GP.
+
+**What it is worth.** Regret after 5, 10 and 20 trials, geometric mean of the ratios to following
+tips and then ignoring the peers (docs/lab/tips.md):
+
+======  ========  ========  =======  =========
+SVM     landmine  AdaBoost  LCBench  synthetic
+0.91    1.05      0.99      0.99     0.62
+======  ========  ========  =======  =========
 """
 
 from __future__ import annotations
@@ -42,11 +46,9 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
 
-from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import Single
 from fedbo.model.function import Twins
 from fedbo.model.kernel import Array, cholesky, kernel_named, squared_distances
-from fedbo.model.leave_one_out import Rows
-from fedbo.policy.agreement import agreement
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     Improvement,
@@ -54,12 +56,10 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
+from fedbo.policy.peers import Peers
 from fedbo.policy.target import Target
 
-_MOST = 1024  # peers compared at most; of more peers, an even selection
 _SCREENED = 512  # 32 times as many found 5 % more in 4 of 100 queries (D = 4) and in 7 (D = 6)
-_LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
-_HIGH = 2.0  # how far it may rise above its mean; nine in ten honest ones rise by less
 _OPEN = 100  # latest pending or failed trials that count; more would make a query slow
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
@@ -70,24 +70,20 @@ _OWN = 1 / 3  # prior probability of the agent's own GP
 class Pool(Improvement):
     """The logarithm of the expected improvement with the peers' prior, a function on the cube.
 
-    Its ``rows`` (K,) are the rows of the inbox that it uses, ``shares`` is w and ``trust`` is Q.
+    Its ``shares`` (K,) are w and its ``trust`` is Q.
 
     Args:
-        target: The agent that asks, with messages in its inbox that say something.
+        target: The agent that asks.
+        peers: What its peers say; at least one of them.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, peers: Peers) -> None:
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
         self._basis = target.federation.basis
-        informed = np.flatnonzero(target.inbox.t_n)
-        some = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
-        self.rows = informed[some]
-        peers = Peers(target, self.rows)
-        F = self._basis.coordinates(target.X) @ peers.m.T
-        self.shares = agreement(target.y, F)
-        self._m = peers.m
-        self._at_best = F[np.argmax(target.y)] if len(F) else np.zeros(len(self.rows))
-        self._nu, self._S = peers.prior(self.shares)
+        self.shares, self._m = peers.shares(target.X, target.y), peers.m
+        best = target.X[np.argsort(-target.y)[:1]]
+        self._at_best = peers.values(best).sum(axis=0)  # 0 before the first score
+        self._nu, self._S = prior(peers.m, peers.R, self.shares)
 
         self._hyper = target.belief.hyper
         self._kernel = kernel_named(self._hyper.kernel)
@@ -166,52 +162,28 @@ class Pool(Improvement):
     def praise(self, x: Array) -> Array:
         """Return each peer's predicted gain of x over the best trial, times its share, (K,)."""
         at_x = self._m @ self._basis.coordinates(x[None])[0]
-        praise: Array = self.shares * np.maximum(at_x - self._at_best, 0.0)
-        return praise
+        return np.asarray(self.shares * np.maximum(at_x - self._at_best, 0.0))
 
 
-class Peers:
-    """What peers say about their coordinates z, whatever kind of message they sent.
-
-    A *belief* is projected onto the directions of the basis. A *summary* is already in these
-    coordinates. Of *weights*, only one draw is known. Its sender has learnt s = t λ / (t λ + σ²) of
-    a direction with eigenvalue λ from t trials, so the best guess of its mean is s z, with
-    covariance 1 − s².
+def prior(m: Array, R: Single, shares: Array) -> tuple[Array, Array]:
+    """Return ν and S.
 
     Args:
-        target: The agent that asks.
-        rows: The rows (K,) of its inbox to use.
+        m: Means of the peers' coordinates, (K, k).
+        R: What the peers know, I − C_n = R_nᵀ R_n, (K, r, k).
+        shares: The shares w of the peers, (K,).
     """
-
-    def __init__(self, target: Target, rows: Rows) -> None:
-        basis, inbox = target.federation.basis, target.inbox
-        if isinstance(inbox, BeliefInbox):
-            m, R = inbox.nu[rows].astype(np.float64), inbox.R[rows]
-            if not target.federation.is_summarised:
-                m, R = m @ basis.vectors, R @ basis.vectors.astype(np.float32)
-        else:
-            learnt = inbox.t_n[rows, None] * basis.lam
-            s = learnt / (learnt + target.federation.noise_variance)
-            m = s * (inbox.omega[rows] @ basis.vectors)
-            R = (s[:, :, None] * np.eye(len(basis))).astype(np.float32)
-        # no message counts for the size of its numbers, nor for how highly it praises a point
-        excess = np.maximum(basis.size(m) / _LOUD, basis.height(m) / _HIGH)
-        self.m: Array = m / np.maximum(excess, 1.0)[:, None]
-        self._R = R  # I − C_n = R_nᵀ R_n, (K, r, k)
-
-    def prior(self, shares: Array) -> tuple[Array, Array]:
-        """Return ν and S, given the shares w (K,)."""
-        K, k = self.m.shape
-        R = (self._R * np.sqrt(shares)[:, None, None].astype(np.float32)).reshape(-1, k)
-        known: Array = (R.T @ R).astype(np.float64)  # Σ w_n (I − C_n)
-        L = np.linalg.cholesky(np.eye(k) + K * known), True  # of P
-        nu = cho_solve(L, K * (shares @ self.m))
-        said = np.einsum("nri,nr->ni", self._R, self._R @ nu.astype(np.float32))
-        E = self.m - said  # where z_n is expected, minus ν, (K, k)
-        spread = (E.T * shares) @ E + np.eye(k) - known
-        heard = 1.0 / float(shares @ shares)
-        T = (heard * spread + np.eye(k)) / (heard + 1.0)
-        return nu, cho_solve(L, np.eye(k)) + T + _OFF**2 * np.outer(nu, nu)
+    K, k = m.shape
+    scaled = (R * np.sqrt(shares)[:, None, None].astype(np.float32)).reshape(-1, k)
+    known: Array = (scaled.T @ scaled).astype(np.float64)  # Σ w_n (I − C_n)
+    L = np.linalg.cholesky(np.eye(k) + K * known), True  # of P
+    nu = cho_solve(L, K * (shares @ m))
+    said = np.einsum("nri,nr->ni", R, R @ nu.astype(np.float32))
+    E = m - said  # where z_n is expected, minus ν, (K, k)
+    spread = (E.T * shares) @ E + np.eye(k) - known
+    heard = 1.0 / float(shares @ shares)
+    T = (heard * spread + np.eye(k)) / (heard + 1.0)
+    return nu, cho_solve(L, np.eye(k)) + T + _OFF**2 * np.outer(nu, nu)
 
 
 def _log_evidence(L: Array, u: Array) -> float:

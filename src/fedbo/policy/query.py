@@ -11,24 +11,20 @@ from msgspec.structs import force_setattr
 
 from fedbo.model.kernel import Array
 
-Source = Literal["initial", "own", "peer", "pool", "told"]
+Source = Literal["initial", "tip", "own", "peer", "pool", "told"]
 
 _SLACK = 1e-6  # rounding in sums of shares
-
-
-class OriginError(ValueError):
-    """An origin that contradicts itself; the text says how."""
 
 
 class Origin(msgspec.Struct, frozen=True):
     """Where a query came from: who proposed it, and how much the policy trusted each peer.
 
     Args:
-        source: ``"initial"`` for an initial point, ``"own"`` for the agent's own model, ``"peer"``
-            for one peer's message, ``"pool"`` for several peers together, ``"told"`` for a trial
-            that the agent never asked for.
+        source: ``"initial"`` for an initial point, ``"tip"`` for a point that peers recommend,
+            ``"own"`` for the agent's own model, ``"peer"`` for one peer's function, ``"pool"`` for
+            several peers' functions together, ``"told"`` for a trial that was never asked for.
         credit: The share of each peer in the query, by name; at most 1 in total. Only the sources
-            ``"peer"`` (that one peer) and ``"pool"`` (its most important peers) have it.
+            ``"peer"`` (that one peer), ``"tip"`` and ``"pool"`` (the most important peers) have it.
         trust: How much the policy relied on each peer when it chose, by name. The rest up to 1 is
             the share of the agent's own model.
 
@@ -39,7 +35,7 @@ class Origin(msgspec.Struct, frozen=True):
     'site-a'
     >>> Origin("magic")
     Traceback (most recent call last):
-    fedbo.policy.query.OriginError: source is 'magic', expected initial, own, peer, pool or told
+    ValueError: source is 'magic', expected initial, tip, ... or told
     """
 
     source: Source = "own"
@@ -49,15 +45,15 @@ class Origin(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         *most, last = get_args(Source)
         if self.source not in get_args(Source):
-            raise OriginError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
+            raise ValueError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
         for name in ("credit", "trust"):
             force_setattr(self, name, _checked_shares(name, getattr(self, name)))
         if self.source == "peer" and len(self.credit) != 1:
-            raise OriginError(f"credit is {self.credit!r}, expected the one peer of source 'peer'")
-        if self.source not in ("peer", "pool") and self.credit:
-            raise OriginError(
+            raise ValueError(f"credit is {self.credit!r}, expected the one peer of source 'peer'")
+        if self.source not in ("tip", "peer", "pool") and self.credit:
+            raise ValueError(
                 f"credit is {self.credit!r} with source {self.source!r}, expected {{}}: only "
-                "queries of a peer or of the pool are credited to peers"
+                "queries of a tip, a peer or the pool are credited to peers"
             )
 
     @property
@@ -72,9 +68,9 @@ def _checked_shares(name: str, shares: object) -> dict[str, float]:
         isinstance(peer, str) and isinstance(share, Real) and 0.0 <= float(share) < math.inf
         for peer, share in shares.items()
     ):
-        raise OriginError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
+        raise ValueError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
     if sum(shares.values()) > 1.0 + _SLACK:
-        raise OriginError(f"{name} is {shares!r}, expected at most 1 in total")
+        raise ValueError(f"{name} is {shares!r}, expected at most 1 in total")
     return {peer: float(share) for peer, share in shares.items()}
 
 

@@ -69,7 +69,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
     samples: int = 100
     dilution: float | None = 95.0
 
-    kinds: ClassVar[tuple[Kind, ...]] = ("belief", "belief+incumbent")
+    kinds: ClassVar[tuple[Kind, ...]] = ("belief",)
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -154,9 +154,7 @@ class EnsembleImprovement(Improvement):
         self, own: Marginal, share: float, features: Features, nu: Array, A: Array, X: Array
     ) -> None:
         self.own, self.share, self.features = own, share, features
-        self.length_scales = features.length_scales
-        if share > 0.0:
-            self.length_scales = np.minimum(features.length_scales, own.length_scales)
+        self.length_scales = np.minimum(features.length_scales, own.length_scales)
         self._peers = Twins(nu, A)
         self.best = float(self.moments(X)[0].max())
 
@@ -164,13 +162,9 @@ class EnsembleImprovement(Improvement):
         """Return the mean and variance (n,) of the ensemble; its own part always in float64."""
         nu, A = self._peers.like(X)
         Phi = self.features(X)
-        mu = (Phi @ nu).astype(np.float64)
-        var = np.einsum("ij,ij->i", Phi @ A, Phi).astype(np.float64)
-        if self.share > 0.0:
-            own_mu, own_var = self.own.predict(X.astype(np.float64))
-            mu += self.share * own_mu
-            var += self.share**2 * own_var
-        return mu, var
+        own_mu, own_var = self.own.predict(X.astype(np.float64))
+        mu: Array = Phi @ nu + self.share * own_mu
+        return mu, np.einsum("ij,ij->i", Phi @ A, Phi) + self.share**2 * own_var
 
     def _values(self, X: Array) -> Array:
         mu, var = self.moments(X)
@@ -180,17 +174,12 @@ class EnsembleImprovement(Improvement):
         w, (nu, A) = self.share, self._peers.like(X)
         tangent = self.features.tangent(X)
         A_phi = tangent.Phi @ A
-        mu = (tangent.Phi @ nu).astype(np.float64)
-        var = np.einsum("ij,ij->i", A_phi, tangent.Phi).astype(np.float64)
-        if w > 0.0:
-            prediction = self.own.predict_with_gradient(X.astype(np.float64))
-            own_mu, own_var, mu_gradient, var_gradient = prediction
-            mu += w * own_mu
-            var += w**2 * own_var
+        prediction = self.own.predict_with_gradient(X.astype(np.float64))
+        own_mu, own_var, mu_gradient, var_gradient = prediction
+        mu = tangent.Phi @ nu + w * own_mu
+        var = np.einsum("ij,ij->i", A_phi, tangent.Phi) + w**2 * own_var
         s = deviation(var)
         value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
         by_mu, by_var = by_mu[:, None], (by_s * (var > LEAST_VARIANCE) / (2.0 * s))[:, None]
         gradient = tangent.gradient((by_mu * nu + 2.0 * by_var * A_phi).astype(X.dtype))
-        if w > 0.0:
-            gradient = gradient + w * by_mu * mu_gradient + w**2 * by_var * var_gradient
-        return value, gradient
+        return value, gradient + w * by_mu * mu_gradient + w**2 * by_var * var_gradient

@@ -26,11 +26,10 @@ from __future__ import annotations
 
 from typing import ClassVar, cast
 
-import msgspec
 import numpy as np
 
 from fedbo.message import Kind
-from fedbo.message.beliefs import Single
+from fedbo.message.inbox import Single
 from fedbo.model.features import Features
 from fedbo.model.function import SampledFunction, Twins
 from fedbo.model.kernel import Array
@@ -52,7 +51,7 @@ _CACHED = 2**18  # entries of R_nφ computed at a time
 
 
 class TAF(Policy, frozen=True, tag="taf"):
-    """The transfer acquisition function; it needs a federation with ``kind="belief+incumbent"``.
+    """The transfer acquisition function; it needs a federation with ``kind="belief"``.
 
     Without peers it maximises the expected improvement of the agent's own GP.
 
@@ -65,9 +64,9 @@ class TAF(Policy, frozen=True, tag="taf"):
     """
 
     rho: float = 0.5
-    own_share: float = msgspec.field(default=0.75, name="own_weight")  # its name in files
+    own_share: float = 0.75
 
-    kinds: ClassVar[tuple[Kind, ...]] = ("belief+incumbent",)
+    kinds: ClassVar[tuple[Kind, ...]] = ("belief",)
 
     def __post_init__(self) -> None:
         for name, value in (("rho", self.rho), ("own_share", self.own_share)):

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array, squared_distances
 from fedbo.model.leave_one_out import Rows
 from fedbo.model.surrogate import Surrogate
-from fedbo.policy.query import Origin, Query
+from fedbo.policy.query import Origin, Query, Source
 
 Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Array]  # as `argmax`
 
@@ -57,6 +58,9 @@ class Target:
         federation: What the agent and its peers agree on.
         rng: The source of all randomness of this query.
         initial: The next initial point (D,), or None if there were enough.
+        starting: Whether the agent has fewer trials than it wants initial points.
+        sources: Where the queries of X came from, (n,).
+        open_sources: Where the queries of the open points came from, (m,).
         maximiser: How functions are maximised.
         repeats: Whether a point may be queried again.
 
@@ -73,6 +77,9 @@ class Target:
     federation: Federation
     rng: np.random.Generator
     initial: Array | None = None
+    starting: bool = False
+    sources: Sequence[Source] = ()
+    open_sources: Sequence[Source] = ()
     maximiser: Maximiser = argmax
     repeats: bool = False
     seconds: dict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
@@ -86,13 +93,8 @@ class Target:
 
     @property
     def beliefs(self) -> BeliefInbox:
-        """The inbox, if it holds beliefs and not weights."""
-        if not isinstance(self.inbox, BeliefInbox):
-            raise TypeError(
-                "the policy needs peers' beliefs, and the inbox holds weights; "
-                'make the federation with kind="belief"'
-            )
-        return self.inbox
+        """The inbox of a policy whose ``kinds`` are beliefs."""
+        return cast("BeliefInbox", self.inbox)
 
     @cached_property
     def belief(self) -> Surrogate:
@@ -115,15 +117,8 @@ class Target:
         Args:
             row: Row of the message in the inbox, from 0.
         """
-        return self.peer_function(self.inbox.omega[row])
-
-    def peer_function(self, omega: Array) -> SampledFunction:
-        """Return φ(x)ᵀω of weights as the inbox holds them, or of a mean of such weights.
-
-        Args:
-            omega: Weights (M,); in a federation of summaries, their leading coordinates (k,).
-        """
-        if self.federation.is_summarised:
+        omega = self.inbox.omega[row]
+        if self.federation.is_compact:
             omega = self.federation.basis.vectors @ omega
         return self.phi.function(omega)
 

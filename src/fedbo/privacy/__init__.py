@@ -27,7 +27,7 @@ from fedbo.privacy.noise import (
     discrete_gaussian,
     discrete_laplace,
 )
-from fedbo.privacy.release import as_messages, first_points, mechanisms, release
+from fedbo.privacy.release import mechanisms, release, voted_points
 from fedbo.privacy.statement import spent, statement
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "Simulated",
     "Source",
     "SubsampledGaussian",
-    "as_messages",
     "discrete_gaussian",
     "discrete_laplace",
     "epsilon",
@@ -50,7 +49,6 @@ __all__ = [
     "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
-    "first_points",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
@@ -61,4 +59,5 @@ __all__ = [
     "shape",
     "spent",
     "statement",
+    "voted_points",
 ]

@@ -25,7 +25,8 @@ and both kinds of noise are exact samples over the integers, from the system's s
 **What a target makes of it.** It knows the noise. The mean is shrunk as James and Stein do; of the
 covariance only the eigenvalues above the noise are kept, and what is missing to the length 1 of all
 shapes is spread evenly. 64 draws then stand for peers: half of them are uncertain only about
-the mean, the others differ from it as members do. Where most members vote is where to look first.
+the mean, the others differ from it as members do. Where most members vote is where to look first:
+the tips of the draws are the points of the three most voted cells where the mean is highest.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from msgspec.structs import replace
 
 from fedbo.federation import Federation, Plan
 from fedbo.message import Message, MessageRefused
-from fedbo.message.message import Header
+from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
+from fedbo.model.basis import POINTS
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
@@ -52,8 +54,8 @@ from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_lapl
 STEP = 2.0**-20
 #: The unit of the votes is 1/64: with a finer grid, Laplace and Gaussian noise together cost less.
 STEPS = 64
-#: Number of cells that a newcomer tries first.
-FIRST = 2
+#: Number of cells that a release recommends.
+FIRST = 3
 
 _DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
 _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
@@ -201,15 +203,19 @@ def _check_noise(plan: Plan, published: Release) -> None:
 # What a target makes of a release
 
 
-def first_points(federation: Federation, published: Release) -> Array:
-    """Return the centres (2, D) of the cells with the most votes: a newcomer's first trials.
+def voted_points(federation: Federation, published: Release) -> Array:
+    """Return where the noisy mean is highest in each of the most voted cells, (3, D).
 
     Args:
         federation: What the members agree on.
         published: The release.
     """
-    order = np.argsort(-np.array(published.votes), kind="stable")
-    return federation.cells[order[:FIRST]]
+    m, _, _ = mean_and_spread(published)
+    points = federation.space.cover(POINTS)
+    psi = federation.basis.coordinates(points)[:, : len(m)]
+    values, cells = psi @ (m / to_shape(federation)), federation.nearest_cells(points)
+    most = np.argsort(-np.array(published.votes), kind="stable")[:FIRST]
+    return np.array([points[np.where(cells == cell, values, -np.inf).argmax()] for cell in most])
 
 
 def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
@@ -255,12 +261,11 @@ def draws(federation: Federation, published: Release, rng: np.random.Generator) 
     return Z / np.maximum(size, 1e-12)[:, None]
 
 
-def as_messages(federation: Federation, published: Release) -> list[Message]:
-    """Return the draws as messages of the federation's kind, which any policy can use.
+def held_draws(federation: Federation, published: Release) -> list[Held]:
+    """Return what an inbox holds of the draws, in the form that the federation's kind has there.
 
-    If that is "compact", they are summaries, which compact messages stand for. They are the same
-    for everyone who holds the release, and none in another epoch. `fedbo.Agent.receive` takes a
-    release as it is, and does this by itself.
+    The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
+    everyone who holds the release, and none in another epoch.
 
     Args:
         federation: What the members agree on.
@@ -272,26 +277,22 @@ def as_messages(federation: Federation, published: Release) -> list[Message]:
         return []
     digest = hashlib.sha256(published.content).digest()
     Z = draws(federation, published, np.random.default_rng(list(digest)))
-    known = np.eye(len(federation.basis))[: published.coordinates]
-    unknown = np.eye(len(federation.basis)) - known.T @ known
-    messages = []
-    for i, z in enumerate(Z):
-        header: Header = {
-            "fingerprint": federation.fingerprint,
-            "epoch": federation.epoch,
-            "sender": published.names[i],
-            "sequence": published.sequence,
-            "t_n": max(1, published.trials // published.members),
-        }
-        omega = federation.basis.vectors @ z
-        if federation.is_summarised:
-            cell = 0 if federation.votes else None
-            messages.append(Message.of_summary(z, unknown, cell, **header))
-        elif federation.kind == "weights":
-            messages.append(Message.of_weights(omega, **header))
-        else:
-            B = federation.basis.vectors @ known.T
-            best = 0.0 if federation.kind == "belief+incumbent" else None
-            covariance = np.eye(len(omega)) - B @ B.T
-            messages.append(Message.of_belief(omega, covariance, best, **header))
-    return messages
+    voted = voted_points(federation, published)
+    tips = voted[(federation.basis.coordinates(voted) @ Z.T).argmax(axis=0)]
+    R = np.eye(len(federation.basis))[: published.coordinates]  # all that a draw is certain of
+    if not federation.is_compact:
+        B = federation.basis.vectors
+        Z, R = Z @ B.T, R @ B.T
+    numbers, known = Z.astype(np.float32), R.astype(np.float32)
+    t_n = max(1, published.trials // published.members)
+    return [
+        Held(
+            name,
+            published.sequence,
+            t_n,
+            z if federation.kind == "weights" else (z, known),
+            0.0 if federation.kind == "belief" else math.nan,
+            tip,
+        )
+        for name, z, tip in zip(published.names, numbers, tips, strict=True)
+    ]

@@ -35,6 +35,8 @@ Real = TypeVar("Real", np.float32, np.float64)
 
 LARGEST = 1e300  # size of a bound; differences and rounded values stay finite
 MOST_LEVELS = 10**12  # and the largest level on a log scale; float64 can tell them apart
+STEPS = 16  # places of a number on the public lattice
+_FINE = 256  # levels; with more, a grid is as good as continuous
 
 
 class Axis(Protocol):
@@ -51,6 +53,9 @@ class Axis(Protocol):
 
     def snap(self, X: Array) -> Array:
         """Return the places of the values nearest to the rows of X (n, size)."""
+
+    def lattice(self) -> Array:
+        """Return the places (K, size) of the values that are on the public lattice."""
 
 
 def to_builtin(value: Any) -> Any:
@@ -118,6 +123,10 @@ class Continuous:
     def snap(self, X: Array) -> Array:
         return X
 
+    def lattice(self) -> Array:
+        places = [self.encode(self.decode([x])) for x in np.linspace(0.0, 1.0, STEPS).tolist()]
+        return np.array(places)
+
     def _scaled(self, value: float) -> float:
         return math.log(value) if self.log else value
 
@@ -184,6 +193,11 @@ class Levels:
     def snap(self, X: Array) -> Array:
         return np.asarray(self._centre(self._level(X)))
 
+    def lattice(self) -> Array:
+        if self.K <= _FINE:
+            return np.asarray(self._centre(np.arange(self.K, dtype=np.float64)))[:, None]
+        return np.unique(self.snap(np.linspace(0.0, 1.0, STEPS)))[:, None]
+
     def _value(self, k: int) -> int | float:
         multiple = self.first + k * self.stride
         return multiple if self.whole else multiple / self.scale
@@ -228,3 +242,6 @@ class Choices:
     def snap(self, X: Array) -> Array:
         chosen = np.argmax(X, axis=1) if self.size > 1 else (X[:, 0] >= 0.5).astype(np.intp)
         return self.codes.take(chosen, axis=0)  # a fifth of the time of codes[chosen]
+
+    def lattice(self) -> Array:
+        return self.codes

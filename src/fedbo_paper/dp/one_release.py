@@ -10,14 +10,14 @@ nu       the mean of a member's belief about the weights of the shared features 
 
 After its initial points, each member contributes once: the shape of ν, and the cell of its best
 point (`fedbo.Agent.message`). A trusted party publishes one release before round 1. Every agent
-hears the same 64 draws from it, as if they were peers, and queries by `PTS`. No other message
-ever travels, so the release is all that a run costs.
+hears the same 64 draws from it, as if they were peers, and queries by `TipsThenPool`. No other
+message ever travels, so the release is all that a run costs.
 
 Everything here has the library's own settings: its length scale, standardised scores and noise in
 features, its model of the scores, and its search for queries. So the difference to TS is one of two
 things, of these settings and of the release. `ExpectedImprovement` has the settings and hears
 nothing. With ``is_empty`` members contribute nothing at all, and agents hear the noise alone: this
-shows what the machinery does by itself, since any message changes how `PTS` searches.
+shows what the machinery does by itself, since any message changes how `TipsThenPool` searches.
 
 Agents start in their regions, like TS and all other curves of the figure, so that all curves begin
 at the same value and differences are paired. A member then knows a quarter of the box, and its
@@ -33,7 +33,7 @@ from collections.abc import Sequence
 
 from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
-from fedbo.policy import EI, PTS, Policy
+from fedbo.policy import EI, Policy, TipsThenPool
 from fedbo.privacy import Mechanism, Plan, Release, Simulated, mechanisms, release
 from fedbo.space import Float
 from fedbo_paper.dp.methods import Method, Relay, hear_nothing
@@ -77,7 +77,7 @@ class ExpectedImprovement(Defaults, frozen=True, kw_only=True, tag="EI"):
 
 
 class Released(Defaults, frozen=True, kw_only=True, tag="released"):
-    """One private release before round 1, and `PTS`.
+    """One private release before round 1, and `TipsThenPool`.
 
     Args:
         name: Name in tables and files.
@@ -104,7 +104,7 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
         return Federation(tasks.space, seed=seed % 2**63, privacy=self.plan)
 
     def policy(self) -> Policy:
-        return PTS()
+        return TipsThenPool()
 
     def relay(self, federation: Federation, seed: int) -> Relay:
         return OneRelease(federation, self, seed)

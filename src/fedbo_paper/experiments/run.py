@@ -34,7 +34,10 @@ from fedbo_paper.problems.synthetic import SyntheticTasks
 
 Trials = Sequence[tuple[dict[str, Value], float]]
 
-_KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief+incumbent"}
+_KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief"}
+#: The columns that count parameters.
+PARAMETERS = ("parameters_received", "parameters_sent")
+
 _FUNCTIONS = 1_000_000  # of each seed, so that no two seeds share a function
 
 
@@ -105,7 +108,23 @@ def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
     Agent.messages([peer.agent for peer in peers])  # now: their time does not count as the target's
     objective.start()
     table = simulate([party, *peers], job.iterations, every=arm.every)
-    return _timed(table.where(agent="target"), objective, alone=not arm.every)
+    target_rows = table.where(agent="target")
+    return _timed(as_the_paper_counts(target_rows, arm), objective, alone=not arm.every)
+
+
+def as_the_paper_counts(table: Table, arm: Arm) -> Table:
+    """Return the table with M + M² parameters a message for RGPE, which ignores the incumbent.
+
+    Args:
+        table: The rows of a target, with the M + M² + 1 parameters of a belief.
+        arm: How the target was run.
+    """
+    if arm.method != "RGPE":
+        return table
+    columns = {name: table[name] for name in table.columns}
+    for name in PARAMETERS:
+        columns[name] = columns[name] - columns[name] // (arm.M + arm.M**2 + 1)
+    return Table(columns)
 
 
 class _Clocked:

@@ -9,7 +9,7 @@ import pytest
 
 from fedbo.agent import Agent
 from fedbo.federation import Federation
-from fedbo.policy import PTS
+from fedbo.policy import TipsThenPool
 from fedbo.privacy import Plan, Simulated, release
 from fedbo.space import Float
 from fedbo_paper.dp.one_release import DELTA, ExpectedImprovement, OneRelease, Released
@@ -26,7 +26,7 @@ def agents() -> list[Agent]:
     found = []
     for n in range(6):
         rng = np.random.default_rng(n)
-        agent = Agent(FEDERATION, PTS(), name=f"agent-{n}", seed=n, initial=[])
+        agent = Agent(FEDERATION, TipsThenPool(), name=f"agent-{n}", seed=n, initial=[])
         for x, y in rng.random((10, 2)).tolist():
             agent.tell({"x": x, "y": y}, 5.0 - (x - 0.3 - 0.02 * n) ** 2 - (y - 0.6) ** 2)
         found.append(agent)

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedbo.optuna.plots.figure import GREY, Bars, Figure, Line, Panel, Points
 
 _SYMBOLS = {
-    **{"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^"},
+    **{"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "cross": "P"},
     **{"x": "X", "line-ns-open": "|", "x-thin-open": "x"},
 }
 _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make hard to read

@@ -16,6 +16,7 @@ from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points,
 #: The colour and symbol of each source. Colours by Okabe and Ito, for colour-blind people.
 SOURCES = {
     "initial": ("#888888", "square"),
+    "tip": ("#009E73", "cross"),
     "own": ("#0072B2", "circle"),
     "pool": ("#E69F00", "diamond"),
     "peer": ("#D55E00", "triangle-up"),
@@ -132,7 +133,7 @@ def _note(trial: FrozenTrial) -> str:
     """A text such as "trial 7: 0.931, pool (site-b 60%, site-c 40%)"."""
     origin, source = record.read_origin(trial), _source(trial)
     text = f"trial {trial.number}: {trial.value:.6g}, {source}"
-    if origin is None or source not in ("pool", "peer"):
+    if origin is None or source not in ("tip", "pool", "peer"):
         return text
     shares = [f"{shorten(name)} {share:.0%}" for name, share in origin.credit.items()]
     names = ", ".join(shares) if origin.peer is None else shorten(origin.peer)

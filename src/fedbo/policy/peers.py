@@ -1,0 +1,111 @@
+"""What peers say, whatever kind of message they sent, and how much each of them counts.
+
+======  ========================================================================  ==========
+symbol  meaning                                                                   shape
+======  ========================================================================  ==========
+ψ       coordinates of a point in the basis of the federation, see `Basis`        (k,)
+z_n     coordinates of the function of peer n, which is ψᵀz_n                     (k,)
+m, R    mean of z_n, and what peer n knows: its covariance is I − R_nᵀ R_n        (K, k)
+g_n     mean function of peer n, ψᵀm_n                                            function
+x_n     its tip; if its message has none, where g_n is highest                    (K, D)
+r_n(x)  regret of peer n at x: (max g_n − g_n(x)) / (max g_n − min g_n), but 0    (n, K)
+        at x_n
+τ_n     Kendall's τ of g_n with the target's t scores: 1 if all pairs have the    (K,)
+        same order, −1 if none has
+w_n     share of peer n, ∝ exp(1.5 √(t − 1) τ_n): the exponent has a standard     (K,)
+        deviation of about 1 by chance
+======  ========================================================================  ==========
+
+A *compact* message says m, R and the tip. A *belief* is projected onto the directions of the basis.
+Of *weights*, only one draw is known. Its sender has learnt s = t λ / (t λ + σ²) of a direction with
+eigenvalue λ from t trials, so the best guess of its mean is s z, with covariance 1 − s².
+
+Only the order of scores counts in w_n, because their scale differs from a peer's, and they have a
+long tail. The luckiest of 50 uninformative peers gets a share of about 1/8, whatever t is.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import Single
+from fedbo.model.ascend import Mask
+from fedbo.model.kernel import Array, squared_distances
+from fedbo.policy.ranking import Ranking
+from fedbo.policy.target import Target
+
+_MOST = 1024  # peers compared at most; of more peers, an even selection
+_LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
+_HIGH = 2.0  # how far it may rise above its mean; nine in ten honest ones rise by less
+_FLAT = 1e-9  # a function that varies by less has no best point
+_SHARPNESS = 1.5
+_ROUNDING = 1e-10  # squared distance of points that are the same
+
+
+class Peers:
+    """The peers whose messages say something, at most 1,024 of them.
+
+    Their ``rows`` (K,) are those of the inbox.
+
+    Args:
+        target: The agent that asks.
+    """
+
+    def __init__(self, target: Target) -> None:
+        inbox, basis = target.inbox, target.federation.basis
+        informed = np.flatnonzero(inbox.t_n)
+        some = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
+        self.rows = rows = informed[some]
+        self._basis, self._named = basis, inbox.tips[rows]
+        if not isinstance(inbox, BeliefInbox):
+            learnt = inbox.t_n[rows, None] * basis.lam
+            s = learnt / (learnt + target.federation.noise_variance)
+            m = s * (inbox.omega[rows] @ basis.vectors)
+            R = s.astype(np.float32)[:, :, None] * np.eye(len(basis), dtype=np.float32)
+        else:
+            m, R = inbox.nu[rows].astype(np.float64), inbox.R[rows]
+            if not target.federation.is_compact:
+                m, R = m @ basis.vectors, R @ basis.vectors.astype(np.float32)
+        # no message counts for the size of its numbers, nor for how highly it praises a point
+        excess = np.maximum(basis.size(m) / _LOUD, basis.height(m) / _HIGH)
+        self.m: Array = m / np.maximum(excess, 1.0)[:, None]
+        self.R: Single = R
+
+    def values(self, X: Array) -> Array:
+        """Return g_n at the rows of X (n, D), (n, K)."""
+        return np.asarray(self._basis.coordinates(X) @ self.m.T)
+
+    def shares(self, X: Array, y: Array) -> Array:
+        """Return w (K,), which add up to 1, given the target's scores y (t,) at the rows of X."""
+        ranking = Ranking(X, y)
+        wrong = ranking.discordant(self.values(ranking.points)) / max(ranking.pairs, 1)
+        log_w = -2.0 * _SHARPNESS * np.sqrt(max(len(ranking.rows) - 1, 0)) * wrong
+        w: Array = np.exp(log_w - log_w.max())
+        return np.asarray(w / w.sum())
+
+    @cached_property
+    def tips(self) -> Array:
+        """x_n (K, D); a row of NaN if a peer recommends nothing."""
+        highest = self._basis.points[self._over_space.argmax(axis=0)]
+        own = np.where(np.ptp(self._over_space, axis=0)[:, None] > _FLAT, highest, np.nan)
+        return np.where(np.isnan(self._named), own, self._named)
+
+    def regret(self, X: Array) -> Array:
+        """Return r_n at the rows of X (n, D), (n, K)."""
+        span = np.ptp(self._over_space, axis=0)
+        lost = (self._over_space.max(axis=0) - self.values(X)) / np.maximum(span, _FLAT)
+        r = np.where(span > _FLAT, lost.clip(0.0, 1.0), 1.0)
+        return np.where(is_same(X, self.tips), 0.0, r)
+
+    @cached_property
+    def _over_space(self) -> Array:
+        """g_n at points all over the space, (s, K)."""
+        return np.asarray(self._basis.psi @ self.m.T)
+
+
+def is_same(X: Array, Z: Array) -> Mask:
+    """Say which rows of X (n, D) and Z (m, D) are the same point, but for rounding, (n, m)."""
+    return np.asarray(squared_distances(X, Z, np.ones(X.shape[1])) < _ROUNDING)

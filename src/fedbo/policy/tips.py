@@ -1,0 +1,77 @@
+"""Tips: the points that peers recommend, tried before anything that an agent finds by itself.
+
+======  =======================================================================  ===========
+symbol  meaning                                                                  shape
+======  =======================================================================  ===========
+r_n(x)  regret of peer n at x, from 0 to 1, and 0 at its own tip; see `Peers`    (n, K)
+w_n     share of peer n: how well its function orders the target's scores        (K,)
+c_n     regret of peer n at the target's best trial or at an open one, if that   (K,)
+        is lower; 1 if there are none
+======  =======================================================================  ===========
+
+An untried tip of a peer that seems to know is worth a trial. The next one is the tip with the
+largest gain, Σ w_n max(c_n − r_n(x), 0). So the first tip suits all peers as well as one point can.
+The second suits those that the first does not suit, and as scores come in, peers that predicted
+them count more. Tips that arrive later are followed by the same rule.
+
+Only peers that have made more trials than the target are asked for tips. At most three are followed
+in a row, those that failed included: after that, the agent's own queries must find a new best point
+first. So peers that know nothing, or that send ever new tips, cannot take over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedbo.model.kernel import Array
+from fedbo.policy.peers import Peers, is_same
+from fedbo.policy.query import Origin, Query
+from fedbo.policy.target import Target
+
+IN_A_ROW = 3  # tips, before the agent's own queries must find a better point
+_LEAST = 0.02  # gain, below which a tip is not worth a trial
+
+
+def next_tip(target: Target, peers: Peers) -> Query | None:
+    """Return the tip to try next, or None if no tip is worth a trial.
+
+    Args:
+        target: The agent that asks.
+        peers: What its peers say.
+    """
+    if _followed_in_a_row(target) >= IN_A_ROW:
+        return None
+    tips = _untried(target, peers.tips)
+    if not len(tips):
+        return None
+    w = peers.shares(target.X, target.y) * (target.inbox.t_n[peers.rows] > len(target.X))
+    best = target.X[np.argmax(target.y)][None] if len(target.y) else target.X
+    before = np.concatenate([best, target.open_points])
+    covered = peers.regret(before).min(axis=0, initial=1.0)
+    gains = w * np.maximum(covered - peers.regret(tips), 0.0)  # (tips, K)
+    first = int(gains.sum(axis=1).argmax())
+    gain = float(gains[first].sum())
+    if gain < _LEAST:
+        return None
+    credit = target.named(peers.rows, gains[first] / gain)
+    return Query(tips[first], Origin("tip", credit=credit, trust=target.named(peers.rows, w)))
+
+
+def _followed_in_a_row(target: Target) -> int:
+    """Count the tips since an own query found a new best point."""
+    count, best = 0, -np.inf
+    for source, score in zip(target.sources, target.y, strict=True):
+        if source == "tip":
+            count += 1
+        elif source in ("own", "pool", "peer") and score > best:
+            count = 0
+        best = max(best, score)
+    return count + target.open_sources.count("tip")
+
+
+def _untried(target: Target, tips: Array) -> Array:
+    """Return the tips that differ, lie where queries may, and are no trial yet."""
+    tips = np.unique(tips, axis=0)
+    tips = tips[np.isclose(target.space.snap(tips), tips).all(axis=1)]
+    tried = np.concatenate([target.X, target.open_points])
+    return tips[~is_same(tips, tried).any(axis=1)]

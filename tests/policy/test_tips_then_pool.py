@@ -1,0 +1,460 @@
+"""The default policy after the tips: when it turns to the pool, what peers are worth and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbo
+from fedbo import EI, TS, Agent, Federation, Float, Space, TipsThenPool
+from fedbo.model.function import SampledFunction
+from fedbo.model.gp import Draw
+from fedbo.policy import Target
+from fedbo.policy import target as target_module
+from fedbo.policy import tips_then_pool as module
+from fedbo.policy.peers import Peers
+from fedbo.policy.pool import Pool
+from fedbo.policy.schedule import Gradual, Power
+from fedbo.policy.tips import IN_A_ROW
+from fedbo_paper.preset import paper_agent, paper_federation
+
+M = 30
+LINE = {"x": Float(0, 1)}
+
+
+def truth(x: float) -> float:
+    """Two bumps on the line, the higher one at 0.7."""
+    return float(np.exp(-(((x - 0.7) / 0.12) ** 2)) + 0.5 * np.exp(-(((x - 0.2) / 0.12) ** 2)))
+
+
+def federation(**agreed: Any) -> Federation:
+    return Federation(LINE, **{"features": M, "seed": 7, "length_scale": 0.15, **agreed})
+
+
+def mail(
+    where: Federation, factors: Sequence[float], noise: float = 0.05, name: str = "peer"
+) -> list[fedbo.Message]:
+    """Messages of peers that saw so many times the truth at 15 random points, and noise."""
+    sent = []
+    for i, factor in enumerate(factors):
+        agent, rng = Agent(where, TS(), name=f"{name}-{i}", seed=i), np.random.default_rng([9, i])
+        for x in rng.random(15):
+            agent.tell({"x": float(x)}, factor * truth(x) + noise * rng.standard_normal())
+        sent.append(agent.message())
+    return sent
+
+
+def run(agent: Agent, n: int) -> Agent:
+    for _ in range(n):
+        trial = agent.ask()
+        agent.tell(trial, truth(trial.params["x"]))
+    return agent
+
+
+@pytest.fixture(scope="module")
+def good() -> list[fedbo.Message]:
+    return mail(federation(), [1.0] * 8)
+
+
+@pytest.fixture(scope="module")
+def hostile() -> list[fedbo.Message]:
+    return mail(federation(), [-1.0] * 8)
+
+
+@pytest.fixture(scope="module")
+def noisy() -> list[fedbo.Message]:
+    return mail(federation(), [0.0] * 8)
+
+
+def agent_with(messages: Sequence[fedbo.Message], seed: int = 0, **given: Any) -> Agent:
+    where = given.pop("where", federation())
+    agent = Agent(where, given.pop("policy", TipsThenPool()), name="me", seed=seed, **given)
+    assert agent.receive(messages) == len(messages)
+    return agent
+
+
+def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0, **given: Any) -> Target:
+    """What the policy of an agent with n scores is shown once there were enough tips."""
+    agent = run(agent_with(messages, seed, policy=TS(), **given), n)
+    target = agent._target(None, np.random.default_rng(seed))
+    target.open_sources = ["tip"] * IN_A_ROW
+    return target
+
+
+def pool_of(target: Target) -> Pool:
+    return Pool(target, Peers(target))
+
+
+ALWAYS = TipsThenPool(schedule=1e-12)  # the pool, in all queries
+
+
+# Settings
+
+
+def test_it_is_the_default() -> None:
+    assert Agent(federation()).policy == TipsThenPool()
+    assert paper_agent(paper_federation(LINE)).policy == fedbo.FTS(schedule=Power(2))
+
+
+def test_settings_are_checked() -> None:
+    assert TipsThenPool() == TipsThenPool(schedule=Gradual(32))
+    with pytest.raises(ValueError, match="p_1 is 2"):
+        TipsThenPool(schedule=2.0)
+
+
+# Whether it is the pool's query
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
+    """What was to be maximised, in order; the answer is always another point."""
+    functions: list[SampledFunction] = []
+
+    def record(target: Target, function: SampledFunction, taken: object = None) -> np.ndarray:
+        functions.append(function)
+        return np.array([(0.123 + 0.618 * len(functions)) % 1.0])
+
+    monkeypatch.setattr(Target, "argmax", record)
+    return functions
+
+
+@pytest.mark.parametrize("t", [1, 49, 129])
+@pytest.mark.parametrize("kind", ["good", "hostile"])
+@pytest.mark.slow
+def test_the_share_of_own_draws_is_p_t(
+    kind: str, t: int, asked: list, request: pytest.FixtureRequest
+) -> None:
+    """Whatever the peers say: 400 queries, four standard deviations."""
+    target = target_of(request.getfixturevalue(kind), 1)
+    target.t, p = t, Gradual(32)(t)
+    asked.clear()
+    for _ in range(400):
+        TipsThenPool().query(target)
+    pooled = sum(not isinstance(function, Draw) for function in asked)
+    assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
+
+
+def test_with_p_t_of_1_all_queries_after_the_start_are_draws(good: list, asked: list) -> None:
+    agent = run(agent_with(good, policy=TipsThenPool(schedule=1.0)), 12)
+    queries = [trial for trial in agent.trials if trial.t is not None]
+    assert len(asked) == len(queries) >= 8
+    assert {trial.source for trial in queries} == {"own"}
+    assert all(isinstance(function, Draw) for function in asked)
+
+
+def test_with_p_t_near_0_nothing_is_drawn(good: list, asked: list) -> None:
+    run(agent_with(good, policy=ALWAYS), 12)
+    assert any(isinstance(function, Pool) for function in asked)
+    assert not any(isinstance(function, Draw) for function in asked)
+
+
+def test_with_more_than_200_scores_peers_are_not_heard(
+    good: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert module._LAST == 200
+    monkeypatch.setattr(module, "_LAST", 5)
+    agent = run(agent_with(good, policy=ALWAYS), 10)
+    assert agent.trials[5].source == "pool"  # with 5 scores
+    assert [trial.origin for trial in agent.trials[6:]] == [fedbo.Origin()] * 4
+
+
+def test_without_messages_it_is_expected_improvement() -> None:
+    agents = [
+        run(Agent(federation(), policy, name="me", seed=3), 12) for policy in (TipsThenPool(), EI())
+    ]
+    assert agents[0].trials == agents[1].trials
+
+
+def test_a_message_without_information_changes_nothing() -> None:
+    """A belief that is the prior, whatever it says of the number of its trials."""
+    where = federation(kind="belief")
+    k = where.coordinates
+    header = dict(fingerprint=where.fingerprint, epoch=0, sender="peer", sequence=1)
+    for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
+        message = fedbo.Message.of_belief(mean, C, 0.0, t_n=t_n, **header)
+        agents = [run(agent_with(each, seed=3, where=where), 12) for each in ([], [message])]
+        assert agents[0].trials == agents[1].trials
+
+
+def test_messages_without_information_beside_others_change_nothing() -> None:
+    """They come first, so that all other rows of the inbox are other ones."""
+    where = federation(kind="belief")
+    good = mail(where, [1.0] * 8)
+    k = where.coordinates
+    header = dict(fingerprint=where.fingerprint, epoch=0, sequence=1, t_n=30)
+    silent = [
+        fedbo.Message.of_belief(np.full(k, i), np.eye(k), 0.0, sender=f"silent-{i}", **header)
+        for i in range(20)
+    ]
+    agents = [run(agent_with(each, seed=3, where=where), 12) for each in (good, [*silent, *good])]
+    assert "pool" in {trial.source for trial in agents[0].trials}
+    assert agents[0].trials == agents[1].trials
+
+
+def test_messages_that_come_late_are_used() -> None:
+    agent = run(agent_with([]), 4)
+    assert {trial.source for trial in agent.trials} == {"initial", "own"}
+    agent.receive(mail(agent.federation, [1.0] * 8))
+    assert "pool" in {trial.source for trial in run(agent, 6).trials}
+
+
+def test_the_query_is_where_the_pool_is_largest(good: list) -> None:
+    """By a fine grid, to a thousandth of the improvement."""
+    fine = np.linspace(0, 1, 2001)[:, None]
+    for n in (1, 4, 8):
+        target = target_of(good, n)
+        pool = pool_of(target)
+        assert pool.trust > 0.5
+        assert pool(ALWAYS.query(target).x[None])[0] > pool(fine).max() - 1e-3
+
+
+# Parallel asks
+
+
+@pytest.mark.parametrize("started, least", [(0, 1e-3), (1, 1e-3), (4, 1e-6)])
+@pytest.mark.slow
+def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
+    started: int, least: float, good: list
+) -> None:
+    """At first not even near; after a few scores near what is the best, but not at it.
+
+    Own draws may be largest at the same corner twice.
+    """
+    for messages in (good, good[:4] + mail(federation(), [-1.0] * 4, name="other")):
+        for seed in range(4):
+            agent = run(agent_with(messages, seed), started)
+            asked = [*agent.trials, *(agent.ask() for _ in range(8))]
+            points = [trial.params["x"] for trial in asked]
+            pooled = [i for i, trial in enumerate(asked) if trial.source in ("tip", "pool")]
+            assert pooled
+            for i in filter(None, pooled):
+                assert min(abs(points[i] - x) for x in points[:i]) > least
+
+
+def test_parallel_asks_go_all_over_where_nothing_is_known() -> None:
+    """12 asks after one trial, 50 peers that know nothing: no gap of half the line is left."""
+    agent = Agent(federation(kind="weights"), TipsThenPool(), name="me", seed=0)
+    noise = np.random.default_rng(0).standard_normal((50, M))
+    agent.inbox.extend([f"peer-{i}" for i in range(50)], noise, t_n=20, sequence=1)
+    run(agent, 1)
+    points = np.sort([0.0, *(agent.ask().params["x"] for _ in range(12)), 1.0])
+    assert np.diff(points).max() < 0.5
+
+
+def test_parallel_asks_on_a_table_are_all_different() -> None:
+    space = Space(LINE, points=[{"x": i / 40} for i in range(41)])
+    listed = Federation(space, features=M, seed=7, length_scale=0.15, kind="weights")
+    for factors in ([1.0] * 4, [-1.0] * 4):
+        senders = mail(federation(kind="weights"), factors)
+        agent = Agent(listed, TipsThenPool(), name="me", seed=0)
+        agent.inbox.extend(
+            [m.sender for m in senders], [m.omega for m in senders], t_n=15, sequence=1
+        )
+        asked = [agent.ask().params["x"] for _ in range(12)]
+        assert len({*asked}) == 12
+
+
+def test_a_failed_trial_is_not_asked_for_again(good: list) -> None:
+    agent = run(agent_with(good), 1)
+    points = np.array([agent.tell(agent.ask(), None).params["x"] for _ in range(5)])
+    assert np.abs(points[:, None] - points)[~np.eye(5, dtype=bool)].min() > 1e-3
+
+
+# What peers are worth, and what they cost
+
+
+def regrets(
+    policy: TipsThenPool | EI, messages: Sequence[fedbo.Message], n: int, runs: int
+) -> np.ndarray:
+    """(runs, n) regret of each run after each trial."""
+    found = []
+    for seed in range(runs):
+        agent = run(agent_with(messages, seed, policy=policy), n)
+        scores = [trial.score for trial in agent.trials]
+        found.append(truth(0.7) - np.maximum.accumulate(np.array(scores, dtype=np.float64)))
+    return np.array(found)
+
+
+def error(values: np.ndarray) -> float:
+    """The standard error of their mean."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+@pytest.fixture(scope="module")
+def alone() -> np.ndarray:
+    return regrets(EI(), [], 12, 96)
+
+
+@pytest.mark.slow
+def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
+    """After 6 trials a tenth of the regret of EI alone at most, paired."""
+    helped = regrets(TipsThenPool(), good, 6, 24)[:, -1]
+    assert helped.mean() < 0.1 * alone[:24, 5].mean()
+    saved = alone[:24, 5] - helped
+    assert saved.mean() > 2 * error(saved)
+
+
+@pytest.mark.slow
+def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
+    """After 6 trials half of the regret of EI alone at most, paired."""
+    helped = regrets(TipsThenPool(), mail(federation(), [1.0, -1.0] * 4), 6, 24)[:, -1]
+    assert helped.mean() < 0.5 * alone[:24, 5].mean()
+    saved = alone[:24, 5] - helped
+    assert saved.mean() > 2 * error(saved)
+
+
+@pytest.mark.slow
+def test_hostile_peers_are_hardly_heard(hostile: list) -> None:
+    """Of 15 trials at most 6 are theirs on average: tips. Of the pool's there are hardly any."""
+    runs = [[t.source for t in run(agent_with(hostile, seed), 15).trials] for seed in range(16)]
+    theirs = np.array([[source in ("tip", "pool") for source in sources] for sources in runs])
+    assert theirs.sum(axis=1).mean() < 6.0
+    assert np.mean([sources.count("pool") for sources in runs]) < 1.0
+
+
+@pytest.mark.parametrize("kind, after_8, after_12", [("hostile", 0.3, 0.12), ("noisy", 0.05, 0.05)])
+@pytest.mark.slow
+def test_bad_peers_cost_little(
+    kind: str, after_8: float, after_12: float, alone: np.ndarray, request: pytest.FixtureRequest
+) -> None:
+    """The regret that they add, paired, 96 runs, with two standard errors on top of it.
+
+    Scores go from 0 to 1. Tips of hostile peers are tried in vain, which costs some four trials:
+    EI alone has found the higher bump after 8, and among hostile peers a run may still be at the
+    lower one, at 0.5.
+    """
+    lost = regrets(TipsThenPool(), request.getfixturevalue(kind), 12, 96) - alone
+    for n, most in ((8, after_8), (12, after_12)):
+        assert lost[:, n - 1].mean() + 2 * error(lost[:, n - 1]) < most
+
+
+# Credit
+
+
+def test_credit_is_the_share_in_the_praise() -> None:
+    messages = mail(federation(), [1.0, 0.0, -1.0] * 4)
+    target = target_of(messages, 3)
+    query, pool = ALWAYS.query(target), pool_of(target)
+    assert query.origin.source == "pool"
+    praise = pool.praise(query.x)
+    shares = {target.inbox.sender(k): praise[k] / praise.sum() for k in range(12) if praise[k] > 0}
+    most = sorted(shares, key=lambda name: -shares[name])[: target_module._NAMED]
+    assert query.origin.credit == pytest.approx({name: shares[name] for name in most})
+    assert [*query.origin.credit] == most
+    assert sum(query.origin.credit.values()) <= 1.0 + 1e-9
+
+
+def test_weights_are_how_far_each_peer_is_trusted() -> None:
+    """The most trusted ones only, together no more than Q; an own draw counts on nobody."""
+    messages = mail(federation(), [1.0, -1.0] * 6)
+    target = target_of(messages, 5)
+    pool, weights = pool_of(target), ALWAYS.query(target).origin.trust
+    named = sorted(range(12), key=lambda k: -pool.shares[k])[: target_module._NAMED]
+    assert weights == pytest.approx({f"peer-{k}": pool.trust * pool.shares[k] for k in named})
+    assert sum(weights.values()) <= pool.trust + 1e-9
+    assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right
+    assert TipsThenPool(schedule=1.0).query(target).origin.trust == {}
+
+
+@pytest.mark.slow
+def test_where_it_was_before_it_does_not_go_again(good: list) -> None:
+    """At the best trial an improvement is expected, where there is noise; another place is next."""
+    for seed in range(4):
+        points = np.sort(
+            [t.params["x"] for t in run(agent_with(good, seed, policy=ALWAYS), 20).trials]
+        )
+        assert (np.diff(points) > 1e-6).sum() >= 16
+
+
+def test_where_the_best_place_was_tried_the_next_best_is_queried(good: list) -> None:
+    """It is still the pool's query: an own draw would have another source."""
+    for seed in range(4):
+        target = target_of(good, 2, seed=seed)
+        pool = pool_of(target)
+        assert pool.trust > module._TRUSTED
+        best = float(target.argmax(pool)[0])
+        taken = partial(around, best)
+        target._is_near = lambda X, *_, taken=taken: taken(X)  # type: ignore[method-assign]
+        query = ALWAYS.query(target)
+        assert not taken(query.x[None])[0]
+        np.testing.assert_array_equal(query.x, target.argmax(pool, taken))
+
+
+def around(place: float, X: np.ndarray) -> np.ndarray:
+    return np.abs(X[:, 0] - place) < 0.02
+
+
+def test_one_peer_has_all_the_credit(good: list) -> None:
+    query = ALWAYS.query(target_of(good[:1], 1, seed=1))
+    assert query.origin.source == "pool"
+    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
+
+
+def test_who_praises_nothing_has_no_credit() -> None:
+    """A peer whose function is 0 everywhere, and that knows it."""
+    where = federation(kind="belief")
+    [one] = mail(where, [1.0], noise=0.0)
+    header = dict(fingerprint=one.fingerprint, epoch=0, sequence=1, t_n=15)
+    flat = fedbo.Message.of_belief(np.zeros(one.M), one.covariance, 0.0, sender="flat", **header)
+    query = ALWAYS.query(target_of([one, flat], 1, seed=1, where=where))
+    assert query.origin.source == "pool"
+    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
+
+
+def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
+    """Where they are not trusted, nobody is named."""
+    target = target_of(hostile, 8)
+    assert pool_of(target).trust < module._TRUSTED
+    query = ALWAYS.query(target)
+    assert (query.origin.source, query.origin.credit) == ("own", {})
+
+
+def test_credit_survives_a_file_and_a_careless_user(good: list, tmp_path: Path) -> None:
+    agent = run(agent_with(good), 6)
+    credits = [dict(trial.credit) for trial in agent.trials]
+    assert any(credits)
+    assert all(sum(credit.values()) <= 1.0 + 1e-9 for credit in credits)
+    assert [bool(credit) for credit in credits] == [
+        t.source in ("tip", "pool") for t in agent.trials
+    ]
+    assert {name for credit in credits for name in credit} <= {m.sender for m in good}
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert [trial.credit for trial in again.trials] == credits
+    asked = agent.ask()
+    asked.credit["nobody"] = 1.0
+    assert "nobody" not in agent.trials[-1].credit
+
+
+# Files
+
+
+@pytest.mark.parametrize("policy", [TipsThenPool(), TipsThenPool(schedule=0.8)])
+def test_it_goes_on_after_a_file(policy: TipsThenPool, good: list, tmp_path: Path) -> None:
+    agent = run(agent_with(good, policy=policy), 3)
+    waiting = [agent.ask(), agent.ask()]
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert again.policy == policy
+    assert again.trials == agent.trials
+    for each in (agent, again):
+        each.tell(waiting[1], 0.1)
+        run(each, 4)
+    assert again.trials == agent.trials
+
+
+@pytest.mark.parametrize("kind", ["good", "hostile"])
+def test_a_file_after_each_trial_changes_nothing(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    messages = request.getfixturevalue(kind)
+    straight, agent = run(agent_with(messages, 1), 10), agent_with(messages, 1)
+    for _ in range(10):
+        agent.save(tmp_path / "agent")
+        agent = run(Agent.load(tmp_path / "agent"), 1)
+    assert agent.trials == straight.trials
