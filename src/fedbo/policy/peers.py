@@ -41,7 +41,6 @@ _MOST = 1024  # peers compared at most; of more peers, an even selection
 _LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
 _HIGH = 2.0  # how far it may rise above its mean; nine in ten honest ones rise by less
 _FLAT = 1e-9  # a function that varies by less has no best point
-_SHARPNESS = 1.5
 _ROUNDING = 1e-10  # squared distance of points that are the same
 
 
@@ -59,7 +58,7 @@ class Peers:
         informed = np.flatnonzero(inbox.t_n)
         some = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
         self.rows = rows = informed[some]
-        self._basis, self._named = basis, inbox.tips[rows]
+        self._target, self._basis, self._named = target, basis, inbox.tips[rows]
         if not isinstance(inbox, BeliefInbox):
             learnt = inbox.t_n[rows, None] * basis.lam
             s = learnt / (learnt + target.federation.noise_variance)
@@ -82,9 +81,14 @@ class Peers:
         """Return w (K,), which add up to 1, given the target's scores y (t,) at the rows of X."""
         ranking = Ranking(X, y)
         wrong = ranking.discordant(self.values(ranking.points)) / max(ranking.pairs, 1)
-        log_w = -2.0 * _SHARPNESS * np.sqrt(max(len(ranking.rows) - 1, 0)) * wrong
+        log_w = -3.0 * np.sqrt(max(len(ranking.rows) - 1, 0)) * wrong  # τ is 1 − 2 wrong
         w: Array = np.exp(log_w - log_w.max())
         return np.asarray(w / w.sum())
+
+    @cached_property
+    def w(self) -> Array:
+        """The shares (K,) by the target's scores so far."""
+        return self.shares(self._target.X, self._target.y)
 
     @cached_property
     def tips(self) -> Array:

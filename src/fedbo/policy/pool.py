@@ -80,7 +80,7 @@ class Pool(Improvement):
     def __init__(self, target: Target, peers: Peers) -> None:
         self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
         self._basis = target.federation.basis
-        self.shares, self._m = peers.shares(target.X, target.y), peers.m
+        self.shares, self._m = peers.w, peers.m
         best = target.X[np.argsort(-target.y)[:1]]
         self._at_best = peers.values(best).sum(axis=0)  # 0 before the first score
         self._nu, self._S = prior(peers.m, peers.R, self.shares)

@@ -39,12 +39,13 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
         target: The agent that asks.
         peers: What its peers say.
     """
-    if _followed_in_a_row(target) >= IN_A_ROW:
+    is_mature = target.inbox.t_n[peers.rows] > len(target.X)
+    if not is_mature.any() or _followed_in_a_row(target) >= IN_A_ROW:
         return None
     tips = _untried(target, peers.tips)
     if not len(tips):
         return None
-    w = peers.shares(target.X, target.y) * (target.inbox.t_n[peers.rows] > len(target.X))
+    w = peers.w * is_mature
     best = target.X[np.argmax(target.y)][None] if len(target.y) else target.X
     before = np.concatenate([best, target.open_points])
     covered = peers.regret(before).min(axis=0, initial=1.0)

@@ -6,11 +6,9 @@ where peers point may leave the own model ignorant elsewhere. If it beats all tr
 peers are of no use so far, and the other initial points follow.
 
 After the tips, the messages of all peers together are a prior of the target's own function, and the
-next query is where the expected improvement of this `Pool` is largest. Where no peer has been, the
-prior claims nothing. Two things guard against useless and hostile peers. First, p_t → 1, the chance
-that query t is the agent's own Thompson sampling: in the end only own draws count, as in the paper.
-Second, Q measures how well the peers predicted the scores, and while it is below 0.3, the agent
-queries as if it were alone.
+next query is where the expected improvement of this `Pool` is largest. Two things guard against
+useless peers. First, p_t → 1, the chance that query t is the agent's own Thompson sampling. Second,
+while Q, how well the peers predicted the scores, is below 0.3, it queries as if it were alone.
 """
 
 from __future__ import annotations
