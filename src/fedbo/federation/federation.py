@@ -55,16 +55,15 @@ _IN_CELL = 4  # points of the space in a cell, at least
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
 
-_SETTINGS = (
-    *("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "tips", "epoch"),
-)
 _SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
+_SETTINGS = ("features", "kernel", "seed", *_SCALARS, "kind", "tips", "epoch")
 #: Beyond these, features are constant or noise, or numbers overflow.
 _SCALE_LIMITS = (1e-6, 1e6)
 _NOISE_LIMITS = (1e-10, 1e6)
 _WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
 _KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
+_SHOWN = 16  # bytes of a tip that an error repeats
 
 
 class FederationMismatch(ValueError):
@@ -406,7 +405,7 @@ class Federation:
                 expected = "none, because the federation has no tips"
             raise MessageRefused(
                 f"message {message.sequence} of {message.sender!r}: its tip is "
-                f"{message.tip.hex()}, expected {expected}"
+                f"{message.tip[:_SHOWN].hex()}, expected {expected}"
             )
 
     def _check_release(self, published: Release) -> None:

@@ -60,9 +60,9 @@ class Lattice:
         Args:
             data: What `pack` returned, or bytes from outside.
         """
-        number, x = int.from_bytes(data), np.empty(self._dimensions)
-        if len(data) != self.nbytes or number >= self.size:
+        if len(data) != self.nbytes or (number := int.from_bytes(data)) >= self.size:
             return None
+        x = np.empty(self._dimensions)
         for at, places in reversed(self._places):
             number, k = divmod(number, len(places))
             x[at] = places[k]
