@@ -5,7 +5,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo lint check test test-flower chromium bench transfer clean
+.PHONY: help demo lint test test-all test-flower chromium bench transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -14,8 +14,8 @@ help:  ## show this list
 demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites on this machine
 	.venv/bin/fedbo demo
 
-check test test-flower: export OMP_NUM_THREADS = 1
-check test test-flower: export OPENBLAS_NUM_THREADS = 1
+test test-all test-flower: export OMP_NUM_THREADS = 1
+test test-all test-flower: export OPENBLAS_NUM_THREADS = 1
 
 # All extras are installed together, so pip check shows whether one environment can hold them.
 lint: .venv/stamp
@@ -26,11 +26,12 @@ lint: .venv/stamp
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-check: lint  ## lint, types, layers, dead code, and all tests that are not slow
-	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow'
+test: lint chromium  ## what CI runs: lint, types, layers, dead code, and every test that is not slow (8 minutes)
+	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow and not fleet'
 
-test: lint chromium  ## the same with every test but those of test-flower
+test-all: lint chromium  ## the same with the long ones: kills, the whole page, experiments, a fleet
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not fleet'
+	.venv/bin/pytest -q -m fleet
 
 test-flower: .venv/stamp  ## deploy a real Flower fleet on this machine, with TLS and keys (2 minutes)
 	.venv/bin/pytest -q -m fleet
