@@ -1,60 +1,124 @@
 """What a member and its hub say to each other about messages, as MessagePack arrays.
 
-Everything else that they say is JSON.
+Everything else that they say is JSON. A message travels in the bytes of `Message.encode`, which its
+signature covers; neither side packs it anew.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import msgspec
 
-#: How many messages a hub hands out to one member at most.
+#: How many messages a hub hands out to one member at most, and a member holds at most.
 MOST_PEERS = 1024
-#: How many messages and withdrawals one answer has at most, and how many a member holds.
+#: How many messages and withdrawals one answer has at most.
 MOST_HANDED = 4 * MOST_PEERS
 #: How many bytes of messages a hub hands out in one answer at most.
 ANSWER_BYTES = 2**27
+#: How many trials an agent can report at most; it can have saved, or lost, as many.
+MOST_TRIALS = 2**31 - 1
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
-_Few = msgspec.Meta(max_length=MOST_HANDED)
-_Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Cursor = Annotated[str, msgspec.Meta(max_length=100)]
+_Handed = msgspec.Meta(max_length=MOST_HANDED)
 _Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a member asks for.
+class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Progress(_Wire, frozen=True):
+    """How far an agent has come, for the page of its hub. A score is as secret as a trial:
+    nothing is reported unless the site asks for it.
 
     Args:
-        epoch: Of the federation.
+        trials: How many trials it has told.
+        best: Its best score so far; None (default) if that is not reported.
+        saved: Its own estimate of trials saved; None (default) if that is not reported.
+
+    Raises:
+        ValueError: If a value is not possible; the text names it.
+
+    >>> Progress(20, best=0.93).numbers
+    2
+    """
+
+    trials: int
+    best: float | None = None
+    saved: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trials <= MOST_TRIALS:
+            raise ValueError(f"trials is {self.trials}, expected 0 to {MOST_TRIALS}")
+        for name in ("best", "saved"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} is {value!r}, expected a finite number")
+        if self.saved is not None and abs(self.saved) > MOST_TRIALS:
+            raise ValueError(f"saved is {self.saved!r}, expected {-MOST_TRIALS} to {MOST_TRIALS}")
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are reported."""
+        return 1 + (self.best is not None) + (self.saved is not None)
+
+
+class Publication(_Wire, frozen=True):
+    """A message or a signed withdrawal that a member publishes.
+
+    Args:
+        content: As its sender encoded it.
+        progress: What the page shows of the sender while this message is the latest; None
+            (default): nothing.
+    """
+
+    content: bytes
+    progress: Progress | None = None
+
+
+class Wanted(_Wire, frozen=True):
+    """What a member asks for when it fetches.
+
+    Args:
         cursor: What the last answer gave; empty at first.
     """
 
-    epoch: _Epoch
     cursor: _Cursor = ""
 
 
-class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """A message or a withdrawal, as its sender encoded it, and its number at the hub."""
+class Handed(_Wire, frozen=True):
+    """A message, a release or a withdrawal, as its sender encoded it, and its number at the hub."""
 
     number: int
     content: bytes
 
 
-class News(msgspec.Struct, frozen=True, array_like=True):
+class News(_Wire, frozen=True):
     """What has changed since the cursor of the question.
 
     Args:
         cursor: For the next question.
         is_all: Whether this is everything: the member forgets what it held before.
-        handed: What is new. A later message of an agent has the same number as the earlier one.
+        handed: What is new, the latest last. A later message of an agent has the same number as
+            the earlier one.
         gone: The numbers of messages to forget.
-        epoch: The current epoch of the federation, which may be later than the one asked for.
     """
 
     cursor: _Cursor
     is_all: bool
-    handed: Annotated[tuple[Handed, ...], _Few]
+    handed: Annotated[tuple[Handed, ...], _Handed]
     gone: _Gone
-    epoch: int
+
+
+class Listed(_Wire, frozen=True):
+    """Something that a hub holds, and when it was put there, in seconds since 1970."""
+
+    when: float
+    content: bytes
+
+
+#: The answer to a list of messages.
+Listing = Annotated[tuple[Listed, ...], _Handed]
