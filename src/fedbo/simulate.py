@@ -33,10 +33,10 @@ import numpy as np
 
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.exchange.contributions import one_each
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Heard, Message, Release
 from fedbo.population import Hear, Population, uniform
+from fedbo.privacy.budget import one_each
 from fedbo.privacy.noise import SECRET, Simulated, Source
 from fedbo.privacy.release import release
 from fedbo.space.axis import Value

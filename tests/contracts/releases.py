@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedbo import Federation, Float, Message, Space
-from fedbo.privacy import Plan, Release, Simulated, Source, release
+from fedbo.exchange import Ledger
+from fedbo.privacy import Plan, Release, Simulated, Source, next_release, release
 
 LINE = {"x": Float(0, 1)}
 PLAN = Plan(epsilon=2.0, delta=1e-3)
@@ -55,3 +56,17 @@ def released(
     """A release whose noise a seed repeats."""
     source: Source = Simulated(seed)
     return release(federation, contributions, trials=trials, sequence=sequence, source=source)
+
+
+def record(
+    ledger: Ledger,
+    federation: Federation,
+    contributions: Sequence[Message | None] = (None,) * 20,
+    **given: Any,
+) -> Release:
+    """Make the next release, within the budget that a ledger keeps."""
+
+    def make(made: list[Release]) -> Release:
+        return next_release(federation, made, contributions, **given)
+
+    return ledger.add_release(federation, make)

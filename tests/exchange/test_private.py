@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from fedbo import Federation
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
-from fedbo.exchange.contributions import one_each
 from fedbo.exchange.file import most_in, name_of, release_name, seal
 from fedbo.identity import Keyring
 from fedbo.message import Message
-from fedbo.privacy import Plan
+from fedbo.privacy import Plan, one_each
 
 
 class TestMemoryExchange(PrivateExchangeContract):
@@ -145,13 +144,6 @@ def test_too_few_trials_are_left_out() -> None:
     strict = private(plan=Plan(epsilon=2.0, delta=1e-3, least_trials=5))
     given = [contribution(strict, name, t_n=t_n) for name, t_n in (("a", 4), ("b", 5), ("c", 6))]
     assert senders(strict, given) == ["b", "c"]
-
-
-def test_other_epochs_are_left_out() -> None:
-    later = OURS.next_epoch()
-    given = [contribution(OURS, "a"), contribution(later, "b"), contribution(later, "a", t_n=1)]
-    assert senders(OURS, given) == ["a"]
-    assert senders(later, given) == ["a", "b"]
 
 
 def test_without_a_plan_nobody_contributes() -> None:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from contracts.exchange import child, ended, new_keys, together
-from contracts.releases import LINE, contribution, private, released
+from contracts.releases import LINE, contribution, private, record, released
 
 from fedbo import Agent, Federation, Settings
 from fedbo.exchange import (
@@ -27,10 +27,9 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.exchange.contributions import make_release
-from fedbo.exchange.ledger import BudgetSpent
 from fedbo.identity import verify
 from fedbo.message import Heard, Message
-from fedbo.privacy import Plan, epsilon, mechanisms, spent, statement
+from fedbo.privacy import BudgetSpent, Plan, epsilon, mechanisms, spent, statement
 from fedbo.privacy.statement import broken_promise
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
@@ -52,13 +51,11 @@ def ledger(path: Path) -> Ledger:
 
 
 def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledger) -> None:
-    made = [ledger.release(OURS, NOBODY, trials=100) for _ in range(3)]
+    made = [record(ledger, OURS, NOBODY, trials=100) for _ in range(3)]
     assert [one.sequence for one in made] == [1, 2, 3]
     assert ledger.releases(OURS) == made
-    with pytest.raises(
-        BudgetSpent, match=r"all planned .* 3 releases are .* number 3 of 3 planned"
-    ):
-        ledger.release(OURS, NOBODY, trials=100)
+    with pytest.raises(BudgetSpent, match=r"all planned .* number 3 of 3 planned"):
+        record(ledger, OURS, NOBODY, trials=100)
     assert ledger.releases(OURS) == made
     actions = [(one.action, one.kind, one.agent, one.sequence) for one in ledger.read()]
     assert actions == [("handed out", "release", "hub", number) for number in (1, 2, 3)]
@@ -66,7 +63,7 @@ def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledg
 
 def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> None:
     for members in (20, 400):  # whose second moments have other weights
-        made = ledger.release(OURS, (None,) * members, trials=100)
+        made = record(ledger, OURS, (None,) * members, trials=100)
         assert ledger.read()[-1].decoded() == made
         assert (made.epsilon, made.delta, made.releases) == (2.0, 1e-3, 3)
         assert (made.members, made.trials) == (members, 100)
@@ -74,44 +71,44 @@ def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> Non
 
 
 def test_it_is_kept_in_its_file(ledger: Ledger, path: Path) -> None:
-    first = ledger.release(OURS, NOBODY)
+    first = record(ledger, OURS, NOBODY)
     again = Ledger(path)
     assert again.releases(OURS) == [first]
-    assert again.release(OURS, NOBODY).sequence == 2
-    assert ledger.release(OURS, NOBODY).sequence == 3  # it has learnt of the second
+    assert record(again, OURS, NOBODY).sequence == 2
+    assert record(ledger, OURS, NOBODY).sequence == 3  # it has learnt of the second
 
 
 def test_epochs_share_one_budget(ledger: Ledger) -> None:
     later = OURS.next_epoch(length_scale=0.7)
-    made = [ledger.release(agreed, NOBODY) for agreed in (OURS, later, later.next_epoch())]
+    made = [record(ledger, agreed, NOBODY) for agreed in (OURS, later, later.next_epoch())]
     assert [(one.epoch, one.sequence) for one in made] == [(0, 1), (1, 2), (2, 3)]
     for agreed in (OURS, later):
         assert ledger.releases(agreed) == made
         with pytest.raises(BudgetSpent):
-            ledger.release(agreed, NOBODY)
+            record(ledger, agreed, NOBODY)
 
 
 def test_other_federations_have_budgets_of_their_own(ledger: Ledger) -> None:
     for other in (private(plan=PLAN, seed=1), private(plan=Plan(epsilon=1.0, delta=1e-3)), OURS):
-        assert ledger.release(other, NOBODY).sequence == 1
+        assert record(ledger, other, NOBODY).sequence == 1
 
 
 def test_what_was_received_counts_too(ledger: Ledger) -> None:
     """A party that has lost its ledger learns from its own releases how many there were."""
     for number in (1, 2):
         ledger.receive(released(OURS, sequence=number))
-    assert ledger.release(OURS, NOBODY).sequence == 3
+    assert record(ledger, OURS, NOBODY).sequence == 3
 
 
 def test_if_only_the_last_release_is_known_earlier_ones_were_made(ledger: Ledger) -> None:
     ledger.receive(released(OURS, sequence=3))
     with pytest.raises(BudgetSpent):
-        ledger.release(OURS, NOBODY)
+        record(ledger, OURS, NOBODY)
 
 
 def test_a_release_is_signed(ledger: Ledger) -> None:
     keys = new_keys()
-    made = ledger.release(OURS, NOBODY, keys=keys)
+    made = record(ledger, OURS, NOBODY, keys=keys)
     assert made.key == keys.public
     verify(made)
     assert ledger.releases(OURS) == [made]
@@ -119,7 +116,7 @@ def test_a_release_is_signed(ledger: Ledger) -> None:
 
 def test_a_federation_without_a_plan_has_no_releases(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="the federation has no privacy plan"):
-        ledger.release(Federation(LINE), NOBODY)
+        record(ledger, Federation(LINE), NOBODY)
     assert ledger.read() == []
 
 
@@ -131,7 +128,7 @@ def test_all_planned_releases_cost_no_more_than_planned(ledger: Ledger, releases
     agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=releases))
     costs = [spent([])]
     for _ in range(releases):
-        ledger.release(agreed, NOBODY)
+        record(ledger, agreed, NOBODY)
         costs.append(spent(ledger.releases(agreed)))
     assert costs[0] == 0.0 and costs == sorted(costs)
     assert 1.5 < costs[-1] <= 2.0  # the more releases, the more is lost by adding up the votes
@@ -150,7 +147,7 @@ def test_any_cost_can_be_stated(changes: dict[str, float]) -> None:
 
 def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
     for members in (20, 28):
-        ledger.release(OURS, (None,) * members)
+        record(ledger, OURS, (None,) * members)
     text = statement(ledger.releases(OURS))
     cost = spent(ledger.releases(OURS))
     for part in ("2 releases are recorded here, made by 'hub'; the last one is number 2 of",
@@ -174,17 +171,17 @@ def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
 )
 def test_what_is_refused_costs_nothing(ledger: Ledger, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        ledger.release(OURS, **{"contributions": NOBODY, "trials": 100} | given)
+        record(ledger, OURS, **{"contributions": NOBODY, "trials": 100} | given)
     assert ledger.releases(OURS) == []
-    assert ledger.release(OURS, NOBODY).sequence == 1
+    assert record(ledger, OURS, NOBODY).sequence == 1
 
 
 def test_what_cannot_be_recorded_is_not_released(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ExchangeError, match=r"no release is made, because .* cannot be written"):
-        Ledger(tmp_path / "file" / "ledger").release(OURS, NOBODY)
+        record(Ledger(tmp_path / "file" / "ledger"), OURS, NOBODY)
     with pytest.raises(ExchangeError, match="no release is made"):
-        Ledger("/dev/full").release(OURS, NOBODY)
+        record(Ledger("/dev/full"), OURS, NOBODY)
 
 
 def test_without_a_lock_nothing_is_released(
@@ -192,7 +189,7 @@ def test_without_a_lock_nothing_is_released(
 ) -> None:
     monkeypatch.setattr("fedbo.exchange.ledger.alone", unlocked)
     with pytest.raises(ExchangeError, match="cannot be locked, and two processes could spend"):
-        ledger.release(OURS, NOBODY)
+        record(ledger, OURS, NOBODY)
     assert ledger.releases(OURS) == []
 
 
@@ -217,24 +214,24 @@ def unlocked(descriptor: int) -> Iterator[bool]:
     ],
 )
 def test_a_damaged_line_may_have_been_a_release(path: Path, damage: Any) -> None:
-    Ledger(path).release(OURS, NOBODY)
+    record(Ledger(path), OURS, NOBODY)
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     for _ in range(2):
         with pytest.raises(ExchangeError, match=r"has damaged lines .*: restore it from a copy"):
-            Ledger(path).release(OURS, NOBODY)
+            record(Ledger(path), OURS, NOBODY)
     assert path.read_bytes() == damage(whole)
     path.write_bytes(whole)
-    assert Ledger(path).release(OURS, NOBODY).sequence == 2
+    assert record(Ledger(path), OURS, NOBODY).sequence == 2
 
 
 def test_a_release_whose_content_is_damaged_stops_everything(path: Path) -> None:
-    Ledger(path).release(OURS, NOBODY)
+    record(Ledger(path), OURS, NOBODY)
     entry = json.loads(path.read_text())
     entry["content"] = "AAAA" + entry["content"][4:]
     path.write_text(json.dumps(entry) + "\n")
     for call in (
-        lambda: Ledger(path).release(OURS, NOBODY),
+        lambda: record(Ledger(path), OURS, NOBODY),
         lambda: Ledger(path).releases(OURS),
         lambda: Ledger(path).publish(MemoryExchange(), contribution(OURS)),
     ):
@@ -245,23 +242,23 @@ def test_a_release_whose_content_is_damaged_stops_everything(path: Path) -> None
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
 def test_a_line_that_was_cut_short_is_no_release(path: Path, share: float) -> None:
     """A kill or a full disk can do that, and then nobody has seen the release."""
-    first = Ledger(path).release(OURS, NOBODY)
-    Ledger(path).release(OURS, NOBODY)
+    first = record(Ledger(path), OURS, NOBODY)
+    record(Ledger(path), OURS, NOBODY)
     whole = path.read_bytes()
     end = whole.index(b"\n") + 1
     path.write_bytes(whole[: end + int(share * (len(whole) - end))])
     again = Ledger(path)
     assert again.releases(OURS) == [first]
-    assert again.release(OURS, NOBODY).sequence == 2
-    assert Ledger(path).release(OURS, NOBODY).sequence == 3  # the rest of the line does not matter
+    assert record(again, OURS, NOBODY).sequence == 2
+    assert record(Ledger(path), OURS, NOBODY).sequence == 3  # the rest of the line does not matter
     with pytest.warns(ExchangeWarning, match="line 2 of .* was skipped"):
         assert len(Ledger(path).read()) == 3
 
 
 def test_a_line_that_lacks_only_its_end_counts(path: Path) -> None:
-    Ledger(path).release(OURS, NOBODY)
+    record(Ledger(path), OURS, NOBODY)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert Ledger(path).release(OURS, NOBODY).sequence == 2
+    assert record(Ledger(path), OURS, NOBODY).sequence == 2
 
 
 # Releases that others made
@@ -276,7 +273,7 @@ def test_what_is_received_is_recorded_once(ledger: Ledger, path: Path) -> None:
 
 
 def test_own_releases_are_not_received_again(ledger: Ledger) -> None:
-    made = ledger.release(OURS, NOBODY)
+    made = record(ledger, OURS, NOBODY)
     ledger.receive(made)
     assert [entry.action for entry in ledger.read()] == ["handed out"]
 
@@ -341,7 +338,7 @@ def test_a_recorded_release_is_published_before_another_one_is_made(ledger: Ledg
     """As after a kill between the record and the publication."""
     exchange = MemoryExchange()
     members(OURS, exchange)
-    recorded = ledger.release(OURS, exchange.contributions(OURS))
+    recorded = record(ledger, OURS, exchange.contributions(OURS))
     assert make_release(exchange, OURS, ledger) == (recorded, False)
     assert exchange.fetch(OURS) == [recorded]
     assert ledger.releases(OURS) == [recorded]
@@ -422,7 +419,7 @@ def test_a_second_ledger_does_not_hide_what_was_released(ledger: Ledger) -> None
     """Two releases with one number count as two, so that no more is made than was planned."""
     exchange = MemoryExchange()
     members(OURS, exchange)
-    ledger.release(OURS, NOBODY)
+    record(ledger, OURS, NOBODY)
     exchange.publish(released(OURS, seed=5))
     with pytest.warns(ExchangeWarning, match="2 different releases with the number 1"):
         assert make_release(exchange, OURS, ledger)[0].sequence == 3
@@ -433,7 +430,7 @@ def test_a_second_ledger_does_not_hide_what_was_released(ledger: Ledger) -> None
 # Many processes, and kills
 
 SPENDING = """
-from contracts.releases import private
+from contracts.releases import private, record
 from fedbo.privacy import Plan
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=int(sys.argv[2])))
 agreed.fingerprint, agreed.cells
@@ -442,7 +439,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 while True:
     try:
-        made = ledger.release(agreed, [None] * 3)
+        made = record(ledger, agreed, [None] * 3)
     except ValueError as error:
         assert "all planned releases were made" in str(error)
         break
@@ -466,7 +463,7 @@ def test_processes_that_spend_at_once_share_one_budget(path: Path) -> None:
 
 KILLED = """
 import os, random, signal, time
-from contracts.releases import private
+from contracts.releases import private, record
 from fedbo.privacy import Plan
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
 agreed.fingerprint, agreed.cells
@@ -479,7 +476,7 @@ for number in range(int(sys.argv[3])):
         os.close(reader)
         ledger = Ledger(sys.argv[1])
         while True:
-            made = ledger.release(agreed, [None] * 3)
+            made = record(ledger, agreed, [None] * 3)
             os.write(writer, f"{made.sequence}\\n".encode())
     os.close(writer)
     time.sleep(rng.uniform(0.0, 0.06))
@@ -506,7 +503,7 @@ def test_a_kill_never_loses_a_release(path: Path) -> None:
 
 
 PUBLISHING = """
-from contracts.releases import private
+from contracts.releases import private, record
 from fedbo.privacy import Plan
 from fedbo.exchange.contributions import make_release
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))

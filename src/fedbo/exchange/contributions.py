@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 
 from fedbo.exchange.base import Exchange, ExchangeError
 from fedbo.exchange.choice import chosen
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring
-from fedbo.identity.claim import member
-from fedbo.message import Heard, Message, MessageRefused, Release
-
-
-def one_each(federation: Federation, messages: Iterable[Message]) -> list[Message]:
-    """Choose the contribution of each member from most trials, sorted by member.
-
-    A member may run several agents, but what is protected is the member. Contributions of another
-    epoch, and those from fewer trials than the plan asks for, are left out. How many trials there
-    are is public, so this choice says nothing about scores.
-
-    Args:
-        federation: What the members agree on, with its privacy plan.
-        messages: Contributions of agents that were checked, in any order.
-    """
-    least = federation.require_plan().least_trials
-    found: dict[str, Message] = {}
-    for message in sorted(messages, key=lambda one: (one.t_n, one.sender, one.sequence)):
-        if message.epoch == federation.epoch and message.t_n >= least:
-            found[member(message.sender)] = message
-    return [found[name] for name in sorted(found)]
+from fedbo.message import Heard, MessageRefused, Release
+from fedbo.privacy.budget import next_release, one_each
 
 
 def make_release(
@@ -71,7 +51,9 @@ def make_release(
             f"no release is made: {exchange.address} has {len(given)} contributions, none of them "
             f"from {plan.least_trials} trials or more, as the plan asks for"
         )
-    made = ledger.release(federation, counted, keys=keys)
+    made = ledger.add_release(
+        federation, lambda released: next_release(federation, released, counted, keys=keys)
+    )
     _publish(exchange, ledger, made)
     return made, True
 

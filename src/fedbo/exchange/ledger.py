@@ -21,8 +21,7 @@ import hashlib
 import io
 import os
 import stat
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -38,13 +37,10 @@ from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import member
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
 from fedbo.outside import printable, shortened
-from fedbo.privacy.noise import SECRET, Source
-from fedbo.privacy.release import composed, noisy
-from fedbo.privacy.statement import broken_promise, statement
+from fedbo.privacy.statement import broken_promise
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "releases.jsonl"  # as version 0.1 called it
@@ -52,10 +48,6 @@ NAMED = 5  # damaged lines that are named; the rest are counted
 _OPTIONS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
 _LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
-
-
-class BudgetSpent(ValueError):
-    """A release would break the privacy plan; the text says what was released."""
 
 
 class NotOurs(ExchangeError):
@@ -228,41 +220,26 @@ class Ledger:
             self._check_promise(message)
         self._record(_entry("handed out", message), "handed out")
 
-    def release(
-        self,
-        federation: Federation,
-        contributions: Sequence[Message | None],
-        *,
-        trials: int | None = None,
-        keys: KeyPair | None = None,
-        source: Source = SECRET,
+    def add_release(
+        self, federation: Federation, make: Callable[[list[Release]], Release]
     ) -> Release:
         """Make the next private release, and record it before anyone can see it.
 
-        If the process is killed before the record is complete, nothing was released. If it is
-        killed after that, `releases` has the release, which can still be published.
+        While ``make`` runs, no other process can make or record a release here. If the process is
+        killed before the record is complete, nothing was released. If it is killed after that,
+        `releases` has the release, which can still be published.
 
         Args:
-            federation: What the members agree on, with its privacy plan.
-            contributions: One contribution of each member; None for one that is empty.
-            trials: The number of trials of all members together; by default those that the
-                contributions name.
-            keys: Sign it with this key pair; by default it is not signed.
-            source: The source of randomness; any but the system's secret one (default) is for
-                tests.
+            federation: The federation, with its privacy plan.
+            make: Makes the next release of those that were made so far, see
+                `fedbo.privacy.next_release`. If it raises an error, nothing is recorded.
 
         Raises:
-            BudgetSpent: If all planned releases were made.
             ExchangeError: If it could not be recorded, or if the ledger has a damaged line, which
                 may have been a release; then nothing is released.
         """
-        names = Counter(member(one.sender) for one in contributions if one is not None)
-        if twice := [name for name, n in names.items() if n > 1]:
-            raise ValueError(
-                f"{twice[0]!r} has {names[twice[0]]} contributions, expected one of each member: "
-                "what is promised is for one"
-            )
-        plan, refusal = federation.require_plan(), f"no release is made, because {self.path}"
+        federation.require_plan()
+        refusal = f"no release is made, because {self.path}"
         with self._lock:
             try:
                 make_folder(self.path.parent)
@@ -279,24 +256,21 @@ class Ledger:
                             "been releases: restore it from a copy"
                         )
                     made = self._known_releases(federation.fingerprint)
-                    last = max([len(made), *(one.sequence for one in made)])
-                    if last >= plan.releases:
-                        raise BudgetSpent(
-                            f"all planned releases were made, so there cannot be another one. "
-                            f"{statement(made)}"
+                    release = make([*made])
+                    federation.check(release)
+                    if made and release.sequence <= made[-1].sequence:
+                        raise ValueError(
+                            f"the release has the number {release.sequence}, expected one after "
+                            f"{made[-1].sequence}, the last that is recorded in {self.path}"
                         )
-                    quiet = composed(federation, contributions, trials, last + 1)
-                    published = noisy(federation, quiet, source)
-                    if keys is not None:
-                        published = keys.sign(published)
-                    line = msgspec.json.encode(_entry("handed out", published)) + b"\n"
+                    line = msgspec.json.encode(_entry("handed out", release)) + b"\n"
                     _write(file, b"\n" * cut_short + line, undo=True)
                     files.sync(str(self.path.parent))
             except ExchangeError:
                 raise
             except OSError as error:
                 raise failed(f"{refusal} cannot be written", error) from error
-        return published
+        return release
 
     def receive(self, published: Release) -> None:
         """Record a release that was received, once.

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.exchange import FolderExchange, Ledger
-from fedbo.exchange.contributions import make_release, one_each
+from fedbo.exchange.contributions import make_release
 from fedbo.exchange.file import most_in
 from fedbo.exchange.hub.wire import MOST_PEERS
-from fedbo.exchange.ledger import BudgetSpent
 from fedbo.federation import Federation
 from fedbo.federation.likeness import Likeness
 from fedbo.flower.site import log
 from fedbo.identity import Keyring
 from fedbo.identity.listed import listed_keys
 from fedbo.message import Message, MessageRefused, Release
+from fedbo.privacy.budget import BudgetSpent, one_each
 from fedbo.state import make_folder
 
 #: Which peers a node hears if there are more than it may hear.

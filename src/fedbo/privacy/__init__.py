@@ -17,6 +17,7 @@ from fedbo.privacy.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
+from fedbo.privacy.budget import BudgetSpent, is_due, next_release, one_each, releases_made
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.local import local_cost, local_vote
 from fedbo.privacy.noise import (
@@ -27,10 +28,11 @@ from fedbo.privacy.noise import (
     discrete_gaussian,
     discrete_laplace,
 )
-from fedbo.privacy.release import mechanisms, release, voted_points
+from fedbo.privacy.release import mechanisms, planned, release, voted_points
 from fedbo.privacy.statement import spent, statement
 
 __all__ = [
+    "BudgetSpent",
     "Derived",
     "Gaussian",
     "Laplace",
@@ -52,10 +54,15 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "is_due",
     "local_cost",
     "local_vote",
     "mechanisms",
+    "next_release",
+    "one_each",
+    "planned",
     "release",
+    "releases_made",
     "shape",
     "spent",
     "statement",

@@ -71,6 +71,18 @@ def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
     return _costs(published.votes_scale, published.sums_deviation, published.weight)
 
 
+def planned(plan: Plan) -> tuple[Laplace, Gaussian]:
+    """Return what the accountant needs to know of a release whose content is lost.
+
+    In the noise of a release, everything but the number of members follows from the plan.
+
+    Args:
+        plan: The privacy plan of the federation.
+    """
+    c, _ = _second_moments_of(1, 1)
+    return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
+
+
 def _costs(votes_scale: float, sums_deviation: float, c: float) -> tuple[Laplace, Gaussian]:
     largest = math.sqrt(1.0 + c**2)  # what one member can change the sum by
     return (
@@ -104,8 +116,8 @@ def release(
 ) -> Release:
     """Sum up contributions, add noise, and return what may be published.
 
-    Nothing is recorded here. `fedbo.exchange.Ledger.release` does that, and refuses what was not
-    planned; it is what a real release needs.
+    Nothing is recorded here, and no budget is kept: `fedbo.privacy.next_release` does that, and is
+    what a real release needs.
 
     Args:
         federation: What the members agree on, with its privacy plan.

@@ -6,28 +6,33 @@ import math
 from collections.abc import Sequence
 
 from fedbo.message import Release
-from fedbo.privacy.accounting import epsilon, epsilon_basic
+from fedbo.privacy.accounting import Mechanism, epsilon, epsilon_basic
 from fedbo.privacy.release import mechanisms
 
 _LARGE = 20.0  # an ε from which e^ε has too many digits to read
 
 
-def spent(releases: Sequence[Release]) -> float:
+def spent(
+    releases: Sequence[Release], lost: Sequence[Mechanism] = (), delta: float | None = None
+) -> float:
     """Return ε of these releases together, at the δ of their plan; infinite if one has no noise.
 
     Args:
         releases: Releases of one federation.
+        lost: What releases cost whose content is lost, see `fedbo.privacy.release.planned`.
+        delta: δ; by default that of the first release.
     """
-    if not releases:
-        return 0.0
     try:
-        made = [each for one in releases for each in mechanisms(one)]
+        made = [*lost, *(each for release in releases for each in mechanisms(release))]
     except ValueError:  # one claims next to no noise
         return math.inf
+    if not made:
+        return 0.0
+    delta = releases[0].delta if delta is None else delta
     try:
-        return epsilon(made, releases[0].delta)
+        return epsilon(made, delta)
     except ModuleNotFoundError:  # without dp-accounting, a larger bound
-        return epsilon_basic(made, releases[0].delta)
+        return epsilon_basic(made, delta)
 
 
 def factor(cost: float) -> str:

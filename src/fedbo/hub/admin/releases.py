@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, distinct, func, insert, select, update
 
-from fedbo.exchange.contributions import one_each
 from fedbo.federation import Federation, Plan
 from fedbo.hub.admin.audit import record
 from fedbo.hub.admin.due import Standing, is_due
@@ -35,6 +34,7 @@ from fedbo.identity import KeyPair
 from fedbo.message import Message, Release
 from fedbo.message.key import key_text
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
+from fedbo.privacy.budget import one_each
 from fedbo.privacy.release import composed, mechanisms
 from fedbo.privacy.release import release as release_of
 

@@ -1,0 +1,147 @@
+"""The budget of a federation: when its next private release is due, and how it is made.
+
+Every party that makes releases (a hub, whoever runs ``fedbo release``, the server of a fleet) does
+it here. Nothing here reads or writes a file. The caller must hold a lock from the moment at which
+it reads the releases made so far until the next one is recorded, and must show a release to nobody
+before it is on the disk: a transaction of the hub's database does that, and
+`fedbo.exchange.Ledger.add_release`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from fedbo.federation import Federation, Plan
+from fedbo.identity import KeyPair, KeyRefused
+from fedbo.identity.claim import member
+from fedbo.message import Message, Release
+from fedbo.message.key import key_text
+from fedbo.privacy.noise import SECRET, Source
+from fedbo.privacy.release import composed, noisy
+from fedbo.privacy.statement import statement
+
+_DAY = 86400.0
+
+
+class BudgetSpent(ValueError):
+    """A release would break the privacy plan; the text says what was released."""
+
+
+def one_each(federation: Federation, messages: Iterable[Message]) -> list[Message]:
+    """Choose the contribution of each member from most trials, sorted by member.
+
+    A member may run several agents, but what is protected is the member. Contributions from fewer
+    trials than the plan asks for are left out. How many trials there are is public, so this choice
+    says nothing about scores.
+
+    Args:
+        federation: The federation, with its privacy plan.
+        messages: Contributions of agents that were checked, in any order.
+    """
+    least = federation.require_plan().least_trials
+    chosen: dict[str, Message] = {}
+    for message in sorted(messages, key=lambda each: (each.t_n, each.sender, each.sequence)):
+        if message.t_n >= least:
+            chosen[member(message.sender)] = message
+    return [chosen[name] for name in sorted(chosen)]
+
+
+def is_due(plan: Plan, *, members: int, last: float, now: float) -> bool:
+    """Tell whether the plan asks for a release now. Nobody waits for members that are away.
+
+    Whether the plan still allows one is the question of `next_release`.
+
+    Args:
+        plan: The privacy plan. If its ``least_members`` is 0, somebody makes releases by hand.
+        members: How many members have contributed anew, from enough trials, since ``last``.
+        last: When the last release was made, or the federation if there was none: seconds since
+            1970.
+        now: The time, in seconds since 1970.
+
+    >>> plan = Plan(epsilon=2.0, delta=1e-3, least_members=20, days=7.0)
+    >>> is_due(plan, members=20, last=0.0, now=7 * 86400.0)
+    True
+    """
+    return 0 < plan.least_members <= members and last + plan.days * _DAY <= now
+
+
+def releases_made(released: Sequence[Release], lost: int = 0) -> int:
+    """Return how many releases were made: at least those that are known.
+
+    A number that is missing below the last one was released too. Two different releases with one
+    number are two.
+
+    Args:
+        released: The known releases of one federation, each once.
+        lost: How many more were made whose content nobody has.
+    """
+    numbers = {release.sequence for release in released}
+    surplus = len(released) - len(numbers)
+    return max(len(released) + lost, max(numbers, default=0) + surplus)
+
+
+def next_release(
+    federation: Federation,
+    released: Sequence[Release],
+    contributions: Sequence[Message | None],
+    *,
+    trials: int | None = None,
+    lost: int = 0,
+    keys: KeyPair | None = None,
+    source: Source = SECRET,
+) -> Release:
+    """Make the next private release within the plan. Nobody may see it before it is recorded.
+
+    Args:
+        federation: The federation, with its privacy plan.
+        released: The known releases of this federation, each once, received ones included.
+        contributions: One contribution of each member, see `one_each`; None for one that is empty.
+        trials: The number of trials of all members together; by default those that the
+            contributions name.
+        lost: How many more releases were made whose content nobody has.
+        keys: Sign it with this key pair; by default it is not signed.
+        source: The source of randomness; any but the system's secret one (default) is for tests.
+
+    Raises:
+        BudgetSpent: If all planned releases were made.
+        KeyRefused: If the federation lists the key of whoever makes releases, and it is not this
+            one: members would refuse a release that has cost a part of the budget.
+        ValueError: If there are no contributions, if a member has two, or if one does not fit.
+
+    >>> from fedbo.space import Float
+    >>> federation = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=2.0, delta=1e-3))
+    >>> release = next_release(federation, [], [None] * 20)
+    >>> release.sequence, release.members
+    (1, 20)
+    >>> next_release(federation, [release], [None] * 20)
+    Traceback (most recent call last):
+    fedbo.privacy.budget.BudgetSpent: all planned releases were made...
+    """
+    plan = federation.require_plan()
+    counts = Counter(member(message.sender) for message in contributions if message is not None)
+    if twice := [name for name, n in counts.items() if n > 1]:
+        raise ValueError(
+            f"{twice[0]!r} has {counts[twice[0]]} contributions, expected one of each member: "
+            "what is promised is for one"
+        )
+    _check_signer(federation, plan, keys)
+    made = releases_made(released, lost)
+    if made >= plan.releases:
+        cost = statement(released) if released else f"There were {made}."
+        raise BudgetSpent(f"all planned releases were made, so there cannot be another one. {cost}")
+    quiet = composed(federation, contributions, trials, made + 1)
+    release = noisy(federation, quiet, source)
+    return release if keys is None else keys.sign(release)
+
+
+def _check_signer(federation: Federation, plan: Plan, keys: KeyPair | None) -> None:
+    if not federation.members:
+        return
+    listed = federation.members[plan.by]  # no federation lists members without it
+    if keys is None or keys.public != listed:
+        given = "there is no key to sign it with" if keys is None else f"the key here is {keys}"
+        raise KeyRefused(
+            f"the federation lists {plan.by!r}, who makes releases, with the key "
+            f"{key_text(listed)}, and {given}: only who has the listed private key can make one"
+        )
