@@ -1,7 +1,7 @@
 """How messages travel: exchanges, their contract in `base`, and the ledger of what left."""
 
 from fedbo.exchange.address import exchange_at
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.ledger import Entry, Ledger
@@ -16,6 +16,7 @@ __all__ = [
     "FolderExchange",
     "Holding",
     "HubExchange",
+    "Identity",
     "Ledger",
     "MemoryExchange",
     "Progress",

@@ -33,6 +33,19 @@ class ExchangeWarning(UserWarning):
     """Something in an exchange was skipped; the text says what and why."""
 
 
+class Identity(NamedTuple):
+    """As whom this user takes part in a federation at a place with members.
+
+    Args:
+        member: The name of the member: a sender is this name, or ``member/agent``.
+        key: The public key, as text, that messages must be signed with; empty if only messages
+            that are not signed are taken; None if any will do.
+    """
+
+    member: str
+    key: str | None
+
+
 class Holding(NamedTuple):
     """Something at a place, of any federation.
 
@@ -142,6 +155,14 @@ class Exchange(ABC):
         Nothing is checked against a federation or a keyring.
         """
         raise ExchangeError(f"{self.address} cannot list what it holds")
+
+    def identity(self, federation: Federation) -> Identity | None:
+        """Return as whom this user takes part; None (default) if any name and key will do.
+
+        This neither waits for the place nor needs it; it raises an `ExchangeError` that says how to
+        join if this user is no member.
+        """
+        return None
 
     def member(self, federation: Federation) -> str | None:
         """Return the name of the member as which this user takes part; None if any name will do.
