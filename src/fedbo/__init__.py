@@ -8,7 +8,6 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Inbox
@@ -41,7 +40,6 @@ __all__ = [
     "Policy",
     "Power",
     "Query",
-    "Scalars",
     "Settings",
     "Space",
     "Steps",

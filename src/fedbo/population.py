@@ -150,7 +150,6 @@ class Population:
                 self.counts[row],
                 self.tips[row, 1:].tobytes() if self.tips[row, 0] else b"",
                 fingerprint=federation.fingerprint,
-                epoch=federation.epoch,
                 sender=self.sender(row),
                 sequence=int(self.t_n[row]),
                 t_n=int(self.t_n[row]),

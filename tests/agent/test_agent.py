@@ -18,6 +18,7 @@ from fedbo import (
     Agent,
     Categorical,
     Federation,
+    FederationMismatch,
     Float,
     Int,
     Origin,
@@ -248,11 +249,9 @@ class TestMessages:
         with pytest.raises(ValueError, match=r"'me' has nothing to hand out yet"):
             Agent(federation, name="me").message()
 
-    def test_its_own_and_other_epochs_messages_are_ignored(self, federation: Federation) -> None:
+    def test_its_own_messages_are_ignored(self, federation: Federation) -> None:
         agent = run(Agent(federation, name="me", seed=0), 3)
         assert agent.receive(agent.message()) == 0
-        later = run(Agent(federation.next_epoch(length_scale=0.5), name="b", seed=0), 3)
-        assert agent.receive(later.message()) == 0
         assert len(agent.inbox) == 0
 
     def test_a_refused_message_leaves_everything_as_it_was(
@@ -953,13 +952,15 @@ def test_how_much_the_policy_counts_on_each_peer(federation: Federation, message
 
 
 class TestMembers:
-    def test_a_new_list_is_taken_over_in_the_same_epoch(self) -> None:
+    def test_a_new_list_is_taken_over(self) -> None:
         old, new = (Federation(SPACE, features=20, members={"a": bytes([i] * 32)}) for i in (1, 2))
         agent = run(Agent(old, name="a", seed=0), 2)
         message = agent.message()
-        agent.move(new)
+        agent.set_members(new)
         assert agent.federation.members == new.members
         assert len(agent.trials) == 2 and agent.message() == message
+        with pytest.raises(FederationMismatch, match="length_scale"):
+            agent.set_members(Federation(SPACE, features=20, length_scale=0.5))
 
     def test_a_file_keeps_them(self, tmp_path: Path) -> None:
         ours = Federation(SPACE, members={"a": bytes([7]) * 32})

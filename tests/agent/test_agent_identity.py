@@ -37,8 +37,6 @@ def test_an_agent_with_keys_signs_its_messages() -> None:
     assert Message.decode(message.encode()) == message
     peer = told("b")
     assert peer.receive(message.encode()) == 1
-    agent.move(ours.next_epoch(length_scale=0.7))
-    assert agent.message().key == keys.public
 
 
 def test_a_plain_agent_signs_nothing() -> None:
@@ -258,7 +256,7 @@ def test_messages_of_former_members_are_forgotten() -> None:
     agent = told("b")
     agent.receive([told(name, pair).message() for name, pair in keys.items()])
     agent.receive(told("d").message())
-    agent.move(Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys["a"])}))
+    agent.set_members(Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys["a"])}))
     agent.ask()
     assert agent.inbox.senders == ["a"]
 

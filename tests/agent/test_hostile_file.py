@@ -161,7 +161,6 @@ def test_a_message_of_another_agent_is_not_handed_out(tmp_path: Path) -> None:
         told(federation, "b", 5).message(),
         told(Federation(PLANE, features=6, seed=1, kind="weights"), "a", 5).message(),
         msgspec.structs.replace(right, sequence=77),
-        msgspec.structs.replace(right, epoch=1),
         msgspec.structs.replace(right, key=bytes(32), signature=bytes(64)),
         Message.of_weights([1e30] * 6, **_header(right)),
     ):
@@ -171,7 +170,7 @@ def test_a_message_of_another_agent_is_not_handed_out(tmp_path: Path) -> None:
 
 
 def _header(message: Message) -> Any:
-    names = ("fingerprint", "epoch", "sender", "sequence", "t_n")
+    names = ("fingerprint", "sender", "sequence", "t_n")
     return {name: getattr(message, name) for name in names}
 
 

@@ -190,16 +190,6 @@ def test_a_forgotten_release_leaves_no_votes() -> None:
     assert agent.ask().params == Agent(OURS, seed=0).ask().params
 
 
-def test_a_new_epoch_forgets_the_release() -> None:
-    agent, later = Agent(OURS, name="site-a", seed=0), OURS.next_epoch()
-    agent.receive(voted())
-    agent.move(later)
-    assert len(agent.inbox) == 0
-    assert agent.receive(voted()) == 0
-    assert agent.ask().params == Agent(OURS, seed=0).ask().params
-    assert agent.receive(voted(later, sequence=2)) == 1
-
-
 # Randomised votes
 
 
@@ -214,7 +204,7 @@ def test_an_agent_that_trusts_nobody_sends_a_vote_only() -> None:
 
 
 def test_its_vote_never_changes(tmp_path: Path) -> None:
-    """Over scores, save and load, and epochs, for 20 agents with little privacy and much noise."""
+    """Over scores, save and load, for 20 agents with little privacy and much noise."""
     agreed = local(3)
     for seed in range(20):
         agent = taught(agreed, n=3, seed=seed, settings=LOCAL)
@@ -226,8 +216,6 @@ def test_its_vote_never_changes(tmp_path: Path) -> None:
         again = Agent.load(tmp_path / "agent")
         again.tell({"x": 0.5, "y": 0.5}, 1e6)
         assert again.message().cell == cell
-        again.move(agreed.next_epoch(length_scale=0.7))
-        assert (again.message().cell, again.message().epoch) == (cell, 1)
 
 
 def test_its_vote_stays_when_later_scores_make_the_first_ones_look_alike() -> None:

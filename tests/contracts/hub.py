@@ -30,9 +30,9 @@ from fedbo.exchange.hub.memberships import Membership, Memberships
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused
-from fedbo.identity.claim import member
 from fedbo.message import Withdrawal
 from fedbo.message.key import key_text
+from fedbo.message.signed import member
 
 _START = 60.0  # seconds
 

@@ -297,16 +297,6 @@ class PolicyContract:
         assert asked(run(agent, 4)) == asked(run(same, 4))
         self.goes_on(agent)
 
-    def test_messages_of_another_epoch_are_ignored(self, tmp_path: Path) -> None:
-        federation = self.federation(epoch=3)
-        agent, deaf = (run(self.agent(federation), 4) for _ in range(2))
-        before = saved(agent, tmp_path)
-        for epoch in (2, 4):
-            there = self.federation(epoch=epoch, length_scale=0.5, noise_variance=0.01)
-            assert agent.receive(messages(there, 5)) == 0
-        assert saved(agent, tmp_path) == before
-        assert asked(run(agent, 3)) == asked(run(deaf, 3))
-
     @pytest.mark.parametrize("fault", wire.BAD)
     def test_a_bad_message_is_refused_and_changes_nothing(self, fault: str, tmp_path: Path) -> None:
         agent = run(self.agent(), 4)

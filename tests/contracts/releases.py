@@ -35,7 +35,6 @@ def contribution(
     """A contribution of an agent; its shape is the first coordinate if none is given."""
     header = {
         "fingerprint": federation.fingerprint,
-        "epoch": federation.epoch,
         "sender": sender,
         "sequence": sequence,
         "t_n": t_n,

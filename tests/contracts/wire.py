@@ -26,11 +26,10 @@ def garbage(federation: Federation) -> Iterator[bytes]:
 
 
 def foreign(federation: Federation) -> Iterator[bytes]:
-    """Of federations that agreed on something else, in the same epoch."""
+    """Of federations that agreed on something else."""
     agreed = {
         "features": federation.features,
         "kind": federation.kind,
-        "epoch": federation.epoch,
         "seed": federation.seed,
     }
     yield _of(Federation(federation.space, **{**agreed, "seed": federation.seed + 1}))

@@ -36,7 +36,7 @@ def federation(**changes: Any) -> Federation:
 
 def message(sender: Federation, **changes: Any) -> Message:
     """A message of the kind that was agreed on."""
-    header: dict[str, Any] = {"sender": "a", "sequence": 1, "t_n": 10, "epoch": sender.epoch}
+    header: dict[str, Any] = {"sender": "a", "sequence": 1, "t_n": 10}
     header |= {"fingerprint": sender.fingerprint, **changes}
     numbers = np.ones(sender.coordinates)
     if sender.kind == "weights":
@@ -52,12 +52,12 @@ def message(sender: Federation, **changes: Any) -> Message:
 
 def test_features_are_built_once_and_as_agreed() -> None:
     scales = tuple(0.1 * (i + 1) for i in range(8))
-    ours = federation(length_scale=scales, kernel="matern52", format=1)
+    ours = federation(length_scale=scales, kernel="matern52")
     assert ours.phi is ours.phi
     assert (ours.features, ours.phi.M, ours.phi.kernel) == (20, 20, "matern52")
-    assert ours.phi.length_scales.tolist() == [*scales]
+    assert sorted(ours.phi.length_scales) == [*scales]
     X = ours.space.sample(np.random.default_rng(0), 5)
-    again = federation(length_scale=scales, kernel="matern52", format=1)
+    again = federation(length_scale=scales, kernel="matern52")
     assert np.array_equal(ours.phi(X), again.phi(X))
     assert not np.array_equal(ours.phi(X), federation(seed=8).phi(X))
 
@@ -89,7 +89,7 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "# A fedbo federation: what its agents agree on. Give every agent this very file:\n"
         "# messages from agents with other values are refused.\n"
         "\n"
-        "format = 2\n"
+        "format = 1\n"
         "features = 100\n"
         'kernel = "se"\n'
         "seed = 7\n"
@@ -97,7 +97,6 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "noise_variance = 0.1\n"
         'kind = "compact"\n'
         "tips = true\n"
-        "epoch = 0\n"
         "\n"
         "[space]\n"
         'direction = "maximize"\n'
@@ -138,7 +137,7 @@ def saved_and_loaded(ours: Federation, path: Path) -> Federation:
     [
         federation(),
         paper_federation(PARAMETERS),
-        federation(kind="belief", kernel="matern52", epoch=3, noise_variance=1 / 3),
+        federation(kind="belief", kernel="matern52", noise_variance=1 / 3),
         federation(length_scale=tuple(1 / (i + 3) for i in range(8))),
         federation(space=Space(PARAMETERS, direction="minimize")),
         federation(
@@ -208,16 +207,8 @@ def test_an_empty_list_of_members_does_not_mean_everybody() -> None:
 
 def test_a_short_file_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "federation.toml"
-    path.write_text('[space.parameters]\nC = { type = "float", low = 0, high = 1 }\n')
-    assert Federation.load(path) == Federation({"C": Float(0, 1)}, kind="weights")
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_file_that_names_no_kind_means_weights(kind: Kind) -> None:
-    """It was written when weights were the default, and agents have messages of that kind."""
-    text = federation(kind=kind).to_toml()
-    assert Federation.from_toml(text).kind == kind
-    assert Federation.from_toml(text.replace(f'kind = "{kind}"\n', "")).kind == "weights"
+    path.write_text('format = 1\n[space.parameters]\nC = { type = "float", low = 0, high = 1 }\n')
+    assert Federation.load(path) == Federation({"C": Float(0, 1)})
 
 
 CHOICES = '[space.parameters.C]\ntype = "categorical"\nchoices = ["a", {}]\n'
@@ -228,10 +219,9 @@ SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
     ("text", "words"),
     [
         ("colour = 3\n" + SHORT, "unknown key 'colour', expected one of format, features, kernel"),
-        ("format = 3\n" + SHORT, "format is 3, written by a newer fedbo: .*, so update fedbo"),
-        ("format = 3\ncolour = 3\n[space]\nx = 3", "format is 3, written by a newer fedbo"),
-        ("format = 0\n" + SHORT, "format is 0, expected an int from 1 to 2"),
-        ("format = '2'\n" + SHORT, "format is '2', expected an int from 1 to 2"),
+        ("format = 2\ncolour = 3\n[space]\nx = 3", "format is 2, expected format = 1"),
+        ("format = '1'\n" + SHORT, "format is '1', expected format = 1"),
+        ("format = true\n" + SHORT, "format is True, expected format = 1"),
         ("members = 3\n" + SHORT, "members is 3, expected names and public keys"),
         (SHORT + "[members]\na = 'ssh'\n", "member 'a': the key is 'ssh', expected 'ed25519:'"),
         (SHORT + "[members]\n'a/b' = 'x'\n", "a member is named 'a/b', .* without '/'"),
@@ -264,10 +254,15 @@ SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
 )
 def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "federation.toml"
-    path.write_text(text)
+    path.write_text(text if text.startswith("format") else f"format = 1\n{text}")
     with pytest.raises(ValueError, match=words) as caught:
         Federation.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_names_its_format() -> None:
+    with pytest.raises(ValueError, match="format is missing, expected format = 1"):
+        Federation.from_toml(SHORT)
 
 
 def points_of(n: int) -> str:
@@ -314,7 +309,7 @@ TOO_MUCH: dict[str, tuple[str, str]] = {
 def test_too_much_in_a_file_is_refused_soon_and_in_few_words(what: str, tmp_path: Path) -> None:
     text, words = TOO_MUCH[what]
     path = tmp_path / "federation.toml"
-    path.write_text(text)
+    path.write_text(f"format = 1\n{text}")
     began = time.process_time()
     with pytest.raises(ValueError, match=words) as caught:
         Federation.load(path)
@@ -376,17 +371,12 @@ def test_length_scales_are_given_in_the_order_of_the_space() -> None:
     theirs = federation(space=REVERSED, length_scale=(8, 7, 6, 5, 4, 3, 2, 1))
     assert theirs.length_scale == ours.length_scale and theirs == ours
     assert Federation.from_toml(ours.to_toml()).length_scale == ours.length_scale
-    later = ours.next_epoch()
-    assert later.length_scale == ours.length_scale  # which is in canonical order already
-    assert later.next_epoch(length_scale=(1, 2, 3, 4, 5, 6, 7, 8)).length_scale == (
-        *(1, 2, 3, 4, 5, 6, 7, 8),
-    )
 
 
-def test_a_file_in_format_2_may_be_written_in_any_order() -> None:
+def test_a_file_may_be_written_in_any_order() -> None:
     tables = ['[space.parameters.b]\ntype = "float"\nlow = 0\nhigh = 1\n', "", ""]
     tables[1] = '[space.parameters.a]\ntype = "categorical"\nchoices = ["y", "z", "x"]\n'
-    head = "format = 2\nlength_scale = {}\n"
+    head = "format = 1\nlength_scale = {}\n"
     ours = Federation.from_toml(head.format("[4, 2, 3, 1]") + "".join(tables))
     theirs = Federation.from_toml(
         head.format("[1, 2, 3, 4]")
@@ -394,37 +384,6 @@ def test_a_file_in_format_2_may_be_written_in_any_order() -> None:
     )
     assert ours.difference(theirs) is None and ours.fingerprint == theirs.fingerprint
     assert ours.length_scale == (1, 2, 3, 4)
-
-
-def test_a_file_without_a_format_keeps_its_order_and_is_written_without_one() -> None:
-    text = federation(format=1, space=REVERSED).to_toml()
-    assert "format" not in text
-    old = Federation.from_toml(text)
-    assert (old.format, old.space.names) == (1, (*REVERSED,))
-    assert old.space.parameters["kernel"] == REVERSED["kernel"]
-    assert old.to_toml() == text
-    assert old == Federation.from_toml("format = 1\n" + text)
-    assert old.next_epoch().format == 1 and old.next_epoch().space == old.space
-    new = federation(space=REVERSED)
-    assert new.next_epoch().format == 2
-    assert "the parameters are in order" in str(old.difference(new))
-    assert old.fingerprint.difference(new.fingerprint) == "space"
-
-
-def test_both_formats_are_the_same_if_the_order_is() -> None:
-    new = federation()
-    old = Federation(new.space, **AGREED, format=1)
-    assert old == new and old.fingerprint == new.fingerprint
-    old.require_later(new.next_epoch())
-    new.require_later(old.next_epoch())
-    new.check(message(old))
-
-
-def test_a_later_epoch_with_another_space_is_named() -> None:
-    ours = federation(length_scale=(1, 2, 3, 4, 5, 6, 7, 8))
-    theirs = federation(space={"C": Float(0, 1)}, epoch=1)
-    with pytest.raises(FederationMismatch, match="parameter 'depth' is only here"):
-        ours.require_later(theirs)
 
 
 # The choice None
@@ -458,7 +417,6 @@ def test_members_are_saved_but_not_compared(tmp_path: Path) -> None:
     assert f'[members]\nsite-a = "{KEYS["site-a"]}"\n' in ours.to_toml()
     ours.save(tmp_path / "federation.toml")
     assert Federation.load(tmp_path / "federation.toml").members == ours.members
-    assert ours.next_epoch(noise_variance=0.5).members == ours.members
     plain = federation()
     assert plain.members == {} and "members" not in plain.to_toml()
     assert ours == plain and ours.fingerprint == plain.fingerprint and hash(ours) == hash(plain)
@@ -495,8 +453,6 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"features": True}, "features is True"),
         ({"features": 10.0}, "features is 10.0"),
         ({"features": 5001}, "features is 5001, expected an int from 1 to 5000, because a model"),
-        ({"format": 3}, "format is 3, written by a newer fedbo"),
-        ({"format": 1.0}, "format is 1.0, expected an int from 1 to 2"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
         ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'weights', 'belief'"),
         ({"seed": -1}, "seed is -1"),
@@ -509,7 +465,6 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
         ({"noise_variance": 1e-300}, "noise_variance is 1e-300, expected a number from 1e-10"),
         ({"noise_variance": 1e300}, "noise_variance is 1e.300, expected a number from 1e-10"),
         ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a finite number above 0"),
-        ({"epoch": 2**16}, "epoch is 65536, expected an int from 0 to 65535"),
         ({"space": {}}, "parameters is empty"),
     ],
 )
@@ -522,11 +477,6 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
     (
         {"space": PARAMETERS | {"C": Float(1e-4, 100, log=True)}},
         "parameter 'C': high is 10.0 here and 100.0 there",
-        "space",
-    ),
-    (
-        {"space": dict(reversed(PARAMETERS.items())), "format": 1},
-        "the parameters are in order",
         "space",
     ),
     (
@@ -543,8 +493,8 @@ DIFFERENT: list[tuple[dict[str, Any], str, str]] = [
     ({"kernel": "matern52"}, "kernel is 'se' here and 'matern52' there", "features"),
     ({"seed": 8}, "seed is 7 here and 8 there", "features"),
     ({"kind": "belief"}, "kind is 'compact' here and 'belief' there", "kind"),
-    ({"length_scale": 0.2}, "length_scale is 0.3 here and 0.2 there", "scalars"),
-    ({"noise_variance": 0.2}, "noise_variance is 0.1 here and 0.2 there", "scalars"),
+    ({"length_scale": 0.2}, "length_scale is 0.3 here and 0.2 there", "scales"),
+    ({"noise_variance": 0.2}, "noise_variance is 0.1 here and 0.2 there", "scales"),
 ]
 
 
@@ -574,23 +524,13 @@ def test_listed_points_are_part_of_the_space() -> None:
     assert ours != federation(space={"a": Float(0, 1)})
 
 
-def test_a_file_of_version_0_1_is_the_same_federation() -> None:
-    path = Path(__file__).parents[1] / "fixtures" / "v0.1" / "federation.toml"
-    ours = Federation.load(path)
-    assert str(ours.fingerprint) == "f2c63f78-b26398a9-021d46f1-70727e11"
-    assert Federation.from_toml(ours.to_toml()).fingerprint == ours.fingerprint
-    assert ours.format == 1 and "format" not in ours.to_toml()
-
-
 def test_fingerprints_never_change() -> None:
     depth: dict[str, Parameter] = {"depth": Categorical([3, None])}
     for kind, ending, other_ending in (
         ("weights", "021d46f1-397948b5", "021d46f1-397948b5"),
         ("compact", "886faf3f-a58cc522", "886faf3f-5d786e57"),  # the basis is part of it
     ):
-        old, new = federation(kind=kind, format=1), federation(kind=kind)
-        assert str(old.fingerprint) == f"8f0b8f20-337e63ac-{ending}"
-        assert str(new.fingerprint) == f"8a521da0-337e63ac-{ending}"
+        assert str(federation(kind=kind).fingerprint) == f"8a521da0-337e63ac-{ending}"
         other = Federation(depth, kind=kind)
         assert str(other.fingerprint) == f"b3a9818e-e6c654a0-{other_ending}"
 
@@ -715,7 +655,7 @@ def test_a_vote_is_for_the_cell_of_the_best_score(direction: Any) -> None:
     assert agent.message().cell == agent.federation.cell(space.encode(best))
 
 
-# Messages and epochs
+# Messages
 
 
 @pytest.mark.parametrize(("change", "_words", "part"), DIFFERENT)
@@ -739,27 +679,3 @@ def test_messages_are_checked_against_what_was_agreed() -> None:
         assert ours.coordinates > M
         with pytest.raises(MessageRefused, match=f"M = {M}, expected M = {ours.coordinates}"):
             ours.check(message(short, fingerprint=ours.fingerprint))
-
-
-def test_the_next_epoch() -> None:
-    ours = federation()
-    later = ours.next_epoch(length_scale=(0.1, *(0.2,) * 7))
-    assert (later.epoch, later.noise_variance, later.space) == (1, 0.1, ours.space)
-    assert later.next_epoch(noise_variance=0.5).length_scale == later.length_scale
-    assert ours.difference(later) == f"length_scale is 0.3 here and {later.length_scale} there"
-    assert ours.fingerprint.difference(later.fingerprint) == "scalars"
-    assert ours.difference(ours.next_epoch()) == "epoch is 0 here and 1 there"
-    ours.check(message(later))  # another epoch is ignored by whoever receives it, not refused
-    later.check(message(ours))
-
-
-def test_a_compact_message_of_another_epoch_is_ignored_however_long_it_is() -> None:
-    ours = Federation({"a": Float(0, 1), "b": Float(0, 1)})
-    longer, shorter = (ours.next_epoch(length_scale=scale) for scale in (0.1, 3.0))
-    assert shorter.coordinates < ours.coordinates < longer.coordinates == 40
-    agent = Agent(ours, name="b", seed=0)
-    for later in (longer, shorter):
-        assert agent.receive(message(later)) == 0
-        with pytest.raises(MessageRefused, match=f"M = {later.coordinates}, expected M = "):
-            agent.receive(message(later, epoch=0, fingerprint=ours.fingerprint))
-    assert agent.receive(message(ours)) == 1

@@ -154,8 +154,6 @@ def test_every_part_of_a_plan_is_in_the_fingerprint(change: dict[str, Any]) -> N
     assert ours != theirs
     with pytest.raises(FederationMismatch, match=r"privacy is Plan.* here and Plan.* there"):
         ours.require_same(theirs)
-    with pytest.raises(FederationMismatch, match="privacy is"):
-        ours.require_later(theirs.next_epoch())
 
 
 def test_a_plan_is_a_difference() -> None:
@@ -163,15 +161,6 @@ def test_a_plan_is_a_difference() -> None:
     assert ours.fingerprint.difference(open_one.fingerprint) == "kind"
     assert "None there" in str(ours.difference(open_one))
     assert ours.fingerprint == Federation(LINE, privacy=PLAN).fingerprint
-
-
-def test_an_epoch_keeps_the_plan() -> None:
-    ours = Federation(LINE, privacy=PLAN)
-    later = ours.next_epoch(length_scale=0.7)
-    assert later.privacy == PLAN
-    assert later.fingerprint.lasting == ours.fingerprint.lasting
-    assert later.fingerprint != ours.fingerprint
-    ours.require_later(later)
 
 
 def test_what_agents_send_follows_from_the_plan() -> None:

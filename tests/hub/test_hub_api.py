@@ -40,8 +40,8 @@ from fedbo.hub.problems import PROBLEMS, Refused
 from fedbo.hub.shell import Record
 from fedbo.hub.tokens import new_secret, new_token
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
+from fedbo.message.signed import MOST_AGENTS
 from fedbo.space import Float
 
 HERE = "/v1/federations/liver"

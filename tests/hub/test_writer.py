@@ -27,8 +27,8 @@ from fedbo.hub.publishing import MOST_NAMES
 from fedbo.hub.statements import Statements
 from fedbo.hub.writer import Writer
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
+from fedbo.message.signed import MOST_AGENTS
 
 
 @pytest.fixture

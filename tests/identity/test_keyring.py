@@ -20,7 +20,7 @@ A, B = KeyPair.generate(), KeyPair.generate()
 
 
 def message(sender: str = "a", keys: KeyPair | None = A, sequence: int = 1) -> Message:
-    header = {"fingerprint": ours.fingerprint, "epoch": 0, "sequence": sequence, "t_n": 5}
+    header = {"fingerprint": ours.fingerprint, "sequence": sequence, "t_n": 5}
     unsigned = Message.of_weights([0.5, -1.0], sender=sender, **header)  # type: ignore[arg-type]
     return unsigned if keys is None else keys.sign(unsigned)
 
@@ -58,8 +58,6 @@ def test_another_federation_has_other_names(ring: Keyring) -> None:
     ring.admit(ours, [message()])
     other = Federation({"y": Float(0, 1)}, features=2)
     assert ring.known(other) == {}
-    later = ours.next_epoch(length_scale=0.5)
-    assert ring.known(later) == {"a": str(A)}
 
 
 def test_messages_without_a_signature_remain_possible(ring: Keyring) -> None:

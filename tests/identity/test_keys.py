@@ -24,7 +24,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def message(**changes: object) -> Message:
-    header = {"fingerprint": bytes(16), "epoch": 0, "sender": "a", "sequence": 1, "t_n": 5}
+    header = {"fingerprint": bytes(16), "sender": "a", "sequence": 1, "t_n": 5}
     return Message.of_weights([0.5, -1.0], **header | changes)  # type: ignore[arg-type]
 
 
@@ -95,7 +95,7 @@ def test_a_retired_key_is_replaced_and_kept() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"sender": "b"}, {"sequence": 2}, {"epoch": 1}, {"fingerprint": b"x" * 16}, {"t_n": 6}],
+    [{"sender": "b"}, {"sequence": 2}, {"fingerprint": b"x" * 16}, {"t_n": 6}],
 )
 def test_a_signature_covers_every_field(changes: dict[str, object]) -> None:
     signed = KeyPair.generate().sign(message())
@@ -132,7 +132,7 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path, state: Path) -> N
 
 def test_a_withdrawal_cannot_be_made_from_a_message() -> None:
     keys = KeyPair.generate()
-    header = {"fingerprint": bytes(16), "epoch": 0, "sender": "a", "sequence": 1}
+    header = {"fingerprint": bytes(16), "sender": "a", "sequence": 1}
     withdrawal = keys.sign(Withdrawal(**header))  # type: ignore[arg-type]
     verify(withdrawal)
     assert read(withdrawal.encode()) == withdrawal

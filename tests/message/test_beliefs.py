@@ -151,7 +151,7 @@ def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, ro
 def test_a_belief_that_is_refused_changes_nothing() -> None:
     """Beliefs are checked where they enter: `Agent.receive`."""
     federation = Federation({"x": Float(0, 1)}, features=M, kind="belief")
-    header = {"fingerprint": federation.fingerprint, "epoch": 0, "sequence": 1, "t_n": 5}
+    header = {"fingerprint": federation.fingerprint, "sequence": 1, "t_n": 5}
     agent, broken = Agent(federation, name="me", seed=0), np.eye(M)
     broken[3, 3] = np.inf
     good = Message.of_belief(np.ones(M), np.eye(M), 0.0, sender="a", **header)
@@ -208,7 +208,7 @@ def test_a_policy_that_needs_more_than_is_handed_out_says_so(policy: RGPE | TAF)
 
 
 def test_a_message_says_something_if_it_has_scores_and_reduces_the_covariance() -> None:
-    inbox, header = BeliefInbox(3), {"fingerprint": bytes(16), "epoch": 0, "sequence": 1}
+    inbox, header = BeliefInbox(3), {"fingerprint": bytes(16), "sequence": 1}
     for name, covariance, t_n, informed in (
         ("prior", np.eye(3), 5, 0),
         ("no scores", np.diag([1.0, 0.5, 1.0]), 0, 0),

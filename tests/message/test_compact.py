@@ -15,7 +15,7 @@ from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.message.compact import Compact
 
-AGREED = Fingerprint.from_parts(space=1, features=1, kind="compact", scalars=1)
+AGREED = Fingerprint.from_parts(space=1, features=1, kind="compact", scales=1)
 LEVELS, COUNTS = (5, 0, -7), (1, 0, 2, 9)
 
 
@@ -26,7 +26,7 @@ def compact(
     tip: bytes = b"",
     **changes: Any,
 ) -> Message:
-    header = {"fingerprint": AGREED, "epoch": 0, "sender": "site-a", "sequence": 1, **changes}
+    header = {"fingerprint": AGREED, "sender": "site-a", "sequence": 1, **changes}
     total = int(np.minimum(np.sum(counts, dtype=float), 2**31 - 1))
     return Message.of_compact(levels, scale, counts, tip, **{"t_n": total, **header})
 
@@ -38,18 +38,18 @@ def body(**changes: Any) -> Compact:
 
 
 def check(message: Message, **changes: Any) -> None:
-    agreed = {"fingerprint": AGREED, "epoch": 0, "kind": "compact", "M": len(LEVELS)}
+    agreed = {"fingerprint": AGREED, "kind": "compact", "M": len(LEVELS)}
     message.check(**{**agreed, "noise_variance": 0.1, "cells": len(COUNTS), **changes})
 
 
 def test_the_wire_format_is_pinned() -> None:
-    data = compact(sender="a", sequence=2, epoch=4, tip=b"\x1b").encode()
+    data = compact(sender="a", sequence=2, tip=b"\x1b").encode()
     # levels + 8 are d, 8 and 1; counts are 01 00 10 11 in bits; then four zeros
-    fields = [1, bytes(AGREED), 4, "a", 2, 12]
+    fields = [1, bytes(AGREED), "a", 2, 12]
     fields.append(["compact", 1, 3, 4, b"\x00\x00\x00\x3f", b"\xd8\x14\xb0", b"\x1b"])
     assert data == msgspec.msgpack.encode(fields)
     assert data.hex() == (
-        f"9701c410{bytes(AGREED).hex()}04a161020c97a7636f6d70616374010304c4040000003fc403d814b0c4011b"
+        f"9601c410{bytes(AGREED).hex()}a161020c97a7636f6d70616374010304c4040000003fc403d814b0c4011b"
     )
     found = Message.decode(data)
     assert found.nu.tolist() == [2.5, 0.0, -3.5] and found.counts.tolist() == [1, 0, 2, 4]
@@ -57,13 +57,13 @@ def test_the_wire_format_is_pinned() -> None:
 
 
 def test_a_large_body_has_62_bytes() -> None:
-    counters: dict[str, Any] = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
+    counters: dict[str, Any] = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
     tip = bytes(4)  # of a point in 8 dimensions
     largest = compact(np.full(40, 7), 1.0, np.full(64, 255), tip, sender="ä" * 32, **counters)
     assert len(msgspec.msgpack.encode(largest.body)) == 62
-    assert largest.nbytes == 161
+    assert largest.nbytes == 158
     if is_installed():
-        assert KeyPair.generate().sign(largest).nbytes == 273
+        assert KeyPair.generate().sign(largest).nbytes == 270
 
 
 @st.composite
@@ -168,7 +168,7 @@ def test_the_cells_hold_as_many_trials_as_the_header_says() -> None:
     with pytest.raises(MessageRefused, match="cells hold at least 4 trials, expected t_n = 3"):
         compact(counts=[3, 1], t_n=3)
     fields = msgspec.msgpack.decode(compact(counts=[1, 0, 2]).encode())
-    fields[5] += 1
+    fields[4] += 1
     with pytest.raises(MessageRefused, match="cells hold 3 trials"):
         Message.decode(msgspec.msgpack.encode(fields))
 
@@ -177,12 +177,10 @@ def test_it_must_fit_the_federation() -> None:
     check(compact())
     with pytest.raises(MessageRefused, match="M = 3, expected M = 4"):
         check(compact(), M=4)
-    check(compact(epoch=1), M=4)  # the number of coordinates follows the length scale
-    for epoch in (0, 1):
-        with pytest.raises(MessageRefused, match="counts of 4 cells, expected 64"):
-            check(compact(epoch=epoch), cells=64)
-        with pytest.raises(MessageRefused, match="nu holds NaN or infinity"):
-            check(compact(scale=3e38, epoch=epoch))
+    with pytest.raises(MessageRefused, match="counts of 4 cells, expected 64"):
+        check(compact(), cells=64)
+    with pytest.raises(MessageRefused, match="nu holds NaN or infinity"):
+        check(compact(scale=3e38))
     with pytest.raises(MessageRefused, match="of kind 'compact', expected 'weights'"):
         check(compact(), kind="weights")
     limit = 100 * (math.sqrt(3) + math.sqrt(12 / 0.1) / 2)

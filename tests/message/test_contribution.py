@@ -37,7 +37,7 @@ def test_it_travels_as_bytes(epsilon: float | None, signed: bool) -> None:
 
 def test_it_is_small_and_says_what_it_is() -> None:
     one = contribution(OURS)
-    shown = f"Message(contribution, sender='site-a', sequence=10, epoch=0, t_n=10, M={D}, "
+    shown = f"Message(contribution, sender='site-a', sequence=10, t_n=10, M={D}, "
     assert repr(one).startswith(shown)
     assert "omega" not in repr(one)
     with pytest.raises(AttributeError):
@@ -130,9 +130,7 @@ def test_messages_and_contributions_do_not_take_each_others_place() -> None:
 
 def test_each_kind_of_content_is_recognised() -> None:
     keys = KeyPair.generate()
-    gone = keys.sign(
-        Withdrawal(fingerprint=bytes(OURS.fingerprint), epoch=0, sender="a", sequence=1)
-    )
+    gone = keys.sign(Withdrawal(fingerprint=bytes(OURS.fingerprint), sender="a", sequence=1))
     one, published = contribution(OURS), released(OURS)
     for content in (one, keys.sign(one), published, keys.sign(published), gone):
         for data in (content.encode(), bytearray(content.encode()), memoryview(content.encode())):

@@ -18,13 +18,11 @@ from fedbo import Agent, Federation, Float
 from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.message.inbox import _BLOCK, CHANCE_LIMIT, Inbox
 
-AGREED = Fingerprint.from_parts(space=0, features=0, kind="weights", scalars=0)
+AGREED = Fingerprint.from_parts(space=0, features=0, kind="weights", scales=0)
 
 
 def message(sender: str, sequence: int = 1, omega: Any = (0.0, 0.0), t_n: int = 20) -> Message:
-    return Message.of_weights(
-        omega, fingerprint=AGREED, epoch=0, sender=sender, sequence=sequence, t_n=t_n
-    )
+    return Message.of_weights(omega, fingerprint=AGREED, sender=sender, sequence=sequence, t_n=t_n)
 
 
 def filled(n: int, M: int = 2, chance: Any = 1.0) -> Inbox:
@@ -140,7 +138,7 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
 def test_a_message_that_is_refused_changes_nothing() -> None:
     """Messages are checked where they enter: `Agent.receive`."""
     federation = Federation({"x": Float(0, 1)}, features=2, kind="weights")
-    header: dict[str, Any] = {"fingerprint": federation.fingerprint, "epoch": 0, "t_n": 5}
+    header: dict[str, Any] = {"fingerprint": federation.fingerprint, "t_n": 5}
     agent = Agent(federation, name="me", seed=0)
     good = Message.of_weights([1.0, 2.0], sender="a", sequence=1, **header)
     for omega, sentence in (

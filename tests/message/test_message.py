@@ -17,7 +17,7 @@ from fedbo.message.message import Belief, Weights, numbers_in
 
 AGREED: dict[Kind, Fingerprint] = {
     kind: Fingerprint.from_parts(
-        space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scalars=[0.3]
+        space=[["C", 0.0, 1.0]], features=["se", 3, 7], kind=kind, scales=[0.3]
     )
     for kind in get_args(Kind)
 }
@@ -26,12 +26,12 @@ senders = st.text(min_size=1, max_size=16).filter(lambda s: s.isprintable())
 
 
 def weights(omega: Any = (0.5, -1.0, 2.0), **changes: Any) -> Message:
-    header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
+    header = {"sender": "site-a", "sequence": 1, "t_n": 20, **changes}
     return Message.of_weights(omega, **{"fingerprint": AGREED["weights"], **header})
 
 
 def belief(incumbent: float = 1.0, **changes: Any) -> Message:
-    header = {"epoch": 0, "sender": "site-a", "sequence": 1, "t_n": 20, **changes}
+    header = {"sender": "site-a", "sequence": 1, "t_n": 20, **changes}
     covariance = np.diag([0.5, 0.25, 0.125]) + 0.0625
     return Message.of_belief(
         [1.0, 2.0, 3.0], covariance, incumbent, **{"fingerprint": AGREED["belief"], **header}
@@ -39,7 +39,7 @@ def belief(incumbent: float = 1.0, **changes: Any) -> Message:
 
 
 def check(message: Message, **changes: Any) -> None:
-    agreed = {"fingerprint": AGREED[message.kind], "epoch": 0, "kind": message.kind}
+    agreed = {"fingerprint": AGREED[message.kind], "kind": message.kind}
     message.check(**{**agreed, "M": 3, "noise_variance": 0.1, **changes})
 
 
@@ -48,9 +48,9 @@ def test_a_fingerprint_is_the_same_on_every_machine() -> None:
     assert Fingerprint(bytes(AGREED["weights"])) == AGREED["weights"]
 
 
-@pytest.mark.parametrize("part", ["space", "features", "kind", "scalars"])
+@pytest.mark.parametrize("part", ["space", "features", "kind", "scales"])
 def test_a_fingerprint_tells_which_part_differs(part: str) -> None:
-    parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scalars": 1}
+    parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scales": 1}
     ours, theirs = Fingerprint.from_parts(**parts), Fingerprint.from_parts(**{**parts, part: 2})
     assert ours.difference(theirs) == part
     assert ours.difference(ours) is None
@@ -58,7 +58,7 @@ def test_a_fingerprint_tells_which_part_differs(part: str) -> None:
 
 def test_whole_floats_and_integers_are_one_number_but_order_and_booleans_count() -> None:
     def of(space: object) -> Fingerprint:
-        return Fingerprint.from_parts(space=space, features=0, kind=0, scalars=0)
+        return Fingerprint.from_parts(space=space, features=0, kind=0, scales=0)
 
     assert of({"high": 10, "low": 1}) == of({"low": 1.0, "high": 10.0})
     assert of((1, 2)) == of([1.0, 2.0])
@@ -69,27 +69,26 @@ def test_whole_floats_and_integers_are_one_number_but_order_and_booleans_count()
 
 def test_a_fingerprint_of_nan_or_of_a_wrong_length_is_an_error() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        Fingerprint.from_parts(space=math.nan, features=0, kind=0, scalars=0)
+        Fingerprint.from_parts(space=math.nan, features=0, kind=0, scales=0)
     with pytest.raises(ValueError, match="16 bytes, got 3"):
         Fingerprint(b"abc")
 
 
 @given(
     omega=hnp.arrays(np.float32, st.integers(1, 40), elements=floats32),
-    epoch=st.integers(0, 2**16 - 1),
     sender=senders,
     sequence=st.integers(0, 2**32 - 1),
     t_n=st.integers(0, 2**31 - 1),
 )
 def test_weights_come_back_bit_for_bit(
-    omega: np.ndarray[Any, Any], epoch: int, sender: str, sequence: int, t_n: int
+    omega: np.ndarray[Any, Any], sender: str, sequence: int, t_n: int
 ) -> None:
-    message = weights(omega, epoch=epoch, sender=sender, sequence=sequence, t_n=t_n)
+    message = weights(omega, sender=sender, sequence=sequence, t_n=t_n)
     data = message.encode()
     again = Message.decode(data)
     assert again == message and again.encode() == data
     assert again.omega.tobytes() == omega.tobytes() and again.omega.dtype == np.float32
-    assert (again.epoch, again.sender, again.sequence, again.t_n) == (epoch, sender, sequence, t_n)
+    assert (again.sender, again.sequence, again.t_n) == (sender, sequence, t_n)
     assert message.nbytes == len(data)
     assert message.kind == "weights"
     assert message.M == message.parameters == message.numbers == len(omega)
@@ -103,7 +102,7 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     M = len(root)
     nu = root[0].clip(-1e30, 1e30)
     square = ((root + root.T) / 2).clip(-1e30, 1e30)
-    header: dict[str, Any] = {"epoch": 1, "sender": "b", "sequence": 2, "t_n": 3}
+    header: dict[str, Any] = {"sender": "b", "sequence": 2, "t_n": 3}
     message = Message.of_belief(nu, square, incumbent, fingerprint=AGREED["belief"], **header)
     again = Message.decode(bytearray(message.encode()))
     assert again == message and again.M == M
@@ -117,16 +116,14 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
 
 
 def test_the_largest_weights_message_of_100_features_is_under_512_bytes() -> None:
-    largest = weights(
-        np.ones(100), sender="ä" * 32, epoch=2**16 - 1, sequence=2**32 - 1, t_n=2**31 - 1
-    )
-    assert largest.nbytes == 511
-    assert weights(np.ones(100), sender="hospital-17").nbytes == 447
+    largest = weights(np.ones(100), sender="ä" * 32, sequence=2**32 - 1, t_n=2**31 - 1)
+    assert largest.nbytes == 508
+    assert weights(np.ones(100), sender="hospital-17").nbytes == 446
 
 
 def test_the_wire_format_is_pinned() -> None:
-    data = weights([1.0], sender="a", sequence=2, t_n=3, epoch=4).encode()
-    fields = [1, bytes(AGREED["weights"]), 4, "a", 2, 3, ["weights", b"\x00\x00\x80\x3f"]]
+    data = weights([1.0], sender="a", sequence=2, t_n=3).encode()
+    fields = [1, bytes(AGREED["weights"]), "a", 2, 3, ["weights", b"\x00\x00\x80\x3f"]]
     assert data == msgspec.msgpack.encode(fields)
 
 
@@ -151,7 +148,6 @@ def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
         ({"sender": "a\0b"}, r"sender is 'a\\x00b', expected characters"),
         ({"sender": "a\u202eb"}, r"sender is 'a\\u202eb', expected characters"),  # to the left
         ({"sequence": -1}, "sequence is -1, expected 0 to 4294967295"),
-        ({"epoch": 2**16}, "epoch is 65536, expected 0 to 65535"),
         ({"t_n": 2**31}, "t_n is 2147483648, expected 0 to 2147483647"),
         ({"fingerprint": b"short"}, "fingerprint has 5 bytes, expected 16"),
         ({"omega": []}, r"omega has shape \(0,\)"),
@@ -166,7 +162,7 @@ def test_a_bad_header_or_shape_is_refused_when_built(
 
 
 def test_a_bad_covariance_is_refused_when_built() -> None:
-    header: dict[str, Any] = {"epoch": 0, "sender": "a", "sequence": 0, "t_n": 0}
+    header: dict[str, Any] = {"sender": "a", "sequence": 0, "t_n": 0}
     header["fingerprint"] = AGREED["belief"]
     with pytest.raises(MessageRefused, match=r"shape \(3, 3\), expected \(2, 2\)"):
         Message.of_belief([1.0, 2.0], np.eye(3), 0.0, **header)
@@ -223,9 +219,9 @@ def test_another_version_and_unknown_fields_are_refused() -> None:
         with pytest.raises(MessageRefused, match="a message with a wrong field"):
             Message.decode(msgspec.msgpack.encode(wrong))
     with pytest.raises(MessageRefused, match="sequence is -1"):
-        Message.decode(msgspec.msgpack.encode([*fields[:4], -1, *fields[5:]]))
+        Message.decode(msgspec.msgpack.encode([*fields[:3], -1, *fields[4:]]))
     with pytest.raises(MessageRefused, match=r"sender is 'a\\x1bb'"):
-        Message.decode(msgspec.msgpack.encode([*fields[:3], "a\x1bb", *fields[4:]]))
+        Message.decode(msgspec.msgpack.encode([*fields[:2], "a\x1bb", *fields[3:]]))
 
 
 def test_good_messages_pass() -> None:
@@ -235,28 +231,13 @@ def test_good_messages_pass() -> None:
 
 @pytest.mark.parametrize(
     ("part", "meaning"),
-    [("space", "ranges"), ("features", "seed"), ("kind", "another kind"), ("scalars", "length")],
+    [("space", "ranges"), ("features", "seed"), ("kind", "another kind"), ("scales", "length")],
 )
 def test_a_foreign_fingerprint_is_refused_by_part(part: str, meaning: str) -> None:
-    parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scalars": 1}
+    parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1, "scales": 1}
     ours, theirs = Fingerprint.from_parts(**parts), Fingerprint.from_parts(**{**parts, part: 2})
     with pytest.raises(MessageRefused, match=f"of 'site-a': foreign {part}, .*{meaning}"):
         check(weights(fingerprint=theirs), fingerprint=ours)
-
-
-def test_scalars_are_compared_within_an_epoch_only() -> None:
-    parts: dict[str, object] = {"space": 1, "features": 1, "kind": 1}
-    ours, theirs = (
-        Fingerprint.from_parts(**parts, scalars=1),
-        Fingerprint.from_parts(**parts, scalars=2),
-    )
-    check(weights(fingerprint=theirs, epoch=1), fingerprint=ours)
-    check(weights([1e6, 0, 0], fingerprint=theirs, epoch=1), fingerprint=ours)  # sigma unknown
-    with pytest.raises(MessageRefused, match="NaN or infinity"):
-        check(weights([math.nan, 0, 0], epoch=1))
-    other = Fingerprint.from_parts(**{**parts, "space": 2}, scalars=2)
-    with pytest.raises(MessageRefused, match="foreign space"):
-        check(weights(fingerprint=other, epoch=1), fingerprint=ours)
 
 
 def test_wrong_kind_and_wrong_length_are_refused() -> None:
@@ -314,6 +295,4 @@ def test_numbers_are_counted_before_there_is_a_message() -> None:
 
 
 def test_a_repr_is_one_short_line() -> None:
-    assert repr(belief()) == (
-        "Message(belief, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 87 bytes)"
-    )
+    assert repr(belief()) == ("Message(belief, sender='site-a', sequence=1, t_n=20, M=3, 86 bytes)")

@@ -309,17 +309,6 @@ def test_nobody_may_publish_releases_without_a_plan(agreed: Federation) -> None:
         agent.receive(forged)
 
 
-def test_a_release_of_another_epoch_is_recorded_and_not_used(
-    agreed: Federation, tmp_path: Path
-) -> None:
-    """It costs what it costs, whoever can use it."""
-    agent = fedbo.Agent(agreed.next_epoch(), seed=0, ledger=Ledger(tmp_path / "ledger"))
-    assert agent.receive(published(agreed)) == 0
-    assert len(agent.inbox) == 0
-    [entry] = Ledger(tmp_path / "ledger").read()
-    assert (entry.action, entry.kind, entry.epoch) == ("received", "release", 0)
-
-
 def test_two_releases_with_one_number_are_reported(agreed: Federation, tmp_path: Path) -> None:
     agent = fedbo.Agent(agreed, seed=0, ledger=Ledger(tmp_path / "ledger"))
     agent.receive(published(agreed))

@@ -95,7 +95,7 @@ def test_same_seed_same_features(kernel):
 
 
 def test_length_scales_only_stretch():
-    """A new epoch with other length scales keeps the frequencies, in units of them."""
+    """Other length scales keep the frequencies, in units of them."""
     a = Features(2, 30, length_scales=(0.1, 2.0), seed=5)
     b = Features(2, 30, length_scales=(0.3, 0.4), seed=5)
     np.testing.assert_allclose(a.s * a.length_scales, b.s * b.length_scales, rtol=1e-14)

@@ -11,7 +11,7 @@ import pytest
 from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import member
+from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler, record
 from fedbo.optuna.standing import Standing
 

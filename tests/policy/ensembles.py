@@ -43,7 +43,6 @@ def message(
         posterior.covariance(),
         float(Standardised(y).z.max()),
         fingerprint=Fingerprint(bytes(16)),
-        epoch=0,
         sender=sender,
         sequence=sequence,
         t_n=len(X),

@@ -60,9 +60,7 @@ def problem(
     """
     rng = np.random.default_rng([seed, 5])
     space = cube(D) if space is None else space
-    federation = Federation(
-        space, features=M, length_scale=0.4, seed=seed, kind="weights", format=1
-    )
+    federation = Federation(space, features=M, length_scale=0.4, seed=seed, kind="weights")
     base = rng.standard_normal(M)
     omegas = np.where(np.arange(N)[:, None] % 2, base, 0.0) + rng.standard_normal((N, M))
     X, waits = (space.sample(rng, size) for size in (n, waiting))
@@ -598,7 +596,7 @@ def unrelated(seed: int, n: int) -> Target:
     rng = np.random.default_rng([seed, 8])
     target = problem(seed, n=n, waiting=0)
     target.federation = Federation(
-        target.space, features=90, length_scale=0.1, seed=seed, kind="weights", format=1
+        target.space, features=90, length_scale=0.1, seed=seed, kind="weights"
     )
     target.y = Standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1)).z
     return other_mail(target, rng.standard_normal((10, 90)))

@@ -67,7 +67,6 @@ def test_beliefs_that_know_no_more_than_the_prior(
             covariance * np.eye(30),
             incumbent=1.0,
             fingerprint=federation.fingerprint,
-            epoch=0,
             sender="b",
             sequence=1,
             t_n=10,

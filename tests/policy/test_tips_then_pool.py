@@ -174,7 +174,7 @@ def test_a_message_without_information_changes_nothing() -> None:
     """A belief that is the prior, whatever it says of the number of its trials."""
     where = federation(kind="belief")
     k = where.coordinates
-    header = dict(fingerprint=where.fingerprint, epoch=0, sender="peer", sequence=1)
+    header = dict(fingerprint=where.fingerprint, sender="peer", sequence=1)
     for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
         message = fedbo.Message.of_belief(mean, C, 0.0, t_n=t_n, **header)
         agents = [run(agent_with(each, seed=3, where=where), 12) for each in ([], [message])]
@@ -186,7 +186,7 @@ def test_messages_without_information_beside_others_change_nothing() -> None:
     where = federation(kind="belief")
     good = mail(where, [1.0] * 8)
     k = where.coordinates
-    header = dict(fingerprint=where.fingerprint, epoch=0, sequence=1, t_n=30)
+    header = dict(fingerprint=where.fingerprint, sequence=1, t_n=30)
     silent = [
         fedbo.Message.of_belief(np.full(k, i), np.eye(k), 0.0, sender=f"silent-{i}", **header)
         for i in range(20)
@@ -399,7 +399,7 @@ def test_who_praises_nothing_has_no_credit() -> None:
     """A peer whose function is 0 everywhere, and that knows it."""
     where = federation(kind="belief")
     [one] = mail(where, [1.0], noise=0.0)
-    header = dict(fingerprint=one.fingerprint, epoch=0, sequence=1, t_n=15)
+    header = dict(fingerprint=one.fingerprint, sequence=1, t_n=15)
     flat = fedbo.Message.of_belief(np.zeros(one.M), one.covariance, 0.0, sender="flat", **header)
     query = ALWAYS.query(target_of([one, flat], 1, seed=1, where=where))
     assert query.origin.source == "pool"

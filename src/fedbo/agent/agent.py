@@ -27,19 +27,15 @@ from fedbo.agent.streams import Stream
 from fedbo.agent.trial import History, Trial
 from fedbo.caller import warn
 from fedbo.federation import Federation
-from fedbo.federation.scalars import Scalars
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
-from fedbo.identity.claim import MOST_AGENTS, member
 from fedbo.message import Heard, Message, MessageRefused, Release, read
 from fedbo.message.beliefs import inbox_for
 from fedbo.message.inbox import CHANCE_LIMIT, Held
 from fedbo.message.key import parse_key
 from fedbo.message.release import draw_names, is_draw
-from fedbo.message.signed import SENDER_BYTES
-from fedbo.model.fit import Fit
+from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member
 from fedbo.model.kernel import Array
-from fedbo.model.scores import Standardised
 from fedbo.model.threads import one_thread
 from fedbo.policy import Policy, Query, Target, TipsThenPool
 from fedbo.policy.base import checked_query
@@ -55,8 +51,6 @@ Wire = Heard | bytes | bytearray
 
 #: Peers whose messages an agent holds, unless it is told otherwise.
 MOST_PEERS = 100_000
-
-_ENOUGH = 10  # fewest scores for scalars
 
 
 class Agent:
@@ -142,11 +136,7 @@ class Agent:
         self.cost = Cost()  # of the last query
         given, history = self._given, self._history
         self._initial = InitialPoints(self._space, self.settings, entropy, history, given)
-        self._join(self.federation)
-
-    def _join(self, federation: Federation) -> None:
-        """Take part in this federation, without any message so far."""
-        self.federation = federation
+        federation = self.federation
         size = federation.coordinates, self._entropy, federation.space.dimensions
         self.inbox = inbox_for(federation.kind, *size)
         self._agents = None
@@ -276,7 +266,7 @@ class Agent:
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Check messages of peers, and take them if all are valid.
 
-        Messages of another epoch, messages of this agent itself and outdated ones are ignored. A
+        Messages of this agent itself and outdated ones are ignored. A
         private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one.
 
         Args:
@@ -355,8 +345,6 @@ class Agent:
         return forgotten
 
     def _take(self, message: Message, chance: float) -> bool:
-        if message.epoch != self.federation.epoch:
-            return False
         if why := self._why_no_room_for(message.sender):
             self._report_full(message.sender, why)
             return False
@@ -374,8 +362,6 @@ class Agent:
 
     def _take_release(self, published: Release, drawn: list[Held], chance: float) -> bool:
         """Hold the draws of a release in place of those of an earlier one."""
-        if not drawn:  # it is of another epoch
-            return False
         first = drawn[0].sender
         if first in self.inbox:
             held = self.inbox.sequence[self.inbox.senders.index(first)]
@@ -431,47 +417,17 @@ class Agent:
                 "is given once"
             )
 
-    # Agreement
-
-    def scalars(self) -> Scalars:
-        """Return fitted length scales and noise, for `Federation.agree` with those of other agents.
-
-        The fit does not depend on the agent's settings, and the numbers are rounded to two digits.
-        """
-        t = len(self._history.order)
-        if t < _ENOUGH:
-            raise ValueError(
-                f"agent {self.name!r} has {t} scores, too few for scalars that others could rely "
-                f"on: tell it {_ENOUGH} or more"
-            )
-        with one_thread():
-            z = Standardised(self._history.y()).z
-            hyper = Fit()(self._history.X(), z, self.stream(Stream.SCALARS))
-        return Scalars(
-            fingerprint=self.federation.fingerprint,
-            sender=self.name,
-            length_scales=tuple(float(f"{scale:.2g}") for scale in hyper.length_scales),
-            noise_variance=float(f"{hyper.noise_variance:.2g}"),
-            t_n=t,
-        )
-
-    def move(self, federation: Federation) -> None:
-        """Move to a later epoch of the same federation, with all trials and the fitted model.
-
-        The messages of the old epoch are dropped.
+    def set_members(self, federation: Federation) -> None:
+        """Take over the list of members' keys of the same federation.
 
         Args:
-            federation: The later epoch. If the agent is in this epoch already, only the list of
-                members is taken over.
+            federation: The same federation, with another list.
 
         Raises:
-            FederationMismatch: If it is not a later epoch of the same federation.
+            FederationMismatch: If anything else differs.
         """
-        self.federation.require_later(federation)
-        if federation.epoch != self.federation.epoch:
-            self._join(federation)
-            self.account.last_sent = -1
-        self.federation = federation  # whose members may be others than before
+        self.federation.require_same(federation)
+        self.federation = federation
         self._changes = -1
 
     # Files

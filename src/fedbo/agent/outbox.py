@@ -93,7 +93,7 @@ class Outbox:
         if len(y) >= first:  # not y itself: later scores may compress the first to one value
             own = federation.cell(self._best_point(self.history.y(self._numbers()[:first])))
         purpose = "no vote" if own is None else f"vote {own}"
-        source = Derived(repr(self.entropy).encode(), f"{purpose} {federation.fingerprint.lasting}")
+        source = Derived(repr(self.entropy).encode(), f"{purpose} {federation.fingerprint}")
         cell = local_vote(own, len(federation.cells), epsilon, source=source)
         nothing = np.zeros(federation.shape_coordinates)
         return Message.of_contribution(nothing, cell, epsilon, **header)
@@ -113,15 +113,13 @@ class Outbox:
         federation, sequence = self.federation, len(self.history.order)
         header: Header = {
             "fingerprint": federation.fingerprint,
-            "epoch": federation.epoch,
             "sender": self.name,
             "sequence": sequence,
             "t_n": len(self._regression),
         }
-        # Two messages of the same scores must not share noise: each kind and epoch has its own.
-        key = (sequence, federation.epoch) if federation.epoch else (sequence,)
+        # Two messages of the same scores must not share noise: each kind has its own.
         stream = Stream.COMPACT if federation.is_compact else Stream.MESSAGE
-        rng = stream.generator(self.entropy, *key)
+        rng = stream.generator(self.entropy, sequence)
         if federation.privacy is not None:
             message = self._contribution(belief, y, header)
         elif federation.kind == "weights":

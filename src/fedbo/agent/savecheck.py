@@ -114,8 +114,8 @@ def own_message(saved: Saved, federation: Federation, signer: str) -> Message | 
     if saved.message is None:
         return None
     message = Message.decode(saved.message)
-    found = message.sender, message.signer, message.epoch, message.sequence
-    if found != (saved.name, signer, federation.epoch, len(saved.order)):
+    found = message.sender, message.signer, message.sequence
+    if found != (saved.name, signer, len(saved.order)):
         return None
     try:
         federation.check(message)

@@ -18,7 +18,6 @@ class Stream(Enum):
     DESIGN = (1,)
     MESSAGE = (2,)
     QUERY = (3,)
-    SCALARS = tuple(b"scalars")
     COMPACT = tuple(b"compact")
     TIP = tuple(b"tip")
     EXPLAIN = tuple(b"explain")

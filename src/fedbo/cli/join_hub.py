@@ -20,7 +20,7 @@ from fedbo.exchange.hub.member import accept_later
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import member
+from fedbo.message.signed import member
 
 DEFAULT_FILE = Path("federation.toml")
 _LONGEST = 10_000  # characters of an invitation

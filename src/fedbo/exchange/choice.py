@@ -10,9 +10,9 @@ from fedbo.exchange.base import ExchangeError, failed
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
-from fedbo.identity.claim import member
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
 from fedbo.message.fingerprint import PARTS
+from fedbo.message.signed import member
 
 
 def same_federation(federation: Federation, message: Heard | Withdrawal) -> bool:

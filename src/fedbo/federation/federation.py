@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.plan import Plan
-from fedbo.federation.scalars import Scalars, agreed_scalars
 from fedbo.message import (
     Fingerprint,
     Heard,
@@ -30,7 +29,7 @@ from fedbo.message.inbox import Belief
 from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
-from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES
+from fedbo.message.signed import SENDER_BYTES
 from fedbo.model import basis, compact, summary
 from fedbo.model.basis import Basis
 from fedbo.model.features import Features
@@ -41,8 +40,8 @@ from fedbo.space.space import nearest
 
 KernelName = Literal["se", "matern52"]
 
-#: The newest format of the file: parameters and choices in canonical order, not as given.
-FORMAT = 2
+#: The format of the file.
+FORMAT = 1
 
 #: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
 MOST_FEATURES = 5000
@@ -55,12 +54,10 @@ _IN_CELL = 4  # points of the space in a cell, at least
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
 
-_SCALARS = ("length_scale", "noise_variance")  # what may differ from epoch to epoch
-_SETTINGS = ("features", "kernel", "seed", *_SCALARS, "kind", "tips", "epoch")
+_SETTINGS = ("features", "kernel", "seed", "length_scale", "noise_variance", "kind", "tips")
 #: Beyond these, features are constant or noise, or numbers overflow.
 _SCALE_LIMITS = (1e-6, 1e6)
 _NOISE_LIMITS = (1e-10, 1e6)
-_WORTH_SCALE, _WORTH_NOISE = 1.5, 3.0  # a new epoch needs a change by one of these factors
 _KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
 _SHOWN = 16  # bytes of a tip that an error repeats
@@ -95,14 +92,11 @@ class Federation:
             computed. With ``privacy``, it is what agents make of a release.
         tips: Whether compact messages may name a tip, the point that its sender recommends; True by
             default. Without tips, peers are asked where their functions are largest.
-        epoch: The version of the length scale and the noise variance; see `next_epoch`.
         members: The public keys of the members by name, as `fedbo.message.key` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
             the fingerprint, and not compared. The default is no list.
         privacy: The plan of a federation in which agents hear private releases and nothing else:
             what an agent sends is a contribution to them. By default there is none.
-        format: The format of the file; 1 keeps the order in which parameters and choices are given,
-            as files without a format do. The default is 2.
 
     >>> from fedbo.space import Float
     >>> ours = Federation({"C": Float(1e-4, 10, log=True)}, features=50, seed=7)
@@ -127,16 +121,13 @@ class Federation:
         noise_variance: float = 0.1,
         kind: Kind = "compact",
         tips: bool = True,
-        epoch: int = 0,
         members: Mapping[str, str | bytes] | None = None,
         privacy: Plan | Mapping[str, Any] | None = None,
-        format: int = FORMAT,
     ) -> None:
         _one_of("kernel", kernel, get_args(KernelName))
         _one_of("kind", kind, get_args(Kind))
-        self.format = _format(format)
         given = space if isinstance(space, Space) else Space(space)
-        self.space = given if self.format == 1 else given.canonical()
+        self.space = given.canonical()
         self.features = _features(features)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
@@ -148,7 +139,6 @@ class Federation:
         if not isinstance(tips, bool):
             raise ValueError(f"tips is {tips!r}, expected true or false")
         self.tips = tips
-        self.epoch = _whole("epoch", epoch, 0, COUNTER_LIMITS["epoch"])
         self.members = _members(members)
         self.privacy = None if privacy is None else Plan.from_table(privacy)
         if self.privacy is not None and self.members and self.privacy.by not in self.members:
@@ -157,62 +147,6 @@ class Federation:
                 "key too, or nobody would believe them"
             )
 
-    def next_epoch(
-        self,
-        *,
-        length_scale: float | tuple[float, ...] | None = None,
-        noise_variance: float | None = None,
-    ) -> Federation:
-        """Return the same federation, one epoch later.
-
-        Args:
-            length_scale: The new length scale, in the order of ``space``; unchanged by default.
-            noise_variance: The new noise variance; unchanged by default.
-        """
-        agreed = self._agreed() | {"epoch": self.epoch + 1}
-        if length_scale is not None:
-            agreed["length_scale"] = length_scale
-        if noise_variance is not None:
-            agreed["noise_variance"] = noise_variance
-        return Federation(
-            self.space, **agreed, members=self.members, privacy=self.privacy, format=self.format
-        )
-
-    def agree(self, scalars: Iterable[Scalars]) -> Federation:
-        """Return the next epoch with scalars that suit these agents, or self if they change little.
-
-        A new epoch invalidates every message in circulation. So a length scale must change by a
-        factor of 1.5, or the noise variance by a factor of 3. The same scalars, in any order, give
-        the same federation; `fedbo.federation.scalars` says how.
-
-        Args:
-            scalars: What `Agent.scalars` returned at three agents or more.
-
-        Raises:
-            MessageRefused: If some scalars are of another federation; the text says which.
-
-        >>> from fedbo.space import Float
-        >>> ours = Federation({"C": Float(1e-4, 10, log=True)})
-        >>> fitted = {"length_scales": (1.1,), "noise_variance": 3e-3, "t_n": 20}
-        >>> given = [Scalars(fingerprint=ours.fingerprint, sender=n, **fitted) for n in "abc"]
-        >>> later = ours.agree(given)
-        >>> later.epoch, later.length_scale, later.noise_variance
-        (1, 0.57, 0.09)
-        """
-        D, given = self.space.dimensions, [*scalars]
-        for one in given:
-            one.check(self.fingerprint, D)
-        here = np.broadcast_to(self.length_scale, D).tolist()
-        agreed = agreed_scalars(given, LENGTH_SCALE * math.sqrt(D), here)
-        if agreed is None:
-            return self
-        scales, noise = agreed
-        if any(_differ(a, b, _WORTH_SCALE) for a, b in zip(here, scales, strict=True)) or _differ(
-            self.noise_variance, noise, _WORTH_NOISE
-        ):
-            return self.next_epoch(length_scale=scales, noise_variance=noise)
-        return self
-
     def _agreed(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SETTINGS}
 
@@ -220,7 +154,7 @@ class Federation:
         return isinstance(other, Federation) and self.difference(other) is None
 
     def __hash__(self) -> int:
-        return hash((self.fingerprint, self.epoch))
+        return hash(self.fingerprint)
 
     def __repr__(self) -> str:
         agreed = ", ".join(f"{name}={value!r}" for name, value in self._agreed().items())
@@ -323,7 +257,7 @@ class Federation:
         """Return what an inbox holds of a compact message, ν and R; None for any other message.
 
         Args:
-            message: A message that fits this federation, in its epoch.
+            message: A message that fits this federation.
         """
         return _belief(self, message) if message.kind == "compact" else None
 
@@ -369,13 +303,13 @@ class Federation:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """16 bytes that identify the agreement, except for its epoch, which messages carry too."""
+        """16 bytes that identify the agreement; other members have the same."""
         kind = self.kind if self.tips else f"{self.kind} without tips"
         return Fingerprint.from_parts(
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
             kind=kind if self.privacy is None else [kind, self.privacy.table],
-            scalars=[
+            scales=[
                 self.length_scale,
                 self.noise_variance,
                 *([self.basis.digest] if self.is_compact or self.privacy is not None else []),
@@ -393,7 +327,6 @@ class Federation:
             return
         message.check(
             fingerprint=self.fingerprint,
-            epoch=self.epoch,
             kind=self.sends,
             M=self.sent_coordinates,
             noise_variance=self.noise_variance,
@@ -411,7 +344,6 @@ class Federation:
     def _check_release(self, published: Release) -> None:
         published.check(
             fingerprint=self.fingerprint,
-            epoch=self.epoch,
             cells=len(self.cells),
             coordinates=self.shape_coordinates,
         )
@@ -435,10 +367,7 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        return self._difference(other, _SETTINGS)
-
-    def _difference(self, other: Federation, names: Iterable[str]) -> str | None:
-        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in _SETTINGS)
         settings = [f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b]
         if self.privacy != other.privacy:
             settings.append(f"privacy is {self.privacy} here and {other.privacy} there")
@@ -459,34 +388,20 @@ class Federation:
         Args:
             other: The federation to compare with.
         """
-        _require_none(self.difference(other))
-
-    def require_later(self, other: Federation) -> None:
-        """Raise `FederationMismatch` unless the other is this one, in this or a later epoch.
-
-        Args:
-            other: The federation to compare with.
-        """
-        if other.epoch > self.epoch:
-            lasting = (name for name in _SETTINGS if name not in (*_SCALARS, "epoch"))
-            _require_none(self._difference(other, lasting))
-        else:
-            self.require_same(other)
+        if difference := self.difference(other):
+            raise FederationMismatch(f"the federations differ: {difference}")
 
     def to_toml(self) -> str:
         """Return the text of the TOML file."""
-        first = {} if self.format == 1 else {"format": self.format}
         keys = {name: key_text(key) for name, key in self.members.items()}
         last: dict[str, Any] = {"members": keys} if keys else {}
         if self.privacy is not None:
             last["privacy"] = self.privacy.table
-        return file.dumps({**first, **self._agreed(), **last}, self.space)
+        return file.dumps({"format": FORMAT, **self._agreed(), **last}, self.space)
 
     @classmethod
     def from_toml(cls, text: str) -> Federation:
         """Read the text of a TOML file; a setting that is missing has its default.
-
-        A file that names no kind means "weights", which was the default when files began.
 
         Args:
             text: The text of the file.
@@ -496,7 +411,7 @@ class Federation:
         """
         try:
             given = file.loads(text)
-            written = _format(given.pop("format", 1))
+            _check_format(given.pop("format", None))
             for key in given:
                 if key not in _KEYS:
                     raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_KEYS)}")
@@ -505,8 +420,7 @@ class Federation:
                     "[members] is empty: list the members' keys, or remove the section if messages "
                     "of anybody may be accepted"
                 )
-            given.setdefault("kind", "weights")
-            return cls(file.read_space(given.pop("space", {})), **given, format=written)
+            return cls(file.read_space(given.pop("space", {})), **given)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error
 
@@ -550,11 +464,6 @@ def _space_part(space: Space) -> list[object]:
     return [table["direction"], [*table["parameters"].items()], points]
 
 
-def _require_none(difference: str | None) -> None:
-    if difference is not None:
-        raise FederationMismatch(f"the federations differ: {difference}")
-
-
 def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ValueError(f"{what} is {value!r}, expected one of {', '.join(map(repr, known))}")
@@ -593,13 +502,13 @@ def _basis(
     return Basis(_phi(shape[1], M, kernel, scale, seed), np.frombuffer(points).reshape(shape))
 
 
-def _format(value: object) -> int:
-    if isinstance(value, int) and value > FORMAT:
+def _check_format(value: object) -> None:
+    if value != FORMAT or isinstance(value, bool):
+        found = "format is missing" if value is None else f"format is {value!r}"
         raise ValueError(
-            f"format is {value}, written by a newer fedbo: this one knows formats up to {FORMAT}, "
-            "so update fedbo"
+            f"{found}, expected format = {FORMAT}: write the file with this version of fedbo, "
+            "and use the same version everywhere"
         )
-    return _whole("format", value, 1, FORMAT)
 
 
 def _members(given: object) -> dict[str, bytes]:
@@ -634,10 +543,6 @@ def _positive(what: str, value: object, low: float, high: float) -> float:
     if not low <= given <= high:
         raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
     return given
-
-
-def _differ(here: float, there: float, factor: float) -> bool:
-    return not here <= factor * there or not there <= factor * here
 
 
 def _length_scale(value: object, order: Sequence[int]) -> float | tuple[float, ...]:

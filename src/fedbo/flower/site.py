@@ -106,7 +106,7 @@ class Site:
                 f"{self.path} holds the agent {agent.name!r}, but this site is called "
                 f"{self.name!r}: give each site its own folder, or its earlier name"
             )
-        agent.move(self.federation)  # or an error that names the difference
+        agent.set_members(self.federation)  # or an error that names the difference
         return agent
 
     def work(

@@ -29,8 +29,8 @@ from sqlalchemy import Connection
 from fedbo.exchange.hub.wire import ANSWER_BYTES
 from fedbo.hub.problems import Refused
 from fedbo.hub.statements import Statements
-from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Message, Withdrawal
+from fedbo.message.signed import MOST_AGENTS
 
 #: How many names the agents of one member may have had, withdrawn messages included. A name counts
 #: once for each key, because each has a row of its own.

@@ -10,21 +10,9 @@ import shlex
 from functools import cached_property
 
 from fedbo.identity.keys import own_keys
-from fedbo.message.signed import Signed
-
-#: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
-MOST_AGENTS = 16
+from fedbo.message.signed import Signed, member
 
 _NAMED = 3  # keys that claim one name
-
-
-def member(sender: str) -> str:
-    """Return the name of the member that an agent belongs to.
-
-    >>> member("clinic/liver"), member("site-a")
-    ('clinic', 'site-a')
-    """
-    return sender.partition("/")[0]
 
 
 class Claim:

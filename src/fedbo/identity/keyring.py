@@ -20,13 +20,12 @@ import msgspec
 
 from fedbo import files
 from fedbo.federation import Federation
-from fedbo.identity.claim import Claim, advice, member
+from fedbo.identity.claim import Claim, advice
 from fedbo.identity.keys import UNFINISHED, S, own_keys, verify
 from fedbo.locks import Lock, alone
-from fedbo.message import Fingerprint, MessageRefused
-from fedbo.message.fingerprint import PART_BYTES
+from fedbo.message import MessageRefused
 from fedbo.message.key import key_text, parse_key
-from fedbo.message.signed import Signed
+from fedbo.message.signed import Signed, member
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
@@ -399,7 +398,4 @@ def _extends(new: _Known, old: _Known) -> bool:
 
 
 def _place(federation: Federation | None) -> str:
-    """Name a federation in any of its epochs: its fingerprint without the scalars."""
-    if federation is None:
-        return _EVERYWHERE
-    return str(Fingerprint(federation.fingerprint[:-PART_BYTES] + bytes(PART_BYTES)))
+    return _EVERYWHERE if federation is None else str(federation.fingerprint)

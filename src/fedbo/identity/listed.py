@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedbo.federation import Federation
-from fedbo.identity.claim import member
 from fedbo.identity.keys import KeyPair, KeyRefused
+from fedbo.message.signed import member
 
 
 def listed_keys(federation: Federation, name: str) -> KeyPair | None:

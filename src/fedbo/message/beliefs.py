@@ -58,7 +58,7 @@ class BeliefInbox(Inbox):
         D: Dimensions of the space; 0 (default) if no peer recommends a point.
 
     Example:
-        >>> header = dict(fingerprint=bytes(16), epoch=0, sender="site-a", sequence=1, t_n=1)
+        >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
         >>> inbox = BeliefInbox(2)
         >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header))
         True

@@ -11,7 +11,7 @@ PARTS = {
     "space": "the parameters, their ranges or choices, or the direction differ",
     "features": "the kernel, the number of features or their seed differs",
     "kind": "the federation hands out another kind of message, or has another privacy plan",
-    "scalars": "the length scales or the noise variance differ, though the epoch is the same",
+    "scales": "the length scales or the noise variance differ",
 }
 
 
@@ -22,7 +22,7 @@ class Fingerprint(bytes):
         data: The 16 bytes of a fingerprint, for example from a message.
 
     Example:
-        >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scalars": 1}
+        >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scales": 1}
         >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
         >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
         >>> a
@@ -39,7 +39,7 @@ class Fingerprint(bytes):
 
     @classmethod
     def from_parts(
-        cls, *, space: object, features: object, kind: object, scalars: object
+        cls, *, space: object, features: object, kind: object, scales: object
     ) -> Fingerprint:
         """Hash each part; a part is anything that JSON can hold.
 
@@ -50,20 +50,15 @@ class Fingerprint(bytes):
             space: The parameters, the direction and the listed points.
             features: The kernel, the number of features and their seed.
             kind: What agents hand out, and the privacy plan if there is one.
-            scalars: The length scales and the noise variance.
+            scales: The length scales and the noise variance.
         """
-        return cls(b"".join(_hash(part) for part in (space, features, kind, scalars)))
+        return cls(b"".join(_hash(part) for part in (space, features, kind, scales)))
 
     def __str__(self) -> str:
         return self.hex("-", PART_BYTES)
 
     def __repr__(self) -> str:
         return f"Fingerprint({self})"
-
-    @property
-    def lasting(self) -> str:
-        """The part that is the same in all epochs, as text."""
-        return str(self).rpartition("-")[0]
 
     def difference(self, other: bytes) -> str | None:
         """Return the name of the first part that differs from another fingerprint, or None."""
@@ -72,10 +67,10 @@ class Fingerprint(bytes):
                 return part
         return None
 
-    def mismatch(self, other: bytes, *, same_epoch: bool) -> str | None:
-        """Describe the first difference, or return None; another epoch may have other scalars."""
-        part = None if other == bytes(self) else self.difference(other)
-        if part is None or (part == "scalars" and not same_epoch):
+    def mismatch(self, other: bytes) -> str | None:
+        """Describe the first difference from another fingerprint, or return None."""
+        part = self.difference(other)
+        if part is None:
             return None
         return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
 

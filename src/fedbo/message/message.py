@@ -22,7 +22,7 @@ sender recommends, in some 60 bytes. Its M is k. A *contribution* has a vote and
 for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
-``[1, fingerprint, epoch, sender, sequence, t_n, ["weights", omega]]``; `fedbo.message.compact` has
+``[1, fingerprint, sender, sequence, t_n, ["weights", omega]]``; `fedbo.message.compact` has
 the numbers of a compact one. If it is signed, this array is the content of an envelope
 (`fedbo.message.signed`). Only the bytes that `Message.encode` writes are accepted: no message has
 two spellings.
@@ -52,6 +52,8 @@ from fedbo.outside import shortened
 Kind = Literal["compact", "weights", "belief"]
 #: What a message can be: one of these, or a contribution to a private release.
 MessageKind = Kind | Literal["contribution"]
+#: An agent hears at most so many peers, and an exchange hands out the messages of so many.
+MOST_PEERS = 1024
 
 _LONGEST = 200  # characters of a reason that may quote a message
 
@@ -183,7 +185,6 @@ class Header(TypedDict):
     """The arguments of `Message.of_weights` and `Message.of_belief` beside the numbers."""
 
     fingerprint: Fingerprint  #: of the sender's federation
-    epoch: int  #: of that federation, 0 to 65,535
     sender: str  #: name of the agent: 1 to 64 bytes of printable UTF-8
     sequence: int  #: a later message of the same sender has a larger number
     t_n: int  #: number of observations behind the message
@@ -193,12 +194,12 @@ class Message(Signed, frozen=True, kw_only=True):
     """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
 
     Example:
-        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scalars=0.3)
+        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scales=0.3)
         >>> message = Message.of_weights(
-        ...     [0.5, -1.0, 2.0], fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=20
+        ...     [0.5, -1.0, 2.0], fingerprint=agreed, sender="site-a", sequence=1, t_n=20
         ... )
         >>> message
-        Message(weights, sender='site-a', sequence=1, epoch=0, t_n=20, M=3, 53 bytes)
+        Message(weights, sender='site-a', sequence=1, t_n=20, M=3, 52 bytes)
         >>> Message.decode(message.encode()) == message
         True
     """
@@ -268,10 +269,10 @@ class Message(Signed, frozen=True, kw_only=True):
                 empty (default) if it names none.
             **header: The fields of `Header`.
 
-        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scalars=0.3)
+        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scales=0.3)
         >>> message = Message.of_compact(
         ...     [0, 3, -7], 0.5, [9, 0, 1, 0],
-        ...     fingerprint=agreed, epoch=0, sender="site-a", sequence=1, t_n=10
+        ...     fingerprint=agreed, sender="site-a", sequence=1, t_n=10
         ... )
         >>> message.nu.tolist(), message.counts.tolist()
         ([0.0, 1.5, -3.5], [4, 0, 1, 0])
@@ -321,7 +322,6 @@ class Message(Signed, frozen=True, kw_only=True):
         """The whole message without its signature, as bytes."""
         unsigned = _Unsigned(
             fingerprint=self.fingerprint,
-            epoch=self.epoch,
             sender=self.sender,
             sequence=self.sequence,
             t_n=self.t_n,
@@ -332,7 +332,7 @@ class Message(Signed, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return (
             f"Message({self.kind}, sender={self.sender!r}, sequence={self.sequence}, "
-            f"epoch={self.epoch}, t_n={self.t_n}, M={self.M}, {self.nbytes} bytes"
+            f"t_n={self.t_n}, M={self.M}, {self.nbytes} bytes"
             f"{f', signed by {self.signer}' if self.key else ''})"
         )
 
@@ -425,7 +425,6 @@ class Message(Signed, frozen=True, kw_only=True):
         self,
         *,
         fingerprint: Fingerprint,
-        epoch: int,
         kind: MessageKind,
         M: int,
         noise_variance: float,
@@ -433,11 +432,8 @@ class Message(Signed, frozen=True, kw_only=True):
     ) -> None:
         """Check that the message fits a federation, and that its numbers are plausible.
 
-        A message of another epoch may have other scalars. Its numbers need only be finite.
-
         Args:
             fingerprint: Fingerprint of the federation.
-            epoch: Epoch of the federation.
             kind: What its agents hand out.
             M: The length of omega, nu or y in its messages.
             noise_variance: σ² of its messages.
@@ -446,33 +442,28 @@ class Message(Signed, frozen=True, kw_only=True):
         Raises:
             MessageRefused: The message does not fit; the text says why.
         """
-        same = epoch == self.epoch
-        fault = fingerprint.mismatch(self.fingerprint, same_epoch=same)
+        fault = fingerprint.mismatch(self.fingerprint)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        is_short = isinstance(self.body, Compact | Contribution)
-        may_differ = not same and is_short  # the basis follows the scalars
-        if not fault and self.M != M and not may_differ:
+        if not fault and self.M != M:
             fault = f"it has M = {self.M}, expected M = {M}"
         is_vote = isinstance(self.body, Contribution)
         if not fault and is_vote and not 0 <= self.cell < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
         if not fault and isinstance(self.body, Compact) and self.body.cells != cells:
             fault = f"it has counts of {self.body.cells} cells, expected {cells}"
-        fault = fault or self._absurd_number(noise_variance if same else None)
+        fault = fault or self._absurd_number(noise_variance)
         if fault:
             raise MessageRefused(f"message {self.sequence} of {self.sender!r}: {fault}")
 
-    def _absurd_number(self, noise_variance: float | None) -> str | None:
+    def _absurd_number(self, noise_variance: float) -> str | None:
         """Find numbers that are not finite, or 100 times larger than standardised scores allow.
 
         ‖ν‖ ≤ ‖y‖ / (2σ) and ‖y‖ ≤ √t_n. A draw adds about √M. A covariance below the identity has a
         norm of at most √M. A standardised score is below √t_n, and the incumbent may be 10 times
         that.
         """
-        limit = math.inf
-        if noise_variance is not None:
-            limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
+        limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
         for name, norm in self._norms().items():
             if not math.isfinite(norm):
                 return f"{name} holds NaN or infinity"
@@ -493,7 +484,6 @@ class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):
     """A message as version 1 writes it."""
 
     fingerprint: bytes
-    epoch: int
     sender: str
     sequence: int
     t_n: int

@@ -155,17 +155,16 @@ class Release(Signed, frozen=True, kw_only=True):
             )
         return release
 
-    def check(self, *, fingerprint: Fingerprint, epoch: int, cells: int, coordinates: int) -> None:
+    def check(self, *, fingerprint: Fingerprint, cells: int, coordinates: int) -> None:
         """Raise `MessageRefused` if the release does not fit a federation.
 
         Args:
             fingerprint: Fingerprint of the federation.
-            epoch: Epoch of the federation.
             cells: The number of its cells.
             coordinates: The number of coordinates of a shape.
         """
-        fault = fingerprint.mismatch(self.fingerprint, same_epoch=epoch == self.epoch)
-        if not fault and epoch == self.epoch:
+        fault = fingerprint.mismatch(self.fingerprint)
+        if not fault:
             if len(self.votes) != cells:
                 fault = f"it has votes for {len(self.votes)} cells, expected {cells}"
             elif self.coordinates != coordinates or self.squared > coordinates:
@@ -179,7 +178,6 @@ class Release(Signed, frozen=True, kw_only=True):
 
 class _Content(Wire, frozen=True, tag_field="version", tag=3):
     fingerprint: bytes
-    epoch: int
     sender: str
     sequence: int
     epsilon: float

@@ -2,7 +2,7 @@
 
 A signed message, withdrawal or release is one MessagePack array on the wire, version 2:
 ``[2, type, content, key, signature]``. The signature covers the type and the content, which has the
-fingerprint, the epoch, the sender, the sequence and the rest. `fedbo.identity` makes signatures and
+fingerprint, the sender, the sequence and the rest. `fedbo.identity` makes signatures and
 checks them; this module only knows their form.
 """
 
@@ -21,8 +21,12 @@ from fedbo.outside import shortened
 SIGNATURE_BYTES = 64
 #: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
-#: These take 3, 5 and 5 bytes: 100 weights always stay under 512 bytes, or 640 with a signature.
-COUNTER_LIMITS = {"epoch": 2**16 - 1, "sequence": 2**32 - 1, "t_n": 2**31 - 1}
+#: These take 5 bytes each: 100 weights always stay under 512 bytes, or 640 with a signature.
+COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
+
+
+#: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
+MOST_AGENTS = 16
 
 
 class MessageRefused(ValueError):
@@ -47,7 +51,6 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         fingerprint: Of the sender's federation, 16 bytes.
-        epoch: Of that federation, 0 to 65,535.
         sender: Name of the agent: 1 to 64 bytes of printable UTF-8.
         sequence: A later message of the same sender has a larger number.
         key: The sender's public key, 32 bytes; empty if there is no signature.
@@ -57,7 +60,6 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
     type: ClassVar[Literal["message", "withdrawal", "release"]]
 
     fingerprint: bytes
-    epoch: int
     sender: str
     sequence: int
     key: bytes = b""
@@ -100,6 +102,15 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
             return self.content
         envelope = Envelope(self.type, self.content, self.key, self.signature)
         return msgspec.msgpack.encode(envelope)
+
+
+def member(sender: str) -> str:
+    """Return the name of the member that an agent belongs to.
+
+    >>> member("clinic/liver"), member("site-a")
+    ('clinic', 'site-a')
+    """
+    return sender.partition("/")[0]
 
 
 def check_origin(fingerprint: bytes, sender: str) -> None:

@@ -8,12 +8,12 @@ from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
 
 
 class Withdrawal(Signed, frozen=True, kw_only=True):
-    """Withdraws the messages of a sender, up to a sequence number, in one epoch.
+    """Withdraws the messages of a sender, up to a sequence number.
 
     It applies only to messages with the same key. An exchange keeps it in place of the message, so
     that nobody can put back a copy. It always travels with a signature.
 
-    >>> given = {"fingerprint": bytes(16), "epoch": 0, "sender": "site-a", "sequence": 7}
+    >>> given = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 7}
     >>> signed = Withdrawal(key=bytes(32), signature=bytes(64), **given)
     >>> Withdrawal.decode(signed.encode()) == signed
     True
@@ -24,9 +24,7 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
     @property
     def content(self) -> bytes:
         """The withdrawal without its signature, as bytes."""
-        return msgspec.msgpack.encode(
-            _Content(self.fingerprint, self.epoch, self.sender, self.sequence)
-        )
+        return msgspec.msgpack.encode(_Content(self.fingerprint, self.sender, self.sequence))
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Withdrawal:
@@ -44,7 +42,6 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
             ) from None
         withdrawal = cls(
             fingerprint=found.fingerprint,
-            epoch=found.epoch,
             sender=found.sender,
             sequence=found.sequence,
             key=envelope.key,
@@ -59,6 +56,5 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
 
 class _Content(Wire, frozen=True):
     fingerprint: bytes
-    epoch: int
     sender: str
     sequence: int

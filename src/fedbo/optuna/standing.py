@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from fedbo.exchange import Exchange, ExchangeError
 from fedbo.federation import Federation
-from fedbo.identity.claim import member
-from fedbo.message.signed import SENDER_BYTES
+from fedbo.message.signed import SENDER_BYTES, member
 from fedbo.optuna.record import is_drawn
 
 

@@ -151,11 +151,6 @@ def composed(
     given = [message for message in contributions if message is not None]
     for message in given:
         federation.check(message)
-        if message.epoch != federation.epoch:
-            raise ValueError(
-                f"the contribution of {message.sender!r} is of epoch {message.epoch}, expected "
-                f"{federation.epoch}"
-            )
         votes[message.cell] += STEPS
         v = lifted(unit(message.y.astype(np.float64)), c, e)
         sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
@@ -163,7 +158,6 @@ def composed(
         trials = min(sum(message.t_n for message in given), COUNTER_LIMITS["t_n"])
     return Release(
         fingerprint=federation.fingerprint,
-        epoch=federation.epoch,
         sender=plan.by,
         sequence=sequence,
         epsilon=plan.epsilon,
@@ -277,7 +271,7 @@ def held_draws(federation: Federation, published: Release) -> list[Held]:
     """Return what an inbox holds of the draws, in the form that the federation's kind has there.
 
     The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
-    everyone who holds the release, and none in another epoch.
+    everyone who holds the release.
 
     Args:
         federation: What the members agree on.
@@ -285,8 +279,6 @@ def held_draws(federation: Federation, published: Release) -> list[Held]:
     """
     federation.check(published)
     _check_noise(federation.require_plan(), published)
-    if published.epoch != federation.epoch:
-        return []
     digest = hashlib.sha256(published.content).digest()
     Z = draws(federation, published, np.random.default_rng(list(digest)))
     voted = voted_points(federation, published)

@@ -18,7 +18,6 @@ from fedbo.exchange.progress import Progress
 from fedbo.federation import Federation
 from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair, Keyring
-from fedbo.identity.claim import member
 from fedbo.locks import Lock
 from fedbo.message import (
     Fingerprint,
@@ -30,6 +29,7 @@ from fedbo.message import (
     read,
 )
 from fedbo.message.fingerprint import PARTS
+from fedbo.message.signed import member
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped messages that one fetch names; the rest are counted

@@ -27,10 +27,9 @@ from fedbo.hub.limits import read_body
 from fedbo.hub.problems import Refused
 from fedbo.hub.shell import PIECE
 from fedbo.identity import verify
-from fedbo.identity.claim import member
 from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.key import key_text
-from fedbo.message.signed import SENDER_BYTES
+from fedbo.message.signed import SENDER_BYTES, member
 from fedbo.outside import shortened
 
 resource = Resource("messages")

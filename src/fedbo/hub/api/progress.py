@@ -15,8 +15,13 @@ from fedbo.hub.api.federations import Name
 from fedbo.hub.api.member import check_token
 from fedbo.hub.api.messages import SenderName, check_sender
 from fedbo.hub.problems import Refused
-from fedbo.identity.claim import MOST_AGENTS
-from fedbo.message.signed import COUNTER_LIMITS, SENDER_BYTES, MessageRefused, check_origin
+from fedbo.message.signed import (
+    COUNTER_LIMITS,
+    MOST_AGENTS,
+    SENDER_BYTES,
+    MessageRefused,
+    check_origin,
+)
 
 resource = Resource("progress")
 

@@ -21,8 +21,8 @@ from fedbo.hub.api.member import check_token
 from fedbo.hub.api.messages import check_sender
 from fedbo.hub.limits import read_body
 from fedbo.hub.problems import Refused
-from fedbo.identity.claim import MOST_AGENTS
 from fedbo.message import Fingerprint, MessageRefused
+from fedbo.message.signed import MOST_AGENTS
 from fedbo.outside import shortened
 
 resource = Resource("scalars")

@@ -10,7 +10,7 @@ from fedbo.federation import Federation
 from fedbo.federation.likeness import Likeness
 from fedbo.hub.page.alike import MOST_ON_MAP, layout, weights
 from fedbo.hub.schema import message
-from fedbo.identity.claim import member
+from fedbo.message.signed import member
 
 _MOST_BYTES = 64_000_000  # of the messages that are read
 _PEERS = 3  # the most alike peers that are named for each agent
