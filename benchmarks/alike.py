@@ -52,7 +52,7 @@ from fedbo.insight.colours import COLOURS
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
 from fedbo.model.linear import Regression, posteriors
-from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Standardised
 from fedbo.optuna.mailbox import due
 from fedbo_paper.contests import contest, families, hostile, measures, options, picture, screen
 from fedbo_paper.contests.grounds import Listed, read_table

@@ -18,9 +18,9 @@ from fedbo import (
     simulate,
 )
 from fedbo.message import Message
-from fedbo.model.compact import saturated
 from fedbo.model.linear import Regression
-from fedbo.model.scores import standardised
+from fedbo.model.summary import saturated
+from fedbo.model.surrogate import standardised
 from fedbo.population import MOST, Population, Rows, alike, uniform
 from fedbo.privacy import Plan
 

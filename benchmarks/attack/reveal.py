@@ -76,7 +76,7 @@ from fedbo.model import summary as summaries
 from fedbo.model.argmax import argmax
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.linear import Posterior, Regression
-from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Standardised
 from fedbo_paper.contests import options, screen
 from fedbo_paper.harness import intervals
 from fedbo_paper.harness.intervals import Effect

@@ -37,10 +37,9 @@ import numpy as np
 
 import fedbo
 from fedbo.identity import KeyPair, Keyring, is_installed
-from fedbo.model.compact import quantise, saturated
 from fedbo.model.linear import Posterior, Regression
-from fedbo.model.scores import Standardised
-from fedbo.model.summary import summarise
+from fedbo.model.summary import quantise, saturated, summarise
+from fedbo.model.surrogate import Standardised
 from fedbo_paper.contests import contest, hostile, measures, options, screen
 from fedbo_paper.contests.contest import Scores
 from fedbo_paper.contests.grounds import Listed, read_table

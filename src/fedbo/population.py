@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 
 from fedbo.federation import Federation
 from fedbo.message import Message
-from fedbo.model.compact import quantise, saturated
-from fedbo.model.scores import standardised
+from fedbo.model.kernel import one_thread
 from fedbo.model.summaries import Summaries
-from fedbo.model.threads import one_thread
+from fedbo.model.summary import quantise, saturated
+from fedbo.model.surrogate import standardised
 
 #: Messages that a target hears at most, as from a hub.
 MOST = 1024

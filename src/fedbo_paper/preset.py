@@ -14,13 +14,11 @@ import numpy as np
 from fedbo.agent import Agent, Settings, Trial
 from fedbo.federation import Federation
 from fedbo.message import Kind
-from fedbo.model.argmax import Domain, Taken, argmax
+from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.fit import Fit
-from fedbo.model.function import SampledFunction
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
-from fedbo.model.scores import Raw, Scores
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
+from fedbo.model.surrogate import Raw, Scores, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy
 from fedbo.policy.schedule import Power
 from fedbo.policy.target import Maximiser

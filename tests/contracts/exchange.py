@@ -47,7 +47,7 @@ from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.message.fingerprint import PARTS
-from fedbo.model.compact import quantise
+from fedbo.model.summary import quantise
 
 #: The federations that messages were made for, by fingerprint and epoch.
 KNOWN: dict[tuple[bytes, int], Federation] = {}

@@ -14,7 +14,7 @@ from fedbo.message import Message, MessageRefused
 from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
 from fedbo.message.inbox import Inbox
 from fedbo.model.features import Features
-from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Standardised
 
 M = 40
 FEATURES = Features(2, M, length_scales=0.4, seed=2)

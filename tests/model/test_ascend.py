@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize, rosen, rosen_der
 
-from fedbo.model.ascend import ascend
+from fedbo.model.argmax import ascend
 
 
 def quadratic(rng, d, condition):

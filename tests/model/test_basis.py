@@ -14,8 +14,7 @@ from scipy.linalg import svd
 from scipy.stats import kstest
 
 from fedbo import Categorical, Federation, Float, Int, Space
-from fedbo.model.basis import MOST, POINTS, Basis
-from fedbo.model.features import Features
+from fedbo.model.features import MOST, POINTS, Basis, Features
 
 
 def cube(D: int) -> dict[str, Float]:

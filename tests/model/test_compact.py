@@ -9,9 +9,8 @@ from model.moments import LIMIT
 from fedbo import Agent, Categorical, Federation, Float, Int, Message
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.compact import Compact
-from fedbo.model.compact import belief, quantise, saturated
 from fedbo.model.linear import Regression
-from fedbo.model.summary import factor_of, summarise
+from fedbo.model.summary import belief, factor_of, quantise, saturated, summarise
 
 RHO = 0.5
 SPACES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.model.function import Twins
+from fedbo.model.kernel import Twins
 
 
 @pytest.mark.parametrize("given", [np.float32, np.float64])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.model.scores import Raw, Standardised
+from fedbo.model.surrogate import Raw, Standardised
 
 SCORES = st.lists(st.integers(-1000, 1000), min_size=2, max_size=20).map(
     lambda scores: np.array(scores, dtype=np.float64)

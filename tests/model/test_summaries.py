@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fedbo import Federation, Float
-from fedbo.model.compact import saturated
 from fedbo.model.linear import Regression
-from fedbo.model.scores import Standardised, standardised
 from fedbo.model.summaries import Summaries
-from fedbo.model.summary import NOISE
+from fedbo.model.summary import NOISE, saturated
+from fedbo.model.surrogate import Standardised, standardised
 
 FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=30, seed=3)
 N, T = 6, 7

@@ -10,11 +10,10 @@ from model.moments import LIES, LIMIT, told_wrong, worst_z
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Space
 from fedbo.agent import outbox
-from fedbo.model.compact import quantise
 from fedbo.model.features import Features
 from fedbo.model.linear import Posterior, Regression
-from fedbo.model.scores import Standardised
-from fedbo.model.summary import summarise
+from fedbo.model.summary import quantise, summarise
+from fedbo.model.surrogate import Standardised
 
 M = 8
 NOISE = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import one_thread
 
 
 def threads() -> set[int]:

@@ -18,7 +18,7 @@ from optuna.testing.pytest_samplers import (
 
 from fedbo import Agent, Federation, Message
 from fedbo.exchange import Exchange, FolderExchange, Ledger
-from fedbo.model.compact import quantise
+from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 
 pytestmark = pytest.mark.usefixtures("patient")

@@ -11,7 +11,7 @@ import pytest
 from paper.fake_runs import fake_runs
 
 from fedbo import FTS, TS, Agent, Federation, Float, Power, Space
-from fedbo.model.scores import Standardised
+from fedbo.model.surrogate import Standardised
 from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table

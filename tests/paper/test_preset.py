@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.model.argmax import argmax
+from fedbo.model.argmax import SampledFunction, argmax
 from fedbo.model.features import Features
-from fedbo.model.function import SampledFunction
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import SurrogateSettings, SurrogateState
 from fedbo.space import Float, Space

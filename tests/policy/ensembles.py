@@ -9,12 +9,11 @@ import numpy as np
 from fedbo.federation import Federation
 from fedbo.message import Fingerprint, Message
 from fedbo.message.beliefs import BeliefInbox
+from fedbo.model.argmax import SampledFunction
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
-from fedbo.model.function import SampledFunction
 from fedbo.model.linear import Regression
-from fedbo.model.scores import Standardised
-from fedbo.model.surrogate import Surrogate, SurrogateSettings
+from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target
 from fedbo.space import Float, Space
 

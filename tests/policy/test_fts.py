@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 import fedbo
 from fedbo.message.inbox import Inbox
-from fedbo.model.function import SampledFunction
+from fedbo.model.argmax import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import FTS, TS, Target
 from fedbo.policy.schedule import Power

@@ -16,8 +16,7 @@ from fedbo.message import Message
 from fedbo.message.beliefs import BeliefInbox, reduction
 from fedbo.message.inbox import Held, Inbox
 from fedbo.model.fit import Fit
-from fedbo.model.scores import Standardised
-from fedbo.model.surrogate import Surrogate, SurrogateSettings
+from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target
 from fedbo.policy import pool as module
 from fedbo.policy.peers import Peers

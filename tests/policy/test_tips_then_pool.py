@@ -12,7 +12,7 @@ import pytest
 
 import fedbo
 from fedbo import EI, TS, Agent, Federation, Float, Space, TipsThenPool
-from fedbo.model.function import SampledFunction
+from fedbo.model.argmax import SampledFunction
 from fedbo.model.gp import Draw
 from fedbo.policy import Target
 from fedbo.policy import target as target_module

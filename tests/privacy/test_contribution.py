@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedbo.federation import Federation
-from fedbo.model.basis import POINTS
+from fedbo.model.features import POINTS
 from fedbo.privacy import shape
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
 from fedbo.space import Categorical, Float, Int, Space

@@ -19,7 +19,7 @@ from fedbo import FTS, Agent, Policy, TipsThenPool
 from fedbo.federation import Federation
 from fedbo.message import Message, MessageRefused
 from fedbo.message.message import Contribution
-from fedbo.model.basis import POINTS
+from fedbo.model.features import POINTS
 from fedbo.privacy import (
     Plan,
     Release,

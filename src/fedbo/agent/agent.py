@@ -35,8 +35,7 @@ from fedbo.message.inbox import CHANCE_LIMIT, Held
 from fedbo.message.key import parse_key
 from fedbo.message.release import draw_names, is_draw
 from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member
-from fedbo.model.kernel import Array
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import Array, one_thread
 from fedbo.policy import Policy, Query, Target, TipsThenPool
 from fedbo.policy.base import checked_query
 from fedbo.policy.query import Origin

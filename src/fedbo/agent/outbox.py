@@ -16,10 +16,9 @@ from fedbo.identity import KeyPair
 from fedbo.message.message import Header, Message
 from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused
-from fedbo.model.compact import quantise, saturated
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression, posteriors
-from fedbo.model.summary import summarise
+from fedbo.model.summary import quantise, saturated, summarise
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.local import local_vote
 from fedbo.privacy.noise import Derived

@@ -11,8 +11,7 @@ import numpy as np
 from fedbo.agent.trial import Trial
 from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
-from fedbo.model.scores import Scores, Standardised
-from fedbo.model.surrogate import Surrogate, SurrogateSettings, SurrogateState
+from fedbo.model.surrogate import Scores, Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.target import Maximiser
 from fedbo.space import Part, Space
 

@@ -30,9 +30,8 @@ from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
 from fedbo.message.signed import SENDER_BYTES
-from fedbo.model import basis, compact, summary
-from fedbo.model.basis import Basis
-from fedbo.model.features import Features
+from fedbo.model import summary
+from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array
 from fedbo.space import Lattice, Parameter, Space
 from fedbo.space.axis import number
@@ -170,7 +169,7 @@ class Federation:
     @cached_property
     def basis(self) -> Basis:
         """The leading directions of the features over the space, the same on every machine."""
-        points = self.space.cover(basis.POINTS)
+        points = self.space.cover(POINTS)
         phi = (self.features, self.kernel, self.length_scale, self.seed)
         return _basis(points.shape, points.tobytes(), *phi)
 
@@ -201,7 +200,7 @@ class Federation:
         They are the same on every machine. There are at most 64, and at most 8 in one dimension. A
         cell has at least four points of the space, unless the space has fewer.
         """
-        points = self.space.cover(basis.POINTS)
+        points = self.space.cover(POINTS)
         centres = self.space.cover(min(CELLS, _ALONG**self.space.dimensions))
         while len(centres) > 1:
             inside = np.bincount(nearest(points, centres), minlength=len(centres))
@@ -229,7 +228,7 @@ class Federation:
     @cached_property
     def cell_features(self) -> Array:
         """The features (n, M) of a trial of which only the cell is known; see `model.summary`."""
-        points = self.space.cover(basis.POINTS)
+        points = self.space.cover(POINTS)
         return summary.cell_features(
             self.phi, points, self.nearest_cells(points), self.noise_variance
         )
@@ -453,7 +452,7 @@ class Federation:
 def _belief(federation: Federation, message: Message) -> Belief:
     body, B = cast(Compact, message.body), federation.basis.vectors
     V = summary.factor_of(federation.cell_features, body.counts, federation.noise_variance, B)
-    m, R = compact.belief(body.levels, body.step, V)
+    m, R = summary.belief(body.levels, body.step, V)
     kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
     return m.astype(np.float32), R[kept].astype(np.float32)
 

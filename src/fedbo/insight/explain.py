@@ -18,7 +18,7 @@ from fedbo.agent.streams import Stream
 from fedbo.insight.replay import LONGEST, replay
 from fedbo.insight.solo import rule_without_peers
 from fedbo.insight.trials_saved import Saving, compare
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import one_thread
 from fedbo.outside import printable
 from fedbo.table import Cell, Table
 

@@ -32,11 +32,10 @@ from numpy.typing import NDArray
 
 from fedbo.agent.settings import Settings
 from fedbo.insight.solo import Rule, Sample, Solo
-from fedbo.model.argmax import Taken, argmax_each
-from fedbo.model.function import SampledFunction
+from fedbo.model.argmax import SampledFunction, Taken, argmax_each
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
-from fedbo.model.scores import Scores
+from fedbo.model.surrogate import Scores
 from fedbo.space import Space
 
 LONGEST = 200  # trials: a longer replay would take minutes

@@ -20,10 +20,8 @@ import msgspec
 import numpy as np
 
 from fedbo.agent.settings import Settings
-from fedbo.model.argmax import Taken
-from fedbo.model.ascend import Mask
-from fedbo.model.function import SampledFunction
-from fedbo.model.kernel import Array, squared_distances
+from fedbo.model.argmax import SampledFunction, Taken
+from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.model.surrogate import Surrogate
 from fedbo.policy import EI, FTS, TS, Policy, TipsThenPool
 from fedbo.policy.base import Beta, beta_at

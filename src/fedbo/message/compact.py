@@ -17,7 +17,7 @@ On the wire it is ``["compact", 1, k, c, scale, packed, tip]``, where packed has
 levels, those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes
 it has 62 bytes. The 1 is the version of this body, which fixes the numbers of bits. If all levels
 are 0, so is the scale.
-`fedbo.model.compact` says how a mean is rounded, and what a receiver makes of all this.
+`fedbo.model.summary` says how a mean is rounded, and what a receiver makes of all this.
 """
 
 from __future__ import annotations

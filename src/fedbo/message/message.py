@@ -17,7 +17,7 @@ y           shape of the mean: what is contributed to a private release         
 ==========  ===========================================================================  ======
 
 A *compact* message has a rounded mean of the k leading coordinates of the weights, counts, from
-which a receiver computes their covariance (`fedbo.model.compact`), and a *tip*, the point that its
+which a receiver computes their covariance (`fedbo.model.summary`), and a *tip*, the point that its
 sender recommends, in some 60 bytes. Its M is k. A *contribution* has a vote and the shape y. It is
 for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
 
@@ -259,7 +259,7 @@ class Message(Signed, frozen=True, kw_only=True):
         tip: bytes = b"",
         **header: Unpack[Header],
     ) -> Message:
-        """Build a compact message, of what `fedbo.model.compact` returns.
+        """Build a compact message, of what `fedbo.model.summary` returns.
 
         Args:
             levels: (k,) the mean of the leading coordinates in steps of the scale, −7 to 7.

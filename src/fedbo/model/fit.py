@@ -18,10 +18,9 @@ import msgspec
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from fedbo.model.ascend import ascend
+from fedbo.model.argmax import ascend
 from fedbo.model.gp import Hyper
-from fedbo.model.kernel import Array, kernel_named
-from fedbo.model.leave_one_out import Rows
+from fedbo.model.kernel import Array, Rows, kernel_named
 
 _SCREENED = 5  # random points drawn for each one that is used as a start
 _MOST_FITTED = 300  # observations used at most: more would cost much and add little
@@ -228,9 +227,9 @@ class _Problem:
             densities.append(float(values[0]))
             return values, gradients
 
-        X, one = np.clip(np.array(starts), *self.box), np.ones(len(self.centre))
+        X, unit = np.clip(np.array(starts), *self.box), np.ones(len(self.centre))
         thetas, values = ascend(
-            density, X, *self.box, scale=one, turns=40, gain=gain, first=first, restarts=1, hope=10
+            density, X, *self.box, scale=unit, turns=40, gain=gain, first=first, restarts=1, hope=10
         )
         best = int(np.argmax(values))
         return thetas[best], float(values[best]) - densities[0]

@@ -29,16 +29,17 @@ import msgspec
 import numpy as np
 from scipy.linalg.lapack import dpotrs
 
-from fedbo.model.function import SampledFunction, Tabled, Twins
+from fedbo.model.argmax import SampledFunction, Tabled
 from fedbo.model.kernel import (
     Array,
+    Rows,
+    Twins,
     cholesky,
     kernel_named,
     semidefinite_factor,
     solve_lower,
     squared_distances,
 )
-from fedbo.model.leave_one_out import LeaveOneOut, Rows
 
 _WAVES = 128  # cosines in a draw of the prior; each counts as two features
 _CELLS = 2**17  # of a matrix (t, n): more of them would leave the cache
@@ -218,6 +219,57 @@ class GP:
         return Tabled(points, values, self.length_scales)
 
 
+class LeaveOneOut:
+    """The beliefs f⁻ʲ without observation j, for n observations, in closed form.
+
+    =======  ==============================================================  ======
+    symbol   meaning                                                         shape
+    =======  ==============================================================  ======
+    P        block of (K + σ²I)⁻¹ for the n observations                     (n, n)
+    f        the objective under the whole belief, N(mu, Sigma) there        (n,)
+    mu       y − σ² alpha                                                    (n,)
+    Sigma    K − K (K + σ²I)⁻¹ K = σ²I − σ⁴P                                 (n, n)
+    T        its column j gives Cov f⁻ʲ = Sigma + T_j T_jᵀ                   (n, n)
+    =======  ==============================================================  ======
+
+    Leaving out an observation is a rank-one change. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
+    ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
+    mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
+
+    Args:
+        P: Block of (K + σ²I)⁻¹, (n, n).
+        alpha: (K + σ²I)⁻¹ y at the n observations, (n,).
+        y: Their standard scores, (n,).
+        sigma2: σ², the noise variance.
+
+    >>> P, y = np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([1.0, -1.0])
+    >>> LeaveOneOut(P, P @ y, y, 0.1).draws(np.random.default_rng(0), 10).shape
+    (10, 2, 2)
+    """
+
+    def __init__(self, P: Array, alpha: Array, y: Array, sigma2: float) -> None:
+        self.P, self.alpha, self.y, self.sigma2 = P, alpha, y, sigma2
+
+    def moments(self) -> tuple[Array, Array]:
+        """Return the mean and variance (n,) of f⁻ʲ(x_j), at the point that was left out."""
+        diagonal = np.diagonal(self.P)
+        return self.y - self.alpha / diagonal, np.maximum(1.0 / diagonal - self.sigma2, 0.0)
+
+    def draws(self, rng: np.random.Generator, samples: int) -> Array:
+        """Return joint draws (samples, n, n): entry [s, j, k] is f⁻ʲ(x_k) in draw s."""
+        n, sigma2 = len(self.y), self.sigma2
+        shrunk = np.eye(n) - sigma2 * self.P
+        factor = semidefinite_factor(sigma2 * shrunk)
+        root = np.sqrt(np.diagonal(self.P))
+        T = shrunk / root
+        z = rng.standard_normal((samples, factor.shape[1]))
+        f = (self.y - sigma2 * self.alpha) + z @ factor.T
+        shift = rng.standard_normal((samples, n)) - self.alpha / root
+        draws: Array = shift[:, :, None] * np.ascontiguousarray(T.T)
+        draws += f[:, None, :]
+        return draws
+
+
 class Waves:
     """A draw of the prior: f⁰(x) = σ₀ Σ r_i cos(s_i x + b_i) / √W, with W fresh s_i from p(s).
 
@@ -309,12 +361,12 @@ class Draw:
 def rows_of(X: Array, points: Array) -> Rows:
     """Return the row of ``points`` that equals each row of X; every row of X must be one.
 
-    Rows are found by a key, a sum that hardly any two rows share, in O(n log n).
+    A row is looked up by its key, a sum that hardly any two rows share, in O(n log n).
     """
     keys = _keys(points)
     order = np.argsort(keys)
-    found = np.searchsorted(keys, _keys(X), sorter=order)
-    rows = order[np.minimum(found, len(points) - 1)]
+    places = np.searchsorted(keys, _keys(X), sorter=order)
+    rows = order[np.minimum(places, len(points) - 1)]
     for i in np.flatnonzero((points[rows] != X).any(axis=1)):
         equal = np.flatnonzero((points == X[i]).all(axis=1))
         if not len(equal):

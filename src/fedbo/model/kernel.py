@@ -1,4 +1,4 @@
-"""Stationary kernels: values, slopes, spectral densities, and factors of their matrices.
+"""Stationary kernels, and what all models compute with: factors, precisions, BLAS on one thread.
 
 ========  =================================================  =========
 symbol    meaning                                            shape
@@ -12,10 +12,15 @@ s         a frequency drawn from the spectral density p(s)   (D,)
 
 Bochner's theorem (section 2): k(x − x') is the mean of cos(sᵀ(x − x')) over s ~ p(s). For SE, p(s)
 is normal with deviation 1/l (appendix A); for Matérn-5/2, Student's t with 5 degrees of freedom.
+
+Functions compute in the precision of their points: float32 to screen many, float64 to refine a few.
+Type hints say float64 for both.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +28,13 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm, strsm
 from scipy.linalg.lapack import dpotrf, dpstrf
 from scipy.special import chdtri
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from fedbo.locks import Lock
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 _SQRT5 = float(np.sqrt(5.0))
 
@@ -164,3 +174,70 @@ def semidefinite_factor(K: Array) -> Array:
     F = np.zeros((len(K), rank))
     F[pivots - 1] = np.tril(factor)[:, :rank]
     return F
+
+
+def single(values: Array) -> Array:
+    return values.astype(np.float32, copy=False)
+
+
+class Twins:
+    """Arrays in float32 and float64; each version is made when it is first needed.
+
+    Args:
+        arrays: The arrays, in either precision.
+
+    >>> a, b = Twins(np.ones(2), np.zeros(3)).like(np.empty((5, 1), dtype=np.float32))
+    >>> a.dtype, b.dtype
+    (dtype('float32'), dtype('float32'))
+    """
+
+    def __init__(self, *arrays: Array) -> None:
+        self._arrays = arrays
+
+    def like(self, X: Array) -> tuple[Array, ...]:
+        """Return the arrays in the precision of X."""
+        return self.single if X.dtype == np.float32 else self.double
+
+    @cached_property
+    def single(self) -> tuple[Array, ...]:
+        return tuple(map(single, self._arrays))
+
+    @cached_property
+    def double(self) -> tuple[Array, ...]:
+        return tuple(array.astype(np.float64, copy=False) for array in self._arrays)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Return a context in which BLAS uses one thread; it restores the caller's setting.
+
+    An agent's matrices are small: on a busy machine, two threads are many times slower than one.
+    """
+    return _OneThread()
+
+
+class _OneThread(AbstractContextManager[None]):
+    # The number of threads belongs to the whole process. If two agents compute in two threads, the
+    # second finds the limit of the first: it must not restore that as the caller's setting.
+    _lock = Lock()
+    _inside = 0  # contexts, in all threads
+    _setting: Any = None  # the caller's, when the first of them was entered
+
+    def __enter__(self) -> None:
+        with _OneThread._lock:
+            self._limit = _controller().limit(limits=1, user_api="blas")
+            if _OneThread._inside:
+                self._limit._original_info = _OneThread._setting
+            else:
+                _OneThread._setting = self._limit._original_info
+            _OneThread._inside += 1
+        self._limit.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._limit.__exit__(None, None, None)
+        with _OneThread._lock:
+            _OneThread._inside -= 1
+
+
+@cache
+def _controller() -> ThreadpoolController:  # it takes milliseconds to find the loaded libraries
+    return ThreadpoolController()

@@ -21,8 +21,8 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from fedbo.model.features import FeatureFunction, Features
-from fedbo.model.kernel import Array
-from fedbo.model.leave_one_out import LeaveOneOut, Rows
+from fedbo.model.gp import LeaveOneOut
+from fedbo.model.kernel import Array, Rows
 
 _TOGETHER = 16  # posteriors computed at a time: (16, M, M) stays in the cache
 
@@ -145,15 +145,15 @@ def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[P
     [(30,), (30,)]
     """
     pairs = list(zip(regressions, ys, strict=True))
-    found: list[Posterior] = []
+    beliefs: list[Posterior] = []
     for i in range(0, len(pairs), _TOGETHER):
-        some = pairs[i : i + _TOGETHER]
+        batch = pairs[i : i + _TOGETHER]
         try:
-            Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in some]))
-        except np.linalg.LinAlgError:  # one by one, for an error that says more
-            found += [regression.posterior(y) for regression, y in some]
+            Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in batch]))
+        except np.linalg.LinAlgError:  # each by itself, for an error that says more
+            beliefs += [regression.posterior(y) for regression, y in batch]
             continue
-        for (regression, y), L in zip(some, Ls, strict=True):
+        for (regression, y), L in zip(batch, Ls, strict=True):
             nu, _ = dpotrs(L.T, regression.Phi.T @ y, lower=0)  # L.T has LAPACK's order: no copy
-            found.append(Posterior(regression.features, nu, L, regression.sigma2))
-    return found
+            beliefs.append(Posterior(regression.features, nu, L, regression.sigma2))
+    return beliefs

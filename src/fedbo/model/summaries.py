@@ -35,8 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.model.features import Features
-from fedbo.model.function import Twins
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, Twins
 from fedbo.model.summary import NOISE
 
 

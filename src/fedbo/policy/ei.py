@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import force_setattr
 
-from fedbo.model.function import Search
+from fedbo.model.argmax import Search
 from fedbo.policy.base import Policy
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.query import Query

@@ -32,8 +32,7 @@ import numpy as np
 
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Single
-from fedbo.model.ascend import Mask
-from fedbo.model.kernel import Array, squared_distances
+from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.policy.ranking import Ranking
 from fedbo.policy.target import Target
 

@@ -47,8 +47,7 @@ from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
 
 from fedbo.message.inbox import Single
-from fedbo.model.function import Twins
-from fedbo.model.kernel import Array, cholesky, kernel_named, squared_distances
+from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     Improvement,

@@ -30,9 +30,9 @@ import numpy as np
 
 from fedbo.message import Kind
 from fedbo.message.inbox import Single
+from fedbo.model.argmax import SampledFunction
 from fedbo.model.features import Features
-from fedbo.model.function import SampledFunction, Twins
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, Twins
 from fedbo.policy.base import Policy
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,

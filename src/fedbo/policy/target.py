@@ -25,13 +25,10 @@ import numpy as np
 from fedbo.federation import Federation
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Inbox
-from fedbo.model.argmax import Domain, Taken, argmax
-from fedbo.model.ascend import Mask
+from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.features import Features
-from fedbo.model.function import SampledFunction
 from fedbo.model.gp import rows_of
-from fedbo.model.kernel import Array, squared_distances
-from fedbo.model.leave_one_out import Rows
+from fedbo.model.kernel import Array, Mask, Rows, squared_distances
 from fedbo.model.surrogate import Surrogate
 from fedbo.policy.query import Origin, Query, Source
 

@@ -44,7 +44,7 @@ from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
-from fedbo.model.basis import POINTS
+from fedbo.model.features import POINTS
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit

@@ -36,7 +36,7 @@ import numpy as np
 import fedbo
 from fedbo.message.compact import Compact
 from fedbo.message.message import Body
-from fedbo.model.compact import quantise
+from fedbo.model.summary import quantise
 from fedbo_paper.contests import contest, families, measures, options, screen
 from fedbo_paper.contests.contest import EI, History, Scores
 from fedbo_paper.contests.grounds import Listed, Trained, grid, read_table

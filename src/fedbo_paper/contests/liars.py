@@ -33,8 +33,8 @@ import msgspec
 import numpy as np
 
 import fedbo
-from fedbo.model.compact import quantise
 from fedbo.model.kernel import Array
+from fedbo.model.summary import quantise
 from fedbo_paper.contests import contest, hostile, private
 from fedbo_paper.contests.contest import History
 from fedbo_paper.contests.grounds import Listed

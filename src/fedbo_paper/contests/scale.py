@@ -46,7 +46,7 @@ from matplotlib.figure import Figure
 import fedbo
 from fedbo import files
 from fedbo.insight.colours import COLOURS
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import one_thread
 from fedbo.population import MOST, Hear, Population, Rows, alike, uniform
 from fedbo_paper.contests import options, picture, screen
 from fedbo_paper.contests.contest import DEFAULT

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.model.argmax import Domain
-from fedbo.model.ascend import Mask
 from fedbo.model.features import FeatureFunction, Features
-from fedbo.model.kernel import Array
+from fedbo.model.kernel import Array, Mask
 from fedbo.policy import Policy, Query, Target
 from fedbo.policy.query import Origin
 from fedbo_paper.dp.regions import Regions

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fedbo.agent import Agent
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import one_thread
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 from fedbo_paper.dp.methods import Method

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.model.argmax import argmax
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import one_thread
 from fedbo.policy import TS
 from fedbo.policy.schedule import Power
 from fedbo.space import Space

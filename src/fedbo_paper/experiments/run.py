@@ -18,8 +18,7 @@ import numpy as np
 from fedbo.agent import Agent
 from fedbo.federation import Federation
 from fedbo.message import Kind
-from fedbo.model.kernel import Array
-from fedbo.model.threads import one_thread
+from fedbo.model.kernel import Array, one_thread
 from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.policy.schedule import Power
 from fedbo.simulate import Party, simulate
