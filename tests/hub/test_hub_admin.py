@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from fedbo import Federation, Float
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import admin, schema
 from fedbo.hub.admin.invitations import MOST_USES
 from fedbo.hub.database import begin, open_database

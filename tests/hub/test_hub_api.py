@@ -30,7 +30,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
 
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News
 from fedbo.federation import Federation, Scalars
 from fedbo.hub import admin, limits, migrations, schema

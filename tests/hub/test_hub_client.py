@@ -15,21 +15,18 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-import zstandard
-from contracts.exchange import OURS, M, message
+from contracts.exchange import OTHERS, OURS, message
 from contracts.hub import free_port
 from contracts.liar import PROBLEM, Answer, Liar, Request
 
-from fedbo.exchange import ExchangeError, ExchangeWarning, Progress
+from fedbo.exchange import ExchangeError, ExchangeWarning
 from fedbo.exchange.hub import client as client_module
 from fedbo.exchange.hub.client import Client, HubRefused, StrangeAnswer
-from fedbo.exchange.hub.enrol import enrol
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.exchange.hub.invitation import Invitation
-from fedbo.exchange.hub.memberships import Membership, Memberships
-from fedbo.exchange.hub.url import HubUrl
-from fedbo.exchange.hub.wire import Handed, News
-from fedbo.federation.scalars import Scalars
+from fedbo.exchange.hub.member import enrol
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.exchange.hub.wire import Handed, News, Progress
+from fedbo.message.message import MOST_PEERS
 
 TOKEN = "fedbo-m-" + "t0kEn" * 8 + "abc"
 
@@ -73,21 +70,17 @@ OK = Answer(200, b'{"a": 1}')
     "address",
     [
         "https://",
-        "https:///liver",
         "https://user:secret@hub.example.org",
         "https://hub.example.org:99999",
-        "https://hub.example.org:x",
         "https://hub.example.org/a/b",
         "https://hub.example.org/?x=1",
         "https://hub.example.org/#x",
         "https://hub.example\n.org",
-        "https://hub .example.org",
         "https://[::1",
         "https://" + "x" * 600,
         "ftp://hub.example.org",
         "http://hub.example.org",
         "http://127.0.0.1.example.org",
-        "http://0.0.0.0:8765",
         "http://10.0.0.1",
     ],
 )
@@ -181,30 +174,28 @@ def test_a_hub_that_closes_the_connection_is_asked_again() -> None:
 # Limits
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip", "zstd"])
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
 def test_an_answer_has_a_limit(coding: str) -> None:
-    pack = {"identity": bytes, "gzip": gzip.compress, "zstd": zstandard.compress}[coding]
-    for size, fits in ((1000, True), (1001, False), (10**8, False)):
-        content = bytes(pack(bytes(size))) if coding != "identity" or size < 10**6 else b"x" * 10**6
+    for size in (1000, 1001, 10**6):
+        content = bytes(size) if coding == "identity" else gzip.compress(bytes(size))
         with Liar(lambda _, c=content: Answer(200, c, {"Content-Encoding": coding})) as hub:
             client = Client(hub.address)
-            if fits:
+            if size == 1000:
                 assert client.send("GET", "/v1/hub", most=1000) == bytes(size)
                 continue
-            with pytest.raises(StrangeAnswer, match=r"has more than 1,000 bytes"):
+            with pytest.raises(StrangeAnswer):
                 client.send("GET", "/v1/hub", most=1000)
 
 
 def test_a_bomb_does_not_take_memory() -> None:
-    """1 MB that would become 4 GB."""
+    """1 MB that would become 1 GB."""
     import resource
 
-    packed = zstandard.ZstdCompressor().compress(bytes(2**27))
-    bomb = packed * (2**20 // len(packed))
-    with Liar(lambda _: Answer(200, bomb, {"Content-Encoding": "zstd"})) as hub:
+    bomb = gzip.compress(bytes(2**30), 1)[: 2**22]
+    with Liar(lambda _: Answer(200, bomb, {"Content-Encoding": "gzip"})) as hub:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(StrangeAnswer):
-            Client(hub.address).send("GET", "/v1/hub", most=2**22)
+            Client(hub.address).send("GET", "/v1/hub", most=2**23)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
@@ -213,7 +204,6 @@ def test_a_bomb_does_not_take_memory() -> None:
     [
         Answer(200, b"x", {"Content-Encoding": "br"}),
         Answer(200, b"x", {"Content-Encoding": "gzip"}),
-        Answer(200, b"x", {"Content-Encoding": "zstd"}),
         Answer(200, gzip.compress(b"abc" * 1000)[:-20], {"Content-Encoding": "gzip"}),
         Answer(302, b"", {"Location": "https://elsewhere.example.org/\x1b[2J"}),
         Answer(404, b"<html>nothing here</html>", {"Content-Type": "text/html"}),
@@ -287,27 +277,19 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         Client("https://hub.example.org").send("GET", "/v1/hub")
 
 
-def test_without_zstandard_it_asks_for_gzip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_has_zstd", lambda: False)
-    packed = Answer(200, gzip.compress(b"abc"), {"Content-Encoding": "gzip"})
-    with Liar(lambda _: packed) as hub:
-        assert Client(hub.address).send("GET", "/v1/hub") == b"abc"
-        assert hub.asked[0].headers["Accept-Encoding"] == "gzip"
-
-
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value"),
     [
-        ("SSL_CERT_FILE", "/no/such/file", "SSL_CERT_FILE or SSL_CERT_DIR cannot be read"),
-        ("HTTPS_PROXY", "strange://user:secret@proxy", "HTTPS_PROXY or ALL_PROXY cannot be used"),
-        ("ALL_PROXY", "socks5://user:secret@proxy", "HTTPS_PROXY or ALL_PROXY cannot be used"),
+        ("SSL_CERT_FILE", "/no/such/file"),
+        ("HTTPS_PROXY", "strange://user:secret@proxy"),
+        ("ALL_PROXY", "socks5://user:secret@proxy"),
     ],
 )
 def test_wrong_variables_are_named(
-    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ExchangeError, match=said) as caught:
+    with pytest.raises(ExchangeError, match=variable) as caught:
         Client("https://hub.example.org").send("GET", "/v1/hub")
     assert "secret" not in str(caught.value)
 
@@ -320,26 +302,14 @@ def test_a_proxy_does_not_see_what_stays_on_this_machine(monkeypatch: pytest.Mon
         assert proxy.asked == []
 
 
-def test_a_hub_with_tls_that_is_asked_without_it() -> None:
-    with Liar(lambda _: Answer(raw=b"")) as hub, pytest.raises(ExchangeError) as caught:
-        Client(hub.address).send("GET", "/v1/hub", once=True)
-    assert str(caught.value).endswith("whether the hub is running, or use https://")
-
-
-def test_what_it_means_if_a_token_is_refused() -> None:
-    refused = one_after_another(refusal("wrong-token", 401))
-    with Liar(refused) as hub, pytest.raises(HubRefused) as caught:
-        Client(hub.address, TOKEN).send("GET", "/v1/hub")
-    assert str(caught.value).endswith("or the hub was restored from a backup. Ask whoever runs it")
-    assert caught.value.slug == "wrong-token"
-
-
-def test_no_log_has_a_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_token_is_explained_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with Liar(one_after_another(refusal("wrong-token", 401))) as hub, pytest.raises(HubRefused):
+    refused = one_after_another(refusal("wrong-token", 401))
+    with Liar(refused) as hub, pytest.raises(HubRefused, match="revoked or removed") as caught:
         Client(hub.address, TOKEN).send("GET", "/v1/hub")
+    assert caught.value.slug == "wrong-token"
     assert hub.asked[0].headers["Authorization"] == f"Bearer {TOKEN}"
-    assert TOKEN not in caplog.text
+    assert TOKEN not in caplog.text + str(caught.value)
 
 
 # Hubs that lie
@@ -363,19 +333,13 @@ def lying_hub() -> Iterator[tuple[HubExchange, Callable[[Answer], None]]]:
 
 def calls(exchange: HubExchange) -> list[Callable[[], object]]:
     """Everything that can be asked of a hub."""
-    fitted = {"length_scales": (0.3, 0.3), "noise_variance": 0.1, "t_n": 5}
-    scalars = Scalars(fingerprint=OURS.fingerprint, sender="site-a", **fitted)
-    progress = Progress(fingerprint=OURS.fingerprint, sender="site-a", trials=5, best=0.5)
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
     return [
-        lambda: exchange.publish(message()),
+        lambda: exchange.publish(message(), Progress(5, best=0.5)),
         lambda: exchange.fetch(OURS),
         lambda: exchange.withdraw(OURS, "site-a"),
         lambda: exchange.holdings(),
-        lambda: exchange.latest(OURS),
-        lambda: exchange.share(scalars),
-        lambda: exchange.shared(OURS),
-        lambda: exchange.report(progress),
+        lambda: exchange.site().federation(),
         lambda: exchange.site().rotate(),
         lambda: enrol(exchange.address, word, "someone"),
     ]
@@ -383,17 +347,13 @@ def calls(exchange: HubExchange) -> list[Callable[[], object]]:
 
 def truths() -> list[bytes]:
     """Answers that a hub may give."""
-    file = OURS.next_epoch(length_scale=0.5).to_toml()
-    held = tuple(Handed(i, message(sender=f"p{i}").encode()) for i in range(3))
-    fitted = {"length_scales": (0.3, 0.3), "noise_variance": 0.1, "t_n": 5}
-    scalars = Scalars(fingerprint=OURS.fingerprint, sender="p", **fitted)
+    handed = tuple(Handed(i, message(sender=f"p{i}").encode()) for i in range(3))
     return [
         b'{"out": true}',
-        msgspec.msgpack.encode(News("g.5", True, held, (), 1)),
-        msgspec.msgpack.encode(News("g.5", False, held[:1], (1, 2), 0)),
-        msgspec.msgpack.encode([(time.time(), one.content) for one in held]),
-        msgspec.msgpack.encode([scalars.encode()]),
-        json.dumps({"epoch": 1, "file": file, "federation": "liver", "token": TOKEN}).encode(),
+        msgspec.msgpack.encode(News("g.5", True, handed, ())),
+        msgspec.msgpack.encode(News("g.5", False, handed[:1], (1, 2))),
+        msgspec.msgpack.encode([(time.time(), one.content) for one in handed]),
+        json.dumps({"file": OURS.to_toml(), "federation": "liver", "token": TOKEN}).encode(),
     ]
 
 
@@ -429,13 +389,8 @@ def test_whatever_a_hub_answers_it_is_an_answer_or_an_error(
             data = mutated(rng, data)
         headers = {"Content-Type": rng.choice(["application/json", PROBLEM, "\xff"])}
         if not rng.randrange(10):
-            headers["Content-Encoding"] = rng.choice(["gzip", "zstd"])
-            data = mutated(
-                rng,
-                {"gzip": gzip.compress, "zstd": zstandard.compress}[headers["Content-Encoding"]](
-                    data
-                ),
-            )
+            headers["Content-Encoding"] = "gzip"
+            data = mutated(rng, gzip.compress(data))
         say(Answer(rng.choice([200, 200, 200, 201, 401, 500]), data, headers))
         for call in calls(exchange):
             try:
@@ -445,23 +400,26 @@ def test_whatever_a_hub_answers_it_is_an_answer_or_an_error(
                 assert str(error).isprintable() and TOKEN not in str(error)
 
 
-def test_too_many_messages_are_refused(
+def hand_out(*contents: bytes, number: int = 0, is_all: bool = True) -> Answer:
+    handed = tuple(Handed(number + i, content) for i, content in enumerate(contents))
+    return Answer(200, msgspec.msgpack.encode(News(f"g.{number}", is_all, handed, ())))
+
+
+def test_the_latest_of_too_many_messages_are_held(
     lying_hub: tuple[HubExchange, Callable[[Answer], None]],
 ) -> None:
     exchange, say = lying_hub
-    content = message().encode()
-    for n in (2049, 5000):
-        news = News("g.1", True, tuple(Handed(i, content) for i in range(n)), (), 0)
-        say(Answer(200, msgspec.msgpack.encode(news)))
-        with pytest.raises(StrangeAnswer):
-            exchange.fetch(OURS)
-    for i in range(3):  # and in pieces
-        handed = tuple(Handed(1000 * i + j, content) for j in range(1000))
-        say(Answer(200, msgspec.msgpack.encode(News(f"g.{i}", False, handed, (), 0))))
-        if i < 2:
-            assert len(exchange.fetch(OURS)) == 1
-    with pytest.raises(StrangeAnswer, match="more than 1,024 messages"):
+    say(hand_out(*[message().encode()] * 5000))
+    with pytest.raises(StrangeAnswer):
         exchange.fetch(OURS)
+    names = [f"p{i:04}" for i in range(1600)]
+    contents = [message(sender=name).encode() for name in names]
+    for number in (0, 800):  # together they are more than a member holds
+        say(hand_out(*contents[number : number + 800], number=number, is_all=False))
+        heard = exchange.fetch(OURS)
+    assert [one.sender for one in heard] == names[-MOST_PEERS:]
+    say(hand_out(contents[0], number=0, is_all=False))  # the oldest is the latest again
+    assert [one.sender for one in exchange.fetch(OURS)] == [names[0], *names[1 - MOST_PEERS :]]
 
 
 def test_what_a_hub_hands_out_is_checked(
@@ -469,82 +427,31 @@ def test_what_a_hub_hands_out_is_checked(
 ) -> None:
     exchange, say = lying_hub
     good = message(sender="good")
-    bad = [
-        b"nonsense",
-        message(OURS.next_epoch(), sender="later").encode(),
-        b"\0" * 10_000,
-    ]
-    handed = tuple(Handed(i, one) for i, one in enumerate([*bad, good.encode()]))
-    say(Answer(200, msgspec.msgpack.encode(News("g.1", True, handed, (), 0))))
+    bad = [b"nonsense", message(OTHERS["seed"], sender="foreign").encode(), b"\0" * 10_000]
+    say(hand_out(*bad, good.encode()))
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == [good]
-    texts = " ".join(str(one.message) for one in caught)
-    assert len(caught) == 3 and exchange.address in texts
-    assert "not a message" in texts and "is of epoch 1" in texts and "10,000 bytes" in texts
+    assert len(caught) == 3 and all(exchange.address in str(one.message) for one in caught)
     assert exchange.fetch(OURS) == [good]  # and says no more
-    many = tuple(Handed(i, b"%d" % i) for i in range(500))
-    say(Answer(200, msgspec.msgpack.encode(News("g.2", True, many, (), 0))))
+    say(hand_out(*(b"%d" % i for i in range(500))))
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == []
     assert len(caught) == 6 and "495 more messages" in str(caught[-1].message)
 
 
-def test_an_epoch_from_the_hub_must_continue_ours(
+def test_another_federation_from_the_hub_is_not_taken(
     lying_hub: tuple[HubExchange, Callable[[Answer], None]],
 ) -> None:
-    from contracts.exchange import OTHERS
-
     exchange, say = lying_hub
-
-    def hand_out(file: str) -> None:
-        say(Answer(200, json.dumps({"epoch": 1, "file": file}).encode()))
-
-    later = OURS.next_epoch(length_scale=0.7)
-    hand_out(later.to_toml())
-    assert exchange.latest(OURS) == later
-    hand_out(OURS.to_toml())
-    assert exchange.latest(later) is later
-    assert exchange.latest(OURS) is OURS
-    hand_out(OTHERS["space"].next_epoch().to_toml())
-    with pytest.raises(ExchangeError, match="does not continue epoch 0: the federations differ"):
-        exchange.latest(OURS)
-    hand_out("no toml")
-    with pytest.raises(ExchangeError, match=r"federation file from .* cannot be used"):
-        exchange.latest(OURS)
-
-
-def test_a_hub_cannot_replace_the_keys_of_members(
-    lying_hub: tuple[HubExchange, Callable[[Answer], None]],
-) -> None:
-    from contracts.exchange import new_keys
-    from contracts.parties import PLANE
-
-    from fedbo import Federation
-
-    exchange, say = lying_hub
-    ours, other, new = (str(new_keys()) for _ in range(3))
-    given = {"features": M, "seed": 7}
-    listed = Federation(PLANE, **given, members={"a": ours, "b": other})
-    for members, fault in (
-        ({"a": ours, "b": other, "c": new}, ""),
-        ({"a": ours}, "does not list 'b'.* fedbo join .* --federation NEW"),
-        ({"a": new, "b": other}, "lists another key for 'a'"),
-        (None, "does not list the keys of its members any more"),
-    ):
-        later = Federation(PLANE, **given, members=members, epoch=1)
-        say(Answer(200, json.dumps({"epoch": 1, "file": later.to_toml()}).encode()))
-        if not fault:
-            assert exchange.latest(listed).members == later.members
-            continue
-        with pytest.raises(ExchangeError, match=fault):
-            exchange.latest(listed)
+    for file in (OTHERS["seed"].to_toml(), "no toml"):
+        say(Answer(200, json.dumps({"file": file}).encode()))
+        with pytest.raises(ExchangeError):
+            exchange.site().federation()
 
 
 def test_an_invitation_to_another_federation_is_noticed() -> None:
-    from contracts.exchange import OTHERS
-
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
-    opened = {"federation": "liver", "epoch": 0, "file": OTHERS["seed"].to_toml()}
+    opened = {"federation": "liver", "file": OTHERS["seed"].to_toml()}
     with Liar(lambda _: Answer(200, json.dumps(opened).encode())) as hub:
         with pytest.raises(ValueError, match="not the one that the invitation is for") as caught:
             enrol(hub.address, word, "site-a")
@@ -566,7 +473,7 @@ def test_a_lost_answer_to_a_rotation_is_explained(
 @pytest.mark.parametrize("lost", [Answer(raw=b""), Answer(502, b"")])
 def test_a_lost_answer_to_enrolling_is_explained(lost: Answer) -> None:
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
-    opened = {"federation": "liver", "epoch": 0, "file": OURS.to_toml()}
+    opened = {"federation": "liver", "file": OURS.to_toml()}
 
     def answer(asked: Request) -> Answer:
         if asked.path.endswith("open"):

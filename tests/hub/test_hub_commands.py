@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fedbo import Federation
 from fedbo.cli.app import app
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import admin
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.tokens import digest

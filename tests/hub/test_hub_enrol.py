@@ -16,7 +16,7 @@ from sqlalchemy import update
 from fedbo import Federation
 from fedbo.exchange import ExchangeError, exchange_at
 from fedbo.exchange.hub.client import HubRefused
-from fedbo.exchange.hub.enrol import enrol
+from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin
@@ -183,7 +183,7 @@ def test_two_processes_enrol_at_once_and_none_is_lost(
 ) -> None:
     invited = office.invite(liver)
     program = (
-        "from fedbo.exchange.hub.enrol import enrol\n"
+        "from fedbo.exchange.hub.member import enrol\n"
         "print('ready', flush=True)\n"
         "input()\n"
         "enrol(*sys.argv[1:])\n"

@@ -23,7 +23,7 @@ from hub.running import SOURCE, RunningHub
 from hub.world import ACTOR, AGREED, key_given, message, news, problem, scalars, wanted
 from sqlalchemy import select
 
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin
 from fedbo.hub.tokens import new_secret, new_token

@@ -7,11 +7,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from contracts.exchange import OTHERS, OURS, child, ended, together
+from contracts.exchange import OURS, child, ended, together
 from msgspec.structs import replace
 
 from fedbo.exchange import ExchangeError
-from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 
 HUB = "https://hub.example.org"
 
@@ -50,12 +50,10 @@ def test_memberships_are_found_by_hub_federation_and_member(book: Memberships) -
     clinic, lab, lung = membership(), membership("lab"), membership(federation="lung")
     for one in (clinic, lab, lung):
         book.add(one)
-    assert book.of("https://elsewhere.example.org") == []
-    assert book.of(HUB) == [clinic, lab, lung]
-    assert book.of(HUB, "liver") == [clinic, lab]
-    assert book.of(HUB, member="clinic") == [clinic, lung]
-    assert book.of(HUB, fingerprint=OTHERS["epoch and scalars"].fingerprint) == [clinic, lab, lung]
-    assert book.of(HUB, fingerprint=OTHERS["seed"].fingerprint) == []
+    assert book.at(HubUrl("https://elsewhere.example.org")) == []
+    assert book.at(HubUrl(HUB)) == [clinic, lab, lung]
+    assert book.at(HubUrl(HUB, "liver")) == [clinic, lab]
+    assert book.at(HubUrl(HUB), "clinic") == [clinic, lung]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no permissions as on POSIX")

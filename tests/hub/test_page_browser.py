@@ -12,7 +12,7 @@ from hub.browser import HubProcess, Site, Watch, chromium
 from hub.private import contribution, federation
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import MEDIA_TYPE
 from fedbo.hub import admin
 from fedbo.hub.database import begin

@@ -88,7 +88,7 @@ def status(
 
 def _memberships(console: Console, place: HubExchange) -> None:
     """Print the federations of a hub that are shown, and who this user is there."""
-    for one in Memberships().of(place.url.base, place.url.federation):
+    for one in Memberships().at(place.url):
         text = f"The federation {one.federation!r}, where you are the member {one.member!r}"
         screen.say(console, text)
 

@@ -12,8 +12,7 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.member import Member
-from fedbo.exchange.hub.memberships import Membership, Memberships
-from fedbo.exchange.hub.url import HubUrl
+from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.identity import KeyPair, KeyRefused
 
 _Address = Annotated[
@@ -30,19 +29,19 @@ _Name = Annotated[
 def memberships() -> None:
     """List the hubs and federations that this user is a member of."""
     try:
-        book = Memberships()
-        found = book.all()
+        stored = Memberships()
+        rows = stored.all()
     except ExchangeError as error:
         checks.end(str(error))
-    if not found:
+    if not rows:
         typer.echo("You are not a member of any hub: fedbo join ADDRESS --invite INVITATION.")
         return
     grid = screen.grid("federation", "member", "key")
-    for one in found:
-        cells = (one.place, one.member, one.key or "not signed")
+    for row in rows:
+        cells = (row.place, row.member, row.key or "not signed")
         grid.add_row(*(Text(screen.printable(cell)) for cell in cells))
     screen.show(Console(), grid, below=1)
-    screen.say(Console(), f"The tokens are in {book.path}, which only this user can read.")
+    screen.say(Console(), f"The tokens are in {stored.path}, which only this user can read.")
 
 
 def leave(address: _Address, name: _Name = None) -> None:
@@ -100,21 +99,20 @@ def _member(address: str, name: str | None) -> Member:
     """Return this user's only member at an address that fits."""
     checks.require("client", {"httpx": "httpx"})
     try:
-        url, book = HubUrl.parse(address), Memberships()
-        found = book.of(url.base, url.federation, member=name)
-        known = book.of(url.base)
+        url, stored = HubUrl.parse(address), Memberships()
+        fitting, others = stored.at(url, name), stored.at(HubUrl(url.base))
     except ExchangeError as error:
         raise checks.refused(str(error), "ADDRESS") from None
-    if len(found) != 1:
+    if len(fitting) != 1:
         problem = f"you are not a member of {url}{'' if name is None else f' as {name!r}'}"
-        if found:
-            problem = f"you have {len(found)} memberships at {url}"
-        checks.end(f"{problem}; {_choices(known)}")
-    return Member(found[0], book)
+        if fitting:
+            problem = f"you have {len(fitting)} memberships at {url}"
+        checks.end(f"{problem}; {_choices(others)}")
+    return Member(fitting[0], stored)
 
 
-def _choices(known: list[Membership]) -> str:
-    if not known:
+def _choices(rows: list[Membership]) -> str:
+    if not rows:
         return "fedbo hub memberships lists where you are one"
-    shown = (f"{shlex.quote(one.place)} --name {shlex.quote(one.member)}" for one in known)
-    return f"give one of: {', '.join(shown)}"
+    options = (f"{shlex.quote(row.place)} --name {shlex.quote(row.member)}" for row in rows)
+    return f"give one of: {', '.join(options)}"

@@ -1,176 +1,184 @@
-"""``fedbo join``: tune an objective in a federation, without a script."""
+"""``fedbo join``: become a member of a hub, and get the federation file."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from fedbo.agent import Settings
-from fedbo.cli import checks
-from fedbo.exchange import ExchangeError, HubExchange, exchange_at
+from fedbo.cli import checks, screen
+from fedbo.exchange import ExchangeError, HubExchange
+from fedbo.exchange.hub.member import enrol
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.federation import Federation
+from fedbo.identity import KeyPair
+from fedbo.identity.claim import member
+
+_LONGEST = 10_000  # characters of an invitation
 
 
 def join(
-    exchange: Annotated[
-        str,
-        typer.Argument(
-            help="Where sites exchange messages: a folder that all of them reach, or the "
-            "https:// address of a hub."
-        ),
-    ],
+    address: Annotated[str, typer.Argument(metavar="URL", help="The https:// address of the hub.")],
     invite: Annotated[
         str | None,
         typer.Option(
             metavar="INVITATION",
-            help="First become a member of a federation at the hub. Give a file with the "
-            "invitation, or - to read it from standard input: other users of this machine can see "
-            "what is on the command line.",
+            help="A file with the invitation, or - to read it from standard input: other users of "
+            "this machine can see what is on the command line.",
         ),
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(help="Where the study keeps its trials, such as sqlite:///site.db."),
-    ] = None,
-    federation: Annotated[
-        Path | None,
-        typer.Option(
-            help="Federation file. By default, a hub's federation is stored there.",
-            show_default="federation.toml",
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="The function to tune. It is called with the federation's parameters by name, or "
-            "with Optuna's trial if its only required argument is named trial, and returns the "
-            "score.",
-        ),
-    ] = None,
-    trials: Annotated[
-        int,
-        typer.Option(help="Run until the study has this many complete or pruned trials.", min=1),
-    ] = 50,
-    study: Annotated[
-        str | None, typer.Option(help="The study; by default named after the federation file.")
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option(
-            help="The name of this site among its peers; random by default. A study that has "
-            "another name is renamed. With --invite, also the name of the member."
-        ),
+        str | None, typer.Option(help="The name of this member; random by default.")
     ] = None,
-    every: Annotated[
-        int | None,
-        typer.Option(
-            help="Send a message after this many trials; by default, when a trial is the best so "
-            "far, or when there are twice as many trials as in the last message.",
-            min=1,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Seed of a new study. Do not set it if privacy matters: with the seed, the noise "
-            "can be removed from the messages.",
-            min=0,
-        ),
-    ] = None,
-    clip: Annotated[
-        bool, typer.Option("--clip", help="Accept narrower ranges than the federation's.")
-    ] = False,
+    federation: Annotated[Path, typer.Option(help="Where the federation file is stored.")] = Path(
+        "federation.toml"
+    ),
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
     ] = False,
-    local_epsilon: checks.LocalEpsilon = None,
-    no_tips: checks.NoTips = False,
-    progress: Annotated[
-        bool,
-        typer.Option(
-            "--progress",
-            help="Report the best score and an estimate of trials saved, for the page of a hub.",
-        ),
-    ] = False,
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Only show the next message; send and run nothing.")
-    ] = False,
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Only withdraw this site's message; run nothing.")
-    ] = False,
 ) -> None:
-    """Tune an objective with other sites, through a folder or a hub, or become a hub's member.
+    """Become a member of a hub, with an invitation, and get the federation file.
 
-    The trials are those of an Optuna study.
-
-    To resume after Ctrl-C or a crash, run the same command again. For several workers, run it
-    several times at once with the same storage. Ctrl-C lets the running trial finish; a second
-    Ctrl-C abandons it.
-
-    At a hub, --invite makes this site a member, once. Without --storage and --objective, nothing
-    is tuned: the command only makes the site a member, and gets the federation file.
+    Without --invite, a member gets the current federation file: the list of members' keys may have
+    changed.
     """
-    if preview and withdraw:
-        raise checks.refused("give at most one of the two", "--preview / --withdraw")
+    checks.require("client", {"httpx": "httpx"})
     try:
-        place = exchange_at(exchange)
+        url = HubUrl.parse(address)
     except ExchangeError as error:
-        raise checks.refused(str(error), "EXCHANGE") from None
-    is_hub = isinstance(place, HubExchange)
-    if invite is not None and not is_hub:
-        raise checks.refused("an invitation is for a hub: give its https:// address", "--invite")
-    runs = not is_hub or any([storage, objective, preview, withdraw])
-    if runs:
-        checks.require("optuna", {"optuna": "optuna"})
-        if objective is None and not (preview or withdraw):
-            problem = "give the function to tune, such as train:score for score in train.py"
-            raise checks.refused(problem, "--objective")
-        if storage is None:
-            problem = "give where the study keeps its trials, such as sqlite:///site.db"
-            raise checks.refused(problem, "--storage")
-    file = Path("federation.toml") if federation is None else federation
-    # A message of a study that was run without a file is withdrawn without one.
-    needs_file = not withdraw or federation is not None
-    if isinstance(place, HubExchange):
-        from fedbo.cli import join_hub
-
-        checks.require("client", {"httpx": "httpx"})
-        with checks.warnings_as_lines():
-            if invite is not None:
-                join_hub.become_member(place, invite, name, file, is_signed=not unsigned)
-            elif federation is None or not runs:
-                join_hub.update_file(place, file)
-        if not runs:
-            join_hub.say_next(place, file)
-            return
-    from optuna import logging
-
-    from fedbo.cli import join_screen
-    from fedbo.optuna.join import StorageFailed
-
-    logging.set_verbosity(logging.ERROR)  # this command prints its own reports
-    agreed = checks.federation("--federation", file) if needs_file else None
-    assert storage is not None
-    given = join_screen.Given(place, file, agreed, storage, study or file.stem or "fedbo", name)
-    signed = False if unsigned else None
-    settings = Settings(local_epsilon=local_epsilon, tips=not no_tips)
+        raise checks.refused(str(error), "URL") from None
     try:
-        with checks.warnings_as_lines():
-            if preview:
-                join_screen.preview(given, seed, signed, settings)
-            elif withdraw:
-                join_screen.withdraw(given)
-            else:
-                assert objective is not None
-                options: dict[str, Any] = {
-                    "seed": seed,
-                    "every": every,
-                    "clip": clip,
-                    "signed": signed,
-                }
-                options |= {"progress": progress, "settings": settings}
-                join_screen.run(given, objective, trials, **options)
-    except (ValueError, ExchangeError, StorageFailed) as error:
-        checks.end(f"{error}{' (here: --clip)' if 'clip=True' in str(error) else ''}")
+        if invite is None:
+            mine, text = None, _refresh(HubExchange(address), federation)
+        else:
+            mine, text = _enrol(url, invite, name, federation, is_signed=not unsigned)
+    except (ValueError, TypeError, OSError) as error:
+        checks.end(_reason(error, federation))
+    screen.say(Console(), text)
+    _warn_of_others(mine)
+    place, file = (str(url) if mine is None else mine.place), str(federation)
+    screen.say(Console(), "In a study, only the sampler changes:")
+    typer.echo(screen.printable(f"  FederatedSampler({file!r}, exchange={place!r})"))
+
+
+def _enrol(
+    url: HubUrl, invite: str, name: str | None, file: Path, *, is_signed: bool
+) -> tuple[Membership, str]:
+    """Become a member and write the federation file; return what was done."""
+    invitation, done = _read(invite), ""
+    place = f"{url.base}/{invitation.name}"
+    keys = KeyPair.load() if is_signed else None
+    who = None if name is None else member(name)
+    agreed: Federation | None = None
+
+    def accept(federation: Federation) -> None:
+        nonlocal agreed, done
+        try:
+            done = _check(file, federation, place)
+        except (ValueError, TypeError, OSError) as error:
+            other = f"{invitation.name}.toml"
+            other = other if file.name != other else f"{invitation.name}-2.toml"
+            raise ValueError(
+                f"{_reason(error, file)}. You have not joined, and the invitation is still valid. "
+                f"To keep both files: fedbo join {shlex.quote(place)} --invite - --federation "
+                f"{other} < invitation.txt"
+            ) from None
+        agreed = federation
+
+    mine = enrol(str(url), invitation, who, keys, accept)
+    if agreed is None:
+        already = f"You are the member {mine.member!r} of {mine.place} already."
+        return mine, f"{already} {_refresh(HubExchange(mine.place), file)}"
+    _write(agreed, file)
+    signed = f"signed with the key {mine.key}" if mine.key else "not signed"
+    return mine, (
+        f"You are now the member {mine.member!r} of {mine.place}. The token is in "
+        f"{Memberships().path}, which only this user can read. Your messages will be {signed}. "
+        f"{done}"
+    )
+
+
+def _refresh(exchange: HubExchange, file: Path) -> str:
+    """Write the federation file as the hub hands it out now; return what was done."""
+    ours = Federation.load(file) if file.exists() else None
+    session = exchange.site(ours)
+    federation = session.federation()
+    done = _check(file, federation, session.membership.place)
+    _write(federation, file)
+    return done
+
+
+def _write(federation: Federation, file: Path) -> None:
+    """Write a federation file; one that says the same stays as it is."""
+    if not file.exists() or Federation.load(file).members != federation.members:
+        federation.save(file)
+
+
+def _check(file: Path, theirs: Federation, place: str) -> str:
+    """Return what writing the federation file means; a ValueError if it must not be written.
+
+    A hub may enrol members. But it must not speak for one: the names and keys that are listed in
+    the file stay. If a name could be dropped, the next list could have it with another key.
+    """
+    if not file.exists():
+        checks.writable("--federation", file)
+        return f"The federation file was written to {file}."
+    ours = Federation.load(file)
+    if fault := ours.fingerprint.mismatch(theirs.fingerprint):
+        raise ValueError(
+            f"{file} is not the federation at {place}, and was not overwritten: {fault}. Give "
+            "another file with --federation"
+        )
+    faults = [
+        f"lists another key for {name!r}" if name in theirs.members else f"does not list {name!r}"
+        for name, key in ours.members.items()
+        if theirs.members.get(name) != key
+    ]
+    if faults:
+        raise ValueError(
+            f"{file} was not replaced: the list of members at {place} {' and '.join(faults)}. Ask "
+            "the other members, not only whoever runs the hub. If it is right, get the new file "
+            f"with fedbo join {shlex.quote(place)} --federation NEW, and use it in place of yours"
+        )
+    added = [repr(name) for name in theirs.members if name not in ours.members]
+    return f"{file} lists new members: {', '.join(added)}." if added else f"{file} is up to date."
+
+
+def _warn_of_others(mine: Membership | None) -> None:
+    """Say that this user has another name in this federation too, perhaps by mistake."""
+    if mine is None:
+        return
+    for other in Memberships().at(HubUrl(mine.address, mine.federation)):
+        if other.member != mine.member:
+            leave = f"fedbo hub leave {shlex.quote(other.place)} --name {shlex.quote(other.member)}"
+            typer.echo(
+                screen.printable(
+                    f"Warning: you are also the member {other.member!r} there. If you only wanted "
+                    f"another name, leave as that member: {leave}"
+                ),
+                err=True,
+            )
+
+
+def _read(invite: str) -> Invitation:
+    """Return the invitation that was given: itself, a file with it, or "-"."""
+    if invite == "-":
+        return Invitation.parse(sys.stdin.readline(_LONGEST))
+    if os.path.isfile(invite):
+        with open(invite, encoding="utf-8", errors="replace") as file:
+            return Invitation.parse(file.read(_LONGEST))
+    try:
+        return Invitation.parse(invite)
+    except ValueError as error:  # which does not quote it
+        raise ValueError(f"{error}. There is no file of this name either") from None
+
+
+def _reason(error: Exception, file: Path) -> str:
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    return f"{error.filename or file} cannot be used: {error.strerror}"

@@ -16,7 +16,7 @@ import msgspec
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
-from fedbo.exchange.hub.enrol import enrol
+from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.progress import Progress
 from fedbo.identity import KeyPair

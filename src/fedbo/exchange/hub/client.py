@@ -8,21 +8,19 @@ log comes from a request: it may hold a token.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import secrets
+import ssl
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.util import find_spec
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
 from fedbo.exchange.base import ExchangeError
-from fedbo.exchange.hub.url import HubUrl
+from fedbo.exchange.hub.memberships import HubUrl
 from fedbo.locks import Lock
 from fedbo.outside import printable, shortened
 
@@ -38,11 +36,8 @@ BUDGET = 10.0  # seconds for one call, retries included
 _CONNECT, _READ = 5.0, 15.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; each pause is up to twice the one before
 _BUSY = (429, 503)  # statuses with which the hub says that it has done nothing
-BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
+_BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
 _LONGEST = 500  # characters of what a hub says
-_WINDOW = 2**23  # bytes that zstd may look back, as RFC 9659 says
-
-_PIECE = 2**16  # bytes that are decompressed at once
 
 _sleep = time.sleep
 _abandoned: list[object] = []  # the connections of a parent process
@@ -50,7 +45,7 @@ _jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 
 
 class HubRefused(ExchangeError):
-    """A hub has refused a request; the text says why.
+    """A hub has refused a request, and has done nothing; the text says why.
 
     Args:
         text: What to tell people.
@@ -79,6 +74,19 @@ class _Problem(msgspec.Struct):
     detail: str = ""
 
 
+class _Passing(Exception):
+    """A request has failed in a way that may pass.
+
+    Args:
+        error: For the caller, if nobody tries again.
+        after: How many seconds to wait at least.
+        is_down: Whether the hub is out of reach or out of order.
+    """
+
+    def __init__(self, error: ExchangeError, after: float = 0.0, *, is_down: bool = True) -> None:
+        self.error, self.after, self.is_down = error, after, is_down
+
+
 class Client:
     """Sends requests to a hub. All threads may use it at once; a forked process connects anew.
 
@@ -90,12 +98,12 @@ class Client:
     was out of reach, only once until it answers again.
 
     Args:
-        address: The address of the hub.
+        url: The address of the hub.
         token: Of the member; None if there is none yet.
     """
 
-    def __init__(self, address: HubUrl | str, token: str | None = None) -> None:
-        self.url = HubUrl.parse(address) if isinstance(address, str) else address
+    def __init__(self, url: HubUrl | str, token: str | None = None) -> None:
+        self.url = HubUrl.parse(url) if isinstance(url, str) else url
         self._token = token
         self._lock = Lock()
         self._pid = os.getpid()
@@ -110,32 +118,6 @@ class Client:
 
     def __reduce__(self) -> str:
         raise TypeError("a token is not copied to other processes: make a new client there")
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        body: object = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        most: int = MOST,
-        once: bool = False,
-    ) -> T:
-        """Send JSON, and return what the hub answers in JSON.
-
-        Args:
-            method: Of HTTP.
-            path: Below the hub's address.
-            answer: The type of the answer.
-            body: What to send; None sends nothing.
-            query: What follows the path.
-            most: The most bytes that the answer may have.
-            once: Whether the hub must not do it twice.
-        """
-        content = None if body is None else msgspec.json.encode(body)
-        data = self.send(method, path, content, JSON, query=query, most=most, once=once)
-        return self.read(msgspec.json.Decoder(answer).decode, data)
 
     def send(
         self,
@@ -163,10 +145,10 @@ class Client:
         Raises:
             HubRefused: If the hub refuses it.
             Unreachable: If there is no connection to the hub.
-            ExchangeError: If the hub does not answer, or not as a hub does.
+            ExchangeError: If the hub does not answer, or not as a hub does. It may have done it.
         """
         httpx, http = self._connected()
-        headers = {"Accept-Encoding": "zstd, gzip" if _has_zstd() else "gzip"}
+        headers = {"Accept-Encoding": "gzip"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if content is not None:
@@ -176,47 +158,61 @@ class Client:
         )
         end, pause, was_down = time.monotonic() + BUDGET, _FIRST_PAUSE, self._is_down
         while True:
-            wait = _jitter.uniform(0, pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
             try:
-                answer = self._attempt(http, request, most, end)
+                answer = self._attempt(httpx, http, request, most, end)
                 self._is_down = False
                 return answer
-            except _Again as again:
-                self._is_down = again.is_down
-                wait = max(wait, again.after)
+            except _Passing as failure:
+                self._is_down = failure.is_down
+                wait = max(_jitter.uniform(0, pause), failure.after)
                 is_last = was_down or time.monotonic() + wait > end
-                if is_last or (once and again.is_done):
-                    raise again.error from None
-            except httpx.HTTPError as error:
-                failure = self._failure(httpx, error)
-                self._is_down = True
-                is_last = was_down or time.monotonic() + wait > end
-                is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if is_last or (once and is_sent) or _is_certificate(error):
-                    raise failure from None
-            except ExchangeError:
-                self._is_down = False
+                may_be_done = not isinstance(failure.error, HubRefused | Unreachable)
+                if is_last or (once and may_be_done):
+                    raise failure.error from None
+            except ExchangeError as error:
+                self._is_down = isinstance(error, Unreachable)
                 raise
-            except (httpx.InvalidURL, httpx.StreamError, ValueError, OSError) as error:
-                raise self.strange(type(error).__name__) from None
+            pause = min(2 * pause, _LONGEST_PAUSE)
             _sleep(wait)
 
-    def read(self, decode: Callable[[bytes], T], data: bytes) -> T:
+    def read(self, decoder: Any, answer: bytes) -> Any:
         """Return what is in an answer.
 
         Args:
-            decode: Returns what is in it; a ValueError if no hub gives such an answer.
-            data: The answer.
+            decoder: Has a method ``decode`` that raises a ValueError if no hub answers this.
+            answer: The bytes.
         """
         try:
-            return decode(data)
+            return decoder.decode(answer)
         except (ValueError, RecursionError) as error:
             raise self.strange(shortened(printable(str(error)), _LONGEST)) from None
 
-    def _attempt(self, http: httpx.Client, request: httpx.Request, most: int, end: float) -> bytes:
-        response = http.send(request, stream=True)
+    def ask(self, path: str, body: object, answer: type[T], **options: Any) -> T:
+        """Post JSON, and return what the hub answers in JSON.
+
+        Args:
+            path: Below the hub's address.
+            body: What to send.
+            answer: The type of the answer.
+            **options: Of `send`.
+        """
+        data = self.send("POST", path, msgspec.json.encode(body), **options)
+        content: T = self.read(msgspec.json.Decoder(answer), data)
+        return content
+
+    def strange(self, why: str) -> StrangeAnswer:
+        """Return the error for an answer that no hub gives."""
+        return StrangeAnswer(
+            f"{self.url.base} does not answer as a hub of fedbo does ({why}); check the address, "
+            "and whether the hub and this fedbo have the same version"
+        )
+
+    def _attempt(
+        self, package: Any, http: httpx.Client, request: httpx.Request, most: int, end: float
+    ) -> bytes:
+        response = None
         try:
+            response = http.send(request, stream=True)
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
@@ -224,57 +220,98 @@ class Client:
                     self._too_large(most)
                 if time.monotonic() > end + _READ:
                     raise self.strange("its answer takes too long")
-            coding = response.headers.get("Content-Encoding", "identity").lower()
-            content = self._decoded(bytes(data), coding, most)
-            if not response.is_success:
-                self._refuse(response, content)
-            return content
+            content = self._decompressed(response, bytes(data), most)
+        except package.HTTPError as error:
+            self._fail(package, error)
+        except ExchangeError:
+            raise
+        except (package.InvalidURL, package.StreamError, ValueError, OSError) as error:
+            raise self.strange(type(error).__name__) from None
         finally:
-            response.close()
+            if response is not None:
+                response.close()
+        if not response.is_success:
+            self._refuse(response, content)
+        return content
 
-    def _decoded(self, data: bytes, coding: str, most: int) -> bytes:
+    def _decompressed(self, response: httpx.Response, data: bytes, most: int) -> bytes:
         """Decompress an answer; never to more bytes than it may have."""
+        coding = response.headers.get("Content-Encoding", "identity").lower()
+        if coding == "identity":
+            return data
+        if coding != "gzip":
+            raise self.strange(f"its answer is encoded as {printable(shortened(coding))!r}")
+        reader = zlib.decompressobj(31)
         try:
-            if coding == "identity":
-                content = data
-            elif coding == "gzip":
-                content = _from_gzip(data, most + 1)
-            elif coding == "zstd" and _has_zstd():
-                content = _from_zstd(data, most + 1)
-            else:
-                raise self.strange(f"its answer is encoded as {printable(shortened(coding))!r}")
+            content = reader.decompress(data, most + 1)
         except zlib.error:
             raise self.strange("its answer cannot be decompressed") from None
         if len(content) > most:
             self._too_large(most)
+        if not reader.eof:
+            raise self.strange("its answer is cut short")
         return content
+
+    def _too_large(self, most: int) -> NoReturn:
+        raise self.strange(f"its answer has more than {most:,} bytes")
 
     def _refuse(self, response: httpx.Response, content: bytes) -> NoReturn:
         """Raise the error for an answer that is not a success."""
-        status, where = response.status_code, self.url.base
+        status = response.status_code
         if response.is_redirect:
-            to = printable(shortened(response.headers.get("Location", "")))
+            target = printable(shortened(response.headers.get("Location", "")))
             raise self.strange(
-                f"it sends elsewhere, to {to!r}; if that is the hub, use its address"
+                f"it sends elsewhere, to {target!r}; if that is the hub, use its address"
             )
         problem = _Problem()
         if response.headers.get("Content-Type", "").partition(";")[0].strip() == PROBLEM:
             with contextlib.suppress(ValueError, RecursionError):
                 problem = msgspec.json.decode(content, type=_Problem)
         slug = shortened(printable(problem.type.rpartition("/")[2]))
-        said = [printable(shortened(text, _LONGEST)) for text in (problem.title, problem.detail)]
-        text = ": ".join(text for text in said if text) or f"it answers with status {status}"
+        parts = [printable(shortened(text, _LONGEST)) for text in (problem.title, problem.detail)]
+        text = ": ".join(part for part in parts if part) or f"it answers with status {status}"
         if slug == "wrong-token":
             text = (
                 "The hub does not accept your token: you were revoked or removed, the token was "
                 "rotated on another machine, or the hub was restored from a backup. Ask whoever "
                 "runs it"
             )
-        error = HubRefused(f"{where}: {text}", slug, status)
-        if status in _BUSY or status in BETWEEN:
-            after = _seconds(response.headers.get("Retry-After", ""))
-            raise _Again(error, after, is_down=status != 429, is_done=status in BETWEEN)
+        text = f"{self.url.base}: {text}"
+        after = _seconds(response.headers.get("Retry-After", ""))
+        if status in _BETWEEN:
+            raise _Passing(ExchangeError(text), after)
+        error = HubRefused(text, slug, status)
+        if status in _BUSY:
+            raise _Passing(error, after, is_down=status != 429)
         raise error
+
+    def _fail(self, package: Any, error: Exception) -> NoReturn:
+        """Raise the error for a request without an answer."""
+        hub, why = self.url.base, printable(shortened(str(error), _LONGEST))
+        if _is_about_a_certificate(error):
+            raise Unreachable(
+                f"the certificate of {hub} is not trusted ({why}); if the hub has a private "
+                "certificate authority, set SSL_CERT_FILE to the file with its certificate"
+            ) from None
+        if isinstance(error, package.ProxyError):
+            failure: ExchangeError = Unreachable(
+                f"{hub} cannot be reached through the proxy ({why}); check HTTPS_PROXY, "
+                "ALL_PROXY and NO_PROXY"
+            )
+        elif isinstance(error, package.ConnectError | package.ConnectTimeout):
+            failure = Unreachable(
+                f"{hub} cannot be reached ({why or 'no answer'}); check the address, the network, "
+                "and whether a proxy is needed (HTTPS_PROXY)"
+            )
+        else:
+            if isinstance(error, package.TimeoutException):
+                why = "it did not answer in time"
+            hint = "" if self.url.is_encrypted else ", or use https://"  # TLS hubs hang up
+            failure = ExchangeError(
+                f"{hub} did not answer ({why or 'the connection was closed'}); check the network, "
+                f"and whether the hub is running{hint}"
+            )
+        raise _Passing(failure) from None
 
     def _connected(self) -> tuple[Any, httpx.Client]:
         """Return the package and the connections of this process."""
@@ -315,83 +352,16 @@ class Client:
                 f"{self.url.base} was not asked: {reason}; check these variables"
             ) from None
 
-    def _failure(self, httpx: Any, error: Exception) -> ExchangeError:
-        where, why = self.url.base, printable(shortened(str(error), _LONGEST))
-        if _is_certificate(error):
-            return Unreachable(
-                f"the certificate of {where} is not trusted ({why}); if the hub has a private "
-                "certificate authority, set SSL_CERT_FILE to the file with its certificate"
-            )
-        if isinstance(error, httpx.ProxyError):
-            return Unreachable(
-                f"{where} cannot be reached through the proxy ({why}); check HTTPS_PROXY, "
-                "ALL_PROXY and NO_PROXY"
-            )
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            reason = why or "no answer"
-            return Unreachable(
-                f"{where} cannot be reached ({reason}); check the address, the network, and "
-                "whether a proxy is needed (HTTPS_PROXY)"
-            )
-        hint = "check the network, and whether the hub is running"
-        if isinstance(error, httpx.TimeoutException):
-            why = "it did not answer in time"
-        elif not self.url.is_encrypted:
-            hint += ", or use https://"  # a hub with TLS closes the connection
-        why = why or "the connection was closed"
-        return ExchangeError(f"{where} did not answer ({why}); {hint}")
-
-    def strange(self, why: str) -> StrangeAnswer:
-        """Return the error for an answer that no hub gives."""
-        return StrangeAnswer(
-            f"{self.url.base} does not answer as a hub of fedbo does ({why}); check the address, "
-            "and whether the hub and this fedbo have the same version"
-        )
-
-    def _too_large(self, most: int) -> NoReturn:
-        raise self.strange(f"its answer has more than {most:,} bytes")
-
-
-class _Again(Exception):
-    """A request may be tried again after some seconds."""
-
-    def __init__(self, error: ExchangeError, after: float, *, is_down: bool, is_done: bool) -> None:
-        self.error, self.after, self.is_down, self.is_done = error, after, is_down, is_done
-
 
 def _close(http: httpx.Client, process: int) -> None:
     if process == os.getpid():
         http.close()
 
 
-@cache
-def _has_zstd() -> bool:
-    return find_spec("zstandard") is not None
-
-
-def _from_gzip(data: bytes, most: int) -> bytes:
-    reader = zlib.decompressobj(31)
-    content = reader.decompress(data, most)
-    if not reader.eof and len(content) < most:
-        raise zlib.error
-    return content
-
-
-def _from_zstd(data: bytes, most: int) -> bytes:
-    import zstandard
-
-    content = bytearray()
-    try:
-        reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(io.BytesIO(data))
-        while len(content) < most and (piece := reader.read(min(_PIECE, most - len(content)))):
-            content += piece
-    except zstandard.ZstdError:
-        raise zlib.error from None
-    return bytes(content)
-
-
-def _is_certificate(error: Exception) -> bool:
-    return "CERTIFICATE_VERIFY_FAILED" in str(error)
+def _is_about_a_certificate(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _seconds(text: str) -> float:

@@ -1,39 +1,39 @@
-"""A hub as an exchange."""
+"""A hub as an exchange, and what a member holds of a federation between two fetches."""
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding
-from fedbo.exchange.choice import chosen, is_withdrawable, signature_fault, withdrawal_of
-from fedbo.exchange.hub.client import StrangeAnswer
-from fedbo.exchange.hub.held import Fault, Held
-from fedbo.exchange.hub.member import Member, accept_later
-from fedbo.exchange.hub.memberships import Membership, Memberships
-from fedbo.exchange.hub.url import HubUrl
-from fedbo.exchange.progress import Progress
-from fedbo.federation import Federation
-from fedbo.federation.scalars import Scalars
-from fedbo.identity import KeyPair, Keyring
-from fedbo.locks import Lock
-from fedbo.message import (
-    Fingerprint,
-    Heard,
-    Message,
-    MessageRefused,
-    Release,
-    Withdrawal,
-    read,
+from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
+from fedbo.exchange.choice import (
+    Outlawed,
+    chosen,
+    is_withdrawable,
+    origin,
+    signature_fault,
+    withdrawal_of,
 )
-from fedbo.message.fingerprint import PARTS
-from fedbo.message.signed import member
+from fedbo.exchange.file import most_in
+from fedbo.exchange.hub.client import StrangeAnswer
+from fedbo.exchange.hub.member import Member
+from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
+from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
+from fedbo.federation import Federation
+from fedbo.identity import KeyPair, Keyring
+from fedbo.identity.claim import member
+from fedbo.locks import Lock
+from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
+from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped messages that one fetch names; the rest are counted
 _LONGEST = 1000  # characters of a reason that may quote others
+_BESIDE = 64  # bytes beside each message in an answer
+_OTHERS = 400 * MOST_HANDED  # bytes of all withdrawals in an answer
 
 
 class HubExchange(Exchange):
@@ -61,53 +61,46 @@ class HubExchange(Exchange):
         self.address = str(self.url)
         self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._memberships = Memberships()
-        self._forget()
-
-    def _forget(self) -> None:
         self._lock, self._fetching = Lock(), Lock()
         self._members: dict[tuple[str, str], Member] = {}  # by place and name
-        self._held: dict[tuple[bytes, int], Held] = {}  # by federation and epoch
+        self._held: dict[bytes, _Held] = {}  # by fingerprint
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # A copy has no token and no connection. It fetches for itself.
-        return {name: self.__dict__[name] for name in ("url", "address", "keyring", "_memberships")}
+        return type(self), (self.address, self.keyring)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+    def publish(self, message: Heard, progress: Progress | None = None) -> bool:
+        """Hand out a message, as `Exchange.publish` says.
 
-    def publish(self, message: Heard) -> bool:
+        Args:
+            message: The message.
+            progress: What the hub's page shows of the sender; nothing by default.
+        """
         if isinstance(message, Release):
             raise ExchangeError(
                 f"releases at {self.address} are made by the hub itself, and nobody can publish "
                 "one there: whoever runs it makes them with fedbo hub release"
             )
-        sender = self._member(message.fingerprint, message.sender)
-        return sender.publish(message)
+        return self._member(message.fingerprint, message.sender).publish(message, progress)
 
     def fetch(self, federation: Federation) -> list[Heard]:
         mine = self._member(federation.fingerprint)
-        place = bytes(federation.fingerprint), federation.epoch
+        owner = mine.membership.place, mine.membership.member
         with self._fetching:
-            held = self._held.get(place)
-            owner = mine.membership.place, mine.membership.member
+            held = self._held.get(federation.fingerprint)
             if held is None or held.owner != owner:
-                held = self._held[place] = Held(federation, *owner)
-            newest = self._update(mine, held)
-            found, refused = chosen(federation, self.keyring, held.heard())
-            faults = {*held.faults(), *(Fault.of(one.encode(), text) for one, text in refused)}
-            untold, held.told = faults - held.told, faults
-            is_later, held.latest = newest > held.latest, max(newest, held.latest)
-        self._tell(fault.text for fault in untold)
-        if is_later:
-            command = f"fedbo join {shlex.quote(mine.membership.place)}"
-            warn(
-                f"epoch {newest} of the federation has begun at {self.address}, and this is "
-                f"still epoch {federation.epoch}: the two do not hear each other. Stop, get the "
-                f"new federation file with {command}, and start again with it",
-                ExchangeWarning,
-            )
-        return found
+                held = self._held[federation.fingerprint] = _Held(federation, owner)
+            try:
+                held.take(mine.fetch(Wanted(held.cursor), held.most_bytes))
+            except StrangeAnswer:  # perhaps too much has changed since the last time
+                if not held.cursor:
+                    raise
+                held.take(mine.fetch(Wanted(), held.most_bytes))
+            messages, refused = chosen(federation, self.keyring, held.messages())
+            faults = held.faults() | {_Fault.of(other.encode(), text) for other, text in refused}
+            news, held.told = faults - held.told, faults
+        self._tell(news)
+        return messages
 
     def withdraw(
         self,
@@ -116,155 +109,113 @@ class HubExchange(Exchange):
         keys: KeyPair | None = None,
         mine: Callable[[Message], bool] | None = None,
     ) -> bool:
-        there = self._memberships_for(federation.fingerprint)
-        if all(one.member != member(sender) for one in there):
+        memberships = self._memberships_for(federation.fingerprint)
+        if all(membership.member != member(sender) for membership in memberships):
             return False  # this user cannot have published under this name
         site = self._member(federation.fingerprint, sender)
-        is_gone = False
-        for one in site.listed(sender):
-            message = _read(one.content)
+        is_withdrawn = False
+        for listed in site.listed(sender):
+            message = _read(listed.content)
             if isinstance(message, Message) and is_withdrawable(
                 message, federation, sender, keys, mine
             ):
                 if keys is None:
-                    site.withdraw(sender, message.epoch)
+                    site.withdraw(sender)
                 else:
                     site.publish(withdrawal_of(message, keys))
-                is_gone = True
-        if is_gone:
-            site.forget_progress(sender)
-        return is_gone
+                is_withdrawn = True
+        return is_withdrawn
 
     def holdings(self) -> list[Holding]:
         """Return what is in this user's federations, or in the one that the address names.
 
-        Of each federation, the hub lists at most 1,024 messages: the user's own, and those that
-        have changed last. Of a federation with a privacy plan, these are the user's own
+        Of each federation, the hub lists the user's own messages and at most 1,024 others, those
+        that have changed last. Of a federation with a privacy plan, these are the user's own
         contributions, and the latest release. Nothing is checked against a federation or a keyring.
         """
-        there = self._at_this_address()
-        held: list[Holding] = []
-        for membership in {one.place: one for one in reversed(there)}.values():
-            for one in self._session(membership).listed():
-                found = _read(one.content)
-                if isinstance(found, str):
-                    held.append(Holding(None, one.when, membership.place, found))
-                elif not isinstance(found, Withdrawal):
-                    fault = signature_fault(found)
-                    held.append(Holding(found, one.when, membership.place, fault))
-        return sorted(held, key=lambda one: one.place)
+        places = {membership.place: membership for membership in reversed(self._here())}
+        holdings = []
+        for place, membership in sorted(places.items()):
+            for listed in self._session(membership).listed():
+                content = _read(listed.content)
+                if isinstance(content, str):
+                    holdings.append(Holding(None, listed.when, place, content))
+                elif not isinstance(content, Withdrawal):
+                    fault = signature_fault(content)
+                    holdings.append(Holding(content, listed.when, place, fault))
+        return holdings
 
-    def member(self, federation: Federation) -> str | None:
-        return self._member(federation.fingerprint).membership.member
-
-    def signer(self, federation: Federation) -> str | None:
-        return self._member(federation.fingerprint).membership.key
-
-    def latest(self, federation: Federation) -> Federation:
-        mine = self._member(federation.fingerprint)
-        there = mine.federation()
-        if there.epoch <= federation.epoch:
-            return federation
-        return accept_later(mine.membership.place, federation, there)
-
-    def share(self, scalars: Scalars) -> None:
-        self._member(scalars.fingerprint, scalars.sender).share(scalars)
-
-    def shared(self, federation: Federation) -> list[Scalars]:
-        found: dict[str, Scalars] = {}
-        faults: list[str] = []
-        for content in self._member(federation.fingerprint).shared(federation.epoch):
-            try:
-                one = Scalars.decode(content)
-                one.check(federation.fingerprint, federation.space.dimensions)
-                found[one.sender] = one
-            except MessageRefused as error:
-                faults.append(str(error))
-        self._tell(faults)
-        return [found[sender] for sender in sorted(found)]
-
-    def report(self, progress: Progress) -> None:
-        self._member(progress.fingerprint, progress.sender).report(progress)
+    def identity(self, federation: Federation) -> Identity:
+        mine = self._member(federation.fingerprint).membership
+        return Identity(mine.member, mine.key)
 
     def site(self, federation: Federation | None = None) -> Member:
         """Return this user's member of a federation, for what no other exchange can do.
 
         Args:
-            federation: The federation, in any epoch; by default the only one at this address.
+            federation: The federation; by default the only one at this address.
 
         Raises:
             ExchangeError: If this user is not a member, or if this could be one of several.
         """
         if federation is not None:
             return self._member(federation.fingerprint)
-        return self._session(self._of_one_place(self._at_this_address())[0])
-
-    def _update(self, mine: Member, held: Held) -> int:
-        """Ask the hub for news; return the current epoch of the federation."""
-        while True:
-            try:
-                return mine.fetch(held.wanted(), held.most_bytes, held.take)
-            except StrangeAnswer:
-                if not held.restart():  # else perhaps too much has changed since the last time
-                    raise
+        return self._session(self._of_one_place(self._here())[0])
 
     def _member(self, fingerprint: bytes, sender: str | None = None) -> Member:
         """Return the member that takes part in a federation, and may be this sender."""
-        there = self._memberships_for(fingerprint)
-        if sender is None:
-            return self._session(there[0])
-        for membership in there:
-            if membership.member == member(sender):
+        memberships = self._memberships_for(fingerprint)
+        for membership in memberships:
+            if sender is None or membership.member == member(sender):
                 return self._session(membership)
-        name = there[0].member
+        name = memberships[0].member
         raise ExchangeError(
             f"{sender!r} is not an agent of yours at {self.address}, where you are the member "
-            f"{name!r}: name it {name!r} or {name + '/' + sender!r}"
+            f"{name!r}: name it {name!r} or {f'{name}/{sender}'!r}"
         )
 
     def _memberships_for(self, fingerprint: bytes) -> list[Membership]:
         """Return this user's memberships in one federation, or raise an error."""
-        there = self._at_this_address()
-        fitting = [one for one in there if one.is_for(fingerprint)]
+        here = self._here()
+        fitting = [membership for membership in here if membership.agreed == fingerprint]
         if not fitting:
-            part = Fingerprint(fingerprint).difference(there[0].agreed) or "space"
             raise ExchangeError(
-                f"you are a member of {_named(there)}, but this is another federation: "
-                f"{PARTS[part]}. Use the federation file from the hub, or join this one too: "
-                f"fedbo join {shlex.quote(self.url.base)} --invite INVITATION"
+                f"you are a member of {_places(here)}, but this is another federation: "
+                f"{here[0].agreed.mismatch(fingerprint)}. Use the federation file from the hub, or "
+                f"join this one too: fedbo join {shlex.quote(self.url.base)} --invite INVITATION"
             )
-        same = [one for one in fitting if one.agreed == fingerprint]  # in the same epoch
-        return self._of_one_place(same or fitting)
+        return self._of_one_place(fitting)
 
-    def _at_this_address(self) -> list[Membership]:
-        there = self._memberships.of(self.url.base, self.url.federation)
-        if not there:
+    def _here(self) -> list[Membership]:
+        """Return this user's memberships at this address."""
+        memberships = self._memberships.at(self.url)
+        if not memberships:
             raise ExchangeError(
                 f"you are not a member of a federation at {self.address}: ask whoever runs the hub "
                 f"for an invitation, and run fedbo join {shlex.quote(self.address)} --invite "
                 "INVITATION"
             )
-        return there
+        return memberships
 
-    def _of_one_place(self, there: list[Membership]) -> list[Membership]:
-        if len({one.place for one in there}) > 1:
+    def _of_one_place(self, memberships: list[Membership]) -> list[Membership]:
+        if len({membership.place for membership in memberships}) > 1:
             raise ExchangeError(
                 f"you are a member of several federations at {self.address}: give the address of "
-                f"one of them, {_named(there)}"
+                f"one of them, {_places(memberships)}"
             )
-        return there
+        return memberships
 
     def _session(self, membership: Membership) -> Member:
         """Return the member with the token that is stored now."""
         key = membership.place, membership.member
         with self._lock:
-            known = self._members.get(key)
-            if known is None or known.membership != membership:
-                known = self._members[key] = Member(membership, self._memberships)
-            return known
+            session = self._members.get(key)
+            if session is None or session.membership != membership:
+                session = self._members[key] = Member(membership, self._memberships)
+            return session
 
-    def _tell(self, faults: Iterable[str]) -> None:
-        texts = sorted(faults)
+    def _tell(self, faults: Iterable[_Fault]) -> None:
+        texts = sorted(fault.text for fault in faults)
         for text in texts[:NAMED]:
             reason = printable(shortened(text, _LONGEST))
             warn(f"a message at {self.address} was skipped: {reason}", ExchangeWarning)
@@ -273,8 +224,107 @@ class HubExchange(Exchange):
             warn(f"{more}; fedbo exchange status {self.address} lists all", ExchangeWarning)
 
 
-def _named(there: Iterable[Membership]) -> str:
-    return " and ".join(dict.fromkeys(one.place for one in there))
+class _Fault(NamedTuple):
+    """Something that a hub handed out and that cannot be used: its digest, and why."""
+
+    digest: bytes
+    text: str
+
+    @classmethod
+    def of(cls, content: bytes, text: str) -> _Fault:
+        return cls(hashlib.sha256(content).digest(), text)
+
+
+class _Held:
+    """What a member holds of a federation: the latest 1,024 of what it was handed.
+
+    Everything is checked once, when it arrives.
+
+    Args:
+        federation: The federation.
+        owner: The address of the federation, and the name of the member.
+    """
+
+    def __init__(self, federation: Federation, owner: tuple[str, str]) -> None:
+        self.owner, self.cursor = owner, ""
+        self.told: set[_Fault] = set()  # each has had its warning
+        self._federation = federation
+        self._most = most_in(federation)
+        self._contents: dict[int, Heard | _Fault] = {}  # by number at the hub, the latest last
+        self._withdrawals: dict[object, Withdrawal] = {}  # by origin, the latest last
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that an answer can have."""
+        messages = min(MOST_PEERS * self._most, max(ANSWER_BYTES, self._most))
+        return messages + MOST_HANDED * _BESIDE + _OTHERS
+
+    def take(self, news: News) -> None:
+        """Take in what has changed."""
+        before = self._contents
+        self._contents = {} if news.is_all else dict(before)
+        for number in news.gone:
+            self._contents.pop(number, None)
+        for handed in news.handed:
+            content = self._checked(handed.content, before.get(handed.number))
+            self._contents.pop(handed.number, None)
+            if isinstance(content, Withdrawal):
+                self._outlaw(content)
+            else:
+                self._contents[handed.number] = content
+        _keep_latest(self._contents, MOST_PEERS)
+        self.cursor = news.cursor
+
+    def messages(self) -> list[Heard]:
+        """Return the messages, or the release, that fit and were not withdrawn."""
+        outlawed = Outlawed(self._withdrawals.values())
+        contents = self._contents.values()
+        return [one for one in contents if not isinstance(one, _Fault) and one not in outlawed]
+
+    def faults(self) -> set[_Fault]:
+        """Return what cannot be used."""
+        return {one for one in self._contents.values() if isinstance(one, _Fault)}
+
+    def _checked(self, data: bytes, earlier: Heard | _Fault | None) -> Heard | Withdrawal | _Fault:
+        """Return what was handed out, or why it cannot be used."""
+        if isinstance(earlier, Heard) and earlier.encode() == data:
+            return earlier
+        if len(data) > self._most:
+            text = f"it has {len(data):,} bytes, expected at most {self._most:,}"
+            return _Fault.of(data, text)
+        try:
+            content = read(data)
+            self._check(content)
+        except MessageRefused as error:
+            return _Fault.of(data, str(error))
+        return content
+
+    def _check(self, content: Heard | Withdrawal) -> None:
+        name = f"{content.type} {content.sequence} of {content.sender!r}"
+        if isinstance(content, Message) and self._federation.privacy is not None:
+            raise MessageRefused(f"{name} is a contribution, which no member should be handed out")
+        if isinstance(content, Heard):
+            self._federation.check(content)
+        elif fault := self._federation.fingerprint.mismatch(content.fingerprint):
+            raise MessageRefused(f"{name}: {fault}")
+        if (fault := signature_fault(content)) is not None:
+            raise MessageRefused(fault)
+
+    def _outlaw(self, withdrawal: Withdrawal) -> None:
+        """Remember a withdrawal, so that not even the hub can put the message back."""
+        earlier = self._withdrawals.pop(origin(withdrawal), withdrawal)
+        latest = max(earlier, withdrawal, key=lambda either: either.sequence)
+        self._withdrawals[origin(withdrawal)] = latest
+        _keep_latest(self._withdrawals, MOST_HANDED)
+
+
+def _keep_latest(contents: dict[Any, Any], most: int) -> None:
+    for key in list(contents)[: max(0, len(contents) - most)]:
+        del contents[key]
+
+
+def _places(memberships: Iterable[Membership]) -> str:
+    return " and ".join(dict.fromkeys(membership.place for membership in memberships))
 
 
 def _read(content: bytes) -> Heard | Withdrawal | str:

@@ -1,40 +1,50 @@
-"""The requests of one member to its hub; `docs/hub.md` describes the hub's side of them."""
+"""Becoming a member of a federation at a hub, and the requests of a member to its hub.
+
+`docs/hub.md` describes the hub's side of them.
+"""
 
 from __future__ import annotations
 
-import shlex
+import secrets
 from collections.abc import Callable, Mapping
-from typing import Annotated, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from fedbo.exchange.base import ExchangeError
-from fedbo.exchange.file import LARGEST
-from fedbo.exchange.hub.client import BETWEEN, JSON, MOST, Client, HubRefused, Unreachable
-from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused, Unreachable
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.proof import Statement, hashed
-from fedbo.exchange.hub.wire import MEDIA_TYPE, MOST_HANDED, Wanted
-from fedbo.exchange.progress import Progress
-from fedbo.federation import Federation, FederationMismatch
+from fedbo.exchange.hub.wire import (
+    ANSWER_BYTES,
+    MEDIA_TYPE,
+    Listed,
+    Listing,
+    News,
+    Progress,
+    Publication,
+    Wanted,
+)
+from fedbo.federation import Federation
 from fedbo.federation.file import LARGEST_FILE
-from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Withdrawal
 from fedbo.outside import printable, shortened
 
 T = TypeVar("T")
 
-MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, escaped in JSON
-_MOST_LISTED = 4 * LARGEST  # bytes of an answer with messages
-_MOST_SCALARS = 2**24  # bytes of an answer with scalars
-_MOST_SHARED = 100_000  # agents
+_MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, as JSON
+_MOST_LISTED = 2 * ANSWER_BYTES  # bytes of an answer with messages
+_news, _listing = msgspec.msgpack.Decoder(News), msgspec.msgpack.Decoder(Listing)
 
 
-class Listed(msgspec.Struct, frozen=True, array_like=True):
-    """A message or withdrawal at a hub, and when it was put there, in seconds since 1970."""
+class _Opened(msgspec.Struct):
+    federation: str
+    file: str
 
-    when: float
-    content: bytes
+
+class _Token(msgspec.Struct):
+    token: str
 
 
 class _IsOut(msgspec.Struct):
@@ -43,10 +53,6 @@ class _IsOut(msgspec.Struct):
 
 class _File(msgspec.Struct):
     file: str
-
-
-class _Token(msgspec.Struct):
-    token: str
 
 
 class Member:
@@ -68,53 +74,44 @@ class Member:
     def __repr__(self) -> str:
         return f"Member({self.membership!r})"
 
-    def publish(self, content: Message | Withdrawal) -> bool:
+    def publish(self, content: Message | Withdrawal, progress: Progress | None = None) -> bool:
         """Publish a message or a signed withdrawal; return whether it is handed out now."""
-        data = self._send("PUT", "/messages", content.encode(), MEDIA_TYPE)
-        return self._read_json(data, _IsOut).out
+        publication = msgspec.msgpack.encode(Publication(content.encode(), progress))
+        return self._ask(_IsOut, "PUT", "/messages", publication, MEDIA_TYPE).out
 
-    def withdraw(self, sender: str, epoch: int) -> None:
+    def withdraw(self, sender: str) -> None:
         """Withdraw an unsigned message."""
-        self._send("DELETE", "/messages", query={"sender": sender, "epoch": str(epoch)})
+        self._send("DELETE", "/messages", query={"sender": sender})
 
-    def fetch(self, wanted: Wanted, most: int, take: Callable[[bytes], T]) -> T:
-        """Ask what has changed, and return what ``take`` makes of the answer.
-
-        Args:
-            wanted: What to ask for.
-            most: The most bytes that the answer may have.
-            take: Raises a ValueError if no hub gives such an answer.
-        """
-        asked = msgspec.msgpack.encode(wanted)
-        return self._client.read(take, self._send("POST", "/fetch", asked, MEDIA_TYPE, most=most))
+    def fetch(self, wanted: Wanted, most: int) -> News:
+        """Ask what has changed; an answer of more than so many bytes is refused."""
+        question = msgspec.msgpack.encode(wanted)
+        answer = self._send("POST", "/fetch", question, MEDIA_TYPE, most=most)
+        news: News = self._client.read(_news, answer)
+        return news
 
     def listed(self, sender: str | None = None) -> tuple[Listed, ...]:
-        """Return what is at the hub, in any epoch: all of a sender, or what all may fetch."""
+        """Return what is at the hub: all of a sender, or what all may fetch."""
         query = {} if sender is None else {"sender": sender}
-        data = self._send("GET", "/messages", query=query, most=_MOST_LISTED)
-        few = msgspec.Meta(max_length=MOST_HANDED)
-        return self._read(data, Annotated[tuple[Listed, ...], few])  # type: ignore[arg-type]
+        answer = self._send("GET", "/messages", query=query, most=_MOST_LISTED)
+        listing: tuple[Listed, ...] = self._client.read(_listing, answer)
+        return listing
 
     def federation(self) -> Federation:
-        """Return the federation in its current epoch."""
-        answer = self._read_json(self._send("GET", "", most=MOST_FILE), _File)
-        return read_federation(self.membership.place, answer.file)
+        """Return the federation with its current list of members.
 
-    def share(self, scalars: Scalars) -> None:
-        self._send("PUT", "/scalars", scalars.encode(), MEDIA_TYPE)
-
-    def shared(self, epoch: int) -> tuple[bytes, ...]:
-        data = self._send("GET", "/scalars", query={"epoch": str(epoch)}, most=_MOST_SCALARS)
-        few = msgspec.Meta(max_length=_MOST_SHARED)
-        return self._read(data, Annotated[tuple[bytes, ...], few])  # type: ignore[arg-type]
-
-    def report(self, progress: Progress) -> None:
-        names = ("sender", "trials", "best", "saved")
-        body = {name: getattr(progress, name) for name in names}
-        self._send("PUT", "/progress", msgspec.json.encode(body))
-
-    def forget_progress(self, sender: str) -> None:
-        self._send("DELETE", "/progress", query={"sender": sender})
+        Raises:
+            ExchangeError: Also if it is another federation than this user has joined.
+        """
+        place = self.membership.place
+        answer = self._ask(_File, "GET", "", most=_MOST_FILE)
+        federation = _read_federation(place, answer.file)
+        if fault := self.membership.agreed.mismatch(federation.fingerprint):
+            raise ExchangeError(
+                f"the federation at {place} is not the one that you have joined ({fault}): it is "
+                "not used; ask whoever runs the hub"
+            )
+        return federation
 
     def is_refused(self) -> bool:
         """Whether the hub says that the token is not valid: the member was removed, or revoked."""
@@ -158,21 +155,26 @@ class Member:
         """Get a new token, and store it; the old one is not valid any more."""
         self._memberships.check_writable()
         try:
-            data = self._send("POST", "/member/token", once=True)
+            answer = self._ask(_Token, "POST", "/member/token", once=True)
         except Unreachable as error:
             raise ExchangeError(f"{error}. The token is unchanged.") from None
+        except HubRefused:
+            raise
         except ExchangeError as error:
-            if isinstance(error, HubRefused) and error.status not in BETWEEN:
-                raise
             raise ExchangeError(
                 f"{error}. If the hub says from now on that the token is not valid, it had changed "
                 "it and its answer was lost: ask whoever runs it to remove this member, and join "
                 "again"
             ) from None
-        answer = self._read_json(data, _Token)
         renewed = msgspec.structs.replace(self.membership, token=answer.token)
-        store(self._client, self._memberships, renewed)
-        self.membership, self._client = renewed, Client(renewed.address, renewed.token)
+        _store(self._client, self._memberships, renewed)
+        self._use(renewed)
+
+    def _ask(self, answer: type[T], *request: Any, **options: Any) -> T:
+        """Send a request, and return what the hub answers in JSON."""
+        data = self._send(*request, **options)
+        content: T = self._client.read(msgspec.json.Decoder(answer), data)
+        return content
 
     def _send(
         self,
@@ -186,44 +188,150 @@ class Member:
         once: bool = False,
     ) -> bytes:
         """Send a request; content that depends on the token is made anew for another token."""
-        whole = f"/v1/federations/{self.membership.federation}{path}"
+        path = f"/v1/federations/{self.membership.federation}{path}"
+        options: dict[str, Any] = {"query": query, "most": most, "once": once}
         for is_last in (False, True):
             data = content() if callable(content) else content
             try:
-                return self._client.send(
-                    method, whole, data, media_type, query=query, most=most, once=once
-                )
+                return self._client.send(method, path, data, media_type, **options)
             except HubRefused as error:
                 if is_last or error.slug != "wrong-token" or not self._renew():
                     raise
         raise AssertionError("the second attempt returns or raises")
+
+    def _renew(self) -> bool:
+        """Take the token that another process has stored; return whether there is one."""
+        for stored in self._memberships.all():
+            if stored.is_same_member(self.membership) and stored.token != self.membership.token:
+                self._use(stored)
+                return True
+        return False
+
+    def _use(self, membership: Membership) -> None:
+        self.membership = membership
+        self._client = Client(membership.address, membership.token)
 
     def _new_key(self, keys: KeyPair | None) -> bytes:
         """Return what the hub is told of a key, with the proof that it is ours."""
         if keys is None:
             return msgspec.json.encode({"key": None})
         mine = self.membership
-        shared = mine.federation, mine.agreed, mine.member, hashed(mine.token)
-        proof = Statement("rekey", *shared).sign(keys)
-        return msgspec.json.encode({"key": str(keys), "proof": proof})
-
-    def _renew(self) -> bool:
-        """Take the token that another process has stored; return whether there is one."""
-        mine = self.membership
-        for one in self._memberships.of(mine.address, mine.federation, member=mine.member):
-            if one.token != mine.token:
-                self.membership, self._client = one, Client(one.address, one.token)
-                return True
-        return False
-
-    def _read(self, data: bytes, answer: type[T]) -> T:
-        return self._client.read(msgspec.msgpack.Decoder(answer).decode, data)
-
-    def _read_json(self, data: bytes, answer: type[T]) -> T:
-        return self._client.read(msgspec.json.Decoder(answer).decode, data)
+        statement = Statement(
+            "rekey", mine.federation, mine.agreed, mine.member, hashed(mine.token)
+        )
+        return msgspec.json.encode({"key": str(keys), "proof": statement.sign(keys)})
 
 
-def store(client: Client, memberships: Memberships, membership: Membership) -> None:
+def enrol(
+    address: str,
+    invitation: Invitation | str,
+    name: str | None = None,
+    keys: KeyPair | None = None,
+    accept: Callable[[Federation], None] | None = None,
+) -> Membership:
+    """Become a member, and store the token.
+
+    Whoever is a member under this name already stays it, and the invitation is not needed, unless
+    the hub says that the token is not valid any more.
+
+    Args:
+        address: The address of the hub.
+        invitation: What whoever runs the hub has sent.
+        name: The name of the member: 1 to 48 bytes of UTF-8, without a slash. By default the one
+            that the federation lists with this key, or else a random one.
+        keys: The key pair that signs the member's messages; None (default): they are not signed.
+        accept: Is called with the federation before anything is changed, unless this user is a
+            member already. If it raises, nothing is changed.
+
+    Raises:
+        ValueError: If this is not an invitation, or not one to the hub's federation.
+        HubRefused: If the hub refuses it, for example because the name is taken.
+        ExchangeError: If the hub does not answer, or if the token could not be stored.
+    """
+    url, memberships = HubUrl.parse(address), Memberships()
+    invited = Invitation.parse(invitation) if isinstance(invitation, str) else invitation
+    if url.federation not in ("", invited.name):
+        raise ValueError(
+            f"the invitation is for the federation {invited.name!r}, and the address names "
+            f"{url.federation!r}: use the address {url.base}"
+        )
+    key = "" if keys is None else str(keys)
+    refused = []  # the operator has removed these members
+    for membership in memberships.at(HubUrl(url.base, invited.name), name):
+        if membership.agreed != invited.fingerprint:
+            continue
+        if not Member(membership, memberships).is_refused():
+            _check_key(membership, key)
+            return membership
+        refused.append(membership)
+    client = Client(url)
+    federation = _open(client, invited)
+    if accept is not None:
+        accept(federation)
+    name = _default_name(federation, keys) if name is None else name
+    memberships.check_writable()
+    membership = Membership(
+        address=url.base,
+        federation=invited.name,
+        fingerprint=str(invited.fingerprint),
+        member=name,
+        token=_token(client, invited, name, keys),
+        key=key,
+    )
+    _store(client, memberships, membership)
+    for other in refused:  # not before: if this fails, the tokens are still there
+        memberships.remove(other)
+    return membership
+
+
+def _check_key(membership: Membership, key: str) -> None:
+    if membership.key != key:
+        has = f"with the key {membership.key}" if membership.key else "without a key"
+        raise ExchangeError(
+            f"you are the member {membership.member!r} of {membership.place} already, {has}: go on "
+            "as that member, or run fedbo hub leave or fedbo hub rekey first"
+        )
+
+
+def _open(client: Client, invited: Invitation) -> Federation:
+    """Return the federation at the hub; a ValueError if the invitation is for another one."""
+    body = {"secret": invited.secret, "name": invited.name}
+    opened = client.ask("/v1/invitations/open", body, _Opened, most=_MOST_FILE)
+    if opened.federation != invited.name:
+        raise client.strange("it opens another invitation than was given")
+    federation = _read_federation(client.url.base, opened.file)
+    if fault := federation.fingerprint.mismatch(invited.fingerprint):
+        raise ValueError(
+            f"the hub's federation file is not the one that the invitation is for ({fault}): "
+            "do not join, and ask whoever invited you"
+        )
+    return federation
+
+
+def _default_name(federation: Federation, keys: KeyPair | None) -> str:
+    for name, key in federation.members.items():
+        if keys is not None and key == keys.public:
+            return name
+    return f"site-{secrets.token_hex(4)}"
+
+
+def _token(client: Client, invited: Invitation, name: str, keys: KeyPair | None) -> str:
+    body = {"secret": invited.secret, "name": name}
+    if keys is not None:
+        agreed = invited.name, invited.fingerprint, name, hashed(invited.secret)
+        body |= {"key": str(keys), "proof": Statement("enrol", *agreed).sign(keys)}
+    try:
+        return client.ask("/v1/members", body, _Token, once=True).token
+    except (HubRefused, Unreachable):
+        raise
+    except ExchangeError as error:
+        raise ExchangeError(
+            f"{error}. If the hub says from now on that {name!r} is taken, it had enrolled you and "
+            "its answer was lost: ask whoever runs it to remove that member, or take another name"
+        ) from None
+
+
+def _store(client: Client, memberships: Memberships, membership: Membership) -> None:
     """Store a token that a hub has just given; it is not shown again."""
     try:
         memberships.add(membership)
@@ -231,16 +339,8 @@ def store(client: Client, memberships: Memberships, membership: Membership) -> N
         raise client.strange(f"in its answer, {error}") from None
 
 
-def read_federation(place: str, text: str) -> Federation:
-    """Read a federation file that comes from a hub.
-
-    Args:
-        place: Where it comes from, for errors.
-        text: The file.
-
-    Raises:
-        ExchangeError: If something in it is wrong.
-    """
+def _read_federation(place: str, text: str) -> Federation:
+    """Read a federation file that comes from a hub; an `ExchangeError` if something is wrong."""
     try:
         return Federation.from_toml(text)
     except (ValueError, TypeError, RecursionError) as error:
@@ -248,39 +348,3 @@ def read_federation(place: str, text: str) -> Federation:
         raise ExchangeError(
             f"the federation file from {place} cannot be used: {reason}; ask whoever runs the hub"
         ) from None
-
-
-def accept_later(place: str, ours: Federation, theirs: Federation) -> Federation:
-    """Return the later epoch of a federation that a hub hands out, if it is to be trusted.
-
-    A hub may start an epoch and enrol members. But it must not speak for a site: what is agreed
-    on beside the scalars stays, and so do the names and keys that are listed here. If a name could
-    be dropped, the next epoch could list it with another key.
-
-    Args:
-        place: The address of the federation, for errors.
-        ours: The federation as it is known here.
-        theirs: What the hub hands out.
-
-    Raises:
-        ExchangeError: If it is not the same federation in a later epoch.
-    """
-    fault = ""
-    try:
-        ours.require_later(theirs)
-    except FederationMismatch as error:
-        fault = str(error)
-    if ours.members and not theirs.members:
-        fault = fault or "it does not list the keys of its members any more"
-    for name, key in ours.members.items():
-        if theirs.members.get(name) != key:
-            has = "lists another key for" if name in theirs.members else "does not list"
-            fault = fault or f"it {has} {name!r}"
-    if fault:
-        raise ExchangeError(
-            f"epoch {theirs.epoch} at {place} does not continue epoch {ours.epoch}: {fault}. Ask "
-            "the other members, not only whoever runs the hub. If it is right, get the new "
-            f"federation file with fedbo join {shlex.quote(place)} --federation NEW, and use it in "
-            "place of yours"
-        )
-    return theirs

@@ -1,29 +1,142 @@
-"""The hubs that this user is a member of, and the tokens: a file that only this user can read."""
+"""Where a hub is, how one is invited to it, and the tokens of this user's memberships.
+
+The tokens are in a file that only this user can read.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from fedbo import files
 from fedbo.exchange.base import ExchangeError, failed
-from fedbo.exchange.hub.invitation import check_name
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint
 from fedbo.message.key import parse_key
+from fedbo.outside import printable, shortened
 from fedbo.state import StateMissing, make_folder, state_folder
 
-NAME = "hubs.json"
-_TOKEN = re.compile(r"fedbo-m-[A-Za-z0-9_-]{43}")
-_UNFINISHED = re.compile(r"\.hubs\.json\.[0-9a-f]{8}")
+FILE_NAME = "hubs.json"
 _LARGEST = 2**22  # bytes of the file
-_LASTING = 12  # bytes of a fingerprint that are the same in every epoch
+_UNFINISHED = re.compile(r"\.hubs\.json\.[0-9a-f]{8}")
+_TOKEN = re.compile(r"fedbo-m-[A-Za-z0-9_-]{43}")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_INVITATION = re.compile(rf"({_NAME.pattern})\.([0-9a-f]{{32}})\.([A-Za-z0-9_-]{{32,64}})")
+_HOST = re.compile(r"[^\s/?#@:\[\]\\%]+|[0-9a-f:.]+", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+_LONGEST_ADDRESS = 500  # characters
+
+
+def check_name(name: str) -> str:
+    """Return the name of a federation at a hub; a ValueError if it cannot be one."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"the name of the federation is {shortened(name)!r}, expected 1 to 63 small letters, "
+            "digits and hyphens, with no hyphen at either end"
+        )
+    return name
+
+
+class HubUrl(NamedTuple):
+    """The address of a hub: ``https://host[:port][/FEDERATION]``.
+
+    Args:
+        base: Scheme, host and, if it is not the usual one, port.
+        federation: The name of a federation there; empty if none is named.
+
+    >>> HubUrl.parse("https://Hub.Example.org:443/liver/")
+    HubUrl(base='https://hub.example.org', federation='liver')
+    """
+
+    base: str
+    federation: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.base}/{self.federation}" if self.federation else self.base
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.base.startswith("https:")
+
+    @classmethod
+    def parse(cls, address: str) -> HubUrl:
+        """Read an address; an `ExchangeError` says what is wrong with it.
+
+        Without encryption, anyone on the way could read the token. So ``http://`` is accepted only
+        for a hub on this machine.
+        """
+        shown = repr(printable(shortened(address)))
+        expected = "expected https://HOST, https://HOST:PORT or https://HOST/FEDERATION"
+        if "@" in address:  # it may be a password, which is not repeated
+            raise ExchangeError(f"the address of the hub has an '@', {expected}")
+        try:
+            is_plain = address.isprintable() and " " not in address
+            if not is_plain or len(address) > _LONGEST_ADDRESS:
+                raise ValueError
+            parts = urlsplit(address)
+            scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+            if not _HOST.fullmatch(host) or scheme not in _PORTS or parts.query or parts.fragment:
+                raise ValueError
+        except ValueError:
+            raise ExchangeError(f"the address of the hub is {shown}, {expected}") from None
+        if scheme == "http" and not _is_loopback(host):
+            raise ExchangeError(
+                f"{shown} is not encrypted, and anyone on the way could read the token: use "
+                "https://. Plain http:// is only for a hub on this machine, such as "
+                "http://127.0.0.1:8765"
+            )
+        base = f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
+        if port not in (None, _PORTS[scheme]):
+            base += f":{port}"
+        name = parts.path.strip("/")
+        try:
+            return cls(base, check_name(name) if name else "")
+        except ValueError as error:
+            raise ExchangeError(f"the address of the hub is {shown}: {error}") from None
+
+
+class Invitation(NamedTuple):
+    """An invitation to a federation: one word that is passed on by e-mail, for example.
+
+    Args:
+        name: The name of the federation at the hub.
+        fingerprint: The fingerprint of the federation, which whoever joins checks.
+        secret: What proves to the hub that one is invited; the hub knows only its hash.
+
+    >>> word = "liver.000102030405060708090a0b0c0d0e0f.kT3v0Pq8Zc1sWx5rYb7nLd2fGh4jAm6u"
+    >>> Invitation.parse(word).name, str(Invitation.parse(word)) == word
+    ('liver', True)
+    """
+
+    name: str
+    fingerprint: Fingerprint
+    secret: str
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.fingerprint.hex()}.{self.secret}"
+
+    def __repr__(self) -> str:
+        return f"Invitation({self.name!r}, {self.fingerprint}, secret not shown)"
+
+    @classmethod
+    def parse(cls, text: str) -> Invitation:
+        """Read what `str` returned; a ValueError, which does not quote it, for anything else."""
+        if (match := _INVITATION.fullmatch(text.strip())) is None:
+            raise ValueError(
+                "this is not an invitation: expected NAME.FINGERPRINT.SECRET as fedbo hub create "
+                "or fedbo hub invite printed it; copy it again, completely"
+            )
+        name, fingerprint, secret = match.groups()
+        return cls(name, Fingerprint(bytes.fromhex(fingerprint)), secret)
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +145,7 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         address: The address of the hub, without the name of the federation.
         federation: The name of the federation there.
-        fingerprint: The fingerprint of the federation as text, in the epoch of the invitation.
+        fingerprint: The fingerprint of the federation as text.
         member: The name of the member.
         token: What proves to the hub that this is the member. It is never shown.
         key: The public key as text; empty if the member's messages are not signed.
@@ -53,14 +166,23 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
         """The address of the federation."""
         return f"{self.address}/{self.federation}"
 
-    def is_for(self, fingerprint: bytes) -> bool:
-        """Return whether this is the fingerprint of the member's federation, in any epoch."""
-        return self.agreed[:_LASTING] == fingerprint[:_LASTING]
-
     @property
     def agreed(self) -> Fingerprint:
-        """The fingerprint of the federation, in the epoch of the invitation."""
+        """The fingerprint of the federation."""
         return Fingerprint(bytes.fromhex(self.fingerprint.replace("-", "")))
+
+    def is_same_member(self, other: Membership) -> bool:
+        """Whether the other is this member, perhaps with another token or key."""
+        return (self.place, self.member) == (other.place, other.member)
+
+    def check(self) -> None:
+        """Raise a ValueError that quotes nothing if this cannot be a membership."""
+        if _TOKEN.fullmatch(self.token) is None:
+            raise ValueError("a token has a wrong form")
+        check_name(self.federation)
+        Fingerprint(self.agreed)
+        if self.key:
+            parse_key(self.key)
 
 
 class _File(msgspec.Struct):
@@ -81,7 +203,7 @@ class Memberships:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if path is None:
             try:
-                path = state_folder() / NAME
+                path = state_folder() / FILE_NAME
             except StateMissing as error:
                 raise ExchangeError(f"there is no folder for tokens: {error}") from None
         self.path = Path(os.path.abspath(path))
@@ -99,9 +221,9 @@ class Memberships:
         try:
             data = files.read(self.path, _LARGEST)
             self._check_private()
-            found = msgspec.json.decode(data, type=_File).memberships
-            for one in found:
-                _check(one)
+            memberships = msgspec.json.decode(data, type=_File).memberships
+            for membership in memberships:
+                membership.check()
         except FileNotFoundError:
             return []
         except (ValueError, RecursionError):  # its text could quote a token
@@ -113,80 +235,61 @@ class Memberships:
             raise
         except OSError as error:
             raise failed(f"the memberships in {self.path} cannot be read", error) from error
-        return found
+        return memberships
 
-    def of(
-        self,
-        address: str,
-        federation: str = "",
-        fingerprint: bytes | None = None,
-        member: str | None = None,
-    ) -> list[Membership]:
-        """Return the memberships at a hub that fit, in the order in which this user joined.
+    def at(self, url: HubUrl, member: str | None = None) -> list[Membership]:
+        """Return the memberships at a hub, or in one of its federations if the address names it.
 
         Args:
-            address: The address of the hub, without the name of a federation.
-            federation: The name of the federation there; any by default.
-            fingerprint: The fingerprint of the federation, in any epoch; any by default.
+            url: The address.
             member: The name of the member; any by default.
         """
         return [
-            one
-            for one in self.all()
-            if one.address == address
-            and federation in ("", one.federation)
-            and (fingerprint is None or one.is_for(fingerprint))
-            and member in (None, one.member)
+            membership
+            for membership in self.all()
+            if membership.address == url.base
+            and url.federation in ("", membership.federation)
+            and member in (None, membership.member)
         ]
 
     def add(self, membership: Membership) -> None:
-        """Remember a membership, in place of an earlier one of the same member.
+        """Remember a membership, on the disk, in place of an earlier one of the same member."""
+        membership.check()
 
-        Args:
-            membership: The membership; when this returns, it is on the disk.
-        """
-        _check(membership)
-
-        def change(there: list[Membership]) -> list[Membership]:
-            found = [membership if _same(one, membership) else one for one in there]
-            return found if membership in found else [*found, membership]
+        def change(memberships: list[Membership]) -> list[Membership]:
+            for i, earlier in enumerate(memberships):
+                if membership.is_same_member(earlier):
+                    memberships[i] = membership
+                    return memberships
+            return [*memberships, membership]
 
         self._change(change)
 
     def set_key(self, membership: Membership, key: str) -> Membership:
-        """Change the key of a membership, and return it with the token that is stored now.
-
-        Args:
-            membership: The membership, perhaps with an earlier token.
-            key: The public key as text; empty if the member's messages are not signed.
-        """
+        """Change the key of a membership, and return it with the token that is stored now."""
         changed = msgspec.structs.replace(membership, key=key)
-        _check(changed)
+        changed.check()
 
-        def change(there: list[Membership]) -> list[Membership]:
+        def change(memberships: list[Membership]) -> list[Membership]:
             nonlocal changed
-            for i, one in enumerate(there):
-                if _same(one, membership):
-                    changed = there[i] = msgspec.structs.replace(one, key=key)
-            return there
+            for i, stored in enumerate(memberships):
+                if stored.is_same_member(membership):
+                    changed = memberships[i] = msgspec.structs.replace(stored, key=key)
+            return memberships
 
         self._change(change)
         return changed
 
     def remove(self, membership: Membership) -> None:
-        """Forget a membership.
-
-        Args:
-            membership: The membership. One of the same member with another token stays.
-        """
-        self._change(lambda there: [one for one in there if one != membership])
+        """Forget a membership. One of the same member with another token stays."""
+        self._change(lambda memberships: [other for other in memberships if other != membership])
 
     def check_writable(self) -> None:
         """Raise an `ExchangeError` now if a membership could not be stored.
 
         A token is shown once: it must not be asked for if it cannot be kept.
         """
-        self._change(lambda there: there)
+        self._change(lambda memberships: memberships)
 
     def _change(self, change: Callable[[list[Membership]], list[Membership]]) -> None:
         with self._alone():
@@ -216,19 +319,10 @@ class Memberships:
             )
 
 
-def _same(one: Membership, other: Membership) -> bool:
-    return (one.address, one.federation, one.member) == (
-        other.address,
-        other.federation,
-        other.member,
-    )
-
-
-def _check(one: Membership) -> None:
-    """Raise a ValueError that quotes nothing if a membership cannot be used."""
-    if _TOKEN.fullmatch(one.token) is None:
-        raise ValueError("a token has a wrong form")
-    check_name(one.federation)
-    Fingerprint(one.agreed)
-    if one.key:
-        parse_key(one.key)
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fedbo.identity import KeyPair, is_signed
-from fedbo.message.fingerprint import PART_BYTES
 
 #: Hexadecimal digits of a proof.
 PROOF_DIGITS = 128
@@ -25,7 +24,7 @@ class Statement(NamedTuple):
     Args:
         purpose: What the key is given for.
         federation: The name of the federation at the hub.
-        fingerprint: The fingerprint of the federation, in any epoch.
+        fingerprint: The fingerprint of the federation.
         member: The name of the member.
         hashed: What `hashed` returns for the invitation's secret, or for the member's token.
 
@@ -45,20 +44,11 @@ class Statement(NamedTuple):
     hashed: bytes
 
     def sign(self, keys: KeyPair) -> str:
-        """Return the proof that this member has these keys.
-
-        Args:
-            keys: The key pair.
-        """
+        """Return the proof that this member has these keys."""
         return keys.sign_bytes(self._encode()).hex()
 
     def is_signed(self, key: bytes, proof: str) -> bool:
-        """Tell whether this is the proof that the member has a key.
-
-        Args:
-            key: The 32 bytes of the public key.
-            proof: What `sign` returned, or anything else.
-        """
+        """Tell whether a proof, which may be anything, is what `sign` returned for a public key."""
         try:
             signature, data = bytes.fromhex(proof), self._encode()
         except ValueError:  # also if the name is not valid Unicode
@@ -66,8 +56,7 @@ class Statement(NamedTuple):
         return is_signed(key, signature, data)
 
     def _encode(self) -> bytes:
-        lasting = self.fingerprint[:-PART_BYTES]  # the last part changes with the epoch
-        parts = (self.federation, lasting, self.member, self.hashed)
+        parts = (self.federation, self.fingerprint, self.member, self.hashed)
         return f"fedbo hub {self.purpose} 1\n".encode() + msgspec.msgpack.encode(parts)
 
 

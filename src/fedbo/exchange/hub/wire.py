@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-#: How many messages a hub hands out to one member at most, and a member holds at most.
-MOST_PEERS = 1024
+from fedbo.message.message import MOST_PEERS
+
 #: How many messages and withdrawals one answer has at most.
 MOST_HANDED = 4 * MOST_PEERS
 #: How many bytes of messages a hub hands out in one answer at most.

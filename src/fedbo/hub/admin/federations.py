@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from fedbo.exchange.hub.invitation import check_name
+from fedbo.exchange.hub.memberships import check_name
 from fedbo.federation import Federation, FederationMismatch, Scalars
 from fedbo.hub.admin.audit import record
 from fedbo.hub.problems import Refused

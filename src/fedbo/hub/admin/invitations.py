@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
-from fedbo.exchange.hub.invitation import Invitation
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub.admin.audit import record
 from fedbo.hub.admin.federations import (
     FederationRow,
