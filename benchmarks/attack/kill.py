@@ -49,8 +49,8 @@ from sqlalchemy import create_engine, select
 
 import fedbo
 from fedbo.exchange import ExchangeError
-from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin, open_database

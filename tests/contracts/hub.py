@@ -25,8 +25,7 @@ from contracts.exchange import KNOWN
 from fedbo import Federation, FederationMismatch, Message
 from fedbo.exchange import ExchangeError, Holding
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.exchange.hub.memberships import Invitation
-from fedbo.exchange.hub.memberships import Membership, Memberships
+from fedbo.exchange.hub.memberships import Invitation, Membership, Memberships
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused

@@ -17,7 +17,7 @@ from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
-from fedbo.identity.claim import member
+from fedbo.message.signed import member
 
 _LONGEST = 10_000  # characters of an invitation
 

@@ -16,8 +16,8 @@ import msgspec
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
-from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.progress import Progress
 from fedbo.identity import KeyPair
 from fedbo.space.axis import Value

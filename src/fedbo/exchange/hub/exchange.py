@@ -24,10 +24,10 @@ from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring
-from fedbo.identity.claim import member
 from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
+from fedbo.message.signed import member
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped messages that one fetch names; the rest are counted
