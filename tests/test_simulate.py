@@ -14,7 +14,7 @@ from fedbo import FTS, TS, Agent, Categorical, Federation, FederationMismatch, F
 from fedbo.agent.settings import Settings
 from fedbo.message import Kind, Message
 from fedbo.policy import Policy, Query, Target
-from fedbo.policy.schedule import Power
+from fedbo.policy.base import Power
 from fedbo.privacy import Plan
 from fedbo.simulate import Party, simulate
 from fedbo.table import Table

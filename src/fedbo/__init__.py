@@ -12,7 +12,7 @@ from fedbo.files import FileRefused
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Inbox
 from fedbo.policy import EI, FTS, RGPE, TAF, TS, Origin, Policy, Query, Target, TipsThenPool
-from fedbo.policy.schedule import Gradual, Power, Steps
+from fedbo.policy.base import Gradual, Power, Steps
 from fedbo.simulate import Party, simulate
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table

@@ -20,7 +20,7 @@ from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import Raw, Scores, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy
-from fedbo.policy.schedule import Power
+from fedbo.policy.base import Power
 from fedbo.policy.target import Maximiser
 from fedbo.space import Parameter, Part, Space
 from fedbo.space.axis import Value

@@ -12,8 +12,8 @@ from fedbo.insight.replay import replay
 from fedbo.insight.solo import Improve, Rule, Sample, Solo, rule_without_peers
 from fedbo.model.gp import Draw
 from fedbo.model.kernel import Array
+from fedbo.policy.base import Gradual, Steps
 from fedbo.policy.improvement import ExpectedImprovement
-from fedbo.policy.schedule import Gradual, Steps
 
 SPACE = Space({"a": Float(0, 1), "b": Float(0, 1)})
 LISTED = Space({"a": Float(0, 1)}, points=[{"a": i / 10} for i in range(11)])

@@ -11,7 +11,7 @@ from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
 from fedbo.policy import FTS, TS, Target
-from fedbo.policy.schedule import Power
+from fedbo.policy.base import Power
 
 N, T, RUNS = 12, 10, 10_000
 # A domain of one point makes a query cost microseconds, and leaves the choice of peers as it is.

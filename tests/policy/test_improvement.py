@@ -15,10 +15,10 @@ from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.linear import Regression
-from fedbo.policy.ei import OwnImprovement
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     ExpectedImprovement,
+    OwnImprovement,
     deviation,
     log_ei,
     log_ei_and_slopes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbo.policy.ranking import Ranking
+from fedbo.policy.peers import Ranking
 
 
 def loss(f: np.ndarray, y: np.ndarray) -> int:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.policy.schedule import Gradual, Power, Schedule, Steps, schedule_from
+from fedbo.policy.base import Gradual, Power, Schedule, Steps, schedule_from
 
 probabilities = st.floats(0, 1, exclude_min=True)
 

@@ -15,11 +15,11 @@ from fedbo import EI, TS, Agent, Federation, Float, Space, TipsThenPool
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.gp import Draw
 from fedbo.policy import Target
+from fedbo.policy import pool as module
 from fedbo.policy import target as target_module
-from fedbo.policy import tips_then_pool as module
+from fedbo.policy.base import Gradual, Power
 from fedbo.policy.peers import Peers
 from fedbo.policy.pool import Pool
-from fedbo.policy.schedule import Gradual, Power
 from fedbo.policy.tips import IN_A_ROW
 from fedbo_paper.preset import paper_agent, paper_federation
 

@@ -38,7 +38,7 @@ from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy import Policy, Query, Target, TipsThenPool
 from fedbo.policy.base import checked_query
-from fedbo.policy.query import Origin
+from fedbo.policy.target import Origin
 from fedbo.privacy.release import held_draws
 from fedbo.space import Parameter, Part
 from fedbo.space.axis import Value

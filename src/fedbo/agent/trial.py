@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fedbo.model.kernel import Array
-from fedbo.policy.query import Origin, Source
+from fedbo.policy.target import Origin, Source
 from fedbo.space import Space
 from fedbo.space.axis import Value, to_builtin
 

@@ -24,9 +24,8 @@ from fedbo.model.argmax import SampledFunction, Taken
 from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.model.surrogate import Surrogate
 from fedbo.policy import EI, FTS, TS, Policy, TipsThenPool
-from fedbo.policy.base import Beta, beta_at
+from fedbo.policy.base import Beta, Schedule, beta_at
 from fedbo.policy.improvement import ExpectedImprovement
-from fedbo.policy.schedule import Schedule
 from fedbo.policy.target import SAME
 from fedbo.space import Space
 

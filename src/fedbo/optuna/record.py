@@ -26,7 +26,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 
 from fedbo.optuna import private
-from fedbo.policy.query import Origin, Source
+from fedbo.policy.target import Origin, Source
 from fedbo.space.axis import Value
 
 QUERY = "fedbo:query"  # an attribute of trials

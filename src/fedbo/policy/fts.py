@@ -1,4 +1,4 @@
-"""Federated Thompson sampling: Algorithm 1 of the paper, line by line.
+"""Thompson sampling, alone and federated: Algorithm 1 of the paper, line by line.
 
 ======  ====================================================================
 symbol  meaning
@@ -20,10 +20,28 @@ from msgspec.structs import force_setattr
 
 from fedbo.message import Kind
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.policy.base import Beta, Policy, beta_at, beta_from
-from fedbo.policy.query import Origin, Query
-from fedbo.policy.schedule import Power, Schedule, schedule_from
-from fedbo.policy.target import Target
+from fedbo.policy.base import Beta, Policy, Power, Schedule, beta_at, beta_from, schedule_from
+from fedbo.policy.target import Origin, Query, Target
+
+
+class TS(Policy, frozen=True, tag="ts"):
+    """Thompson sampling on the agent's own GP: an agent that works alone.
+
+    Args:
+        beta: β_t, a constant or a sequence.
+
+    >>> TS()
+    TS(beta=1.0)
+    """
+
+    beta: Beta = 1.0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "beta", beta_from(self.beta))
+
+    def query(self, target: Target) -> Query:
+        f_t = target.own_draw(beta_at(self.beta, target.t))
+        return target.query_draw(f_t)
 
 
 class FTS(Policy, frozen=True, tag="fts"):
@@ -72,11 +90,11 @@ class FTS(Policy, frozen=True, tag="fts"):
         return 1.0 if self.P_N is None else self.P_N.get(sender, 0.0)
 
 
-def _distribution(given: Mapping[str, float]) -> dict[str, float]:
-    P_N = {name: float(p) for name, p in given.items()}
+def _distribution(chances: Mapping[str, float]) -> dict[str, float]:
+    P_N = {name: float(p) for name, p in chances.items()}
     for name, p in P_N.items():
         if not 0.0 <= p <= CHANCE_LIMIT:
             raise ValueError(f"P_N[{name!r}] is {p!r}, expected 0 to {CHANCE_LIMIT}")
     if not sum(P_N.values()) > 0.0:
-        raise ValueError(f"P_N is {given!r}, expected at least one peer with more than 0")
+        raise ValueError(f"P_N is {chances!r}, expected at least one peer with more than 0")
     return P_N

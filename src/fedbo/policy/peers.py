@@ -29,14 +29,17 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.inbox import Single
 from fedbo.model.kernel import Array, Mask, squared_distances
-from fedbo.policy.ranking import Ranking
 from fedbo.policy.target import Target
 
+Counts = NDArray[np.int64]
+
 _MOST = 1024  # peers compared at most; of more peers, an even selection
+_MOST_SCORES = 200  # observations compared at most: more would cost much and add little
 _LOUD = 2.0  # largest standard deviation over the space of a peer's function; honest ones have 1
 _HIGH = 2.0  # how far it may rise above its mean; nine in ten honest ones rise by less
 _FLAT = 1e-9  # a function that varies by less has no best point
@@ -55,8 +58,8 @@ class Peers:
     def __init__(self, target: Target) -> None:
         inbox, basis = target.inbox, target.federation.basis
         informed = np.flatnonzero(inbox.t_n)
-        some = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
-        self.rows = rows = informed[some]
+        even = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
+        self.rows = rows = informed[even]
         self._target, self._basis, self._named = target, basis, inbox.tips[rows]
         if not isinstance(inbox, BeliefInbox):
             learnt = inbox.t_n[rows, None] * basis.lam
@@ -112,3 +115,60 @@ class Peers:
 def is_same(X: Array, Z: Array) -> Mask:
     """Say which rows of X (n, D) and Z (m, D) are the same point, but for rounding, (n, m)."""
     return np.asarray(squared_distances(X, Z, np.ones(X.shape[1])) < _ROUNDING)
+
+
+class Ranking:
+    """The order of scores at points, and how many pairs of them a model orders wrongly.
+
+    =======  ===================================================================  =======
+    symbol   meaning                                                              shape
+    =======  ===================================================================  =======
+    x_j      points the target observed, sorted by their scores y_j               (n, D)
+    pair     (j, k) with y_j < y_k and x_j ≠ x_k; discordant if not f(x_j) < f(x_k)
+    F        values of K models at the distinct points                            (u, K)
+    f⁻ʲ      a draw of the target's own belief that leaves out observation j      (n,)
+    =======  ===================================================================  =======
+
+    The ranking loss of RGPE runs over ordered pairs, so it is twice the number of discordant pairs.
+    Pairs of equal scores, and pairs of the same point, are left out because they would add the same
+    to the loss of every model. If a model gives two points the same value, the pair is discordant.
+
+    Args:
+        X: Points, (t, D).
+        y: Their scores, (t,). If there are many, an even selection of ranks is compared.
+
+    >>> ranking = Ranking(np.array([[0.1], [0.2], [0.3]]), np.array([1.0, 3.0, 2.0]))
+    >>> ranking.pairs, ranking.discordant(-10 * ranking.points).tolist()
+    (3, [2])
+    """
+
+    def __init__(self, X: Array, y: Array) -> None:
+        order = np.argsort(y, kind="stable")
+        if len(order) > _MOST_SCORES:
+            order = order[np.linspace(0, len(order) - 1, _MOST_SCORES).round().astype(np.intp)]
+        self.rows = order  # the observations that are compared, by ascending score
+        scores = y[order]
+        # the distinct points among them, (u, D)
+        self.points, place = np.unique(X[order], axis=0, return_inverse=True)
+        self._place = place.reshape(-1)
+        self._above = np.searchsorted(scores, scores, side="right").tolist()
+        self._ordered = (scores[:, None] < scores) & (self._place[:, None] != self._place)
+        self.pairs = int(np.count_nonzero(self._ordered))
+        self._repeated = int(np.count_nonzero(scores[:, None] < scores)) - self.pairs
+
+    def discordant(self, F: Array) -> Counts:
+        """Return the number of discordant pairs of each model, (K,); F is (u, K) at ``points``."""
+        F = F[self._place]
+        counts = np.zeros(F.shape, dtype=np.uint8)
+        for j, above in enumerate(self._above):
+            counts[above:] += F[above:] <= F[j]
+        total: Counts = counts.sum(axis=0, dtype=np.int64)
+        return total - self._repeated  # pairs of the same point were counted as well
+
+    def discordant_left_out(self, draws: Array) -> Counts:
+        """Count ordered pairs (j, k) that f⁻ʲ gets wrong, (S,); draws (S, n, n) are f⁻ʲ(x_k)."""
+        left_out = np.diagonal(draws, axis1=1, axis2=2)[:, :, None]
+        wrong = (draws <= left_out) & self._ordered
+        wrong |= (draws >= left_out) & self._ordered.T
+        total: Counts = np.count_nonzero(wrong, axis=(1, 2)).astype(np.int64)
+        return total

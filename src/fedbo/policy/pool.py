@@ -1,4 +1,10 @@
-"""A belief about the target's objective with a prior learnt from its peers' messages.
+"""Tips, then the pool: peers are asked first what to try, and then what to expect. The default.
+
+The first trials are tips of peers, see `fedbo.policy.tips`. After them, the messages of all peers
+together are a prior of the target's own function, and the next query is where the expected
+improvement of this `Pool` is largest. Two things guard against useless peers. First, p_t → 1, the
+chance that query t is the agent's own Thompson sampling. Second, while Q, how well the peers
+predicted the scores, is below 0.3, it queries as if it were alone.
 
 =======  ======================================================================  =============
 symbol   meaning                                                                 shape
@@ -42,28 +48,81 @@ SVM     landmine  AdaBoost  LCBench  synthetic
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
+from msgspec.structs import force_setattr
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
 
 from fedbo.message.inbox import Single
 from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
+from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
 from fedbo.policy.improvement import (
     LEAST_VARIANCE,
     Improvement,
     deviation,
     log_ei,
     log_ei_and_slopes,
+    query_alone,
 )
 from fedbo.policy.peers import Peers
-from fedbo.policy.target import Target
+from fedbo.policy.target import Origin, Query, Target
+from fedbo.policy.tips import first_trial
 
+_LAST = 200  # scores: with more, the target needs no peers, and a pool would be slow
+_TRUSTED = 0.3  # Q from which the pool is followed
 _SCREENED = 512  # 32 times as many found 5 % more in 4 of 100 queries (D = 4) and in 7 (D = 6)
 _OPEN = 100  # latest pending or failed trials that count; more would make a query slow
 _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
 _OWN_PART = 0.3  # r
 _OWN = 1 / 3  # prior probability of the agent's own GP
+
+
+class TipsThenPool(Policy, frozen=True, tag="tips-then-pool"):
+    """Tries the tips of peers, then follows the expected improvement of their pool. The default.
+
+    Without messages, and beyond 200 scores, it is `EI`. It weighs peers by itself and does not use
+    `chance`.
+
+    Args:
+        schedule: p_t, the probability of an own draw. Default: 1 − (1 + t/32)^−½.
+
+    >>> TipsThenPool(schedule=0.9).schedule
+    Steps(values=(0.9,))
+    """
+
+    schedule: Schedule = Gradual(32)
+
+    begins: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "schedule", schedule_from(self.schedule))
+
+    def query(self, target: Target) -> Query:
+        listens = bool(target.inbox.informed) and len(target.X) <= _LAST
+        peers = Peers(target) if listens else None
+        first = first_trial(target, peers)
+        if first is not None:
+            return first
+        is_draw = target.rng.random() < self.schedule(target.t)
+        if peers is None or is_draw:
+            return query_alone(target, is_draw)
+        return _query_pool(target, peers)
+
+
+def _query_pool(target: Target, peers: Peers) -> Query:
+    pool = Pool(target, peers)
+    trust = target.named(peers.rows, pool.trust * pool.shares)
+    if pool.trust < _TRUSTED:
+        return Query(query_alone(target, is_draw=False).x, Origin(trust=trust))
+    query = target.query_acquisition(pool, Origin("pool", trust=trust), or_next_best=True)
+    praise = pool.praise(query.x)
+    if query.origin.source == "own" or not praise.any():
+        return Query(query.x, Origin(trust=trust))
+    credit = target.named(peers.rows, praise / praise.sum())
+    return Query(query.x, Origin("pool", credit=credit, trust=trust))
 
 
 class Pool(Improvement):
@@ -121,18 +180,18 @@ class Pool(Improvement):
         Psi = self._basis.features(X) @ B - offset
         spread = np.einsum("ij,ij->i", Psi @ S, Psi)
         # in float64, since variances are small differences of large numbers
-        said, spread, shared = (x.astype(np.float64) for x in (Psi @ nu, spread, Psi @ S_Psi))
-        mu, var, _ = self._moments(said, spread, shared, self._own(X.astype(np.float64)))
+        mean, spread, shared = (x.astype(np.float64) for x in (Psi @ nu, spread, Psi @ S_Psi))
+        mu, var, _ = self._moments(mean, spread, shared, self._own(X.astype(np.float64)))
         return mu, var
 
     def _moments(
-        self, said: Array, spread: Array, shared: Array, own: Array
+        self, mean: Array, spread: Array, shared: Array, own: Array
     ) -> tuple[Array, Array, Array]:
         """Return mean and variance (n,) and L⁻¹k, from ψᵀν, ψᵀSψ, ψᵀSΨᵀ and the own k."""
         k = shared + _OWN_PART * own + _CONSTANT
         V = _solved(self._L, k.T)
         prior = spread + (_OWN_PART * self._hyper.signal_variance + _CONSTANT)
-        return said + k @ self._alpha, prior - np.einsum("ij,ij->j", V, V), V
+        return mean + k @ self._alpha, prior - np.einsum("ij,ij->j", V, V), V
 
     def _values(self, X: Array) -> Array:
         mu, var = self.predict(X)
@@ -174,14 +233,14 @@ def prior(m: Array, R: Single, shares: Array) -> tuple[Array, Array]:
     """
     K, k = m.shape
     scaled = (R * np.sqrt(shares)[:, None, None].astype(np.float32)).reshape(-1, k)
-    known: Array = (scaled.T @ scaled).astype(np.float64)  # Σ w_n (I − C_n)
-    L = np.linalg.cholesky(np.eye(k) + K * known), True  # of P
+    knowledge: Array = (scaled.T @ scaled).astype(np.float64)  # Σ w_n (I − C_n)
+    L = np.linalg.cholesky(np.eye(k) + K * knowledge), True  # of P
     nu = cho_solve(L, K * (shares @ m))
-    said = np.einsum("nri,nr->ni", R, R @ nu.astype(np.float32))
-    E = m - said  # where z_n is expected, minus ν, (K, k)
-    spread = (E.T * shares) @ E + np.eye(k) - known
-    heard = 1.0 / float(shares @ shares)
-    T = (heard * spread + np.eye(k)) / (heard + 1.0)
+    expected = np.einsum("nri,nr->ni", R, R @ nu.astype(np.float32))
+    E = m - expected  # where z_n is expected, minus ν, (K, k)
+    spread = (E.T * shares) @ E + np.eye(k) - knowledge
+    count = 1.0 / float(shares @ shares)
+    T = (count * spread + np.eye(k)) / (count + 1.0)
     return nu, cho_solve(L, np.eye(k)) + T + _OFF**2 * np.outer(nu, nu)
 
 

@@ -45,9 +45,8 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
-from fedbo.policy.query import Origin, Query
-from fedbo.policy.ranking import Counts, Ranking
-from fedbo.policy.target import Target
+from fedbo.policy.peers import Counts, Ranking
+from fedbo.policy.target import Origin, Query, Target
 
 _DRAWS = 2048  # peers' draws ranked at a time: (n, 2048) stays in the cache
 

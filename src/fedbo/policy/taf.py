@@ -42,9 +42,8 @@ from fedbo.policy.improvement import (
     log_ei,
     log_ei_and_slopes,
 )
-from fedbo.policy.query import Origin, Query
-from fedbo.policy.ranking import Ranking
-from fedbo.policy.target import Target
+from fedbo.policy.peers import Ranking
+from fedbo.policy.target import Origin, Query, Target
 
 _NOTHING = -40.0  # exp of this vanishes in a float64 sum
 _CACHED = 2**18  # entries of R_nφ computed at a time

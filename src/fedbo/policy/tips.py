@@ -1,4 +1,4 @@
-"""Tips: the points that peers recommend, tried before anything that an agent finds by itself.
+"""How the first trials are chosen: tips of peers, and initial points.
 
 ======  =======================================================================  ===========
 symbol  meaning                                                                  shape
@@ -9,27 +9,59 @@ c_n     regret of peer n at the target's best trial or at an open one, if that  
         is lower; 1 if there are none
 ======  =======================================================================  ===========
 
-An untried tip of a peer that seems to know is worth a trial. The next one is the tip with the
-largest gain, Σ w_n max(c_n − r_n(x), 0). So the first tip suits all peers as well as one point can.
-The second suits those that the first does not suit, and as scores come in, peers that predicted
-them count more. Tips that arrive later are followed by the same rule.
+**Tips.** The points that peers recommend are tried before anything that an agent finds by itself,
+from trial 1 on. An untried tip of a peer that seems to know is worth a trial. The next one is the
+tip with the largest gain, Σ w_n max(c_n − r_n(x), 0). So the first tip suits all peers as well as
+one point can. The second suits those that the first does not suit, and as scores come in, peers
+that predicted them count more. Tips that arrive later are followed by the same rule.
 
 Only peers that have made more trials than the target are asked for tips. At most three are followed
 in a row, those that failed included: after that, the agent's own queries must find a new best point
 first. So peers that know nothing, or that send ever new tips, cannot take over.
+
+**Initial points.** If there are fewer tips than initial points, these fill up. Otherwise trial 8 is
+the first initial point, because points where peers point may leave the own model ignorant
+elsewhere. If it beats all trials before, the peers are of no use so far, and the other initial
+points follow. The points themselves are a design (`fedbo.agent.initial_points`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedbo.model.kernel import Array
 from fedbo.policy.peers import Peers, is_same
-from fedbo.policy.query import Origin, Query
-from fedbo.policy.target import Target
+from fedbo.policy.target import Origin, Query, Source, Target
 
 IN_A_ROW = 3  # tips, before the agent's own queries must find a better point
 _LEAST = 0.02  # gain, below which a tip is not worth a trial
+_BEFORE = 7  # trials before the initial point of an agent that follows tips
+
+
+def first_trial(target: Target, peers: Peers | None) -> Query | None:
+    """Return a tip or an initial point to try next, or None if it is time to query.
+
+    Args:
+        target: The agent that asks.
+        peers: What its peers say; None if they are not asked.
+    """
+    initial = None if target.initial is None else Query(target.initial, Origin("initial"))
+    sources = [*target.sources, *target.open_sources]
+    if initial is not None and "tip" in sources and _initial_point_is_best(target, sources):
+        return initial
+    tip = None if peers is None else next_tip(target, peers)
+    if tip is not None:
+        return tip
+    is_due = "tip" in sources and "initial" not in sources and len(sources) >= _BEFORE
+    return initial if target.starting or is_due else None
+
+
+def _initial_point_is_best(target: Target, sources: Sequence[Source]) -> bool:
+    """Whether the last trial was an initial point, and one of them is best so far."""
+    best = target.sources[int(target.y.argmax())] if len(target.y) else None
+    return sources[-1] == best == "initial"
 
 
 def next_tip(target: Target, peers: Peers) -> Query | None:

@@ -23,7 +23,7 @@ from fedbo.model.argmax import Domain
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.kernel import Array, Mask
 from fedbo.policy import Policy, Query, Target
-from fedbo.policy.query import Origin
+from fedbo.policy.target import Origin
 from fedbo_paper.dp.regions import Regions
 
 _SCREENED = 2**15  # points of the whole cube, the most that `argmax` screens

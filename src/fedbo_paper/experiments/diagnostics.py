@@ -33,7 +33,7 @@ from fedbo.agent.settings import Settings
 from fedbo.model.argmax import argmax
 from fedbo.model.kernel import one_thread
 from fedbo.policy import TS
-from fedbo.policy.schedule import Power
+from fedbo.policy.base import Power
 from fedbo.space import Space
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table

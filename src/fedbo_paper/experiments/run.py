@@ -20,7 +20,7 @@ from fedbo.federation import Federation
 from fedbo.message import Kind
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
-from fedbo.policy.schedule import Power
+from fedbo.policy.base import Power
 from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
