@@ -17,7 +17,7 @@ from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
 from fedbo.message import Kind, Message
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
@@ -76,7 +76,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "objects": (("inbox", "omega", "dtype"), "|O", "an array has another type"),
     "shape": (("inbox", "omega", "shape"), [1, -5], "an array has another shape"),
     "NaN": (("inbox", "omega", "array"), array("<f4", *[np.nan] * 6), "not possible"),
-    "chance": (("inbox", "weight", "array"), array("<f8", -1.0), "not possible"),
+    "chance": (("inbox", "chance", "array"), array("<f8", -1.0), "not possible"),
     "sequence": (("inbox", "sequence", "array"), array("<i8", -1), "not possible"),
     "used": (("inbox", "used", "array"), b"\x02", "not possible"),
     "tips outside": (("inbox", "tips", "array"), array("<f8", 0.5, 1.5), "not possible"),
@@ -104,7 +104,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
     "revoked": (("revoked",), [key_text(b"\x11" * 32)] * 1001, "1,001 revoked keys"),
     "keys": (("held",), {"peer": b"x"}, "the key of peer 'peer' has 1 bytes"),
-    "message": (("message",), b"x", "not a message"),
+    "message": (("message",), b"x", "no message"),
     "name": (("name",), ESCAPE, "usable"),
     "peers": (("most_peers",), 0, "most_peers is 0"),
     "initial points": (("settings", "n_initial"), 10**15, "n_initial is more than 10,000"),

@@ -46,7 +46,7 @@ from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
-from fedbo.message.fingerprint import PARTS
+from fedbo.message.signed import PARTS
 from fedbo.model.summary import quantise
 
 #: The federations that messages were made for, by fingerprint and epoch.

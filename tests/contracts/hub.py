@@ -30,8 +30,7 @@ from fedbo.hub import admin, schema
 from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused
 from fedbo.message import Withdrawal
-from fedbo.message.key import key_text
-from fedbo.message.signed import member
+from fedbo.message.signed import key_text, member
 
 _START = 60.0  # seconds
 

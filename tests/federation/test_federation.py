@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedbo import Agent
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message, MessageRefused
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo_paper.preset import paper_federation
 

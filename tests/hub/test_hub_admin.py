@@ -24,7 +24,7 @@ from fedbo.hub.database import begin, open_database
 from fedbo.hub.problems import Refused
 from fedbo.hub.tokens import digest
 from fedbo.identity import KeyPair
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 
 KEY, OTHER = KeyPair.generate().public, KeyPair.generate().public
 ENROL = """

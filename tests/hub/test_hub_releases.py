@@ -28,7 +28,7 @@ from fedbo.hub.release_key import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Release
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 from fedbo.privacy.release import release
 
 AGREED = federation()

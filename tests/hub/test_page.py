@@ -20,7 +20,7 @@ from fedbo.hub.database import begin
 from fedbo.hub.page import activity, overview
 from fedbo.hub.page.activity import HOURS, Hours
 from fedbo.hub.page.kept import Kept
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 
 OVERVIEW = "/v1/federations/liver/overview"
 

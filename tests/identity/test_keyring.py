@@ -244,7 +244,8 @@ def test_a_file_is_shared_by_processes_and_private(tmp_path: Path) -> None:
     here = Keyring(path)
     here.trust("a", A.public)
     program = (
-        "import sys; from fedbo.identity import Keyring; from fedbo.message.key import parse_key;"
+        "import sys; from fedbo.identity import Keyring;"
+        "from fedbo.message.signed import parse_key;"
         "Keyring(sys.argv[1]).trust(sys.argv[2], parse_key(sys.argv[3]))"
     )
     running = [

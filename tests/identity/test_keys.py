@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from fedbo.identity import KeyPair, KeyRefused, keys, verify
 from fedbo.message import Message, MessageRefused, Withdrawal, read
-from fedbo.message.key import key_text, parse_key
 from fedbo.message.message import Weights
+from fedbo.message.signed import key_text, parse_key
 from fedbo.state import state_folder
 
 
@@ -139,7 +139,7 @@ def test_a_withdrawal_cannot_be_made_from_a_message() -> None:
     stolen = replace(withdrawal, signature=keys.sign(message()).signature)
     with pytest.raises(MessageRefused, match="wrong signature"):
         verify(stolen)
-    with pytest.raises(MessageRefused, match="it is a withdrawal, expected a message"):
+    with pytest.raises(MessageRefused, match="no message: it is something else"):
         Message.decode(withdrawal.encode())
 
 

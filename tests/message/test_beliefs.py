@@ -11,8 +11,7 @@ from scipy.linalg import sqrtm
 
 from fedbo import RGPE, TAF, Agent, Federation, Float
 from fedbo.message import Message, MessageRefused
-from fedbo.message.beliefs import LEAST_EIGENVALUE, BeliefInbox, inbox_for, reduction
-from fedbo.message.inbox import Inbox
+from fedbo.message.inbox import LEAST_EIGENVALUE, BeliefInbox, Inbox, inbox_for, reduction
 from fedbo.model.features import Features
 from fedbo.model.surrogate import Standardised
 

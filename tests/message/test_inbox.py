@@ -327,8 +327,8 @@ def test_a_state_is_a_copy() -> None:
     inbox.use(0)
     inbox.put(message("peer-1", 2, [9, 9]), 0.0)
     assert state["used"].tolist() == [False, False] and state["omega"].tolist() == [[0, 1], [2, 3]]
-    assert state["weight"].tolist() == [0.5, 1.0]
-    columns = {"omega", "t_n", "sequence", "weight", "used", "tips"}
+    assert state["chance"].tolist() == [0.5, 1.0]
+    columns = {"omega", "t_n", "sequence", "chance", "used", "tips"}
     assert {*state} == {"M", "D", "names", "name_sizes"} | columns
     assert (state["names"], state["name_sizes"].tolist()) == (b"peer-0peer-1", [6, 6])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.message.key import _WEAK, is_weak, key_text, parse_key
+from fedbo.message.signed import _WEAK, is_weak, key_text, parse_key
 
 KEY = bytes(range(32))
 TEXT = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"

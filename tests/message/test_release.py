@@ -16,7 +16,7 @@ import fedbo
 from fedbo.exchange import ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, Keyring
-from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import BeliefInbox
 from fedbo.message.message import Kind
 from fedbo.message.release import Release, is_release
 from fedbo.message.signed import MessageRefused

@@ -7,8 +7,8 @@ import pytest
 from model.moments import LIMIT
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Message
-from fedbo.message.beliefs import BeliefInbox
 from fedbo.message.compact import Compact
+from fedbo.message.inbox import BeliefInbox
 from fedbo.model.linear import Regression
 from fedbo.model.summary import belief, factor_of, quantise, saturated, summarise
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbo.federation import Federation
 from fedbo.message import Fingerprint, Message
-from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import BeliefInbox
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit

@@ -13,8 +13,7 @@ from scipy.stats import kendalltau
 
 from fedbo import TS, Agent, Federation, Float
 from fedbo.message import Kind
-from fedbo.message.beliefs import BeliefInbox, reduction
-from fedbo.message.inbox import Held, Inbox
+from fedbo.message.inbox import BeliefInbox, Held, Inbox, reduction
 from fedbo.policy import Target
 from fedbo.policy import peers as module
 from fedbo.policy.peers import Peers

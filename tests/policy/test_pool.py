@@ -13,8 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
 
 from fedbo import Agent, Federation
 from fedbo.message import Message
-from fedbo.message.beliefs import BeliefInbox, reduction
-from fedbo.message.inbox import Held, Inbox
+from fedbo.message.inbox import BeliefInbox, Held, Inbox, reduction
 from fedbo.model.fit import Fit
 from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target

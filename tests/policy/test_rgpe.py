@@ -9,7 +9,7 @@ import pytest
 from policy.ensembles import inbox, message, problem, slopes, target
 from scipy.stats import norm
 
-from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import BeliefInbox
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
 from fedbo.policy import RGPE, Target

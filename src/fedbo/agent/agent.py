@@ -30,11 +30,9 @@ from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.message import Heard, Message, MessageRefused, Release, read
-from fedbo.message.beliefs import inbox_for
-from fedbo.message.inbox import CHANCE_LIMIT, Held
-from fedbo.message.key import parse_key
+from fedbo.message.inbox import CHANCE_LIMIT, Held, inbox_for
 from fedbo.message.release import draw_names, is_draw
-from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member
+from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member, parse_key
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy import Policy, Query, Target, TipsThenPool
 from fedbo.policy.base import checked_query

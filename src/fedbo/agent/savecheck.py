@@ -17,8 +17,7 @@ from fedbo.federation import Federation
 from fedbo.identity import verify
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import CHANCE_LIMIT
-from fedbo.message.key import KEY_BYTES, parse_key
-from fedbo.message.signed import COUNTER_LIMITS, check_origin
+from fedbo.message.signed import COUNTER_LIMITS, KEY_BYTES, check_origin, parse_key
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
 from fedbo.space import Space
@@ -42,7 +41,7 @@ _COLUMNS = {
     "omega": ("f4", True),
     "t_n": ("i4", False),
     "sequence": ("i8", False),
-    "weight": ("f8", False),
+    "chance": ("f8", False),
     "used": ("b1", False),
 }
 _BELIEFS = {"nu": ("f4", True), "incumbents": ("f8", False)}
@@ -215,7 +214,7 @@ def _check_column(name: str, column: Any, dtype: str, shape: tuple[int, ...]) ->
         is_sound = ~np.isinf(column)  # NaN: it was not handed out
     elif name == "tips":
         is_sound = ~((column < 0.0) | (column > 1.0))  # NaN: no tip
-    elif name == "weight":
+    elif name == "chance":
         is_sound = (column >= 0.0) & (column <= CHANCE_LIMIT)
     elif name in COUNTER_LIMITS:
         is_sound = (column >= 0) & (column <= COUNTER_LIMITS[name])

@@ -24,7 +24,7 @@ from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, MessageRefused
-from fedbo.message.fingerprint import PARTS
+from fedbo.message.signed import PARTS
 
 _AGES = {"day": 86400.0, "hour": 3600.0, "minute": 60.0}
 _FAULTS = 20  # shown

@@ -245,7 +245,7 @@ def _federations(connection: Connection) -> Table:
 
 def _members(connection: Connection, name: str) -> Table:
     from fedbo.hub import admin
-    from fedbo.message.key import key_text
+    from fedbo.message.signed import key_text
 
     grid = screen.grid()
     grid.add_column("name", overflow="fold", min_width=_WIDTH)

@@ -13,8 +13,7 @@ from fedbo.cli import checks, screen
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, own_keys
-from fedbo.message.key import parse_key
-from fedbo.message.signed import member
+from fedbo.message.signed import member, parse_key
 from fedbo.state import StateMissing
 
 app = typer.Typer(no_args_is_help=True, help="Show this user's key, and say whom to trust.")

@@ -13,7 +13,7 @@ from fedbo.exchange import HubExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair, KeyRefused, is_installed
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 from fedbo.privacy.statement import statement
 
 

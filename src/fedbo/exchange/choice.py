@@ -11,8 +11,7 @@ from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
-from fedbo.message.fingerprint import PARTS
-from fedbo.message.signed import member
+from fedbo.message.signed import PARTS, member
 
 
 def same_federation(federation: Federation, message: Heard | Withdrawal) -> bool:

@@ -23,13 +23,11 @@ from fedbo.message import (
     MessageRefused,
     Release,
 )
-from fedbo.message.beliefs import LEAST_EIGENVALUE
 from fedbo.message.compact import Compact
-from fedbo.message.inbox import Belief
-from fedbo.message.key import key_text, parse_key
+from fedbo.message.inbox import LEAST_EIGENVALUE, Belief
 from fedbo.message.message import bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
-from fedbo.message.signed import SENDER_BYTES
+from fedbo.message.signed import SENDER_BYTES, key_text, parse_key
 from fedbo.model import summary
 from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array
@@ -91,7 +89,7 @@ class Federation:
             computed. With ``privacy``, it is what agents make of a release.
         tips: Whether compact messages may name a tip, the point that its sender recommends; True by
             default. Without tips, peers are asked where their functions are largest.
-        members: The public keys of the members by name, as `fedbo.message.key` writes them. If
+        members: The public keys of the members by name, as `fedbo.message.signed` writes them. If
             there are any, only messages signed with these keys are accepted. They are not part of
             the fingerprint, and not compared. The default is no list.
         privacy: The plan of a federation in which agents hear private releases and nothing else:

@@ -22,8 +22,7 @@ from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.federation import Federation
 from fedbo.federation.likeness import Likeness
 from fedbo.flower.site import log
-from fedbo.identity import Keyring
-from fedbo.identity.listed import listed_keys
+from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.privacy.budget import BudgetSpent, one_each
 from fedbo.state import make_folder

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from fedbo import files
 from fedbo.federation import Federation
-from fedbo.identity.claim import Claim, advice
-from fedbo.identity.keys import UNFINISHED, S, own_keys, verify
+from fedbo.identity.keys import UNFINISHED, KeyPair, KeyRefused, S, own_keys, verify
 from fedbo.locks import Lock, alone
 from fedbo.message import MessageRefused
-from fedbo.message.key import key_text, parse_key
-from fedbo.message.signed import Signed, member
+from fedbo.message.signed import Signed, key_text, member, parse_key
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
@@ -33,6 +33,7 @@ MOST = 100_000  # names in one federation
 MOST_OVERALL = 200_000  # so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
 _EVERYWHERE = ""  # stands for all federations
+_NAMED = 3  # keys that claim one name
 
 
 class _Known(msgspec.Struct):
@@ -295,14 +296,14 @@ class Keyring:
                 valid.append(one)
             except MessageRefused as error:
                 refused.append((one, str(error)))
-        claims: dict[str, Claim] = {}  # by the names of members
+        claims: dict[str, _Claim] = {}  # by the names of members
         for one in valid:
             name = member(one.sender)
             if name not in claims:
                 known = here.get(name, everywhere.get(name))
                 if listed:
                     known = key_text(listed[name]) if name in listed else None
-                claims[name] = Claim(name, known, bool(listed), is_file=self.path is not None)
+                claims[name] = _Claim(name, known, bool(listed), is_file=self.path is not None)
             claims[name].add(one.signer)
         accepted: list[S] = []
         new: dict[str, str] = {}
@@ -327,7 +328,7 @@ class Keyring:
             raise MessageRefused(
                 f"{one.type} {one.sequence} of {one.sender!r} is signed with {one.signer}, which "
                 "was revoked here. If that was a mistake: "
-                f"{advice(one.sender, one.signer, is_file=self.path is not None)}"
+                f"{_advice(one.sender, one.signer, is_file=self.path is not None)}"
             )
 
     def _names(self, federation: Federation) -> dict[str, str]:
@@ -399,3 +400,114 @@ def _extends(new: _Known, old: _Known) -> bool:
 
 def _place(federation: Federation | None) -> str:
     return _EVERYWHERE if federation is None else str(federation.fingerprint)
+
+
+class _Claim:
+    """The keys that claim one name, and which of them has it."""
+
+    def __init__(self, name: str, known: str | None, is_listed: bool, *, is_file: bool) -> None:
+        self.name, self._known, self._is_listed, self._is_file = name, known, is_listed, is_file
+        self._keys: set[str] = set()
+
+    def add(self, key: str) -> None:
+        if key:
+            self._keys.add(key)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody knows the key of this name yet, and anyone may have it."""
+        return self._known is None and not self._is_listed
+
+    def fault(self, one: Signed) -> str | None:
+        """Say why a message cannot be from the member that it names; None if it can be."""
+        if self._known is None and self._is_listed:
+            return f"the federation's list of members has no {self.name!r}"
+        if self.is_unknown and len(self._keys) > 1:
+            return self._contested
+        if self.is_unknown and (one.key or not self._keys):
+            return None
+        if not one.key:
+            return self._unsigned
+        return None if one.signer == self._known else self._changed(one.signer)
+
+    @cached_property
+    def _contested(self) -> str:
+        keys = sorted(self._keys)
+        shown = " and ".join(keys[:_NAMED])
+        more = f" and {len(keys) - _NAMED:,} more keys" if len(keys) > _NAMED else ""
+        return (
+            f"several sites use the name {self.name!r}, with the keys {shown}{more}. Ask one of "
+            "them to take another name (fedbo join --name NEW). If it is one site with a new key: "
+            f"{_advice(self.name, 'KEY', is_file=self._is_file)}"
+        )
+
+    @cached_property
+    def _unsigned(self) -> str:
+        if self._known is None:
+            return (
+                f"it is not signed, but there is a signed message of {self.name!r} too, and that "
+                "one counts"
+            )
+        where = "listed with" if self._is_listed else "known here by"
+        return (
+            f"it is not signed, but {self.name!r} is {where} the key {self._known}: someone else "
+            "may have written it"
+        )
+
+    def _changed(self, key: str) -> str:
+        if self._is_listed:
+            return (
+                f"it is signed with {key}, but the federation lists {self._known} as the key of "
+                f"{self.name!r}"
+            )
+        if self._known in self._own:
+            return (
+                f"it is signed with {key}, but {self.name!r} is a name of this user, with the key "
+                f"{self._known}: another site uses this name too. One of the two sites should take "
+                "another name (fedbo join --name NEW, or FederatedSampler(name=...))"
+            )
+        return (
+            f"it is signed with {key}, but {self.name!r} is known here by {self._known}. If "
+            f"{self.name!r} has a new key (ask through another channel than the exchange): "
+            f"{_advice(self.name, key, is_file=self._is_file)}"
+        )
+
+    @cached_property
+    def _own(self) -> set[str]:
+        return own_keys() if self._is_file else set()
+
+
+def _advice(name: str, key: str, *, is_file: bool) -> str:
+    """Say how to trust a key; the text may be pasted into a shell."""
+    if is_file:
+        return f"fedbo identity trust {shlex.quote(member(name))} {key}"
+    return f"keyring.trust({member(name)!r}, parse_key({key!r}))"
+
+
+def listed_keys(federation: Federation, name: str) -> KeyPair | None:
+    """Return the key pair of a listed member, from this user's keys; None if none are listed.
+
+    Args:
+        federation: The federation, which may list the keys of its members.
+        name: The name of the member, or of one of its agents.
+
+    Raises:
+        KeyRefused: If the federation lists members, and not this one, or if the private key is not
+            on this machine.
+    """
+    if not federation.members:
+        return None
+    listed = federation.members.get(member(name))
+    if listed is None:
+        raise KeyRefused(
+            f"{name!r} is not among the members that the federation lists: "
+            f"{', '.join(sorted(federation.members))}; use one of these names, or ask whoever "
+            "keeps the federation file to add it"
+        )
+    keys = KeyPair.find(listed)
+    if keys is None:
+        raise KeyRefused(
+            f"the federation lists a key of {name!r}, and its private key is not on this machine: "
+            "import it (fedbo identity import FILE)"
+        )
+    return keys

@@ -20,8 +20,7 @@ import msgspec
 
 from fedbo import files
 from fedbo.locks import alone
-from fedbo.message.key import KEY_BYTES, is_weak, key_text
-from fedbo.message.signed import MessageRefused, Signed
+from fedbo.message.signed import KEY_BYTES, MessageRefused, Signed, is_weak, key_text
 from fedbo.state import make_folder, state_folder
 
 if TYPE_CHECKING:

@@ -1,13 +1,11 @@
 """What agents hand out: messages, their fingerprint, and the inbox that holds those of peers."""
 
-from fedbo.message.decode import Heard, read
-from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.message import Kind, Message, MessageKind
+from fedbo.message.message import MOST_PEERS, Heard, Kind, Message, MessageKind, read
 from fedbo.message.release import Release
-from fedbo.message.signed import MessageRefused
-from fedbo.message.withdrawal import Withdrawal
+from fedbo.message.signed import Fingerprint, MessageRefused, Withdrawal
 
 __all__ = [
+    "MOST_PEERS",
     "Fingerprint",
     "Heard",
     "Kind",

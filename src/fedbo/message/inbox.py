@@ -12,19 +12,41 @@ tips      the point that each peer recommends; NaN if it names none     (N, D)
 
 An inbox trusts its caller. Messages from outside go through `fedbo.Agent.receive`, which checks
 them against the federation first.
+
+If peers hand out beliefs (ν, σ²Σ⁻¹) instead of one draw ω, a `BeliefInbox` holds them. A compact
+message is held as a belief about the leading coordinates of the weights, and M is then the number
+of these coordinates: `fedbo.Federation.belief` computes its ν and R.
+
+==========  ==================================================================  ============
+nu          ν_n, mean of the feature weights of peer n                          (N, M)
+C           σ²Σ_n⁻¹ = I − R_nᵀR_n, their covariance                             (M, M)
+R           how much the t_n observations of peer n reduced the prior's         (N, r, M)
+            covariance I: at most min(t_n, M) orthogonal rows, padded with 0
+lam         squared lengths of the rows of R_n: the eigenvalues of I − C        (r,)
+incumbents  best standardised score of each peer; NaN with compact messages     (N,)
+omega       one draw from N(ν_n, C), so that FTS can run on beliefs             (N, M)
+draws       S such draws, for the ranking loss of RGPE                          (N, S, M)
+==========  ==================================================================  ============
+
+Σ = ΦᵀΦ + σ²I, so σ²Σ⁻¹ equals the identity outside the span of the t_n observed features. The
+variance of peer n's function is ‖φ(x)‖² − ‖R_n φ(x)‖², one matrix product for all peers and points.
+C = A² with A = I − R_nᵀ diag(1 / (1 + √(1 − lam))) R_n, so a draw is cheap too. R is computed once,
+when a message arrives, and held in float32, the precision of messages.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.message import Message
+from fedbo.message.message import Kind, Message
 from fedbo.message.signed import MessageRefused
 
 #: The largest chance of a peer. The sum of any number of them is finite.
@@ -32,14 +54,18 @@ CHANCE_LIMIT = 1e200
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
-Belief = tuple[Single, Single]  # ν (M,) and R (r, M), see `fedbo.message.beliefs`
+Entropy = int | Sequence[int] | None
+Belief = tuple[Single, Single]  # ν (M,) and R (r, M), see above
+
+#: Eigenvalues of I − C up to this are rounding errors, because C travels in float32.
+LEAST_EIGENVALUE = 1e-6
 
 _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
-#: The names of the columns in files, which are those of version 0.1.
-_SAVED = dict(
-    omega="omega", t_n="t_n", sequence="sequence", chance="weight", used="used", tips="tips"
-)
+_BELIEF = 3  # the random stream of an agent for the draws of its peers' beliefs
+_OMEGA, _DRAWS = 0, 1
+_NOT_WRITTEN = "it was not written by state()"
+_STEP = 8  # the rank of R grows in multiples of this, so that it rarely has to be widened
 
 
 class Held(NamedTuple):
@@ -71,6 +97,9 @@ class Inbox:
         >>> inbox.sender(row), inbox.omega[row].tolist()
         ('b', [3.0, 4.0])
     """
+
+    #: The columns that files have.
+    SAVED: ClassVar = ("omega", "t_n", "sequence", "chance", "used", "tips")
 
     def __init__(self, M: int, D: int = 0) -> None:
         if M < 1:
@@ -268,8 +297,8 @@ class Inbox:
     def state(self) -> dict[str, Any]:
         """Return a copy of all messages as numbers, bytes and arrays, for `restore`."""
         names = [sender.encode() for sender in self._senders]
-        columns = {saved: self._column(name).copy() for name, saved in _SAVED.items()}
         sizes = np.array([len(name) for name in names], dtype=np.uint8)
+        columns = {name: self._column(name).copy() for name in self.SAVED}
         return {"M": self.M, "D": self.D, "names": b"".join(names), "name_sizes": sizes, **columns}
 
     @classmethod
@@ -277,23 +306,28 @@ class Inbox:
         """Return an inbox with the same rows and the same draws.
 
         Args:
-            state: What `state` returned, in this version or in 0.1.
+            state: What `state` returned.
         """
         inbox = cls(int(state["M"]), D=int(state["D"]))
         ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
         names = [bytes(state["names"][a:b]).decode() for a, b in pairwise([0, *ends])]
-        lengths = {saved: len(state[saved]) for saved in _SAVED.values()}
-        if {len(names), len(set(names)), *lengths.values()} != {len(names)}:
-            raise ValueError(
-                f"the state of the inbox has {len(set(names))} senders and columns of lengths "
-                f"{lengths}, expected {len(names)} of each; it was not written by state()"
-            )
+        if len(set(names)) < len(names):
+            raise ValueError(f"the state of the inbox has a sender twice; {_NOT_WRITTEN}")
         inbox._make_room(len(names))
-        for name, saved in _SAVED.items():
-            inbox._columns[name][: len(names)] = state[saved]
         for name in names:
             inbox._add_sender(name)
+        for name in cls.SAVED:
+            inbox._restore(name, state[name])
         return inbox
+
+    def _restore(self, name: str, values: NDArray[Any]) -> None:
+        expected = (len(self), *self._columns[name].shape[1:])
+        if np.shape(values) != expected:
+            raise ValueError(
+                f"{name} in the state of the inbox has shape {np.shape(values)}, expected "
+                f"{expected}; {_NOT_WRITTEN}"
+            )
+        self._columns[name][: len(self)] = values
 
     def _held(self, message: Message, belief: Belief | None) -> Held:
         return Held(message.sender, message.sequence, message.t_n, message.omega)
@@ -339,6 +373,177 @@ class Inbox:
             if sequence[i] > latest.get(sender, -1):
                 newest[sender], latest[sender] = i, sequence[i]
         return newest
+
+
+class BeliefInbox(Inbox):
+    """Messages of beliefs, one for each peer. As an `Inbox`, it holds one draw ω of each belief.
+
+    The draws of a message depend on ``entropy``, its sender and its sequence number, and not on
+    the order in which messages arrive.
+
+    Args:
+        M: Number of shared features.
+        entropy: Seed of the draws, as for `numpy.random.SeedSequence`; default 0.
+        D: Dimensions of the space; 0 (default) if no peer recommends a point.
+
+    Example:
+        >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
+        >>> inbox = BeliefInbox(2)
+        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header))
+        True
+        >>> inbox.nu.tolist(), inbox.draws(100).shape
+        ([[1.0, 2.0]], (1, 100, 2))
+    """
+
+    SAVED: ClassVar = (*Inbox.SAVED, "nu", "R", "incumbents")
+
+    def __init__(self, M: int, entropy: Entropy = 0, D: int = 0) -> None:
+        super().__init__(M, D)
+        self.entropy = entropy
+        self._columns |= {
+            "nu": np.zeros((0, M), dtype=np.float32),
+            "R": np.zeros((0, 0, M), dtype=np.float32),
+            "incumbents": np.zeros(0),
+            "draws": np.zeros((0, 0, M), dtype=np.float32),
+        }
+
+    @property
+    def nu(self) -> Single:
+        """(N, M) means of the weights."""
+        return self._column("nu")
+
+    @property
+    def R(self) -> Single:
+        """(N, r, M) factors of the covariances: C_n = I − R_nᵀR_n."""
+        return self._column("R")
+
+    @property
+    def incumbents(self) -> NDArray[np.float64]:
+        """(N,) best standardised scores; NaN for compact messages, which do not have it."""
+        return self._column("incumbents")
+
+    def covariance(self, row: int) -> NDArray[np.float64]:
+        """Return the (M, M) covariance C_n of the weights in this row."""
+        R = self.R[row].astype(np.float64)
+        return np.asarray(np.eye(self.M) - R.T @ R)
+
+    def draws(self, samples: int) -> Single:
+        """Return (N, samples, M) draws of the weights, the same at every call.
+
+        Args:
+            samples: Number of draws for each peer. With more of them, the first ones stay the same.
+        """
+        if samples > self._columns["draws"].shape[1]:
+            room = len(self._columns["draws"])
+            self._columns["draws"] = np.zeros((room, samples, self.M), dtype=np.float32)
+            for row, sender in enumerate(self._senders):
+                R = self.R[row][self.R[row].any(axis=1)]  # without padding, set by other peers
+                key = self._key(_DRAWS, sender, int(self.sequence[row]))
+                self._columns["draws"][row] = _sample(self.nu[row], R, samples, key)
+        return self._column("draws")[:, :samples]
+
+    def extend(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("an inbox of beliefs has no bulk form: put the messages one by one")
+
+    def remove(self, senders: Iterable[str]) -> int:
+        gone = super().remove(senders)
+        if gone:  # R is as wide as if they had never been there: its width may change last bits
+            rank = int(self.R.any(axis=2).sum(axis=1).max(initial=0))
+            self._columns["R"] = self._columns["R"][:, : _rounded_up(rank)].copy()
+        return gone
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "entropy": self.entropy}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        inbox = super().restore(state)
+        inbox.entropy = state["entropy"]
+        return inbox
+
+    def _restore(self, name: str, values: NDArray[Any]) -> None:
+        if name == "R" and np.ndim(values) == 3:
+            self._widen(np.shape(values)[1])
+        super()._restore(name, values)
+
+    def _held(self, message: Message, belief: Belief | None) -> Held:
+        header = message.sender, message.sequence, message.t_n
+        if belief is not None:
+            return Held(*header, belief)
+        return Held(*header, (message.nu, _reduction(message)), message.incumbent)
+
+    def _values(self, held: Held) -> dict[str, Any]:
+        nu, R = held.content
+        self._widen(_rounded_up(len(R)))
+        samples = self._columns["draws"].shape[1]
+        sent = held.sender, held.sequence
+        return {
+            "omega": _sample(nu, R, 1, self._key(_OMEGA, *sent))[0],
+            "t_n": held.t_n if len(R) else 0,  # it says nothing if its covariance is I
+            "sequence": held.sequence,
+            "nu": nu,
+            "R": enlarged(R, self._columns["R"].shape[1:]),
+            "incumbents": held.incumbent,
+            "draws": _sample(nu, R, samples, self._key(_DRAWS, *sent)) if samples else 0.0,
+        }
+
+    def _widen(self, rank: int) -> None:
+        room, width, M = self._columns["R"].shape
+        if rank > width:
+            self._columns["R"] = enlarged(self._columns["R"], (room, rank, M))
+
+    def _key(self, purpose: int, sender: str, sequence: int) -> np.random.SeedSequence:
+        name = int.from_bytes(hashlib.sha256(sender.encode()).digest()[:8], "big")
+        return np.random.SeedSequence(self.entropy, spawn_key=(_BELIEF, purpose, name, sequence))
+
+
+def inbox_for(kind: Kind, M: int, entropy: Entropy, D: int = 0) -> Inbox:
+    """Return an empty inbox for messages of a kind.
+
+    Args:
+        kind: What the agents of the federation hand out.
+        M: Number of weights, or of coordinates of them, that a message describes.
+        entropy: Seed of the draws of beliefs.
+        D: Dimensions of the space; 0 (default) if no peer recommends a point.
+    """
+    return Inbox(M, D) if kind == "weights" else BeliefInbox(M, entropy, D)
+
+
+def _rounded_up(rank: int) -> int:
+    return -(-rank // _STEP) * _STEP
+
+
+def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
+    """Return R (r, M) with orthogonal rows, the longest first, such that C = I − RᵀR.
+
+    Eigenvalues of C outside [0, 1] are clipped: observations can only reduce the prior's variance.
+
+    Args:
+        covariance: (M, M) covariance C of the weights.
+
+    Example:
+        >>> reduction([[1.0, 0.0], [0.0, 0.75]]).round(6).tolist()
+        [[0.0, 0.5]]
+    """
+    C = np.asarray(covariance, dtype=np.float64)
+    lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
+    R: NDArray[np.float64] = (Q * np.sqrt(lam.clip(0.0, 1.0))).T[lam > LEAST_EIGENVALUE][::-1]
+    return R
+
+
+@lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def _reduction(message: Message) -> Single:
+    return reduction(message.covariance).astype(np.float32)
+
+
+def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Single:
+    """Return (n, M) draws ω ~ N(ν, I − RᵀR), by the square root of the covariance."""
+    R64 = R.astype(np.float64)
+    lam = np.einsum("rm,rm->r", R64, R64)
+    Z = np.random.default_rng(key).standard_normal((n, len(nu)))
+    Z -= ((Z @ R64.T) / (1.0 + np.sqrt(np.maximum(1.0 - lam, 0.0)))) @ R64
+    Z += nu
+    return Z.astype(np.float32)
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:

@@ -23,9 +23,7 @@ for the party that makes private releases, and for nobody else (`fedbo.privacy.c
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
 ``[1, fingerprint, sender, sequence, t_n, ["weights", omega]]``; `fedbo.message.compact` has
-the numbers of a compact one. If it is signed, this array is the content of an envelope
-(`fedbo.message.signed`). Only the bytes that `Message.encode` writes are accepted: no message has
-two spellings.
+the numbers of a compact one. `fedbo.message.signed` has the header and the signature.
 
 Each rule is checked in one place. The constructor checks the header and the sizes of the arrays,
 also of a message from the wire. `Message.check` checks that the message fits a federation and that
@@ -38,15 +36,21 @@ import math
 import operator
 from typing import Any, Literal, TypedDict, Unpack, cast
 
-import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.compact import BITS, Compact, packed_bytes
-from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.signed import COUNTER_LIMITS, Envelope, MessageRefused, Signed, Wire
-from fedbo.outside import shortened
+from fedbo.message.release import Release
+from fedbo.message.signed import (
+    COUNTER_LIMITS,
+    Fingerprint,
+    MessageRefused,
+    Signed,
+    Wire,
+    Withdrawal,
+    opened,
+)
 
 #: What agents hand out to each other.
 Kind = Literal["compact", "weights", "belief"]
@@ -54,8 +58,6 @@ Kind = Literal["compact", "weights", "belief"]
 MessageKind = Kind | Literal["contribution"]
 #: An agent hears at most so many peers, and an exchange hands out the messages of so many.
 MOST_PEERS = 1024
-
-_LONGEST = 200  # characters of a reason that may quote a message
 
 
 class Weights(Wire, frozen=True, tag="weights"):
@@ -190,6 +192,14 @@ class Header(TypedDict):
     t_n: int  #: number of observations behind the message
 
 
+class _Content(Wire, frozen=True, tag_field="version", tag=1):
+    fingerprint: bytes
+    sender: str
+    sequence: int
+    t_n: int
+    body: Body
+
+
 class Message(Signed, frozen=True, kw_only=True):
     """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
 
@@ -205,6 +215,7 @@ class Message(Signed, frozen=True, kw_only=True):
     """
 
     type = "message"
+    form = _Content
 
     t_n: int
     body: Body
@@ -298,37 +309,6 @@ class Message(Signed, frozen=True, kw_only=True):
         shape, vote = _pack(_vector("y", y)), operator.index(cell)
         return cls(body=Contribution(shape, vote, epsilon), **header)
 
-    @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview) -> Message:
-        """Return the message that `encode` wrote. Its signature, if it has one, is not checked.
-
-        Args:
-            data: The bytes of one message; anything else raises `MessageRefused`.
-        """
-        try:
-            message = _read(data)
-        except (ValueError, RecursionError) as error:
-            raise MessageRefused(
-                f"{len(data):,} bytes are {_diagnosis(data)}: {shortened(str(error), _LONGEST)}"
-            ) from None
-        if message.encode() != data:
-            raise MessageRefused(
-                f"{len(data):,} bytes are a message with another encoding than fedbo's"
-            )
-        return message
-
-    @property
-    def content(self) -> bytes:
-        """The whole message without its signature, as bytes."""
-        unsigned = _Unsigned(
-            fingerprint=self.fingerprint,
-            sender=self.sender,
-            sequence=self.sequence,
-            t_n=self.t_n,
-            body=self.body,
-        )
-        return _encoder.encode(unsigned)
-
     def __repr__(self) -> str:
         return (
             f"Message({self.kind}, sender={self.sender!r}, sequence={self.sequence}, "
@@ -363,10 +343,6 @@ class Message(Signed, frozen=True, kw_only=True):
         """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
         cells = self.body.cells if isinstance(self.body, Compact) else 0
         return numbers_in(self.kind, self.M, cells)
-
-    @property
-    def nbytes(self) -> int:
-        return len(self.encode())
 
     @property
     def omega(self) -> NDArray[np.float32]:
@@ -480,44 +456,24 @@ class Message(Signed, frozen=True, kw_only=True):
         return {name: _norm(self._field(name)) for name in names}
 
 
-class _Unsigned(Wire, frozen=True, kw_only=True, tag_field="version", tag=1):
-    """A message as version 1 writes it."""
-
-    fingerprint: bytes
-    sender: str
-    sequence: int
-    t_n: int
-    body: Body
+#: What an agent can hear.
+Heard = Message | Release
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Unsigned | Envelope)
-_content_decoder = msgspec.msgpack.Decoder(_Unsigned)
+def read(data: bytes | bytearray | memoryview) -> Heard | Withdrawal:
+    """Return the message, release or withdrawal in these bytes; its signature is not checked.
 
-
-def _read(data: bytes | bytearray | memoryview) -> Message:
-    found, key, signature = _decoder.decode(data), b"", b""
-    if isinstance(found, Envelope):
-        if found.type != "message":
-            raise MessageRefused(f"it is a {found.type}, expected a message")
-        key, signature = found.key, found.signature
-        found = _content_decoder.decode(found.content)
-    fields = {name: getattr(found, name) for name in found.__struct_fields__}
-    return Message(key=key, signature=signature, **fields)
-
-
-class _Start(msgspec.Struct, array_like=True):
-    version: int
-
-
-def _diagnosis(data: bytes | bytearray | memoryview) -> str:
+    Args:
+        data: What `encode` of one of them wrote; anything else raises `MessageRefused`.
+    """
     try:
-        version = msgspec.msgpack.decode(data, type=_Start).version
+        version, _ = opened(data)
     except (ValueError, RecursionError):
-        return "not a message, or not a whole one"
-    if version in (1, 2):
-        return "a message with a wrong field"
-    return (
-        f"a message of version {version}, and this fedbo reads versions 1 and 2; use the same "
-        "version of fedbo everywhere"
+        version = 0
+    for kind in (Message, Release, Withdrawal):
+        if kind.form.__struct_config__.tag == version:
+            return kind.decode(data)
+    raise MessageRefused(
+        f"{len(data):,} bytes are no message, release or withdrawal, or not a whole one, or of "
+        "another version of fedbo: use the same version everywhere"
     )

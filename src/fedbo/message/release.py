@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from fedbo.message import signed
-from fedbo.message.fingerprint import Fingerprint
-from fedbo.message.signed import Envelope, MessageRefused, Signed, Wire
+from fedbo.message.signed import Fingerprint, MessageRefused, Signed, Wire
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -29,6 +26,24 @@ _SMALLEST, _GREATEST = 2.0**-60, 2.0**40  # of all that is not a whole number
 _MOST_MEMBERS = 2**31 - 1
 _MOST_NUMBERS = 4096  # votes, and sums
 _LARGEST = 2**62  # of a vote or a sum
+
+
+class _Content(Wire, frozen=True, tag_field="version", tag=3):
+    fingerprint: bytes
+    sender: str
+    sequence: int
+    epsilon: float
+    delta: float
+    releases: int
+    members: int
+    trials: int
+    votes: tuple[int, ...]
+    votes_scale: float
+    sums: tuple[int, ...]
+    sums_deviation: float
+    weight: float
+    squared: int
+    neighbours: str
 
 
 class Release(Signed, frozen=True, kw_only=True):
@@ -50,6 +65,7 @@ class Release(Signed, frozen=True, kw_only=True):
     """
 
     type = "release"
+    form = _Content
 
     epsilon: float
     delta: float
@@ -120,41 +136,6 @@ class Release(Signed, frozen=True, kw_only=True):
     def kind(self) -> Literal["release"]:
         return "release"
 
-    @property
-    def nbytes(self) -> int:
-        return len(self.encode())
-
-    @property
-    def content(self) -> bytes:
-        """The release without its signature, as bytes."""
-        return msgspec.msgpack.encode(
-            _Content(*(getattr(self, name) for name in _Content.__struct_fields__))
-        )
-
-    @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview) -> Release:
-        """Return the release that `encode` wrote. Its signature, if it has one, is not checked.
-
-        Args:
-            data: The bytes of one release; anything else raises `MessageRefused`.
-        """
-        try:
-            found, key, signature = msgspec.msgpack.decode(data, type=Envelope | _Content), b"", b""
-            if isinstance(found, Envelope):
-                if found.type != "release":
-                    raise MessageRefused(f"it is a {found.type}, expected a release")
-                key, signature = found.key, found.signature
-                found = msgspec.msgpack.decode(found.content, type=_Content)
-            fields = {name: getattr(found, name) for name in found.__struct_fields__}
-            release = cls(key=key, signature=signature, **fields)
-        except (ValueError, RecursionError) as error:
-            raise MessageRefused(f"{len(data):,} bytes are no release: {error}") from None
-        if release.encode() != data:
-            raise MessageRefused(
-                f"{len(data):,} bytes are a release with another encoding than fedbo's"
-            )
-        return release
-
     def check(self, *, fingerprint: Fingerprint, cells: int, coordinates: int) -> None:
         """Raise `MessageRefused` if the release does not fit a federation.
 
@@ -174,24 +155,6 @@ class Release(Signed, frozen=True, kw_only=True):
                 )
         if fault:
             raise MessageRefused(f"release {self.sequence} of {self.sender!r}: {fault}")
-
-
-class _Content(Wire, frozen=True, tag_field="version", tag=3):
-    fingerprint: bytes
-    sender: str
-    sequence: int
-    epsilon: float
-    delta: float
-    releases: int
-    members: int
-    trials: int
-    votes: tuple[int, ...]
-    votes_scale: float
-    sums: tuple[int, ...]
-    sums_deviation: float
-    weight: float
-    squared: int
-    neighbours: str
 
 
 def draw_names(sender: str) -> list[str]:
@@ -214,16 +177,3 @@ def is_draw(name: str) -> bool:
     """
     _, found, number = name.rpartition(_DRAW)
     return bool(found) and len(number) == 2 and number.isdecimal() and int(number) < DRAWS
-
-
-def is_release(data: bytes | bytearray | memoryview) -> bool:
-    """Tell whether these bytes claim to be a release, signed or not.
-
-    Args:
-        data: Any bytes.
-    """
-    try:
-        found = msgspec.msgpack.decode(data, type=Envelope | _Content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, _Content) or found.type == "release"

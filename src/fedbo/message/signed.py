@@ -1,49 +1,129 @@
-"""What an agent can sign: a header, and the envelope in which it travels.
+"""What an agent can sign: a header and an envelope, the fingerprint in it, the name and the key.
 
-A signed message, withdrawal or release is one MessagePack array on the wire, version 2:
-``[2, type, content, key, signature]``. The signature covers the type and the content, which has the
-fingerprint, the sender, the sequence and the rest. `fedbo.identity` makes signatures and
-checks them; this module only knows their form.
+Whatever an agent hands out is one MessagePack array on the wire, the *content*. Its first element
+says what it is: 1 a message, 3 a release, 4 a withdrawal. The next ones are the fingerprint of the
+federation, the sender and the sequence number. If it is signed, the content is in an envelope,
+``[2, content, key, signature]``. `fedbo.identity` makes signatures and checks them; this module
+only knows their form. Only the bytes that `Signed.encode` writes are accepted: nothing has two
+spellings.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
+import json
 import operator
-from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from fedbo.message.key import KEY_BYTES, key_text
 from fedbo.outside import shortened
 
+KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 #: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
 #: These take 5 bytes each: 100 weights always stay under 512 bytes, or 640 with a signature.
 COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
-
-
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
+
+_PART_BYTES = 4
+#: The parts of a fingerprint in their order, and what it means if one of them differs.
+PARTS = {
+    "space": "the parameters, their ranges or choices, or the direction differ",
+    "features": "the kernel, the number of features or their seed differs",
+    "kind": "the federation hands out another kind of message, or has another privacy plan",
+    "scales": "the length scales or the noise variance differ",
+}
+
+_KEY_START = "ed25519:"
+#: Points of small order (without the bit of the sign): anyone can sign for such a key.
+_WEAK = frozenset(
+    map(
+        bytes.fromhex,
+        [
+            "00" * 32,
+            "01" + "00" * 31,
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+            "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+            "ec" + "ff" * 30 + "7f",
+            "ed" + "ff" * 30 + "7f",
+            "ee" + "ff" * 30 + "7f",
+        ],
+    )
+)
+_LONGEST = 200  # characters of a reason that may quote what was received
 
 
 class MessageRefused(ValueError):
     """A message cannot be used; the text says which rule it breaks."""
 
 
+class Fingerprint(bytes):
+    """Four hashes of 4 bytes, one for each part of what a federation agreed on.
+
+    Args:
+        data: The 16 bytes of a fingerprint, for example from a message.
+
+    >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scales": 1}
+    >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
+    >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
+    >>> a
+    Fingerprint(b0913900-36713fb5-021d46f1-6b86b273)
+    >>> a.difference(b)
+    'features'
+    """
+
+    def __new__(cls, data: bytes) -> Fingerprint:
+        if len(data) != _PART_BYTES * len(PARTS):
+            hint = "build one with Fingerprint.from_parts"
+            raise ValueError(f"a fingerprint has 16 bytes, got {len(data)}; {hint}")
+        return super().__new__(cls, data)
+
+    @classmethod
+    def from_parts(
+        cls, *, space: object, features: object, kind: object, scales: object
+    ) -> Fingerprint:
+        """Hash each part; a part is anything that JSON can hold.
+
+        The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
+        same hash, because people write either in a file.
+
+        Args:
+            space: The parameters, the direction and the listed points.
+            features: The kernel, the number of features and their seed.
+            kind: What agents hand out, and the privacy plan if there is one.
+            scales: The length scales and the noise variance.
+        """
+        return cls(b"".join(_hash(part) for part in (space, features, kind, scales)))
+
+    def __str__(self) -> str:
+        return self.hex("-", _PART_BYTES)
+
+    def __repr__(self) -> str:
+        return f"Fingerprint({self})"
+
+    def difference(self, other: bytes) -> str | None:
+        """Return the name of the first part that differs from another fingerprint, or None."""
+        for part, i in zip(PARTS, range(0, len(self), _PART_BYTES), strict=True):
+            if self[i : i + _PART_BYTES] != other[i : i + _PART_BYTES]:
+                return part
+        return None
+
+    def mismatch(self, other: bytes) -> str | None:
+        """Describe the first difference from another fingerprint, or return None."""
+        part = self.difference(other)
+        if part is None:
+            return None
+        return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
+
+
 class Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Something that travels as an array."""
-
-
-class Envelope(Wire, frozen=True, tag_field="version", tag=2):
-    """What is signed, and by whom."""
-
-    type: Literal["message", "withdrawal", "release"]
-    content: bytes
-    key: bytes
-    signature: bytes
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +138,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     type: ClassVar[Literal["message", "withdrawal", "release"]]
+    form: ClassVar[type[Wire]]  #: of the content
 
     fingerprint: bytes
     sender: str
@@ -87,30 +168,101 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         return key_text(self.key) if self.key else ""
 
     @property
-    @abstractmethod
     def content(self) -> bytes:
         """Everything but the signature, as bytes."""
+        fields = self.form.__struct_fields__
+        return msgspec.msgpack.encode(self.form(*(getattr(self, name) for name in fields)))
 
     @property
     def signed_bytes(self) -> bytes:
         """What a signature covers."""
         return f"fedbo 2 {self.type}\n".encode() + self.content
 
+    @property
+    def nbytes(self) -> int:
+        return len(self.encode())
+
     def encode(self) -> bytes:
         """Return the bytes that travel. They are the same on every machine."""
         if not self.key:
             return self.content
-        envelope = Envelope(self.type, self.content, self.key, self.signature)
-        return msgspec.msgpack.encode(envelope)
+        return msgspec.msgpack.encode(_Envelope(self.content, self.key, self.signature))
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Return what `encode` wrote. Its signature, if it has one, is not checked.
+
+        Args:
+            data: The bytes of one message, release or withdrawal; of anything else, this raises
+                `MessageRefused`.
+        """
+        try:
+            version, envelope = opened(data)
+            if version != cls.form.__struct_config__.tag:
+                raise MessageRefused("it is something else, or of another version of fedbo")
+            content = msgspec.msgpack.decode(envelope.content, type=cls.form)
+            fields = msgspec.structs.asdict(content)
+            decoded = cls(key=envelope.key, signature=envelope.signature, **fields)
+        except (ValueError, RecursionError) as error:
+            reason = shortened(str(error), _LONGEST)
+            raise MessageRefused(f"{len(data):,} bytes are no {cls.type}: {reason}") from None
+        if decoded.encode() != data:
+            raise MessageRefused(
+                f"{len(data):,} bytes are a {cls.type} with another encoding than fedbo's"
+            )
+        return decoded
 
 
-def member(sender: str) -> str:
-    """Return the name of the member that an agent belongs to.
+class _WithdrawalContent(Wire, frozen=True, tag_field="version", tag=4):
+    fingerprint: bytes
+    sender: str
+    sequence: int
 
-    >>> member("clinic/liver"), member("site-a")
-    ('clinic', 'site-a')
+
+class Withdrawal(Signed, frozen=True, kw_only=True):
+    """Withdraws the messages of a sender, up to a sequence number.
+
+    It applies only to messages with the same key. An exchange keeps it in place of the message, so
+    that nobody can put back a copy. It always travels with a signature.
+
+    >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 7}
+    >>> signed = Withdrawal(key=bytes(32), signature=bytes(64), **header)
+    >>> Withdrawal.decode(signed.encode()) == signed
+    True
     """
-    return sender.partition("/")[0]
+
+    type = "withdrawal"
+    form = _WithdrawalContent
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
+        withdrawal = super().decode(data)
+        if not withdrawal.key:
+            raise MessageRefused(f"{len(data):,} bytes are a withdrawal without a signature")
+        return withdrawal
+
+
+class _Envelope(Wire, frozen=True, tag_field="version", tag=2):
+    content: bytes
+    key: bytes = b""
+    signature: bytes = b""
+
+
+class _Start(msgspec.Struct, array_like=True):
+    version: int
+
+
+def opened(data: bytes | bytearray | memoryview) -> tuple[int, _Envelope]:
+    """Return which content is in these bytes, and its envelope; an empty one if it is not signed.
+
+    Args:
+        data: Any bytes; a ValueError if they do not begin like anything that an agent hands out.
+    """
+    version = msgspec.msgpack.decode(data, type=_Start).version
+    if version != 2:
+        return version, _Envelope(bytes(data))
+    envelope = msgspec.msgpack.decode(data, type=_Envelope)
+    return msgspec.msgpack.decode(envelope.content, type=_Start).version, envelope
 
 
 def check_origin(fingerprint: bytes, sender: str) -> None:
@@ -123,3 +275,61 @@ def check_origin(fingerprint: bytes, sender: str) -> None:
     if not sender.isprintable():  # peers show it on screens and write it to logs
         expected = "characters that can be printed, and of white space only the ordinary space"
         raise MessageRefused(f"sender is {sender!r}, expected {expected}")
+
+
+def member(sender: str) -> str:
+    """Return the name of the member that an agent belongs to.
+
+    >>> member("clinic/liver"), member("site-a")
+    ('clinic', 'site-a')
+    """
+    return sender.partition("/")[0]
+
+
+def key_text(key: bytes) -> str:
+    """Write the 32 bytes of an Ed25519 public key as text.
+
+    >>> key_text(bytes(32))
+    'ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+    """
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"the key has {len(key)} bytes, expected {KEY_BYTES}")
+    return _KEY_START + base64.urlsafe_b64encode(key).decode().rstrip("=")
+
+
+def parse_key(text: str) -> bytes:
+    """Read a public key from its text.
+
+    Args:
+        text: What `key_text` wrote. Any other spelling is refused, so a key has one spelling.
+
+    Raises:
+        ValueError: If it is not the text of a key.
+    """
+    key = b""
+    if isinstance(text, str) and text.startswith(_KEY_START):
+        with contextlib.suppress(ValueError):
+            key = base64.urlsafe_b64decode(text[len(_KEY_START) :] + "=")
+    if len(key) != KEY_BYTES or key_text(key) != text:
+        raise ValueError(
+            f"the key is {shortened(repr(text))}, expected {_KEY_START!r} and 43 characters, as "
+            "fedbo identity show prints it"
+        )
+    if is_weak(key):
+        raise ValueError(f"the key {text} is not safe: anyone can sign with it")
+    return key
+
+
+def is_weak(key: bytes) -> bool:
+    """Tell whether anyone can make signatures for this key, without a private key."""
+    return key[:31] + bytes([key[31] & 0x7F]) in _WEAK
+
+
+def _hash(part: object) -> bytes:
+    same = json.loads(json.dumps(part, allow_nan=False), parse_float=_int_if_whole)
+    text = json.dumps(same, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).digest()[:_PART_BYTES]
+
+
+def _int_if_whole(digits: str) -> float:
+    return int(value) if (value := float(digits)).is_integer() else value

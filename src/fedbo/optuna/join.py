@@ -22,8 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from fedbo.exchange import Exchange, Ledger
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Heard, Kind
-from fedbo.message.fingerprint import PARTS, Fingerprint
 from fedbo.message.release import is_draw
+from fedbo.message.signed import PARTS, Fingerprint
 from fedbo.optuna import record, studies
 from fedbo.optuna.distributions import Translation
 from fedbo.optuna.objective import Objective, last_line

@@ -14,8 +14,7 @@ from fedbo.federation import Federation
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.identity.keys import NAME as KEY_FILE
 from fedbo.identity.keys import own_keys
-from fedbo.message.key import key_text, parse_key
-from fedbo.message.signed import member
+from fedbo.message.signed import key_text, member, parse_key
 from fedbo.optuna.record import is_drawn
 from fedbo.state import state_folder
 

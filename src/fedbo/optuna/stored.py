@@ -10,7 +10,7 @@ from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
 from fedbo.message import Fingerprint
-from fedbo.message.fingerprint import PARTS
+from fedbo.message.signed import PARTS
 from fedbo.optuna import join, record
 from fedbo.optuna.study_agent import Recipe, StudyAgent
 

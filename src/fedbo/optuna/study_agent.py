@@ -20,8 +20,7 @@ from fedbo.exchange import Exchange
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Kind, Message
-from fedbo.message.key import parse_key
-from fedbo.message.signed import member
+from fedbo.message.signed import member, parse_key
 from fedbo.optuna import private, record
 from fedbo.optuna.distributions import (
     SearchSpace,

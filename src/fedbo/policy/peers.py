@@ -31,8 +31,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.beliefs import BeliefInbox
-from fedbo.message.inbox import Single
+from fedbo.message.inbox import BeliefInbox, Single
 from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.policy.target import Target
 

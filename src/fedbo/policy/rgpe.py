@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbo.message import Kind
-from fedbo.message.beliefs import BeliefInbox
+from fedbo.message.inbox import BeliefInbox
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array, Twins

@@ -11,7 +11,7 @@ w_n        shares of the peers: ¾ (1 − (d_n / ρ)²), Epanechnikov's kernel; 
 w          ``own_share``: the target's share; by default ¾, the kernel at d = 0      scalar
 EI         expected improvement of the target over its best score                    (n,)
 EI_n       expected improvement under peer n's belief over its own incumbent         (n,)
-R_n        factor of peer n's belief, see `fedbo.message.beliefs`                    (r, M)
+R_n        factor of peer n's belief, see `fedbo.message.inbox`                    (r, M)
 =========  ========================================================================  =======
 
 The acquisition function is (w EI + Σ w_n EI_n) / (w + Σ w_n); the code computes its logarithm.

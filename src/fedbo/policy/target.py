@@ -27,8 +27,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from fedbo.federation import Federation
-from fedbo.message.beliefs import BeliefInbox
-from fedbo.message.inbox import Inbox
+from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.features import Features
 from fedbo.model.gp import rows_of

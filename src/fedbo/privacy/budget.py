@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from fedbo.federation import Federation, Plan
 from fedbo.identity import KeyPair, KeyRefused
 from fedbo.message import Message, Release
-from fedbo.message.key import key_text
-from fedbo.message.signed import member
+from fedbo.message.signed import key_text, member
 from fedbo.privacy.noise import SECRET, Source
 from fedbo.privacy.release import composed, noisy
 from fedbo.privacy.statement import statement

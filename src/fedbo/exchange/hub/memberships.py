@@ -21,7 +21,7 @@ from fedbo import files
 from fedbo.exchange.base import ExchangeError, failed
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint
-from fedbo.message.key import parse_key
+from fedbo.message.signed import parse_key
 from fedbo.outside import printable, shortened
 from fedbo.state import StateMissing, make_folder, state_folder
 

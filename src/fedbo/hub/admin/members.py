@@ -33,7 +33,7 @@ from fedbo.hub.admin.names import check_person
 from fedbo.hub.problems import Refused
 from fedbo.hub.schema import invitation, member, message, progress, scalars, session
 from fedbo.hub.tokens import digest, new_token
-from fedbo.message.key import key_text, parse_key
+from fedbo.message.signed import key_text, parse_key
 from fedbo.outside import shortened
 
 

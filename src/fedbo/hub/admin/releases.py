@@ -32,7 +32,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.schema import federation, member, message, release
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Release
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
 from fedbo.privacy.budget import one_each
 from fedbo.privacy.release import composed, mechanisms

@@ -19,7 +19,7 @@ from fedbo.hub.api.members import (
 )
 from fedbo.hub.auth import Caller
 from fedbo.hub.problems import Refused
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 
 resource = Resource("member")
 

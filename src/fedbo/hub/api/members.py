@@ -17,7 +17,7 @@ from fedbo.hub.api.federations import Name
 from fedbo.hub.api.invitations import Secret, count_failure
 from fedbo.hub.problems import Refused
 from fedbo.hub.tokens import digest
-from fedbo.message.key import key_text, parse_key
+from fedbo.message.signed import key_text, parse_key
 
 resource = Resource("members")
 
@@ -161,7 +161,7 @@ def public_key(text: str) -> bytes:
     """Read a public key; `Refused` if it is not one.
 
     Args:
-        text: As `fedbo.message.key.key_text` writes it.
+        text: As `fedbo.message.signed.key_text` writes it.
     """
     try:
         return parse_key(text)

@@ -28,8 +28,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.shell import PIECE
 from fedbo.identity import verify
 from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
-from fedbo.message.key import key_text
-from fedbo.message.signed import SENDER_BYTES, member
+from fedbo.message.signed import SENDER_BYTES, key_text, member
 from fedbo.outside import shortened
 
 resource = Resource("messages")

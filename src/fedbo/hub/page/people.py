@@ -11,7 +11,7 @@ from fedbo.hub import admin
 from fedbo.hub.admin.audit import concerns
 from fedbo.hub.auth import Caller
 from fedbo.hub.schema import audit, member, message, progress
-from fedbo.message.key import key_text
+from fedbo.message.signed import key_text
 
 Sort = Literal["name", "seen"]
 
