@@ -17,18 +17,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, insert, select, text, update
+from sqlalchemy import Engine, bindparam, create_engine, insert, select, text, update
 from sqlalchemy.engine import make_url
 
 import fedbo
 from contracts.exchange import KNOWN
-from fedbo import Federation, FederationMismatch, Message
+from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError, Holding
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.exchange.hub.memberships import Invitation, Membership, Memberships
-from fedbo.hub import admin, schema
-from fedbo.hub.database import begin, open_database
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.exchange.hub.wire import Progress
+from fedbo.hub import store
+from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.problems import Refused
+from fedbo.hub.store import schema
 from fedbo.message import Withdrawal
 from fedbo.message.signed import key_text, member
 
@@ -108,23 +110,31 @@ class Office:
         return _engine(self.db, os.getpid())
 
     def create(self, name: str, federation: Federation) -> None:
-        with begin(self.engine) as connection:
-            admin.create_federation(connection, name, federation, actor=admin.COMMAND_LINE)
+        with store.begin(self.engine) as connection:
+            store.create_federation(connection, name, federation, actor=COMMAND_LINE)
+
+    def update(self, name: str, federation: Federation) -> None:
+        with store.begin(self.engine) as connection:
+            store.update_federation(connection, name, federation, actor=COMMAND_LINE)
 
     def invite(self, name: str, uses: int = 10, days: float = 1.0) -> Invitation:
-        with begin(self.engine) as connection:
-            made = admin.invite(connection, name, uses=uses, days=days, actor=admin.COMMAND_LINE)
-            return made.invitation
+        with store.begin(self.engine) as connection:
+            made = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
+            return Invitation.parse(made.invitation)
 
-    def begin_epoch(self, name: str, federation: Federation) -> None:
-        with begin(self.engine) as connection:
-            admin.add_epoch(connection, name, federation, actor=admin.COMMAND_LINE)
+    def revoke(self, name: str, who: str) -> None:
+        with store.begin(self.engine) as connection:
+            store.revoke(connection, name, who, actor=COMMAND_LINE)
+
+    def remove(self, name: str, who: str) -> None:
+        with store.begin(self.engine) as connection:
+            store.remove(connection, name, who, actor=COMMAND_LINE)
 
     def enrol(self, address: str, name: str, who: str, key: bytes = b"") -> Membership:
         """Make somebody a member without a request, and remember that here."""
         invited = self.invite(name)
-        with begin(self.engine) as connection:
-            made = admin.enrol(connection, invited.secret, who, key or None)
+        with store.begin(self.engine) as connection:
+            made = store.enrol(connection, invited.secret, who, key or None)
         membership = Membership(
             address=address,
             federation=name,
@@ -136,83 +146,56 @@ class Office:
         Memberships().add(membership)
         return membership
 
-    def add_past_epoch(self, name: str, federation: Federation) -> None:
-        with begin(self.engine) as connection:
-            here = admin.find_federation(connection, name)
-            row = {
-                "federation": here.id,
-                "number": federation.epoch,
-                "fingerprint": bytes(federation.fingerprint),
-                "file": federation.to_toml(),
-                "created": time.time(),
-            }
-            connection.execute(insert(schema.epoch).values(row))
+    def progress(self, name: str) -> dict[str, tuple[int, float | None, float | None]]:
+        """What agents report: trials, best and saved, by sender."""
+        row = schema.message.c
+        query = select(row.sender, row.trials, row.best, row.saved).where(row.trials.is_not(None))
+        with self.engine.connect() as connection:
+            place = store.find_federation(connection, name)
+            rows = connection.execute(query.where(row.federation == place.id))
+            return {sender: tuple(reported) for sender, *reported in rows}
 
-    def put(self, name: str, content: Message | Withdrawal) -> None:
-        """Put a message into the database, as whoever has broken into the hub can."""
-        with begin(self.engine) as connection:
-            here = admin.lock_federation(connection, name)
-            (cursor,) = admin.take_cursors(connection, here.id)
-            whose = select(schema.member.c.id).where(
-                schema.member.c.federation == here.id,
-                schema.member.c.name == member(content.sender),
+    def put(self, name: str, *contents: Message | Withdrawal) -> None:
+        """Put messages into the database, as whoever has broken into the hub can."""
+        with store.begin(self.engine) as connection:
+            place = store.lock_federation(connection, name)
+            whose = select(schema.member.c.name, schema.member.c.id)
+            members = dict(
+                tuple(row)
+                for row in connection.execute(whose.where(schema.member.c.federation == place.id))
             )
-            origin = {
-                "federation": here.id,
-                "epoch": content.epoch,
-                "sender": content.sender,
-                "key": content.key,
-            }
-            row = {
-                "member": connection.scalar(whose),
-                "sequence": content.sequence,
-                "t_n": getattr(content, "t_n", 0),
-                "is_out": True,
-                "content": content.encode(),
-                "cursor": cursor,
-                "changed": time.time(),
-            }
-            same = [schema.message.c[column] == value for column, value in origin.items()]
-            if not connection.execute(update(schema.message).where(*same).values(row)).rowcount:
-                connection.execute(insert(schema.message).values(origin | row))
-
-    def put_all(self, name: str, messages: list[Message]) -> None:
-        """Put new messages into the database, of nobody, at once."""
-        with begin(self.engine) as connection:
-            here = admin.lock_federation(connection, name)
-            cursors = admin.take_cursors(connection, here.id, len(messages))
-            rows = [
-                {
-                    "federation": here.id,
-                    "epoch": one.epoch,
-                    "sender": one.sender,
-                    "key": one.key,
-                    "sequence": one.sequence,
-                    "t_n": one.t_n,
+            cursors = store.take_cursors(connection, place.id, len(contents))
+            for content, cursor in zip(contents, cursors, strict=True):
+                origin = {"federation": place.id, "sender": content.sender, "key": content.key}
+                row = {
+                    "member": members.get(member(content.sender)),
+                    "sequence": content.sequence,
+                    "t_n": getattr(content, "t_n", 0),
                     "is_out": True,
-                    "content": one.encode(),
+                    "content": content.encode(),
                     "cursor": cursor,
                     "changed": time.time(),
                 }
-                for one, cursor in zip(messages, cursors, strict=True)
-            ]
-            connection.execute(insert(schema.message), rows)
+                change = update(schema.message).filter_by(**origin).values(row)
+                if not connection.execute(change).rowcount:
+                    connection.execute(insert(schema.message).values(origin | row))
 
     def take_back(self, name: str, senders: list[str]) -> None:
         """Remove messages, as if their members had left."""
-        with begin(self.engine) as connection:
-            here = admin.lock_federation(connection, name)
-            cursors = admin.take_cursors(connection, here.id, len(senders))
-            for sender, cursor in zip(senders, cursors, strict=True):
-                row = schema.message.c
-                gone = update(schema.message).where(row.federation == here.id, row.sender == sender)
-                connection.execute(gone.values(is_out=False, content=b"", cursor=cursor))
+        with store.begin(self.engine) as connection:
+            place = store.lock_federation(connection, name)
+            cursors = store.take_cursors(connection, place.id, len(senders))
+            row = schema.message.c
+            gone = update(schema.message).values(is_out=False, content=b"", cursor=bindparam("_at"))
+            gone = gone.where(row.federation == place.id, row.sender == bindparam("_sender"))
+            pairs = zip(senders, cursors, strict=True)
+            connection.execute(gone, [{"_sender": who, "_at": cursor} for who, cursor in pairs])
 
 
 class OpenHub(HubExchange):
     """A hub at which whoever publishes or asks is made a member at once.
 
-    Each federation that is needed, and each epoch, is created in the hub's database.
+    Each federation that is needed is created in the hub's database.
 
     Args:
         address: The address of the hub.
@@ -224,16 +207,16 @@ class OpenHub(HubExchange):
         super().__init__(address)
         self.db, self.town = db, town
 
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"db": self.db, "town": self.town}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenHub, (self.address, self.db, self.town)
 
     @property
     def office(self) -> Office:
         return Office(self.db)
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, message: Message, progress: Progress | None = None) -> bool:
         self.admit(message)
-        return super().publish(message)
+        return super().publish(message, progress)
 
     def fetch(self, federation: Federation) -> list[Message]:
         self.come(federation)
@@ -250,14 +233,13 @@ class OpenHub(HubExchange):
 
     def put(self, content: Message | Withdrawal) -> None:
         """Put a message into the hub's database."""
-        name = self.come(KNOWN[bytes(content.fingerprint), content.epoch])
-        self.office.put(name, content)
+        self.office.put(self.come(KNOWN[content.fingerprint]), content)
 
     def come(self, federation: Federation) -> str:
         """Let the hub have this federation and one member of it; return the federation's name."""
         with _lock:
             name = self._name(federation)
-            if not Memberships().of(self.url.base, name):
+            if not Memberships().at(HubUrl(self.url.base, name)):
                 who, key = next(iter(federation.members.items()), ("a watcher", b""))
                 self.office.enrol(self.url.base, name, who, key)
             return name
@@ -266,8 +248,8 @@ class OpenHub(HubExchange):
         """Let the sender of a message be a member, with the key of the message."""
         who = member(message.sender)
         with _lock:
-            name = self._name(KNOWN[bytes(message.fingerprint), message.epoch])
-            if not Memberships().of(self.url.base, name, member=who):
+            name = self._name(KNOWN[message.fingerprint])
+            if not Memberships().at(HubUrl(self.url.base, name), who):
                 try:
                     self.office.enrol(self.url.base, name, who, message.key)
                 except Refused as refused:
@@ -275,37 +257,21 @@ class OpenHub(HubExchange):
 
     def _name(self, federation: Federation) -> str:
         """Return the name of a federation, which is created if it is not there."""
-        known = _towns.setdefault(self.town, {})
-        for name, epochs in known.items():
-            there = epochs.get(federation.epoch)
-            if there is not None:
-                if there.fingerprint == federation.fingerprint:
-                    return name
-                continue
-            latest = epochs[max(epochs)]
-            is_later = federation.epoch > latest.epoch
-            first, second = (latest, federation) if is_later else (federation, latest)
-            try:
-                first.require_later(second)
-            except FederationMismatch:
-                continue
-            add = self.office.begin_epoch if is_later else self.office.add_past_epoch
-            add(name, federation)
-            epochs[federation.epoch] = federation
-            return name
-        name = f"{self.town}-{len(known)}"
-        self.office.create(name, federation)
-        known[name] = {federation.epoch: federation}
-        return name
+        names = _towns.setdefault(self.town, {})
+        if federation.fingerprint not in names:
+            name = f"{self.town}-{len(names)}"
+            self.office.create(name, federation)
+            names[federation.fingerprint] = name
+        return names[federation.fingerprint]
 
 
 _lock = threading.RLock()
-_towns: dict[str, dict[str, dict[int, Federation]]] = {}  # by name and epoch
+_towns: dict[str, dict[bytes, str]] = {}  # the names of federations, by town and fingerprint
 
 
 @cache
 def _engine(db: str, process: int) -> Engine:
-    return open_database(db)
+    return store.open_database(db)
 
 
 @contextmanager

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection, Engine, insert, select
 
-from fedbo import Federation, Float
-from fedbo.federation import Scalars
-from fedbo.hub import admin, schema
-from fedbo.hub.database import begin
-from fedbo.hub.tokens import digest, new_secret
+from fedbo import Federation, Float, Message
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.wire import Progress
+from fedbo.hub import store
+from fedbo.hub.names import COMMAND_LINE as ACTOR
+from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 
-AGREED = Federation({"x": Float(0, 1)}, features=20)
-ACTOR = admin.COMMAND_LINE
+AGREED = Federation({"x": Float(0, 1)}, features=20, kind="weights")
 
 
 class Filled(NamedTuple):
@@ -35,67 +35,49 @@ def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
+def caller(connection: Connection, token: str) -> store.Caller:
+    """Return whose token this is."""
+    known = store.by_token(connection, token)
+    assert known is not None
+    return known
+
+
 def publish(
-    connection: Connection, own: admin.MemberRow, sender: str, epoch: int = 0, t_n: int = 7
-) -> int:
-    """Put a message into the database, as if the member had published it; return its cursor."""
-    (cursor,) = admin.take_cursors(connection, own.federation)
-    row = {
-        "federation": own.federation,
-        "member": own.id,
-        "epoch": epoch,
-        "sender": sender,
-        "key": own.key or b"",
-        "sequence": 1,
-        "t_n": t_n,
-        "is_out": True,
-        "content": secrets.token_bytes(100),
-        "cursor": cursor,
-        "changed": time.time(),
-    }
-    connection.execute(insert(schema.message).values(row))
-    return cursor
-
-
-def share(
-    connection: Connection, own: admin.MemberRow, sender: str, scale: float, t_n: int
-) -> None:
-    """Put the scalars of an agent into the database."""
-    shared = Scalars(
-        fingerprint=AGREED.fingerprint,
-        sender=sender,
-        length_scales=(scale,),
-        noise_variance=3e-3,
-        t_n=t_n,
-    )
-    row = {"federation": own.federation, "member": own.id, "sender": sender, "epoch": 0}
-    content = {"content": shared.encode(), "changed": 1.5}
-    connection.execute(insert(schema.scalars).values(**row, **content))
+    connection: Connection,
+    own: store.Caller,
+    sender: str,
+    keys: KeyPair | None = None,
+    progress: Progress | None = None,
+    **header: Any,
+) -> Message:
+    """Publish a message as a member, without a request."""
+    given = {"sender": sender, "sequence": 1, "t_n": 7, **header}
+    omega = np.random.default_rng(given["sequence"]).standard_normal(AGREED.features)
+    message = Message.of_weights(omega, fingerprint=AGREED.fingerprint, **given)
+    message = message if keys is None else keys.sign(message)
+    store.publish(connection, own, message, message.encode(), progress)
+    return message
 
 
 def fill(engine: Engine) -> Filled:
     """Put something into every table."""
-    with begin(engine) as connection:
-        here = admin.create_federation(connection, "liver", AGREED, actor=ACTOR)
-        secret = admin.invite(connection, "liver", actor=ACTOR).invitation.secret
-        clinic = admin.enrol(connection, secret, "clinic", KeyPair.generate().public)
-        zurich = admin.enrol(connection, secret, "Zürich 2")
-        left = admin.enrol(connection, secret, "left")
-        operator = admin.new_operator(connection, "anna", actor=ACTOR)
-        for one in (clinic, zurich, left):
-            for sender in (one.member.name, f"{one.member.name}/a"):
-                publish(connection, one.member, sender)
-        admin.leave(connection, left.member.id)
-        share(connection, clinic.member, "clinic", 0.25, 9)
-        own = {"federation": here.id, "member": clinic.member.id, "sender": "clinic"}
-        row = {**own, "trials": 9, "best": 0.1, "saved": None, "changed": 1.5}
-        connection.execute(insert(schema.progress).values(row))
-        (cursor,) = admin.take_cursors(connection, here.id)
+    keys = KeyPair.generate()
+    with store.begin(engine) as connection:
+        store.create_federation(connection, "liver", AGREED, actor=ACTOR)
+        secret = Invitation.parse(store.invite(connection, "liver", actor=ACTOR).invitation).secret
+        tokens = {}
+        for name, pair in (("clinic", keys), ("Zürich 2", None), ("left", None)):
+            key = None if pair is None else pair.public
+            tokens[name] = store.enrol(connection, secret, name, key).token
+            own = caller(connection, tokens[name])
+            for sender in (name, f"{name}/a"):
+                publish(connection, own, sender, pair, Progress(9, best=0.1))
+        store.leave(connection, caller(connection, tokens["left"]))
+        tokens["anna"] = store.new_operator(connection, "anna", actor=ACTOR)
+        place = store.find_federation(connection, "liver")
+        (cursor,) = store.take_cursors(connection, place.id)
         counts = {"sequence": 1, "members": 2, "trials": 14, "cursor": cursor}
-        made = {"federation": here.id, "epoch": 0, "content": secrets.token_bytes(99), "time": 1.5}
+        made = {"federation": place.id, "content": secrets.token_bytes(99), "time": 1.5}
         connection.execute(insert(schema.release).values(**counts, **made))
-        cookie = new_secret()
-        row = {"secret": digest(cookie), "member": clinic.member.id, "expires": 2e9}
-        connection.execute(insert(schema.session).values(row))
-    tokens = {"clinic": clinic.token, "Zürich 2": zurich.token, "left": left.token}
-    return Filled(secret, {**tokens, "anna": operator, "cookie": cookie})
+        tokens["cookie"] = store.open_session(connection, caller(connection, tokens["clinic"]), 2e9)
+    return Filled(secret, tokens)
