@@ -88,7 +88,7 @@ def hostile(federation: Federation) -> Iterator[bytes]:
     spoilt = [data for change in changes for data in _spoilt(federation, change)]
     for i, data in enumerate(spoilt):
         raw = msgspec.msgpack.decode(data)
-        raw[3] = f"hostile-{i}"
+        raw[2] = f"hostile-{i}"
         yield msgspec.msgpack.encode(raw)
 
 
