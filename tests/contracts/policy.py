@@ -5,7 +5,7 @@ A policy of your own gets all of them in a file like this::
     from contracts.policy import PolicyContract
 
     class TestMine(PolicyContract):
-        kind = "weights"    # of the messages that it needs
+        kind = "weights"    # of messages; "compact", the default, unless it cannot use them
         in_file = False     # an agent's file holds fedbo's own policies only
 
         def policy(self):
@@ -68,7 +68,7 @@ class PolicyContract:
     ``sources`` is where its queries may come from.
     """
 
-    kind: Kind = "weights"
+    kind: Kind = "compact"
     listens = True
     in_file = True
     sources: frozenset[Source] = frozenset({"own", "peer"})
@@ -93,12 +93,12 @@ class PolicyContract:
         *,
         policy: Policy | None = None,
         seed: int = 5,
-        **given: Any,
+        **options: Any,
     ) -> Agent:
         """An agent with the policy, and with the messages of so many peers."""
         federation = self.federation() if federation is None else federation
         policy = self.policy() if policy is None else policy
-        agent = Agent(federation, policy, name="me", seed=seed, **given)
+        agent = Agent(federation, policy, name="me", seed=seed, **options)
         assert agent.receive(messages(federation, peers)) == peers
         return agent
 
@@ -139,16 +139,16 @@ class PolicyContract:
 
     def comes_from_somewhere(self, trial: Trial, agent: Agent) -> None:
         """A trial says truly who proposed it."""
-        known = {agent.inbox.sender(row) for row in range(len(agent.inbox))}
+        peers = {agent.inbox.sender(row) for row in range(len(agent.inbox))}
         assert trial.source in {"initial", *self.sources}
         assert (trial.t is None) == (trial.source in ("initial", "tip"))
         if trial.source == "peer":
-            assert trial.peer in known
+            assert trial.peer in peers
             assert trial.credit == {trial.peer: 1.0}
             return
         assert trial.peer is None
         if trial.source in ("tip", "pool"):
-            assert trial.credit.keys() <= known
+            assert trial.credit.keys() <= peers
             assert min(trial.credit.values()) > 0.0
             assert sum(trial.credit.values()) <= 1.0 + 1e-9
         else:
@@ -157,13 +157,13 @@ class PolicyContract:
     # The same seed and the same answers give the same queries
 
     def test_same_seed_same_queries(self) -> None:
-        one, two = (run(self.agent(), ROUNDS) for _ in range(2))
-        assert asked(one) == asked(two)
-        assert one.message() == two.message()
+        first, second = (run(self.agent(), ROUNDS) for _ in range(2))
+        assert asked(first) == asked(second)
+        assert first.message() == second.message()
 
     def test_another_seed_asks_elsewhere(self) -> None:
-        one, two = (run(self.agent(seed=seed), ROUNDS) for seed in (1, 2))
-        assert asked(one)[3:] != asked(two)[3:]
+        first, second = (run(self.agent(seed=seed), ROUNDS) for seed in (1, 2))
+        assert asked(first)[3:] != asked(second)[3:]
 
     def test_a_file_at_every_step_changes_nothing(self, tmp_path: Path) -> None:
         straight = run(self.agent(), ROUNDS)
@@ -278,6 +278,17 @@ class PolicyContract:
             with pytest.raises(ValueError, match=re.escape(f"'{kind}'")):
                 Agent(federation, self.policy())
 
+    def test_messages_with_and_without_a_tip(self) -> None:
+        """By default a message names a tip; its sender may leave it out, and so may all."""
+        for tips in (True, False) if self.kind == "compact" else ():
+            federation = self.federation(tips=tips)
+            assert [bool(message.tip) for message in messages(federation)] == 3 * [tips]
+            agent = run(self.agent(federation), 3)
+            quiet = Agent(federation, name="quiet", settings=Settings(tips=False))
+            assert agent.receive(learn(quiet, 9, bowl(federation)).message()) == 1
+            self.goes_on(agent, 5)
+            self.check_sources(agent)
+
     def test_one_by_one_or_all_at_once(self) -> None:
         together, singly = self.agent(), self.agent(peers=0)
         for message in messages(singly.federation, 3):
@@ -318,6 +329,18 @@ class PolicyContract:
         for data in wire.hostile(agent.federation):
             with contextlib.suppress(MessageRefused):
                 agent.receive(data)
+        self.goes_on(agent, 5)
+
+    def test_hostile_tips_do_no_harm(self) -> None:
+        """Tips that are too long or beyond the space are refused; others are points to try."""
+        agent = run(self.agent(), 3)
+        sends = agent.federation.lattice.nbytes
+        tips = (b"", bytes(sends), b"\xff" * sends, b"\1" * (sends + 1), b"\1" * 1000)
+        for i, tip in enumerate(tips if self.kind == "compact" else ()):
+            raw = msgspec.msgpack.decode(peer(agent.federation, i, trials=9).message().encode())
+            raw[-1][-1] = tip
+            with contextlib.suppress(MessageRefused):
+                agent.receive(msgspec.msgpack.encode(raw))
         self.goes_on(agent, 5)
 
     # Trials that end in another way
@@ -450,15 +473,15 @@ class PolicyContract:
         def query(policy: Policy, target: Any) -> Query:
             nonlocal seen
             X, y = target.X.copy(), target.y.copy()
-            found = real(policy, target)
+            answer = real(policy, target)
             assert np.array_equal(target.X, X)
             assert np.array_equal(target.y, y)
-            assert isinstance(found, Query)
-            assert (found.x.shape, found.x.dtype) == ((target.space.dimensions,), np.float64)
-            assert np.all((found.x >= 0.0) & (found.x <= 1.0))
-            np.testing.assert_allclose(found.x, target.space.snap(found.x[None])[0], atol=1e-6)
+            assert isinstance(answer, Query)
+            assert (answer.x.shape, answer.x.dtype) == ((target.space.dimensions,), np.float64)
+            assert np.all((answer.x >= 0.0) & (answer.x <= 1.0))
+            np.testing.assert_allclose(answer.x, target.space.snap(answer.x[None])[0], atol=1e-6)
             seen += 1
-            return found
+            return answer
 
         monkeypatch.setattr(type(self.policy()), "query", query)
         for space in (PLANE, MIXED, LISTED):
@@ -573,13 +596,13 @@ class PolicyContract:
         initial = [dict(LISTED.listed[0]), dict(LISTED.listed[5])]
         mail: list[Any] = [m.encode() for m in messages(federation, 2)]
         mail.append(peer(federation, 2).message())
-        told = dict(LISTED.listed[9])
-        mine = [federation.to_toml(), settings, policy, initial, mail, told]
+        params = dict(LISTED.listed[9])
+        mine = [federation.to_toml(), settings, policy, initial, mail, params]
         before = copy.deepcopy(mine)
         agent = Agent(federation, policy, name="me", seed=5, settings=settings, initial=initial)
         agent.receive(mail)
         run(agent, 4)
-        agent.tell(told, 0.5)
+        agent.tell(params, 0.5)
         run(agent, 2)
         agent.message()
         mine[0] = federation.to_toml()
@@ -590,9 +613,9 @@ class PolicyContract:
         real = type(self.policy()).query
 
         def query(policy: Policy, target: Any) -> Query:
-            found = real(policy, target)
+            answer = real(policy, target)
             inside.extend(blas_threads())
-            return found
+            return answer
 
         def broken(policy: Policy, target: Any) -> Query:
             raise RuntimeError("no idea")
@@ -661,13 +684,13 @@ class BetaContract(PolicyContract):
         points = [{"x0": x} for x in (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)]
         spread = {}
         for beta in (0.0, 5.0):
-            found = []
+            queries = []
             for seed in range(6):
                 agent = self.agent(federation, 0, policy=self.with_beta(beta), seed=seed)
                 for point in points:
                     agent.tell(point, bowl(federation)(point))
-                found.append(agent.ask().params["x0"])
-            spread[beta] = np.std(found)
+                queries.append(agent.ask().params["x0"])
+            spread[beta] = np.std(queries)
         assert spread[0.0] < 0.01
         assert spread[5.0] > 10 * spread[0.0]
 

@@ -13,7 +13,6 @@ import fedbo
 
 
 class TestTS(BetaContract):
-    kind = "weights"
     listens = False
     sources = frozenset({"own"})
 
@@ -22,7 +21,6 @@ class TestTS(BetaContract):
 
 
 class TestEI(PolicyContract):
-    kind = "weights"
     listens = False
     sources = frozenset({"own"})
 
@@ -40,13 +38,16 @@ class TestFTS(BetaContract):
         return fedbo.FTS(P_N=dict.fromkeys(peers, 1.0))
 
 
+class TestFTSOnCompactMessages(TestFTS):
+    kind = "compact"
+
+
 @pytest.mark.slow
 class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
 class TestTipsThenPool(PolicyContract):
-    kind = "compact"
     sources = frozenset({"tip", "own", "pool", "initial"})
 
     def policy(self) -> fedbo.TipsThenPool:
