@@ -77,7 +77,7 @@ clean:  ## remove environments, caches and builds
 # torch first: see constraints-bench.txt
 .venv-bench/stamp: pyproject.toml constraints.txt constraints-bench.txt
 	$(call venv,.venv-bench)
-	.venv-bench/bin/pip install -qq -c constraints-bench.txt torch
+	.venv-bench/bin/pip install -qq -c constraints.txt -c constraints-bench.txt torch
 	.venv-bench/bin/pip install -qq -c constraints.txt -c constraints-bench.txt -e '.[bench]'
 	@touch $@
 

@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.har`: python benchmarks/har.py --help"""
+"""Run a contest: `python benchmarks/har.py --help` says which."""
 
-from fedbo_paper.contests import har, screen
+from contest import compare, terminal
 
 if __name__ == "__main__":
-    screen.run(har.main)
+    terminal.run(compare.har)

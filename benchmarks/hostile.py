@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.hostile`: python benchmarks/hostile.py --help"""
+"""Run a contest: `python benchmarks/hostile.py --help` says which."""
 
-from fedbo_paper.contests import hostile, screen
+from contest import hostile, terminal
 
 if __name__ == "__main__":
-    screen.run(hostile.main)
+    terminal.run(hostile.main)

@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.landmine`: python benchmarks/landmine.py --help"""
+"""Run a contest: `python benchmarks/landmine.py --help` says which."""
 
-from fedbo_paper.contests import landmine, screen
+from contest import compare, terminal
 
 if __name__ == "__main__":
-    screen.run(landmine.main)
+    terminal.run(compare.landmine)

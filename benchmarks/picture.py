@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.picture`: python benchmarks/picture.py --help"""
+"""Draw what contests found: `python benchmarks/picture.py --help` says how."""
 
-from fedbo_paper.contests import picture, screen
+from contest import picture, terminal
 
 if __name__ == "__main__":
-    screen.run(picture.main)
+    terminal.run(picture.main)

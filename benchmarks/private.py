@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.private`: python benchmarks/private.py --help"""
+"""Run a contest: `python benchmarks/private.py --help` says which."""
 
-from fedbo_paper.contests import private, screen
+from contest import private, terminal
 
 if __name__ == "__main__":
-    screen.run(private.main)
+    terminal.run(private.main)

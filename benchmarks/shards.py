@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.shards`: python benchmarks/shards.py --help"""
+"""Run a contest: `python benchmarks/shards.py --help` says which."""
 
-from fedbo_paper.contests import screen, shards
+from contest import shards, terminal
 
 if __name__ == "__main__":
-    screen.run(shards.main)
+    terminal.run(shards.main)

@@ -1,6 +1,6 @@
-"""Run `fedbo_paper.contests.table`: python benchmarks/table.py --help"""
+"""Run a contest: `python benchmarks/table.py --help` says which."""
 
-from fedbo_paper.contests import screen, table
+from contest import compare, terminal
 
 if __name__ == "__main__":
-    screen.run(table.main)
+    terminal.run(compare.table)

@@ -45,15 +45,19 @@ found. The latter may be bad luck, or the releases are too few.
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
+import rich
 from numpy.typing import NDArray
 from scipy.stats import beta
 
@@ -61,7 +65,7 @@ import fedbo
 from fedbo.privacy import Plan, Release, Source, epsilon, mechanisms, release
 from fedbo.privacy.noise import SECRET
 from fedbo.privacy.release import STEP, STEPS
-from fedbo_paper.contests import options, screen
+from fedbo_paper.harness import screen
 
 Floats = NDArray[np.float64]
 Sampler = Callable[..., NDArray[np.int64]]
@@ -128,7 +132,6 @@ class Attacked:
             np.eye(self.federation.shape_coordinates)[coordinate],
             cell,
             fingerprint=self.federation.fingerprint,
-            epoch=0,
             sender=sender,
             sequence=10,
             t_n=10,
@@ -259,42 +262,45 @@ def audit(what: Configuration, releases: int, source: Source = SECRET) -> dict[s
     }
 
 
-def show(found: list[dict[str, Any]], releases: int) -> None:
+def show(results: list[dict[str, Any]], releases: int) -> None:
     """Print the table."""
+    print(f"lower bounds of ε (99.9 %) from {releases:,} releases with and without the target")
+    shown = screen.table(
+        "space", "N", "target", "δ", "claimed", "accounted", "bound", "below", "half noise", "found"
+    )
     yes = {True: "yes", False: "NO"}
-    screen.table(
-        f"lower bounds of ε (99.9 %) from {releases:,} releases with and without the target",
-        ["space", "N", "target", "δ", "claimed", "accounted", "bound", "below", "half noise",
-         "found"],
-        [
-            [each["space"], str(each["members"]), each["target"], f"{each['delta']:g}",
-             f"{each['epsilon']:g}", f"{each['accounted']:.3f}", f"{each['bound']:.2f}",
-             yes[each["holds"]], f"{each['half noise']:.2f}", yes[each["fault is found"]]]
-            for each in found
-        ],
-    )  # fmt: skip
+    for row in results:
+        shown.add_row(
+            *(str(row[key]) for key in ("space", "members", "target", "delta", "epsilon")),
+            *(f"{row['accounted']:.3f}", f"{row['bound']:.2f}", yes[row["holds"]]),
+            *(f"{row['half noise']:.2f}", yes[row["fault is found"]]),
+        )
+    rich.print(shown)
 
 
 def main() -> None:
     """Run the command."""
-    parser = options.parser(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     text = "releases with the target, as many without, and the same with half noise; default: 8,000"
-    parser.add_argument("--releases", type=options.positive, default=8000, metavar="N", help=text)
+    parser.add_argument("--releases", type=int, default=8000, metavar="N", help=text)
     text = "only the first K configurations; default: all 5"
-    parser.add_argument("--first", type=options.positive, metavar="K", help=text)
-    options.add_json(parser)
-    given = parser.parse_args()
-    found = []
-    for what in CONFIGURATIONS[: given.first]:
-        found.append(audit(what, given.releases))
-        screen.say(f"{what.space}, N = {what.members}: {found[-1]['seconds']:.0f} s of CPU time")
-    show(found, given.releases)
-    holds = all(each["holds"] and each["fault is found"] for each in found)
-    screen.out.print("everything holds" if holds else "NOT EVERYTHING HOLDS")
-    screen.finish({"releases": given.releases, "configurations": found}, given.json)
+    parser.add_argument("--first", type=int, metavar="K", help=text)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
+    options = parser.parse_args()
+    results = []
+    for what in CONFIGURATIONS[: options.first]:
+        results.append(audit(what, options.releases))
+        print(f"{what.space}, N = {what.members}: {results[-1]['seconds']:.0f} s of CPU time")
+    show(results, options.releases)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    holds = all(row["holds"] and row["fault is found"] for row in results)
+    print("everything holds" if holds else "NOT EVERYTHING HOLDS")
     if not holds:
         raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    screen.run(main)
+    main()

@@ -3,7 +3,7 @@
 The samplers see the unit cube. If a sampler asks for a point that cannot be evaluated, the nearest
 possible one is evaluated instead (on a table, the nearest configuration that was not tried). The
 sampler is told that point and its score, and the trial it asked for is withdrawn. The samplers
-start from the common initial points, or, told the best, from what best_first.py tries first. They
+start from the common initial points, or, told the best, from `peers.first_settings`. They
 sample from then on, and the GPs know that scores have no noise. All other settings are the defaults
 of their libraries.
 
@@ -20,8 +20,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbo_paper.contests.grounds import Ground, Params
 from fedbo_paper.harness.intervals import Floats
+
+from .grounds import Ground, Params
 
 TPE, TOLD, BOTORCH = (
     "Optuna TPE",

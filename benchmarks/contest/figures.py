@@ -1,4 +1,4 @@
-"""Measures that compare runs on the same targets, with the same initial points and seeds.
+"""The figures of a contest, computed from the scores of its runs and shown as tables.
 
 ======  ================================================================  ==================
 symbol  meaning                                                           shape
@@ -13,15 +13,22 @@ A policy may have fewer seeds than another, always the first ones. The two are c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from fedbo_paper.contests.grounds import Ground
 from fedbo_paper.harness.intervals import Effect, Floats, bootstrap
 
-_ROUNDING = 1e-12  # regrets of the same score differ by less
+from .grounds import Ground
+from .terminal import say
 
+Figures = dict[str, Any]
 Curves = dict[str, Floats]  # by policy: (targets, seeds, trials)
+
+AT = (1, 2, 3, 5, 10, 20, 50)  # trials after which policies are compared
+FEWEST = 10  # targets for an interval that can be relied on
+DIGITS = 6  # of the regret of a run
+_ROUNDING = 1e-12  # regrets of the same score differ by less
 
 
 def best_so_far(ground: Ground, scores: Floats) -> Floats:
@@ -36,8 +43,8 @@ def regrets(ground: Ground, tasks: Sequence[int], curves: Curves) -> Curves:
     sign = ground.space.sign
     result = {name: np.empty(scores.shape) for name, scores in curves.items()}
     for k, task in enumerate(tasks):
-        found = sign * max(float((sign * scores[k]).max()) for scores in curves.values())
-        best, reference = ground.limits(task, found)
+        seen = sign * max(float((sign * scores[k]).max()) for scores in curves.values())
+        best, reference = ground.limits(task, seen)
         for name, scores in curves.items():
             result[name][k] = (best - best_so_far(ground, scores[k])) / (best - reference)
     return result
@@ -45,19 +52,24 @@ def regrets(ground: Ground, tasks: Sequence[int], curves: Curves) -> Curves:
 
 def ratio(a: Floats, b: Floats) -> Effect:
     """Compute the ratio of the means of a and b; NaN if b is 0 everywhere."""
-    return bootstrap(np.divide, *shared([a, b]))
+    return bootstrap(np.divide, *_shared(a, b))
 
 
 def difference(a: Floats, b: Floats) -> Effect:
     """Compute the mean of a − b."""
-    a, b = shared([a, b])
+    a, b = _shared(a, b)
     return bootstrap(np.positive, a - b)
 
 
-def shared(values: Sequence[Floats]) -> list[Floats]:
+def _shared(*values: Floats) -> list[Floats]:
     """Keep the seeds that all arrays have."""
-    seeds = min(each.shape[1] for each in values)
-    return [each[:, :seeds] for each in values]
+    seeds = min(array.shape[1] for array in values)
+    return [array[:, :seeds] for array in values]
+
+
+def counted(trials: int) -> list[int]:
+    """List the numbers of trials after which runs of this length are compared."""
+    return [n for n in AT if n <= trials]
 
 
 def to_target(regret: Floats, ei: Floats, n: int = 20) -> tuple[float, float]:
@@ -82,33 +94,18 @@ def to_target(regret: Floats, ei: Floats, n: int = 20) -> tuple[float, float]:
     if ei.shape[-1] < n:
         return float("nan"), float("nan")
     level = ei[:, :, n - 1].mean(axis=1)[:, None, None]
-    there = regret <= level + _ROUNDING
-    reached = there.any(axis=-1)
-    needed = there.argmax(axis=-1)[reached] + 1
+    is_reached = regret <= level + _ROUNDING
+    reached = is_reached.any(axis=-1)
+    needed = is_reached.argmax(axis=-1)[reached] + 1
     return float(needed.mean()) if needed.size else float("nan"), float(reached.mean())
 
 
-def reached(curve: Floats, level: float) -> float | None:
-    """Find where a falling curve reaches a level, with linear interpolation; None if it never does.
-
-    >>> reached(np.array([1.0, 0.5, 0.1]), 0.3), reached(np.array([1.0, 0.5]), 0.3)
-    (1.5, None)
-    """
-    below = np.flatnonzero(curve <= level)
-    if not below.size:
-        return None
-    i = int(below[0])
-    if i == 0:
-        return 0.0
-    return float(i - (level - curve[i]) / (curve[i - 1] - curve[i]))
-
-
-def delay(curve: Floats, solo: Floats, n: int, floor: float = 0.0) -> tuple[float, bool]:
-    """Compute how much later than solo a mean curve reaches the regret that solo has at n.
+def delay(curve: Floats, alone: Floats, n: int, floor: float = 0.0) -> tuple[float, bool]:
+    """Compute how much later than alone a mean curve reaches the regret that alone has at n.
 
     Args:
         curve: Mean regrets of a policy.
-        solo: Mean regrets of an agent alone.
+        alone: Mean regrets of an agent alone.
         n: Index of the regret that the curve should reach.
         floor: Regrets below it count as 0.
 
@@ -119,7 +116,30 @@ def delay(curve: Floats, solo: Floats, n: int, floor: float = 0.0) -> tuple[floa
     >>> delay(np.array([1.0, 0.75, 0.25, 0.0]), np.array([1.0, 0.5, 0.25, 0.0]), n=1)
     (0.5, True)
     """
-    level = max(float(solo[n]), floor)
-    start, end = reached(solo, level), reached(curve, level)
-    assert start is not None  # solo has this regret at n
+    level = max(float(alone[n]), floor)
+    start, end = _reached(alone, level), _reached(curve, level)
+    assert start is not None  # alone has this regret at n
     return (len(curve) - 1 - start, False) if end is None else (end - start, True)
+
+
+def _reached(curve: Floats, level: float) -> float | None:
+    """Return where a falling curve reaches a level, interpolated; None if it never does."""
+    below = np.flatnonzero(curve <= level)
+    if not below.size:
+        return None
+    i = int(below[0])
+    return float(i - (level - curve[i]) / (curve[i - 1] - curve[i])) if i else 0.0
+
+
+def runs(regret: Curves) -> dict[str, Any]:
+    """Return the regret of every run as lists (targets, seeds, trials), rounded."""
+    return {name: values.round(DIGITS).tolist() for name, values in regret.items()}
+
+
+def warn_of_few(targets: int, title: str) -> None:
+    """Warn if there are too few targets for intervals."""
+    if targets < FEWEST:
+        say(
+            f"Warning: {title} has {targets} target{'s' if targets != 1 else ''}. Intervals over "
+            f"fewer than {FEWEST} targets are unreliable."
+        )

@@ -3,9 +3,9 @@
 A data set of scikit-learn is split into three parts at random, one for each site. Each site tunes
 gradient boosting on its own part: learning rate, leaves of a tree, L2 penalty and number of trees.
 The score is the log loss on the two fifths of its part that the model was not trained on, to be
-minimised. The sites take turns and publish as in `together.py`. They use the default policy, and
-alone expected improvement (EI). Both start from the same 3 points. Reported are the mean lowest log
-loss after 1, 2, 3, 5, 10 and 20 trials, and the paired difference, with a 95 %
+minimised. The sites take turns and publish as with --together of table.py. They use the default
+policy, and alone expected improvement (EI). Both start from the same 3 points. Reported are the
+mean lowest log loss after 1, 2, 3, 5, 10 and 20 trials, and the paired difference, with a 95 %
 bootstrap interval over seeds, since the sites of one seed meet each other. Last comes the number of
 runs that are better or worse together.
 
@@ -18,16 +18,17 @@ seeds x sites x trials, of the sites together and alone.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 import fedbo
-from fedbo_paper.contests import contest, options, screen, together
-from fedbo_paper.contests.grounds import Boxed, Params
-from fedbo_paper.contests.kept import array_digest
-from fedbo_paper.contests.summary import AT
 from fedbo_paper.harness.intervals import Floats, bootstrap
+
+from . import runs, terminal
+from .figures import Figures, counted
+from .grounds import Boxed, Params
+from .peers import DEFAULT
+from .stored import array_digest
 
 SETS = ("breast_cancer", "wine")
 SITES = 3
@@ -62,7 +63,7 @@ class Shards(Boxed):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         super().__init__(SPACE, SITES, name, array_digest([X, y]))
         parts = np.array_split(np.random.default_rng([9, seed]).permutation(len(y)), SITES)
-        self._splits = [
+        self.splits = [
             train_test_split(X[rows], y[rows], test_size=UNSEEN, stratify=y[rows], random_state=0)
             for rows in parts
         ]
@@ -71,7 +72,7 @@ class Shards(Boxed):
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.metrics import log_loss
 
-        X, X_new, y, y_new = self._splits[task]
+        X, X_new, y, y_new = self.splits[task]
         # a leaf needs 20 rows by default, which would leave small parts with hardly any tree
         model = HistGradientBoostingClassifier(
             **params, min_samples_leaf=5, early_stopping=False, random_state=0
@@ -79,26 +80,21 @@ class Shards(Boxed):
         return float(log_loss(y_new, model.fit(X, y).predict_proba(X_new)))
 
 
-def play(name: str, seed: int, trials: int) -> list[list[list[float]]]:
-    """Run all sites with one seed, together and alone.
-
-    Returns:
-        The log loss of every trial: of the sites together and alone, sites x trials each.
-    """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+def play(name: str, seed: int, trials: int) -> Floats:
+    """Run all sites together and alone; return their log losses (2, sites, trials)."""
+    from threadpoolctl import threadpool_limits
 
     ground, sites = Shards(name, seed), range(SITES)
-    policy = contest.default_policy()
     with threadpool_limits(1):  # so few rows are slower with more threads
-        found = together.play(ground, policy, sites, sites, seed, trials)
-        solitary = [contest.run(ground, fedbo.EI(), [], site, seed, trials) for site in sites]
-    return [[found[policy, site, seed] for site in sites], solitary]
+        both = runs.play_together(ground, DEFAULT.__name__, sites, sites, seed, trials)
+        alone = [runs.play(ground, fedbo.EI(), [], site, seed, trials) for site in sites]
+    return np.array([np.reshape(both, (SITES, trials)), alone])
 
 
-def figures(both: Floats, alone: Floats) -> dict[str, Any]:
+def summary(both: Floats, alone: Floats) -> Figures:
     """Compare the log losses (seeds, sites, trials) of sites together and alone."""
-    result: dict[str, Any] = {}
-    for n in (n for n in AT if n <= both.shape[-1]):
+    result: Figures = {}
+    for n in counted(both.shape[-1]):
         a, b = (losses[..., :n].min(axis=-1) for losses in (both, alone))
         result[str(n)] = {
             "together": float(a.mean()),
@@ -110,36 +106,34 @@ def figures(both: Floats, alone: Floats) -> dict[str, Any]:
     return result
 
 
-def show(found: dict[str, Any], title: str) -> None:
+def show(result: Figures, title: str) -> None:
     """Print the figures as a table."""
     rows = [
         [
             n,
-            *(f"{each[key]:.4f}" for key in ("together", "alone")),
-            screen.estimate(each["difference"], 4),
-            *(str(each[key]) for key in ("better", "worse")),
+            *(f"{row[key]:.4f}" for key in ("together", "alone")),
+            terminal.estimate(row["difference"], 4),
+            *(str(row[key]) for key in ("better", "worse")),
         ]
-        for n, each in found.items()
+        for n, row in result.items()
     ]
     columns = ["trials", "together", "alone", "difference, 95 % interval", "better", "worse"]
-    screen.table(title, columns, rows)
+    terminal.table(title, columns, rows)
 
 
 def main() -> None:
     """Run the command."""
-    parser = options.parser(__doc__)
+    parser = terminal.parser(__doc__)
     add = parser.add_argument
     add("--data", choices=SETS, default=SETS[0], help=f"default: {SETS[0]}")
-    options.add_json(parser)
-    add("--seeds", type=options.positive, default=30, metavar="N", help="default: 30")
+    add("--seeds", type=terminal.positive, default=30, metavar="N", help="default: 30")
     text = "trials of each site, the 3 initial points included; default: 20"
-    add("--trials", type=options.positive, default=20, metavar="N", help=text)
-    options.add_jobs(parser)
-    given = parser.parse_args()
-    calls = [partial(play, given.data, seed, given.trials) for seed in range(given.seeds)]
-    losses = np.array(screen.work("seeds", calls, given.jobs)).swapaxes(0, 1)
-    found = figures(*losses)
-    show(found, f"{given.data}, {SITES} sites: mean lowest log loss after this many trials")
-    runs = dict(zip(("together", "alone"), losses.round(6).tolist(), strict=True))
-    setting = {"data": given.data, "sites": SITES, "policy": contest.default_policy()}
-    screen.finish({**setting, "seeds": given.seeds, "at": found, "runs": runs}, given.json)
+    add("--trials", type=terminal.positive, default=20, metavar="N", help=text)
+    options = parser.parse_args()
+    calls = [partial(play, options.data, seed, options.trials) for seed in range(options.seeds)]
+    losses = np.array(terminal.work("seeds", calls, options.jobs)).swapaxes(0, 1)
+    result = summary(*losses)
+    show(result, f"{options.data}, {SITES} sites: mean lowest log loss after this many trials")
+    by_arm = dict(zip(("together", "alone"), losses.round(6).tolist(), strict=True))
+    setting = {"data": options.data, "sites": SITES, "policy": DEFAULT.__name__}
+    terminal.finish({**setting, "seeds": options.seeds, "at": result, "runs": by_arm}, options.json)

@@ -1,0 +1,312 @@
+"""Contests on a tiny table: who meets whom, who knows what when, from the command to its JSON."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import fedbo
+from benchmarks.contest import compare, grounds, outside, peers, picture, runs, shards, stored
+from benchmarks.contest.runs import BEST_FIRST
+from fedbo.exchange.timing import due
+
+
+@pytest.mark.parametrize("name", ["figures", "grounds", "peers", "private", "stored", "terminal"])
+def test_examples(name: str) -> None:
+    assert doctest.testmod(import_module(f"benchmarks.contest.{name}")).failed == 0
+
+
+def test_a_table_from_file_to_json_and_once_more_from_stored_runs(
+    path: Path, command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = path.with_name("out.json")
+    short = ("--seeds", 2, "--jobs", 1, "--trials", 5, "--history", 8, "--no-outside")
+    short += ("--cache", path.parent, "--json", out)
+    command(compare.table, path, *short, "--policies", "FTS,RGPE,random,best-first")
+    result = json.loads(out.read_text())
+    assert result["targets"] == [0, 1, 2]
+    assert (result["peers"], result["history"], result["together"]) == (2, 8, None)
+    # EI alone and TS alone were not asked for, but always compete
+    assert [*result["policies"]] == ["EI", "TS", "FTS", "RGPE", "random", BEST_FIRST]
+    regret = {name: policy["regret"]["5"] for name, policy in result["policies"].items()}
+    for name, policy in result["policies"].items():
+        assert 0 <= regret[name] <= 1 and len(policy["curve"]) == 5 and policy["seeds"] == 2
+        assert [*policy["regret"]] == ["1", "2", "3", "5"]
+        for key, other in compare.AGAINST.items():
+            ratio, *_ = policy[key]["5"]  # the upper end may be infinite
+            assert ratio == pytest.approx(regret[name] / regret[other])
+        assert policy["to_target"] == [None, None]  # EI alone has not made 20 trials
+    for name, values in result["runs"].items():  # from which all figures can be computed again
+        assert np.shape(values) == (3, 2, 5)
+        assert (np.diff(values, axis=-1) <= 0).all()
+        assert np.mean(values, axis=(0, 1))[-1] == pytest.approx(regret[name], abs=1e-6)
+    assert "Intervals over fewer than 10 targets" in capsys.readouterr().err
+    monkeypatch.setattr(runs, "play", lambda *_: pytest.fail("a finished run runs again"))
+    command(compare.table, path, *short, "--policies", "FTS,RGPE,best-first")
+    assert json.loads(out.read_text())["policies"]["RGPE"] == result["policies"]["RGPE"]
+
+
+def test_columns_are_mapped_to_the_cube_and_doubles_left_out(path: Path) -> None:
+    with np.load(path) as arrays:
+        Y, config = arrays["accuracy"], arrays["config"]
+    np.savez(path, accuracy=np.hstack([Y, Y[:, :2] + 1]), config=np.vstack([config, config[:2]]))
+    ground = grounds.read_table(path)
+    assert ground.X.shape == (40, 3)
+    assert (ground.X.min(axis=0).tolist(), ground.X.max(axis=0).tolist()) == ([0] * 3, [1, 1, 0])
+    np.testing.assert_array_equal(ground.Y, Y)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"accuracy": np.ones((2, 3))}, "expected an .npz file"),
+        ({"accuracy": np.ones((2, 3)), "config": np.ones((4, 1))}, "of shape"),
+        ({"accuracy": np.full((2, 5), np.nan), "config": np.ones((5, 1))}, "0 finite configura"),
+        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks whose scores differ"),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(
+    arrays: dict[str, np.ndarray], complaint: str, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(SystemExit, match=complaint):
+        grounds.read_table(tmp_path / "bad.npz")
+
+
+def test_synthetic_tasks_are_similar_or_have_nothing_in_common() -> None:
+    for unrelated, low, high in ((False, 0.6, 1.0), (True, -0.3, 0.3)):
+        tables = [grounds.synthetic(2, seed, unrelated=unrelated, tasks=8) for seed in range(4)]
+        pairs = [np.corrcoef(table.Y)[np.triu_indices(8, 1)] for table in tables]
+        assert low < np.median(pairs) < high
+    again = grounds.synthetic(2, 3, unrelated=True, tasks=8)
+    np.testing.assert_array_equal(again.Y, tables[3].Y)
+
+
+@pytest.mark.parametrize("changed", ["details", "source", "packages"])
+def test_stored_scores_are_not_served_after_a_change(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    details = ["digest", 0]
+    first = stored.stored(tmp_path, "tiny", 2, lambda: [0.1 + 0.2, 1e-300], *details)
+    again = stored.stored(tmp_path, "tiny", 2, lambda: [0.0, 0.0], *details)
+    assert first == again == [0.1 + 0.2, 1e-300]
+    if changed == "source":
+        monkeypatch.setattr(stored, "source_digest", lambda *_: "other code")
+    elif changed == "packages":
+        monkeypatch.setattr(stored, "library_versions", lambda *_: {"numpy": "9.9"})
+    else:
+        details[1] = 1
+    assert stored.stored(tmp_path, "tiny", 2, lambda: [3.0, 4.0], *details) == [3.0, 4.0]
+
+
+# Peers
+
+
+def test_a_run_meets_random_peers_but_never_itself(ground: grounds.Listed) -> None:
+    assert peers.met(ground, 2, seed=0) == peers.met(ground, 2, seed=0, most=4) == [0, 1, 3, 4]
+    met = [peers.met(ground, 2, seed, most=2) for seed in range(20)]
+    assert all(len({*tasks}) == 2 and 2 not in tasks for tasks in met)
+    assert {n for tasks in met for n in tasks} == {0, 1, 3, 4}
+
+
+def test_a_short_history_is_the_beginning_of_a_long_one(ground: grounds.Listed) -> None:
+    assert peers.alone(ground, 1, 0, 4) == peers.alone(ground, 1, 0, 7)[:4]
+
+
+def test_agents_alone_start_at_the_common_points(ground: grounds.Listed) -> None:
+    for seed in (0, 3):
+        first = [ground.score(1, params) for params in ground.initial(1, seed)]
+        for name in ("EI", "TS", "random"):
+            scores = runs.solitary(ground, name, 1, seed, 5).compute()
+            assert scores[:3] == first and len(scores) == 5
+
+
+def test_each_setting_adds_most_to_the_support() -> None:
+    X = np.random.default_rng(0).random((12, 2))
+    chosen = peers.most_supported(X, 3)
+
+    def support(rows: list[int]) -> float:
+        distance = np.linalg.norm(X[:, None] - X[rows], axis=-1)
+        return float(np.exp(-((distance / (0.2 * np.sqrt(2))) ** 2) / 2).max(axis=1).sum())
+
+    for k in range(3):
+        left = [row for row in range(12) if row not in chosen[:k]]
+        assert chosen[k] == max(left, key=lambda row: support([*chosen[:k], row]))
+    assert peers.most_supported(np.array([[0.5], [0.1], [0.5], [0.1], [0.5]]), 3) == [0, 1]
+
+
+def test_common_initial_points_fill_up(ground: grounds.Listed) -> None:
+    initial = ground.initial(0, 0)
+    histories = [[(initial[1], 2.0), (ground.params(3), 1.0)]] * 4
+    first = peers.first_settings(ground, histories, initial)
+    assert first == [initial[1], initial[0], initial[2]]
+
+
+def test_peers_that_minimise_tell_their_lowest_score() -> None:
+    ground = shards.Shards("wine", 0)
+    initial = ground.initial(0, 0)
+    first = peers.first_settings(ground, [[(initial[2], 0.2), (initial[0], 0.3)]], initial)
+    assert first == [initial[2], initial[0], initial[1]]
+
+
+# Sites that start together
+
+
+class Curious(fedbo.TS, frozen=True):
+    """Thompson sampling that notes how many messages its agent holds at each query."""
+
+    held: ClassVar[list[int]] = []
+
+    def query(self, target: fedbo.Target) -> fedbo.Query:
+        self.held.append(len(target.inbox))
+        return super().query(target)
+
+
+@pytest.mark.parametrize(("targets", "k"), [([0, 1, 2, 3, 4], 2), ([1, 3], 3), ([0, 2, 4], 5)])
+def test_groups_have_one_size_and_every_target_is_recorded_once(
+    targets: list[int], k: int, ground: grounds.Listed
+) -> None:
+    groups = [peers.groups(ground, targets, k, seed) for seed in range(20)]
+    for parts in groups:
+        assert sorted(task for _, recorded in parts for task in recorded) == targets
+        for group, recorded in parts:
+            assert len(group) == len({*group}) == k and {*recorded} <= {*group} <= {*range(5)}
+    assert any(parts != groups[0] for parts in groups)
+
+
+def test_sites_take_turns_and_hear_of_each_other_before_each_query(
+    ground: grounds.Listed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[str, list[int]] = {}
+    make = fedbo.Agent.message
+
+    def message(agent: fedbo.Agent) -> fedbo.Message:
+        made = make(agent)
+        sent.setdefault(made.sender, []).append(made.sequence)
+        return made
+
+    monkeypatch.setattr(fedbo.Agent, "message", message)
+    monkeypatch.setitem(runs.POLICIES, "curious", Curious)
+    Curious.held.clear()
+    scores = runs.play_together(ground, "curious", [4, 0, 2], [4, 2], 6, 8)
+    assert Curious.held == [2] * 15  # everyone published after the first initial point
+    for task, values in zip((4, 2), (scores[:8], scores[8:]), strict=True):
+        assert values[:3] == [ground.score(task, params) for params in ground.initial(task, 6)]
+        assert sent[f"task-{task}"] == due(values)
+
+
+def test_together_from_command_to_json(path: Path, command: Any) -> None:
+    out = path.with_name("out.json")
+    short = ("--seeds", 2, "--jobs", 1, "--trials", 5, "--policies", "FTS", "--cache", path.parent)
+    command(compare.table, path, *short, "--together", 2, "--json", out)
+    result = json.loads(out.read_text())
+    assert (result["peers"], result["history"], result["together"]) == (1, 0, 2)
+    by_arm = {name: np.array(values) for name, values in result["runs"].items()}
+    for values in by_arm.values():
+        assert values.shape == (3, 2, 5)
+        np.testing.assert_array_equal(values[:, :, 0], by_arm["EI"][:, :, 0])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--history", 0),
+        ("--together", 1),
+        ("--together", 4, "--peers", 2),
+        ("--together", 2, "--policies", "best-first"),
+        ("--policies", "TSS"),
+    ],
+)
+def test_options_that_make_no_sense(arguments: tuple[object, ...], command: Any) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command(compare.table, "x.npz", *arguments)
+    assert stop.value.code == 2
+
+
+@pytest.mark.parametrize("arguments", [("--together", 4), ("--peers", 3)])
+def test_more_peers_than_there_are(arguments: tuple[object, ...], path: Path, command: Any) -> None:
+    with pytest.raises(SystemExit, match=r"give [23] or less"):
+        command(compare.table, path, *arguments, "--policies", "FTS", "--jobs", 1)
+
+
+# Samplers from outside
+
+
+def test_somebody_from_outside_gets_the_nearest_that_is_left() -> None:
+    ground = grounds.Listed(np.array([[0.0], [0.4], [1.0]]), np.ones((1, 3)))
+    tried: list[dict[str, Any]] = []
+    for expected in (0.4, 0.0, 1.0, 0.4):
+        tried.append(ground.nearest(np.array([0.3]), tried))
+        assert [*tried[-1].values()] == [expected]
+
+
+@pytest.mark.parametrize("name", outside.SAMPLERS)
+def test_outside_samplers_try_each_configuration_once(name: str) -> None:
+    pytest.importorskip(outside.SAMPLERS[name])
+    ground = grounds.synthetic(2, tasks=2, points=30)
+    first = ground.initial(1, 0)
+    scores = outside.play(ground, name, 1, 0, first, 8)
+    assert scores[:3] == [ground.score(1, params) for params in first]
+    assert len(scores) == len({*scores}) == 8
+    assert outside.play(ground, name, 1, 0, first, 2) == scores[:2]
+
+
+def test_tpe_is_told_the_same_settings_as_best_first(path: Path, command: Any) -> None:
+    pytest.importorskip("optuna")
+    out = path.with_name("out.json")
+    short = ("--seeds", 1, "--jobs", 1, "--trials", 4, "--history", 5, "--cache", path.parent)
+    names = "best-first,TPE-told-the-best"
+    command(compare.table, path, *short, "--policies", names, "--json", out)
+    by_arm = {name: np.array(v) for name, v in json.loads(out.read_text())["runs"].items()}
+    np.testing.assert_array_equal(by_arm[BEST_FIRST][..., :3], by_arm[outside.TOLD][..., :3])
+
+
+def test_a_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, path: Path, command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "botorch", None)
+    monkeypatch.setattr(outside, "is_installed", lambda name: name != outside.BOTORCH)
+    with pytest.raises(SystemExit, match="make bench"):
+        command(compare.table, path, "--policies", "BoTorch logEI")
+
+
+# Pictures
+
+
+def test_a_picture_of_two_contests(tmp_path: Path, command: Any) -> None:
+    policies = {
+        name: {"seeds": 3, "curve": [0.5**i for i in range(50)] + [0.0]}
+        for name in ("EI", "TS", "mine", BEST_FIRST, outside.TPE)
+    }
+    contest = {"default": "mine", "policies": policies}
+    (tmp_path / "svm.json").write_text(json.dumps(contest))
+    (tmp_path / "landmine.json").write_text(json.dumps({"boxes": {"log": contest}}))
+    out = tmp_path / "new" / "regret.png"
+    command(picture.main, out, tmp_path / "svm.json", tmp_path / "landmine.json")
+    assert out.read_bytes().startswith(b"\x89PNG")
+    for text in ("", "[]", '{"policies": {}}'):
+        (tmp_path / "svm.json").write_text(text)
+        with pytest.raises(SystemExit, match="is not the JSON of a contest"):
+            command(picture.main, out, tmp_path / "svm.json")
+
+
+# Sites with real training
+
+
+def test_parts_of_a_data_set_are_disjoint_and_tuned_together(tmp_path: Path, command: Any) -> None:
+    rows = [{row.tobytes() for X in s[:2] for row in X} for s in shards.Shards("wine", 0).splits]
+    assert sorted(map(len, rows)) == [59, 59, 60] and len(set.union(*rows)) == 178
+    out = tmp_path / "out.json"
+    command(shards.main, "--data", "wine", "--seeds", 1, "--trials", 3, "--jobs", 1, "--json", out)
+    result = json.loads(out.read_text())
+    both, alone = (np.array(result["runs"][name]) for name in ("together", "alone"))
+    assert both.shape == alone.shape == (1, 3, 3) and not np.array_equal(both, alone)
+    difference = (both.min(axis=-1) - alone.min(axis=-1)).mean()
+    assert result["at"]["3"]["difference"][0] == pytest.approx(difference, abs=1e-5)
