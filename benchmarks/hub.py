@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import uvloop
-from fedbo_paper.contests import options, screen
 from lean import Caller, Connection, Echo, Exchange
 from sqlalchemy import Engine, func, insert, select, update
 from starlette.requests import Request
@@ -50,6 +49,7 @@ from fedbo.hub.tokens import digest, new_token
 from fedbo.identity import KeyPair
 from fedbo.message import Message, read
 from fedbo.space import Float
+from fedbo_paper.contests import options, screen
 
 AGENTS, WORKERS, M = 64, 2, 100
 FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, kind="weights")

@@ -45,7 +45,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from fedbo_paper.contests import options, screen
 from sqlalchemy import create_engine, select
 
 import fedbo
@@ -56,6 +55,7 @@ from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub import admin, schema
 from fedbo.hub.database import begin, open_database
 from fedbo.identity import KeyPair
+from fedbo_paper.contests import options, screen
 
 FEDERATION = fedbo.Federation(
     {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}, kind="weights"

@@ -43,10 +43,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from fedbo_paper.contests import options, screen
 
 import fedbo
 from fedbo.exchange import ExchangeError, FolderExchange
+from fedbo_paper.contests import options, screen
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0.0, 1.0)})
 SECRET = b"not for others: 5af2c1"

@@ -38,11 +38,11 @@ from typing import Any, get_args
 
 import msgspec
 import numpy as np
-from fedbo_paper.contests import options, screen
 
 import fedbo
 from fedbo.identity import KeyPair, Keyring, is_installed
 from fedbo.message import Kind, Withdrawal, read
+from fedbo_paper.contests import options, screen
 
 SPACE = {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}
 KINDS: tuple[Kind, ...] = get_args(Kind)

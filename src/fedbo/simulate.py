@@ -35,7 +35,6 @@ from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Heard, Message, Release
-from fedbo.population import Hear, Population, uniform
 from fedbo.privacy.budget import one_each
 from fedbo.privacy.noise import SECRET, Simulated, Source
 from fedbo.privacy.release import release
@@ -72,8 +71,6 @@ def simulate(
     seed: int | None = None,
     timed: bool = False,
     progress: Callable[[int, int], None] | None = None,
-    population: Population | None = None,
-    hear: Hear = uniform,
 ) -> Table:
     """Run a federation: first trials, then ``iterations`` queries of each active party.
 
@@ -84,7 +81,7 @@ def simulate(
 
     An active party first makes as many trials as it wants initial points. If its policy ``begins``,
     as the default does, it hears the messages of the first round before them, too: those of parties
-    that have scores already, and of the population.
+    that have scores already.
 
     Args:
         parties: The parties; their agents have the same federation and different names.
@@ -96,10 +93,6 @@ def simulate(
             their own.
         timed: Whether to add the CPU seconds of each query (default False).
         progress: Called with the number of iterations done, from 0, and the number of all.
-        population: Agents that only hand out, besides the parties: any number of them, of the same
-            federation. None by default.
-        hear: Which of them an active party hears from a round on; see `fedbo.population`.
-            The default is a sample of 1,024 that stays the same.
 
     >>> from fedbo import Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -107,19 +100,8 @@ def simulate(
     >>> table = simulate([party], 10)
     >>> table.height, bool(table["simple_regret"][-1] < 0.1)
     (13, True)
-
-    With 5,000 agents that have made ten trials each:
-
-    >>> X = np.random.default_rng(0).random((5000, 10, 1))
-    >>> histories = [(X, -np.abs(X[:, :, 0] - 0.3))]
-    >>> population = Population.from_histories(agent.federation, histories, seed=0)
-    >>> party.agent = Agent(agent.federation, seed=0)
-    >>> table = simulate([party], 2, population=population, seed=0)
-    >>> table["messages"].tolist(), table["source"].tolist()[-1]
-    ([1024, 1024, 1024, 1024, 1024], 'pool')
     """
     _checked(parties, iterations, every, stragglers)
-    crowd = None if population is None else _Crowd(parties[0].agent, population, hear, seed)
     losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
     rounds = [i for i in range(1, iterations + 1) if _due(i, every)]
     lost = {i: losses.random(len(parties)) < stragglers for i in rounds}
@@ -130,11 +112,8 @@ def simulate(
         late = lost[iteration]
         on_time = [party.agent for party, is_late in zip(parties, late, strict=True) if not is_late]
         handed_out = releases.heard(iteration, Agent.messages(on_time))
-        for i, run in enumerate(active):
-            if run in hearing:
-                run.agent.receive(handed_out)
-                if crowd is not None:
-                    crowd.speak(i, run.agent)
+        for run in hearing:
+            run.agent.receive(handed_out)
 
     newcomers = [run for run in active if run.agent.starting and run.agent.policy.begins]
     if newcomers and 1 in lost:
@@ -197,29 +176,6 @@ class _Releases:
         made = [release(self._federation, counted, sequence=self._made, source=self._source)]
         self._last = iteration, made
         return made
-
-
-class _Crowd:
-    """A population that hands its messages to the active parties, numbered from 0."""
-
-    def __init__(self, first: Agent, population: Population, hear: Hear, seed: int | None) -> None:
-        difference = first.federation.difference(population.federation)
-        if difference is not None:
-            who = f"agent {first.name!r} and the population"
-            raise FederationMismatch(f"{who} are of different federations: {difference}")
-        self._population, self._hear = population, hear
-        self._entropy = np.random.SeedSequence(seed).entropy
-        self._heard: dict[int, set[int]] = {}
-
-    def speak(self, number: int, agent: Agent) -> None:
-        """Hand the messages that this party hears now to its agent, in place of earlier ones."""
-        own = agent.message() if agent.best is not None else None
-        key = (*b"population", number)
-        rng = np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
-        rows = self._hear(self._population, own, rng).tolist()
-        before, self._heard[number] = self._heard.get(number, set()), set(rows)
-        agent.forget(self._population.sender(row) for row in before - self._heard[number])
-        agent.receive(self._population.messages(row for row in rows if row not in before))
 
 
 class _Run:
