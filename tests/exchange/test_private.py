@@ -12,8 +12,9 @@ from contracts.releases import contribution, private, released
 from msgspec.structs import replace
 
 from fedbo import Federation
-from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
-from fedbo.exchange.file import most_in, name_of, release_name, seal
+from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.exchange.choice import most_in
+from fedbo.exchange.file import file_name, name_of, seal
 from fedbo.identity import Keyring
 from fedbo.message import Message
 from fedbo.privacy import Plan, one_each
@@ -43,13 +44,7 @@ def test_a_release_has_a_file_of_its_own(folder: FolderExchange) -> None:
     folder.publish(contribution(OURS, "hub"))
     folder.publish(released(OURS))
     names = {path.name for path in folder.folder.rglob("*.fedbo")}
-    assert names == {name_of(contribution(OURS, "hub")), release_name("hub", b"")}
-
-
-def test_a_release_may_be_carried_by_hand_under_any_name(folder: FolderExchange) -> None:
-    folder.folder.mkdir()
-    (folder.folder / "from-the-stick.fedbo").write_bytes(seal(released(OURS)))
-    assert folder.fetch(OURS) == [released(OURS)]
+    assert names == {name_of(contribution(OURS, "hub")), file_name("hub", b"", "release")}
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: FolderExchange) -> None:
@@ -98,14 +93,6 @@ def test_everything_is_listed(folder: FolderExchange) -> None:
     folder.publish(released(OURS))
     held = {one.message for one in folder.holdings()}
     assert held == {contribution(OURS), released(OURS)}
-
-
-def test_a_place_that_keeps_contributions_to_itself_says_so() -> None:
-    class Shut(MemoryExchange):
-        contributions = Exchange.contributions
-
-    with pytest.raises(ExchangeError, match="memory hands out no contributions; only it can"):
-        Shut().contributions(OURS)
 
 
 # One contribution of each member

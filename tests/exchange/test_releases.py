@@ -39,7 +39,7 @@ NOBODY = (None,) * 20
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "releases.jsonl"
+    return tmp_path / "state" / "ledger.jsonl"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledg
 def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> None:
     for members in (20, 400):  # whose second moments have other weights
         made = record(ledger, OURS, (None,) * members, trials=100)
-        assert ledger.read()[-1].decoded() == made
+        assert ledger.read()[-1].message() == made
         assert (made.epsilon, made.delta, made.releases) == (2.0, 1e-3, 3)
         assert (made.members, made.trials) == (members, 100)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -76,16 +76,6 @@ def test_it_is_kept_in_its_file(ledger: Ledger, path: Path) -> None:
     assert again.releases(OURS) == [first]
     assert record(again, OURS, NOBODY).sequence == 2
     assert record(ledger, OURS, NOBODY).sequence == 3  # it has learnt of the second
-
-
-def test_epochs_share_one_budget(ledger: Ledger) -> None:
-    later = OURS.next_epoch(length_scale=0.7)
-    made = [record(ledger, agreed, NOBODY) for agreed in (OURS, later, later.next_epoch())]
-    assert [(one.epoch, one.sequence) for one in made] == [(0, 1), (1, 2), (2, 3)]
-    for agreed in (OURS, later):
-        assert ledger.releases(agreed) == made
-        with pytest.raises(BudgetSpent):
-            record(ledger, agreed, NOBODY)
 
 
 def test_other_federations_have_budgets_of_their_own(ledger: Ledger) -> None:
@@ -164,7 +154,6 @@ def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
         {"contributions": []},
         {"contributions": [contribution(OURS, y=np.full(OURS.shape_coordinates, np.nan))]},
         {"contributions": [contribution(OURS, cell=99)]},
-        {"contributions": [contribution(OURS.next_epoch())]},
         {"contributions": [contribution(private(plan=PLAN, seed=1))]},
         {"trials": -1},
     ],
@@ -269,7 +258,6 @@ def test_what_is_received_is_recorded_once(ledger: Ledger, path: Path) -> None:
     for book in (ledger, ledger, Ledger(path)):
         book.receive(one)
     assert [(entry.action, entry.sequence) for entry in ledger.read()] == [("received", 1)]
-    assert ledger.outstanding("memory") == []
 
 
 def test_own_releases_are_not_received_again(ledger: Ledger) -> None:
@@ -285,13 +273,10 @@ def test_no_more_is_contributed_to_a_broken_plan(ledger: Ledger) -> None:
     assert ledger.publish(exchange, contribution(OURS, sequence=2))
     with pytest.warns(ExchangeWarning, match="Contributions to it are no longer sent from here"):
         ledger.receive(released(OURS, seed=1))
-    for agreed in (OURS, OURS.next_epoch()):
-        with pytest.raises(
-            ExchangeError, match="was not handed out: 'hub' has made 2 different releases"
-        ):
-            ledger.publish(exchange, contribution(agreed, sequence=3))
-        with pytest.raises(ExchangeError, match="2 different releases"):  # to a program
-            ledger.record(contribution(agreed, sequence=3))
+    with pytest.raises(ExchangeError, match="'hub' has made 2 different releases"):
+        ledger.publish(exchange, contribution(OURS, sequence=3))
+    with pytest.raises(ExchangeError, match="2 different releases"):  # to a program
+        ledger.record(contribution(OURS, sequence=3))
     [held] = exchange.contributions(OURS)
     assert held.sequence == 2
     assert ledger.publish(exchange, contribution(private(plan=PLAN, seed=1)))
@@ -353,30 +338,6 @@ def test_a_lost_file_is_put_back(ledger: Ledger, tmp_path: Path) -> None:
     file.unlink()
     assert make_release(exchange, OURS, ledger) == (made, False)
     assert exchange.fetch(OURS) == [made]
-
-
-def test_a_new_epoch_needs_a_new_release(ledger: Ledger) -> None:
-    exchange, later = MemoryExchange(), OURS.next_epoch()
-    members(OURS, exchange)
-    make_release(exchange, OURS, ledger)
-    members(later, exchange)
-    made, is_new = make_release(exchange, later, ledger)
-    assert is_new and (made.epoch, made.sequence) == (1, 2)
-
-
-@pytest.mark.parametrize("where", ["memory", "folder"])
-def test_who_lost_the_ledger_learns_of_other_epochs(
-    ledger: Ledger, tmp_path: Path, where: str
-) -> None:
-    """They have one budget, so that nothing is left of it."""
-    exchange = MemoryExchange() if where == "memory" else FolderExchange(tmp_path)
-    once = private(plan=Plan(epsilon=2.0, delta=1e-3))
-    later = once.next_epoch(length_scale=0.7)
-    for agreed in (once, later):
-        exchange.publish(contribution(agreed))
-    make_release(exchange, once, ledger)
-    with pytest.raises(BudgetSpent):
-        make_release(exchange, later, Ledger(tmp_path / "other.jsonl"))
 
 
 def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.hub.wire import Progress
 from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
-from fedbo.exchange.progress import Progress
 
 __all__ = [
     "Entry",

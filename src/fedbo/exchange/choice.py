@@ -1,23 +1,36 @@
-"""What all exchanges decide alike: which message is handed out, and who may withdraw it."""
+"""What all exchanges decide alike: what fits, which message counts, and who may withdraw it."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from fedbo.exchange.base import ExchangeError, failed
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
-from fedbo.message.signed import PARTS, member
+from fedbo.message.signed import member
+
+LARGEST = 64 * 2**20  # bytes of a message: enough for a belief with M = 5,700
+RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
+_BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
+_DIFFERENCES = 3  # of other federations that a notice names
 
 
-def same_federation(federation: Federation, message: Heard | Withdrawal) -> bool:
-    """Return whether the message is for this federation, in any epoch."""
-    part = federation.fingerprint.difference(message.fingerprint)
-    return part is None or (part == "scalars" and message.epoch != federation.epoch)
+class Origin(NamedTuple):
+    """What messages that replace each other have in common."""
+
+    fingerprint: bytes
+    sender: str
+    key: bytes
+
+
+def origin(signed: Heard | Withdrawal) -> Origin:
+    """Return what messages that replace each other have in common."""
+    return Origin(signed.fingerprint, signed.sender, signed.key)
 
 
 class Outlawed:
@@ -28,9 +41,10 @@ class Outlawed:
     """
 
     def __init__(self, withdrawals: Iterable[Withdrawal]) -> None:
-        self._upto: dict[tuple[bytes, int, str, bytes], int] = {}
-        for one in withdrawals:
-            self._upto[origin(one)] = max(one.sequence, self._upto.get(origin(one), 0))
+        self._upto: dict[Origin, int] = {}
+        for withdrawal in withdrawals:
+            source = origin(withdrawal)
+            self._upto[source] = max(withdrawal.sequence, self._upto.get(source, 0))
 
     def __contains__(self, message: Heard) -> bool:
         if not isinstance(message, Message):  # a release is never withdrawn
@@ -38,9 +52,26 @@ class Outlawed:
         return message.sequence <= self._upto.get(origin(message), -1)
 
 
-def origin(signed: Heard | Withdrawal) -> tuple[bytes, int, str, bytes]:
-    """Return what messages that replace each other have in common."""
-    return signed.fingerprint, signed.epoch, signed.sender, signed.key
+def most_in(federation: Federation) -> int:
+    """Return how many bytes a message or release of a federation can have at most."""
+    most = most_bytes(federation.sent_bytes)
+    return most if federation.privacy is None else max(most, RELEASE)
+
+
+def most_bytes(numbers: int) -> int:
+    """Return how many bytes a message can have whose numbers take so many."""
+    return min(LARGEST, numbers + _BESIDE)
+
+
+def check_fit(federation: Federation, content: Heard | Withdrawal) -> None:
+    """Raise `MessageRefused` if it is not for this federation, or its signature is not valid."""
+    if isinstance(content, Heard):
+        federation.check(content)
+    elif (difference := federation.fingerprint.mismatch(content.fingerprint)) is not None:
+        what = f"{content.type} {content.sequence} of {content.sender!r}"
+        raise MessageRefused(f"{what}: {difference}")
+    if content.key:
+        verify(content)
 
 
 def signature_fault(signed: Heard | Withdrawal) -> str | None:
@@ -77,7 +108,7 @@ def chosen(
     for message in messages:
         key = message.sender, message.key, message.type
         if (other := latest.get(key)) is not None:  # of equally late ones, all keep the same
-            message = max(message, other, key=lambda one: (one.sequence, one.encode()))
+            message = max(message, other, key=lambda each: (each.sequence, each.encode()))
         latest[key] = message
     with _looking_up(keyring):
         return keyring.admit(federation, [latest[key] for key in sorted(latest)])
@@ -123,60 +154,47 @@ def is_withdrawable(
     One with a forged signature is not handed out, and must not determine the sequence up to which
     messages are withdrawn.
     """
+    source = Origin(federation.fingerprint, sender, b"" if keys is None else keys.public)
     return (
-        message.sender == sender
-        and message.key == (b"" if keys is None else keys.public)
-        and same_federation(federation, message)
+        origin(message) == source
         and signature_fault(message) is None
         and (mine is None or mine(message))
     )
 
 
-def audible(federation: Federation, chosen: Iterable[Heard]) -> list[Heard]:
-    """Return what agents may hear: releases if the federation has a privacy plan, else messages.
-
-    Args:
-        federation: The federation.
-        chosen: What `chosen` returned.
-    """
-    wanted = Message if federation.privacy is None else Release
-    return [one for one in chosen if isinstance(one, wanted)]
-
-
-def contributed(federation: Federation, chosen: Iterable[Heard]) -> list[Message]:
-    """Return the contributions for whoever makes the private releases; a ValueError if nobody does.
-
-    Args:
-        federation: The federation.
-        chosen: What `chosen` returned.
-    """
-    federation.require_plan()
-    return [one for one in chosen if isinstance(one, Message)]
-
-
 def withdrawal_of(message: Message, keys: KeyPair) -> Withdrawal:
     """Return the signed withdrawal of a message and all earlier ones."""
-    fingerprint, epoch, sender, _ = origin(message)
-    return keys.sign(
-        Withdrawal(fingerprint=fingerprint, epoch=epoch, sender=sender, sequence=message.sequence)
-    )
+    fingerprint, sender, _ = origin(message)
+    return keys.sign(Withdrawal(fingerprint=fingerprint, sender=sender, sequence=message.sequence))
 
 
-def foreign_notice(address: str, federation: Federation, counts: Mapping[bytes, int]) -> str:
-    """Say that messages of other federations are here, and in what these federations differ.
+def audible(federation: Federation, messages: Iterable[Heard]) -> list[Heard]:
+    """Return what agents may hear: releases if the federation has a privacy plan, else messages."""
+    wanted = Message if federation.privacy is None else Release
+    return [message for message in messages if isinstance(message, wanted)]
+
+
+def contributed(federation: Federation, messages: Iterable[Heard]) -> list[Message]:
+    """Return the contributions, for whoever makes releases; a ValueError if nobody does."""
+    federation.require_plan()
+    return [message for message in messages if isinstance(message, Message)]
+
+
+def foreign_notice(address: str, federation: Federation, others: Iterable[bytes]) -> str:
+    """Say that other federations are at a place too, and in what they differ.
 
     Args:
         address: The place.
-        federation: The federation whose messages were looked for.
-        counts: How many messages there are of each other federation, by fingerprint.
+        federation: The federation that was looked for.
+        others: The fingerprints of other federations, at least one.
     """
-    n = sum(counts.values())
-    parts = {federation.fingerprint.difference(fingerprint): None for fingerprint in counts}
-    messages = "1 message" if n == 1 else f"{n:,} messages"
-    others = "another federation" if len(counts) == 1 else f"{len(counts):,} other federations"
+    fingerprints = sorted(others)
+    n = len(fingerprints)
+    who = "another federation is" if n == 1 else f"{n:,} other federations are"
+    mismatches = [federation.fingerprint.mismatch(other) for other in fingerprints]
+    shown = "; or ".join(text for text in mismatches[:_DIFFERENCES] if text)
     return (
-        f"{messages} of {others} {'is' if n == 1 else 'are'} here, in {address}, and ignored: "
-        f"{'; or '.join(PARTS[part] for part in PARTS if part in parts)}. Sites hear one another "
-        "if they have the same federation file, or, without a file, the same parameters and "
-        f"ranges; fedbo exchange status {shlex.quote(address)} lists all"
+        f"{who} here, in {address}, and ignored: {shown}{'; …' if n > _DIFFERENCES else ''}. Sites "
+        "hear one another if they have the same federation file; fedbo exchange status "
+        f"{shlex.quote(address)} lists all"
     )

@@ -1,58 +1,51 @@
-"""A folder as an exchange: a shared drive, a synchronised folder, or files carried by hand.
+"""A folder as an exchange: a shared drive, or a folder that a program synchronises.
 
-``FOLDER/<fingerprint>/epoch-<n>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and
-key, after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
-withdrawal of it, and ``…-release.fedbo`` a private release. These names are only for people: a
-reader looks into every ``.fedbo`` file in the folder and up to three levels below, so files may be
-copied anywhere by hand. Names that start with a dot are ignored: these files are still being
-written, or belong to programs that synchronise.
+``FOLDER/<fingerprint>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and key,
+after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
+withdrawal of it, and ``…-release.fedbo`` a private release. Nothing is looked for elsewhere, and a
+file counts only under the name that its sender and key have. Names that start with a dot are
+ignored: these files are still being written, or belong to programs that synchronise.
 
 Whoever may write to the folder may put anything into it, at any moment. So links in it are neither
-followed nor read, and a file that is larger than a message of the federation is not read.
+followed nor read, a file that is larger than a message of the federation is not read, and what is
+held in memory is bounded.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
 from fedbo.exchange.choice import (
+    LARGEST,
+    RELEASE,
+    Origin,
     Outlawed,
     audible,
+    check_fit,
     chosen,
     contributed,
     foreign_notice,
     is_withdrawable,
+    most_bytes,
+    most_in,
     origin,
     replaces,
-    same_federation,
     signature_fault,
     unlisted_fault,
     withdrawal_of,
 )
-from fedbo.exchange.file import (
-    LARGEST,
-    RELEASE,
-    UNFINISHED,
-    file_name,
-    load,
-    most_bytes,
-    most_in,
-    name_of,
-    seal,
-    withdrawal_name,
-)
-from fedbo.exchange.found import File, Found, Holder
-from fedbo.exchange.search import LINK, Search, home_of, unreadable
+from fedbo.exchange.file import SUFFIX, UNFINISHED, file_name, load, name_of, seal
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
@@ -62,11 +55,41 @@ from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawa
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped files that one fetch names; the rest are counted
-_LONGEST = 200  # characters of a name that others chose, in a warning
+MOST_FILES = 200_000  # that are looked at in the folder of a federation
+MOST_ENTRIES = 10_000  # of the folder itself that are looked at for federations
+MOST_HELD = 2**30  # bytes of all messages that are held for one federation
+_BESIDE = 1024  # bytes that a message takes beside its content
 _MOST_LISTED = 4 * LARGEST  # bytes that one call of `holdings` reads
+_LONGEST = 200  # characters of a name that others chose, in a warning
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
 # younger than this is always read again. The longest ticks in use, those of FAT, take 2 s.
 _SETTLED = 3 * 10**9  # ns
+_LINK = "it is a link, and links are not followed"
+_FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
+
+S = TypeVar("S", bound=Heard | Withdrawal)
+
+
+class _File(NamedTuple):
+    """What is in a file, if it may be handed out, and what is wrong with it."""
+
+    version: tuple[int, ...]  # times of the content and of the status, size and inode
+    is_settled: bool
+    content: Heard | Withdrawal | None = None
+    fault: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.content is None else self.version[2] + _BESIDE
+
+
+@dataclass
+class _Known:
+    """What is known of the folder of one federation since the last fetch."""
+
+    members: Mapping[str, bytes]  # as the federation listed them
+    files: dict[str, _File] = field(default_factory=dict)  # by name
+    told: set[object] = field(default_factory=set)  # what was warned of
 
 
 class FolderExchange(Exchange):
@@ -96,7 +119,7 @@ class FolderExchange(Exchange):
     ...     FolderExchange(folder).publish(agent.message())
     ...     FolderExchange(folder).fetch(federation)
     True
-    [Message(compact, sender='site-a', sequence=1, epoch=0, t_n=1, M=7, 58 bytes)]
+    [Message(compact, sender='site-a', sequence=1, t_n=1, M=7, ... bytes)]
     """
 
     def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:
@@ -107,23 +130,22 @@ class FolderExchange(Exchange):
         self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
-        self._found: dict[tuple[bytes, int], Found] = {}  # by federation and epoch
+        self._known: dict[bytes, _Known] = {}  # by federation
         self._is_there()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy reads the files itself. It can be made while the drive is unmounted.
-        return self.__dict__ | {"_found": {}}
+        return self.__dict__ | {"_known": {}}
 
     def publish(self, message: Heard) -> bool:
         what = f"{message.type} {message.sequence} of {message.sender!r}"
         what += f" was not put into {self.address}"
-        data = seal(message)
+        data, name = seal(message), name_of(message)
         if len(data) > LARGEST:
             raise ExchangeError(
                 f"{what}: it has {len(data):,} bytes, and peers read at most {LARGEST:,}; "
                 "agree on fewer features, or on messages of weights"
             )
-        name = name_of(message)
         with self._lock:
             if not self._is_there():
                 try:
@@ -131,14 +153,17 @@ class FolderExchange(Exchange):
                 except OSError as error:
                     raise failed(f"the folder {self.address} cannot be created", error) from error
             try:
-                with OpenFolder(self.folder) as root, _home(root, message) as home:
-                    with home.alone():
-                        if _is_withdrawn(home, message):
-                            return False
-                        before = _before(home, name, message)
-                        if is_new := replaces(message, before):
-                            home.write(name, data)
-                    home.sweep(name, UNFINISHED)
+                with OpenFolder(self.folder) as root:
+                    fingerprint = str(Fingerprint(message.fingerprint))
+                    with root.subfolder(fingerprint, create=True) as home:
+                        with home.alone():
+                            if message in Outlawed(_withdrawals(home, origin(message))):
+                                return False
+                            most = max(RELEASE, len(data) + most_bytes(0))
+                            before = _stored(home, type(message), origin(message), most)
+                            if is_new := replaces(message, before):
+                                home.write(name, data)
+                        home.sweep(name, UNFINISHED)
             except OSError as error:
                 raise failed(what, error) from error
         return is_new or (before is not None and before.encode() == message.encode())
@@ -150,27 +175,8 @@ class FolderExchange(Exchange):
         """Return the latest contribution of every sender, for the party that makes releases.
 
         Whoever can read the folder can read them too: nothing is protected from those.
-
-        Args:
-            federation: The federation, which has a privacy plan, in the epoch to fetch.
         """
         return contributed(federation, self._chosen(federation))
-
-    def _chosen(self, federation: Federation) -> list[Heard]:
-        with self._lock:
-            if not self._is_there():
-                return []
-            place = (bytes(federation.fingerprint), federation.epoch)
-            before = self._found.get(place, Found())
-            if before.members != federation.members:  # then others may be heard
-                before = replace(before, files={}, members=federation.members, held={})
-            found = self._look(federation, before)
-            messages = self._choose(federation, found)
-            self._found[place] = found
-        for text in [*self._skipped(before, found), *found.notices]:
-            if text not in before.notices:
-                warn(text, ExchangeWarning)
-        return messages
 
     def withdraw(
         self,
@@ -179,32 +185,55 @@ class FolderExchange(Exchange):
         keys: KeyPair | None = None,
         mine: Callable[[Message], bool] | None = None,
     ) -> bool:
+        name = file_name(sender, b"" if keys is None else keys.public)
         with self._lock:
             if not self._is_there():
                 return False
-            with self._opened() as root:
-                is_gone, search = False, Search(root, federation, epochs=True)
-                for folder, name, message in _withdrawable(search, federation, sender, keys, mine):
-                    self._remove(root, folder, name, message, keys)
-                    is_gone = True
-        for text in search.bounds:
-            warn(f"perhaps not all messages of {sender!r} were withdrawn: {text}", ExchangeWarning)
-        return is_gone
+            try:
+                with (
+                    OpenFolder(self.folder) as root,
+                    root.subfolder(str(federation.fingerprint)) as home,
+                    home.alone(),
+                ):
+                    message = _load_or_damaged(home, name, most_in(federation))
+                    if message is None:
+                        is_gone = mine is None  # else nobody can tell whose it is
+                    else:
+                        is_gone = isinstance(message, Message) and is_withdrawable(
+                            message, federation, sender, keys, mine
+                        )
+                    if is_gone and isinstance(message, Message) and keys is not None:
+                        _outlaw(home, withdrawal_of(message, keys))
+                    if is_gone:
+                        home.unlink(name)
+                    return is_gone
+            except (FileNotFoundError, NotADirectoryError):  # nothing is there
+                return False
+            except OSError as error:
+                what = f"the message of {sender!r} in {self.address} is still handed out"
+                raise failed(what, error) from error
 
     def holdings(self) -> list[Holding]:
+        held: list[Holding] = []
+        withdrawals: list[Withdrawal] = []
+        left = _MOST_LISTED
         with self._lock:
             if not self._is_there():
                 return []
             with self._opened() as root:
-                search = Search(root)
-                held, withdrawals = _listed(search)
+                for fingerprint in self._federations(root):
+                    try:
+                        with root.subfolder(fingerprint) as home:
+                            left = _list(home, left, held, withdrawals)
+                    except OSError as error:
+                        place = os.path.join(root.path, fingerprint)
+                        held.append(Holding(None, None, place, _unreadable(error)))
         outlawed = Outlawed(withdrawals)
-        for i, one in enumerate(held):
-            if one.message is not None and one.fault is None and one.message in outlawed:
-                held[i] = one._replace(fault="its sender has withdrawn it")
-        held += [Holding(None, None, path, fault) for path, fault in search.faults.items()]
-        held += [Holding(None, None, self.address, text) for text in search.bounds]
-        return sorted(held, key=lambda one: one.place)
+        for i, holding in enumerate(held):
+            message = holding.message
+            if message is not None and holding.fault is None and message in outlawed:
+                held[i] = holding._replace(fault="its sender has withdrawn it")
+        return sorted(held, key=lambda holding: holding.place)
 
     def _is_there(self) -> bool:
         try:
@@ -236,274 +265,198 @@ class FolderExchange(Exchange):
         except OSError as error:
             raise failed(f"the folder {self.address} cannot be read", error) from error
 
-    def _look(self, federation: Federation, before: Found) -> Found:
-        """Read the files that are new or have changed; return all that concern this federation."""
-        found, holder = self._search(federation, before)
-        if wanted := holder.wanted():
-            for folder, name in wanted:
-                found.files[folder].pop(name)
-            known = replace(before, files=found.files, held=found.held)
-            found, holder = self._search(federation, known)
-        if holder.is_full:
-            found.notices.append(
-                f"{self.address} has messages of more than {holder.most:,} bytes for this "
-                "federation, and the rest was ignored; agree on fewer features or on messages of "
-                "weights, or list the members' keys in the federation file"
-            )
-        return found
+    def _federations(self, root: OpenFolder) -> list[str]:
+        """Return the names of the folders of federations."""
+        names = islice((entry.name for entry in root.entries()), MOST_ENTRIES)
+        try:
+            return sorted(name for name in names if _FINGERPRINT.fullmatch(name))
+        except OSError as error:
+            raise failed(f"the folder {self.address} cannot be read", error) from error
 
-    def _search(self, federation: Federation, before: Found) -> tuple[Found, Holder]:
-        found, holder = Found(foreign=before.foreign, members=federation.members), Holder(before)
-        look = _Look(federation, self.keyring)
-        with self._opened() as root:
-            search = Search(root, federation, known=before.foreign)
-            for folder, names in search:
-                known = before.files.get(folder.path, {})
-                there = found.files.setdefault(folder.path, {})
-                # Some file systems do not list a file that is being replaced at this moment.
-                for name in dict.fromkeys([*names, *known]):
-                    file = look(folder, name, known.get(name))
-                    if file is not None:
-                        holder.put(there, folder.path, name, file)
-        found.held = holder.held
-        found.faults = {path: (None, fault) for path, fault in search.faults.items()}
-        foreign = search.foreign
-        for file in found:
-            if file.foreign is not None and file.foreign not in before.foreign:
-                foreign[file.foreign] += 1
-        if any(file.fault is not None for file in found):
-            for path, file in found.with_paths():
-                if file.fault is not None:
-                    found.faults[path] = file.version, file.fault
-        found.notices = [*search.bounds]
-        if foreign := +foreign:
-            found.notices.append(foreign_notice(self.address, federation, foreign))
-            found.foreign = before.foreign | foreign.keys()
-        return found, holder
-
-    def _choose(self, federation: Federation, found: Found) -> list[Heard]:
-        """Return the messages that are handed out; add those that the keyring refuses as faults."""
-        contents = [file.content for file in found if file.content is not None]
-        outlawed = Outlawed(one for one in contents if isinstance(one, Withdrawal))
-        messages = [one for one in contents if isinstance(one, Heard)]
-        accepted, refused = chosen(
-            federation, self.keyring, [one for one in messages if one not in outlawed]
-        )
-        reasons = {id(message): why for message, why in refused}
-        for path, file in found.with_paths() if reasons else ():
-            if (why := reasons.get(id(file.content))) is not None:
-                found.faults[path] = file.version, why
+    def _chosen(self, federation: Federation) -> list[Heard]:
+        """Return all that counts in the folder of a federation, and warn of what does not."""
+        own = federation.fingerprint
+        with self._lock:
+            if not self._is_there():
+                return []
+            known = self._known.get(bytes(own))
+            if known is None or known.members != federation.members:  # others may be heard now
+                known = _Known(federation.members, told=set() if known is None else known.told)
+            self._known[bytes(own)] = known
+            with self._opened() as root:
+                others = {*self._federations(root)} - {str(own)}
+                notices = self._read(root, federation, known)
+            contents = [file.content for file in known.files.values() if file.content is not None]
+            outlawed = Outlawed(one for one in contents if isinstance(one, Withdrawal))
+            messages = [one for one in contents if isinstance(one, Heard) and one not in outlawed]
+            accepted, refused = chosen(federation, self.keyring, messages)
+            faults = {
+                name: file.fault for name, file in known.files.items() if file.fault is not None
+            } | {name_of(message): reason for message, reason in refused}
+            home = os.path.join(self.address, str(own))
+            news = {
+                (name, known.files[name].version, fault): f"{self._shown(home, name)} was skipped: "
+                f"{printable(fault)}"
+                for name, fault in faults.items()
+            }
+            texts = [text for what, text in news.items() if what not in known.told]
+            if (surplus := len(texts) - NAMED) > 0:
+                texts[NAMED:] = [f"{surplus:,} more files in {self.address} were skipped"]
+            texts += [notice for notice in notices if notice not in known.told]
+            if strangers := others - known.told:
+                fingerprints = [bytes.fromhex(name.replace("-", "")) for name in strangers]
+                texts.append(foreign_notice(self.address, federation, fingerprints))
+            known.told = {*news, *notices, *others}
+        for text in texts:
+            warn(text, ExchangeWarning)
         return accepted
 
-    def _skipped(self, before: Found, found: Found) -> list[str]:
-        """Return what to say about files and folders that were not skipped before."""
-        news = [
-            f"{self._shown(path)} was skipped: {printable(fault)}"
-            for path, (version, fault) in found.faults.items()
-            if before.faults.get(path) != (version, fault)
-        ]
-        if len(news) > NAMED:
-            news[NAMED:] = [f"{len(news) - NAMED:,} more files in {self.address} were skipped"]
-        return news
-
-    def _shown(self, path: str) -> str:
-        """Return a path in the folder for people; others chose its names."""
-        below = path.removeprefix(self.address)
-        return self.address + printable(shortened(below, _LONGEST))
-
-    def _remove(
-        self,
-        root: OpenFolder,
-        folder: OpenFolder,
-        name: str,
-        message: Message | None,
-        keys: KeyPair | None,
-    ) -> None:
-        """Remove a file, after the withdrawal of the message in it has been written."""
+    def _read(self, root: OpenFolder, federation: Federation, known: _Known) -> list[str]:
+        """Read the files that are new or have changed; return what else there is to say."""
+        before, notices = known.files, []
+        known.files, held, is_full = {}, 0, False
         try:
-            if message is not None and keys is not None:
-                _outlaw(root, withdrawal_of(message, keys))
-            with contextlib.suppress(FileNotFoundError):
-                folder.unlink(name)
+            with root.subfolder(str(federation.fingerprint)) as home:
+                listed = [
+                    entry.name
+                    for entry in islice(home.entries(), MOST_FILES + 1)
+                    if entry.name.endswith(SUFFIX) and not entry.name.startswith(".")
+                    if not entry.is_dir(follow_symlinks=False)
+                ]
+                # Whoever was heard before comes first, so that nobody is displaced by others. Some
+                # file systems do not list a file that is being replaced at this moment.
+                heard = [name for name, file in before.items() if file.content is not None]
+                names = dict.fromkeys([*heard, *before, *listed])
+                for name in islice(names, MOST_FILES):
+                    file = self._look(home, name, federation, before.get(name))
+                    if file is not None and held + file.nbytes <= MOST_HELD:
+                        known.files[name] = file
+                        held += file.nbytes
+                    is_full |= file is not None and name not in known.files
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except ExchangeError:
+            raise
         except OSError as error:
-            path = self._shown(os.path.join(folder.path, name))
-            whose = "the message" if message is None else f"the message of {message.sender!r}"
-            raise failed(f"{whose} in {path} is still handed out", error) from error
+            path = os.path.join(root.path, str(federation.fingerprint))
+            if error.errno == errno.ELOOP:
+                return [f"{path} was skipped: {_LINK}"]
+            raise failed(f"the folder {path} cannot be read", error) from error
+        if len(listed) > MOST_FILES:
+            notices.append(f"{home.path} has more than {MOST_FILES:,} files; the rest was ignored")
+        if is_full:
+            notices.append(
+                f"{home.path} has messages of more than {MOST_HELD:,} bytes, and the rest was "
+                "ignored; agree on fewer features or on messages of weights, or list the members' "
+                "keys in the federation file"
+            )
+        return notices
 
-
-@contextlib.contextmanager
-def _home(root: OpenFolder, content: Heard | Withdrawal) -> Iterator[OpenFolder]:
-    """Open the folder in which a message is put; create it if it does not exist."""
-    fingerprint, epoch = home_of(Fingerprint(content.fingerprint), content.epoch)
-    with (
-        root.subfolder(fingerprint, create=True) as parent,
-        parent.subfolder(epoch, create=True) as home,
-    ):
-        yield home
-
-
-def _before(home: OpenFolder, name: str, message: Heard) -> Heard | None:
-    """Return the message, or the release, that this one would replace."""
-    try:
-        there = load(home, name, max(RELEASE, len(seal(message)) + most_bytes(0)))
-    except (OSError, FileRefused, MessageRefused):
-        return None
-    is_same = isinstance(there, type(message)) and origin(there) == origin(message)
-    return there if is_same and not isinstance(there, Withdrawal) else None
-
-
-def _withdrawal(home: OpenFolder, content: Message | Withdrawal) -> Withdrawal | None:
-    """Return the withdrawal by the sender of a message, or of an earlier withdrawal."""
-    try:
-        there = load(home, withdrawal_name(content.sender, content.key), most_bytes(0))
-    except (OSError, FileRefused, MessageRefused):
-        return None
-    if not isinstance(there, Withdrawal) or origin(there) != origin(content):
-        return None
-    return there if signature_fault(there) is None else None
-
-
-def _is_withdrawn(home: OpenFolder, message: Heard) -> bool:
-    if not message.key or not isinstance(message, Message):
-        return False
-    there = _withdrawal(home, message)
-    return there is not None and message in Outlawed([there])
-
-
-def _outlaw(root: OpenFolder, withdrawal: Withdrawal) -> None:
-    """Put a withdrawal into the folder, unless a later one is there."""
-    with _home(root, withdrawal) as home, home.alone():
-        there = _withdrawal(home, withdrawal)
-        if there is None or there.sequence < withdrawal.sequence:
-            home.write(withdrawal_name(withdrawal.sender, withdrawal.key), seal(withdrawal))
-
-
-def _withdrawable(
-    search: Search,
-    federation: Federation,
-    sender: str,
-    keys: KeyPair | None,
-    mine: Callable[[Message], bool] | None,
-) -> Iterator[tuple[OpenFolder, str, Message | None]]:
-    """Find the files to withdraw: those of the messages, and a damaged one where they are put."""
-    own_name = file_name(sender, b"" if keys is None else keys.public)
-    most = most_in(federation)
-    for folder, names in search:
-        is_home = folder.path == search.home
-        for name in {*names, own_name} if is_home else names:
-            try:
-                content = load(folder, name, most)
-            except FileNotFoundError:
-                continue
-            except (FileRefused, MessageRefused):
-                if is_home and name == own_name and mine is None:  # else it may be another's
-                    yield folder, name, None
-                continue
-            except OSError as error:
-                if is_home and name == own_name and error.errno == errno.ELOOP:
-                    yield folder, name, None  # a link
-                continue
-            if isinstance(content, Message) and is_withdrawable(
-                content, federation, sender, keys, mine
-            ):
-                yield folder, name, content
-
-
-class _Look:
-    """Looks into files for one federation.
-
-    Args:
-        federation: The federation.
-        keyring: Which keys belong to whom.
-    """
-
-    def __init__(self, federation: Federation, keyring: Keyring) -> None:
-        self._federation, self._keyring = federation, keyring
-        self._most = most_in(federation)
-        self._unlisted: dict[tuple[object, ...], str | None] = {}  # by origin and sequence
-
-    def __call__(self, folder: OpenFolder, name: str, known: File | None) -> File | None:
-        """Return what is in a file for this federation; None if there is no file."""
+    def _look(
+        self, home: OpenFolder, name: str, federation: Federation, known: _File | None
+    ) -> _File | None:
+        """Return what is in a file; None if there is no file."""
         try:
-            status = folder.status(name)
+            status = home.status(name)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return File((), 0, False, fault=unreadable(error))
+            return _File((0, 0, 0, 0), False, fault=_unreadable(error))
         version = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
-        now = seen = time.monotonic_ns()
-        if known is not None and known.version == version:
-            if known.is_settled:
-                return known
-            seen = known.seen
-        # Whoever sets the time of a file to the future does not make us read it again and again.
-        is_settled = max(time.time_ns() - status.st_mtime_ns, now - seen) > _SETTLED
-        file = File(version, seen, is_settled)
+        if known is not None and known.is_settled and known.version == version:
+            return known
+        file = _File(version, time.time_ns() - status.st_mtime_ns > _SETTLED)
         try:
-            if not stat.S_ISREG(status.st_mode):
-                is_link = stat.S_ISLNK(status.st_mode)
-                raise FileRefused(LINK if is_link else "it is not a regular file")
-            return self._read(folder, name, file)
+            content = load(home, name, most_in(federation))
+            if name != name_of(content):
+                raise MessageRefused(
+                    f"it holds a {content.type} of {content.sender!r}, which counts only in a file "
+                    f"called {name_of(content)}"
+                )
+            check_fit(federation, content)
+            fault = unlisted_fault(federation, self.keyring, content)
         except FileNotFoundError:
             return None
         except ExchangeError:  # not because of this file
             raise
         except OSError as error:
-            return file._replace(is_settled=False, fault=unreadable(error))
+            return file._replace(is_settled=False, fault=_unreadable(error))
         except (FileRefused, MessageRefused) as error:
             return file._replace(fault=str(error))
+        if fault is None:
+            return file._replace(content=content)
+        return file._replace(fault=None if isinstance(content, Withdrawal) else fault)
 
-    def _read(self, folder: OpenFolder, name: str, file: File) -> File:
-        content = load(folder, name, self._most)
-        is_message = isinstance(content, Heard)
-        if not same_federation(self._federation, content):
-            return file._replace(foreign=content.fingerprint if is_message else None)
-        if isinstance(content, Heard):
-            self._federation.check(content)
-        if (fault := signature_fault(content)) is not None:
-            raise MessageRefused(fault)
-        if content.epoch != self._federation.epoch:
-            return file
-        if (fault := self._unlisted_fault(content)) is not None:
-            return file._replace(fault=fault if is_message else None)
-        return file.holding(content)
-
-    def _unlisted_fault(self, content: Heard | Withdrawal) -> str | None:
-        if not self._federation.members:
-            return None
-        which = (content.type, *origin(content), content.sequence)
-        if which not in self._unlisted:
-            self._unlisted[which] = unlisted_fault(self._federation, self._keyring, content)
-        return self._unlisted[which]
+    def _shown(self, folder: str, name: str) -> str:
+        """Return the path of a file for people; others chose its name."""
+        return os.path.join(folder, printable(shortened(name, _LONGEST)))
 
 
-def _listed(search: Search) -> tuple[list[Holding], list[Withdrawal]]:
-    """Read all files, of any federation, as long as they are not too large together."""
-    held: list[Holding] = []
-    withdrawals: list[Withdrawal] = []
-    left = _MOST_LISTED
-    for folder, names in search:
-        for name in names:
-            place = os.path.join(folder.path, name)
-            when = content = fault = None
-            try:
-                status = folder.status(name)
-                when = status.st_mtime
-                if status.st_size > left:
-                    most = f"{_MOST_LISTED:,} bytes"
-                    raise FileRefused(f"it was not read: all files together have more than {most}")
-                left -= status.st_size
-                content = load(folder, name, LARGEST)
-                fault = signature_fault(content)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                fault = unreadable(error)
-            except (FileRefused, MessageRefused) as error:
-                fault = str(error)
-            if isinstance(content, Withdrawal) and fault is None:
-                withdrawals.append(content)
-            else:
-                message = content if isinstance(content, Heard) else None
-                held.append(Holding(message, when, place, fault))
-    return held, withdrawals
+def _list(home: OpenFolder, left: int, held: list[Holding], withdrawals: list[Withdrawal]) -> int:
+    """Add all that is in the folder of a federation; return how many bytes may still be read."""
+    for entry in islice(home.entries(), MOST_FILES):
+        if not entry.name.endswith(SUFFIX) or entry.name.startswith("."):
+            continue
+        place = os.path.join(home.path, entry.name)
+        when = content = fault = None
+        try:
+            status = home.status(entry.name)
+            when = status.st_mtime
+            if status.st_size > left:
+                most = f"{_MOST_LISTED:,} bytes"
+                raise FileRefused(f"it was not read: all files together have more than {most}")
+            left -= status.st_size
+            content = load(home, entry.name, LARGEST)
+            fault = signature_fault(content)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            fault = _unreadable(error)
+        except (FileRefused, MessageRefused) as error:
+            fault = str(error)
+        if isinstance(content, Withdrawal) and fault is None:
+            withdrawals.append(content)
+        else:
+            message = None if isinstance(content, Withdrawal) else content
+            held.append(Holding(message, when, place, fault))
+    return left
+
+
+def _load_or_damaged(home: OpenFolder, name: str, most: int) -> Heard | Withdrawal | None:
+    """Read a file; None if it is damaged, or a link."""
+    try:
+        return load(home, name, most)
+    except (FileRefused, MessageRefused):
+        return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return None
+
+
+def _stored(home: OpenFolder, what: type[S], source: Origin, most: int) -> S | None:
+    """Return what the file of this origin holds, if it is what it should be."""
+    try:
+        content = load(home, file_name(source.sender, source.key, what.type), most)
+    except (OSError, FileRefused, MessageRefused):
+        return None
+    return content if isinstance(content, what) and origin(content) == source else None
+
+
+def _withdrawals(home: OpenFolder, source: Origin) -> list[Withdrawal]:
+    """Return the valid withdrawal by an origin, if there is one."""
+    withdrawal = _stored(home, Withdrawal, source, most_bytes(0)) if source.key else None
+    return [] if withdrawal is None or signature_fault(withdrawal) else [withdrawal]
+
+
+def _outlaw(home: OpenFolder, withdrawal: Withdrawal) -> None:
+    """Put a withdrawal into a folder that is locked, unless a later one is there."""
+    earlier = _withdrawals(home, origin(withdrawal))
+    if all(other.sequence < withdrawal.sequence for other in earlier):
+        home.write(name_of(withdrawal), seal(withdrawal))
+
+
+def _unreadable(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return _LINK
+    return f"it cannot be read: {error.strerror or error}"

@@ -1,8 +1,7 @@
 """The ledger: a log of every message that left this machine, one line of JSON for each.
 
 The line is on disk before its message is sent. If the line cannot be written, the message is not
-sent. So nothing leaves unrecorded. A message that was not delivered gets a second line. Scalars and
-progress, which a hub can carry too, are recorded in the same way.
+sent. So nothing leaves unrecorded. A message that was not delivered gets a second line.
 
 Private releases are recorded too, with all that the accountant needs: by the party that makes them,
 before anyone can see them, and by everyone who receives them.
@@ -21,7 +20,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -31,11 +30,10 @@ from msgspec.structs import replace
 from fedbo import files
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
-from fedbo.exchange.choice import same_federation
-from fedbo.exchange.file import LARGEST
-from fedbo.exchange.progress import Progress
+from fedbo.exchange.choice import LARGEST
+from fedbo.exchange.hub.exchange import HubExchange
+from fedbo.exchange.hub.wire import Progress
 from fedbo.federation import Federation
-from fedbo.federation.scalars import Scalars
 from fedbo.identity import KeyPair
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
@@ -43,19 +41,20 @@ from fedbo.outside import printable, shortened
 from fedbo.privacy.statement import broken_promise
 from fedbo.state import StateMissing, make_folder, state_folder
 
-NAME = "releases.jsonl"  # as version 0.1 called it
+NAME = "ledger.jsonl"
 NAMED = 5  # damaged lines that are named; the rest are counted
 _OPTIONS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
+_READ = os.O_RDONLY | _OPTIONS
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
 _LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
 
 
 class NotOurs(ExchangeError):
-    """The messages that should be withdrawn are others'; the text says whose."""
+    """The message that should be withdrawn is another's; the text says whose."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the ledger: what happened to a message, to scalars or to progress.
+    """One line of the ledger: what happened to a message.
 
     Args:
         when: The time in UTC, in the format of ISO 8601.
@@ -65,14 +64,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         to: The address of the exchange; empty if the message was handed out.
         agent: The sender.
         federation: The fingerprint of the federation.
-        epoch: The epoch of the federation; 0 for scalars and progress, which have none.
-        sequence: The sequence number of the message; 0 for scalars and progress.
+        sequence: The sequence number of the message.
         t_n: How many trials the message is based on.
-        kind: The kind of message (`fedbo.message.MessageKind`), "scalars", "progress" or "release".
-        numbers: How many numbers the message has.
+        kind: The kind of message, or "release".
+        numbers: How many numbers were handed out.
         nbytes: The size of the message in bytes.
         content: The whole message in base64; empty if it was withdrawn.
         study: The id of the study that sent it; empty if no study did.
+        progress: What a hub was told beside the message.
     """
 
     when: str
@@ -80,42 +79,74 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to: str
     agent: str
     federation: str
-    epoch: int
     sequence: int
     t_n: int
-    kind: MessageKind | Literal["scalars", "progress", "release"]
+    kind: MessageKind | Literal["release"]
     numbers: int
     nbytes: int
     content: str
     study: str = ""
+    progress: Progress | None = None
 
-    def message(self) -> Message:
-        """Decode the message that was sent."""
-        decoded = self.decoded()
-        if not isinstance(decoded, Message):
-            raise ValueError(f"{self.agent!r} sent {self.kind} at {self.when}, not a message")
-        return decoded
-
-    def decoded(self) -> Heard | Scalars | Progress:
-        """Decode what was sent or received: a message, a release, scalars or progress."""
+    def message(self) -> Heard:
+        """Decode the message or release; a ValueError if it is not in this line, or damaged."""
         if not self.content:
             raise ValueError(
                 f"message {self.sequence} of {self.agent!r} was {self.action} at {self.when}; "
                 "its content is in the line that says when it was sent"
             )
         data = base64.b64decode(self.content)
-        if self.kind == "scalars":
-            return Scalars.decode(data)
-        if self.kind == "release":
-            return Release.decode(data)
-        return Progress.decode(data) if self.kind == "progress" else Message.decode(data)
+        return Release.decode(data) if self.kind == "release" else Message.decode(data)
+
+
+class _Index:
+    """What the lines of a ledger say. Messages are known by their digests."""
+
+    def __init__(self) -> None:
+        # What was sent and not withdrawn since, by where it went; and where anything ever went.
+        self.out: dict[_Reach, dict[bytes, Entry]] = {}
+        self.left: dict[bytes, set[_Reach]] = {}
+        self.studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
+        self.releases: dict[str, dict[bytes, str]] = {}  # contents, by federation
+        self.randomised: set[tuple[str, str]] = set()  # agents and federations with local privacy
+        self.damaged: set[int] = set()  # where lines begin that may have been releases
+
+    def add(self, entry: Entry) -> None:
+        """Take note of an entry; of the same entry again, too."""
+        reach, digest = _reach(entry), _digest(entry.content)
+        out, left = self.out.setdefault(reach, {}), self.left.setdefault(digest, set())
+        if entry.action == "undelivered":
+            out.pop(digest, None)
+            left.discard(reach)
+        elif entry.action == "withdrawn":
+            for other in [key for key, sent in out.items() if _same_study(sent, entry)]:
+                del out[other]
+        else:
+            out[digest] = replace(entry, content="")
+            left.add(reach)
+            self.studies.setdefault(digest, set()).add(entry.study)
+        if entry.kind == "release":
+            self.releases.setdefault(entry.federation, {})[digest] = entry.content
+        if entry.kind == "contribution" and entry.content:
+            with contextlib.suppress(ValueError):  # one that is damaged was not randomised
+                message = entry.message()
+                if isinstance(message, Message) and message.local_epsilon is not None:
+                    self.randomised.add((entry.agent, entry.federation))
+
+    def has(self, entry: Entry) -> bool:
+        """Return whether there is nothing new in an entry."""
+        digest = _digest(entry.content)
+        if entry.action == "sent":
+            sent = self.out.get(_reach(entry), {}).get(digest)
+            return sent is not None and entry.progress in (None, sent.progress)
+        return entry.action in ("handed out", "received") and bool(self.left.get(digest))
 
 
 class Ledger:
     """A log of what was sent, in a file that only grows. Many processes may write to it at once.
 
     Args:
-        path: The file. By default it is ``releases.jsonl`` in the folder that the environment
+        path: The file. By default it is ``ledger.jsonl`` in the folder that the environment
             variable ``FEDBO_STATE`` names, or else in the user's state folder
             (``~/.local/state/fedbo`` on Linux). It is created with the first entry.
 
@@ -135,31 +166,28 @@ class Ledger:
         given = _default_path() if path is None else os.path.expanduser(path)
         self.path = Path(os.path.abspath(given))
         self._lock = Lock()
-        # What was read so far: which file, and up to which position.
+        # What was read so far: of which file, up to which position, and what it said.
         self._file: tuple[int, int] | None = None
         self._position = 0
-        self._forget()
-
-    def _forget(self) -> None:
-        # Messages are known by their digests.
-        self._out: dict[tuple[str, str, str], dict[bytes, str]] = {}  # studies, by where it went
-        self._left: dict[bytes, set[tuple[str, str, str]]] = {}  # where it went, ever
-        self._studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
-        self._last: dict[tuple[str, str, str, int], Entry] = {}  # the last one sent, by place
-        self._releases: dict[str, dict[bytes, str]] = {}  # contents, by what lasts of a federation
-        self._randomised: set[tuple[str, str]] = set()  # who voted with local privacy, and where
-        self._damaged: set[int] = set()  # where lines begin that may have been releases
+        self._index = _Index()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    def publish(self, exchange: Exchange, message: Heard, study: str = "") -> bool:
+    def publish(
+        self,
+        exchange: Exchange,
+        message: Heard,
+        study: str = "",
+        progress: Progress | None = None,
+    ) -> bool:
         """Record the message, then publish it. A retry is not recorded twice.
 
         Args:
             exchange: Where to publish.
             message: The message or the release to publish.
             study: The id of the study that sends it, so that no other study withdraws it.
+            progress: How far the agent has come, if its members may see that. Only a hub shows it.
 
         Returns:
             Whether the exchange now hands out exactly this message.
@@ -169,56 +197,41 @@ class Ledger:
                 also if it is a contribution to releases that have broken their plan, or one without
                 local privacy after others that had it.
         """
-        if message.kind == "contribution":
-            self._check_promise(message)
-        entry = _entry("sent", message, exchange.address, study)
-        return self._send(entry, lambda: exchange.publish(message))
-
-    def share(self, exchange: Exchange, scalars: Scalars, study: str = "") -> None:
-        """Record an agent's scalars, then share them.
-
-        Args:
-            exchange: Where to share them.
-            scalars: The scalars.
-            study: The id of the study that shares them.
-
-        Raises:
-            ExchangeError: If they could not be recorded (then they are not sent) or shared.
-        """
-        numbers = len(scalars.length_scales) + 1
-        entry = _other_entry("scalars", scalars, scalars.t_n, numbers, exchange.address, study)
-        self._send(entry, lambda: exchange.share(scalars))
-
-    def report(self, exchange: Exchange, progress: Progress, study: str = "") -> None:
-        """Record an agent's progress, then report it.
-
-        Args:
-            exchange: Where to report it.
-            progress: The progress.
-            study: The id of the study that reports it.
-
-        Raises:
-            ExchangeError: If it could not be recorded (then it is not sent) or reported.
-        """
-        t_n, numbers = progress.trials, progress.numbers
-        entry = _other_entry("progress", progress, t_n, numbers, exchange.address, study)
-        self._send(entry, lambda: exchange.report(progress))
+        if progress is not None and not isinstance(exchange, HubExchange):
+            raise ExchangeError(f"{exchange.address} cannot show progress; only a hub can")
+        self._check_promise(message)
+        entry = _entry("sent", message, exchange.address, study, progress)
+        is_new = self._record(entry)
+        is_out = False
+        try:
+            if isinstance(exchange, HubExchange):
+                is_out = exchange.publish(message, progress)
+            else:
+                is_out = exchange.publish(message)
+        finally:
+            if is_new and not is_out:
+                # If this fails too, the ledger lists a message that did not leave, which is safe.
+                with contextlib.suppress(OSError):
+                    self._append(replace(entry, when=_now(), action="undelivered"))
+        return is_out
 
     def record(self, message: Heard) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
 
         One that was sent or handed out before is not recorded again.
 
-        Args:
-            message: The message or the release.
-
         Raises:
-            ExchangeError: If it could not be recorded, or if it is a contribution to releases that
-                have broken their plan; then it must not be handed out.
+            ExchangeError: If it could not be recorded, or if it is a contribution that `publish`
+                would not send; then it must not be handed out.
         """
-        if message.kind == "contribution":
-            self._check_promise(message)
-        self._record(_entry("handed out", message), "handed out")
+        self._check_promise(message)
+        self._record(_entry("handed out", message))
+
+    def receive(self, release: Release) -> None:
+        """Record a release that was received and checked, once."""
+        self._record(_entry("received", release))
+        if text := broken_promise(self._releases(release.fingerprint)):
+            warn(f"{text}. Contributions to it are no longer sent from here", ExchangeWarning)
 
     def add_release(
         self, federation: Federation, make: Callable[[list[Release]], Release]
@@ -240,61 +253,38 @@ class Ledger:
         """
         federation.require_plan()
         refusal = f"no release is made, because {self.path}"
-        with self._lock:
-            try:
-                make_folder(self.path.parent)
-                with _opened(self.path, _APPEND) as file, alone(file.fileno()) as is_locked:
-                    if not is_locked:
-                        raise ExchangeError(
-                            f"{refusal} cannot be locked, and two processes could spend the same "
-                            "budget: keep it on a local disk, and not on Windows"
-                        )
-                    cut_short = self._catch_up(file)
-                    if self._damaged:
-                        raise ExchangeError(
-                            f"{refusal} has damaged lines ({len(self._damaged)}), which may have "
-                            "been releases: restore it from a copy"
-                        )
-                    made = self._known_releases(federation.fingerprint)
-                    release = make([*made])
-                    federation.check(release)
-                    if made and release.sequence <= made[-1].sequence:
-                        raise ValueError(
-                            f"the release has the number {release.sequence}, expected one after "
-                            f"{made[-1].sequence}, the last that is recorded in {self.path}"
-                        )
-                    line = msgspec.json.encode(_entry("handed out", release)) + b"\n"
-                    _write(file, b"\n" * cut_short + line, undo=True)
-                    files.sync(str(self.path.parent))
-            except ExchangeError:
-                raise
-            except OSError as error:
-                raise failed(f"{refusal} cannot be written", error) from error
+        try:
+            with self._opened(_APPEND) as (file, is_locked):
+                if not is_locked:
+                    raise ExchangeError(
+                        f"{refusal} cannot be locked, and two processes could spend the same "
+                        "budget: keep it on a local disk, and not on Windows"
+                    )
+                cut_short = self._catch_up(file)
+                if self._index.damaged:
+                    raise ExchangeError(
+                        f"{refusal} has damaged lines ({len(self._index.damaged)}), which may have "
+                        "been releases: restore it from a copy"
+                    )
+                made = self._known_releases(federation.fingerprint)
+                release = make([*made])
+                federation.check(release)
+                if made and release.sequence <= made[-1].sequence:
+                    raise ValueError(
+                        f"the release has the number {release.sequence}, expected one after "
+                        f"{made[-1].sequence}, the last that is recorded in {self.path}"
+                    )
+                _write(file, _entry("handed out", release), cut_short, undo=True)
+                files.sync(str(self.path.parent))
+        except ExchangeError:
+            raise
+        except OSError as error:
+            raise failed(f"{refusal} cannot be written", error) from error
         return release
 
-    def receive(self, published: Release) -> None:
-        """Record a release that was received, once.
-
-        Args:
-            published: The release, which was checked.
-
-        Raises:
-            ExchangeError: If it could not be recorded.
-        """
-        self._record(_entry("received", published), "received")
-        if text := self._broken(published):
-            warn(f"{text}. Contributions to it are no longer sent from here", ExchangeWarning)
-
     def releases(self, federation: Federation) -> list[Release]:
-        """Return the releases of a federation that were made here or received, by number.
-
-        Args:
-            federation: The federation, in any epoch.
-
-        Raises:
-            ExchangeError: If the ledger cannot be read.
-        """
-        return self._releases_of(federation.fingerprint)
+        """Return the releases of a federation that were made here or received, by number."""
+        return self._releases(federation.fingerprint)
 
     def withdraw(
         self,
@@ -304,119 +294,62 @@ class Ledger:
         keys: KeyPair | None = None,
         study: str | None = None,
     ) -> bool:
-        """Withdraw this user's messages for this federation, then record that.
+        """Withdraw this user's message for this federation, then record that.
 
         A message is this user's if it is signed with ``keys``, or if it is not signed and recorded
         here. One that is recorded for another study is left alone.
 
         Args:
-            exchange: Where the messages were published.
-            federation: The federation that they are for.
-            sender: The agent that sent them.
-            keys: The key pair that signed them; None (default) if they are not signed.
-            study: Withdraw only messages of the study with this id; of any study if None (default).
+            exchange: Where the message was published.
+            federation: The federation that it is for.
+            sender: The agent that sent it.
+            keys: The key pair that signed it; None (default) if it is not signed.
+            study: Withdraw only a message of the study with this id; None (default): of any.
 
         Returns:
             Whether there was a message to withdraw.
 
         Raises:
-            NotOurs: If only others have messages under this name.
-            ExchangeError: If the messages could not be withdrawn, or this could not be recorded.
+            NotOurs: If the message under this name and key is another study's or another user's.
+            ExchangeError: If the message could not be withdrawn, or this could not be recorded.
         """
+        studies: dict[bytes, set[str]] = {}
         try:
-            studies = self._known_studies()
+            studies = self._read_index().studies
         except OSError as error:
-            if keys is None:
+            if keys is None:  # else the key tells whose message it is
                 what = f"nothing was withdrawn, because the ledger {self.path} cannot be read"
                 raise failed(what, error) from error
-            studies = {}  # the key tells whose message it is
         ours: list[Message] = []
+        others: list[str] = []  # whose they are
 
         def is_ours(message: Message) -> bool:
-            sent_by = studies.get(_digest(message))
-            if sent_by is None:
-                is_one = keys is not None
+            sent_by = studies.get(_digest(_encoded(message)))
+            if sent_by is None and keys is None:
+                others.append("this machine has no record of it")
+            elif sent_by is not None and study is not None and not sent_by & {study, ""}:
+                others.append("another study of this user sent it")
             else:
-                is_one = study is None or bool(sent_by & {study, ""})
-            ours.extend([message] if is_one else [])
-            return is_one
+                ours.append(message)
+                return True
+            return False
 
         if not exchange.withdraw(federation, sender, keys, is_ours):
-            _check_no_others(exchange, federation, sender, studies)
+            if others:
+                raise NotOurs(
+                    f"nothing was withdrawn: the message of {sender!r} at {exchange.address} is "
+                    f"not this study's, as {others[0]}. Whoever sent it can withdraw it; if two "
+                    "agents have one name, rename one of them"
+                )
             return False
-        if ours:
-            message = max(ours, key=lambda one: (one.epoch, one.sequence))
-            entry = replace(_entry("withdrawn", message, exchange.address, study or ""), content="")
-        else:
-            entry = _withdrawn(exchange.address, federation, sender, study or "")
-        try:
-            self._append(entry)
-        except OSError as error:
-            what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
-            raise failed(f"{what} could not be recorded in {self.path}", error) from error
+        for message in ours[-1:]:
+            entry = _entry("withdrawn", message, exchange.address, study or "")
+            try:
+                self._append(replace(entry, content=""))
+            except OSError as error:
+                what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
+                raise failed(f"{what} could not be recorded in {self.path}", error) from error
         return True
-
-    def studies_of(self, message: Heard) -> set[str]:
-        """Return the ids of the studies that sent this message; empty if none is recorded.
-
-        Args:
-            message: The message, with its signature.
-
-        Raises:
-            ExchangeError: If the ledger cannot be read.
-        """
-        try:
-            return self._known_studies().get(_digest(message), set()) - {""}
-        except OSError as error:
-            raise failed(f"the ledger {self.path} cannot be read", error) from error
-
-    def was_withdrawn(self, exchange: Exchange, message: Message) -> bool:
-        """Tell whether this message was sent to the exchange, and withdrawn since.
-
-        Args:
-            exchange: Where it was published.
-            message: The message, with its signature.
-
-        Raises:
-            ExchangeError: If the ledger cannot be read.
-        """
-        self.studies_of(message)  # reads what is new
-        digest, reach = _digest(message), _reach(_entry("sent", message, exchange.address))
-        with self._lock:
-            was_out = reach in self._left.get(digest, set())
-            return was_out and digest not in self._out.get(reach, {})
-
-    def outstanding(
-        self, address: str, agent: str | None = None, study: str | None = None
-    ) -> list[Entry]:
-        """Return the last message for each federation that was sent and not withdrawn.
-
-        Args:
-            address: The address of the exchange.
-            agent: Only those of this agent; of all agents if None (default).
-            study: Only those of the study with this id; of all studies if None (default).
-
-        Raises:
-            ExchangeError: If the ledger cannot be read.
-        """
-        out: dict[tuple[str, str, str], dict[str, Entry]] = {}
-        for entry in self.read(agent):
-            if entry.to != address or not _is_message(entry) or entry.kind == "release":
-                continue
-            sent = out.setdefault(_reach(entry), {})
-            if entry.action == "sent":
-                sent[entry.content] = entry
-            elif entry.action == "undelivered":
-                sent.pop(entry.content, None)
-            else:
-                for one in [one for one in sent.values() if _same_study(one.study, entry.study)]:
-                    del sent[one.content]
-        last = {}
-        for reach, sent in out.items():
-            for entry in sent.values():
-                if study in (None, entry.study):
-                    last[reach] = entry
-        return [*last.values()]
 
     def read(self, agent: str | None = None) -> list[Entry]:
         """Read the entries, oldest first; a damaged line is skipped with a warning.
@@ -429,7 +362,7 @@ class Ledger:
         """
         entries, faults = [], []
         try:
-            with _opened(self.path, os.O_RDONLY | _OPTIONS) as file:
+            with _file(self.path, _READ) as file:
                 with alone(file.fileno()):
                     size = _size(file)  # what is written from now on is not read
                 for number, line in enumerate(_lines(file, size), 1):
@@ -448,110 +381,87 @@ class Ledger:
             warn(fault, ExchangeWarning)
         return entries
 
-    def _send(self, entry: Entry, send: Callable[[], bool | None]) -> bool:
-        """Record an entry, then send what it is for; return whether the exchange took it."""
-        is_new = self._record(entry, "sent")
-        is_out = False
-        try:
-            is_out = send() is not False
-        finally:
-            if is_new and not is_out:
-                # If this fails too, the ledger lists a message that did not leave, which is safe.
-                with contextlib.suppress(OSError):
-                    self._append(replace(entry, when=_now(), action="undelivered"))
-        return is_out
+    def _check_promise(self, message: Heard) -> None:
+        """Refuse a contribution to a broken plan, and one that would undo a randomised vote."""
+        if not isinstance(message, Message) or message.kind != "contribution":
+            return
+        refusal = f"the contribution of {message.sender!r} was not handed out"
+        if text := broken_promise(self._releases(message.fingerprint)):
+            raise ExchangeError(
+                f"{refusal}: {text}. Ask whoever makes the releases what happened, and agree on a "
+                "new federation"
+            )
+        federation = str(Fingerprint(message.fingerprint))
+        if message.local_epsilon is None and (
+            (message.sender, federation) in self._index.randomised
+        ):
+            raise ExchangeError(
+                f"{refusal}: it is not randomised, and earlier ones were, which protected it from "
+                "whoever makes the releases. Give the ε of local privacy again (--local-epsilon, "
+                "or Settings(local_epsilon=...)), or take part under another name"
+            )
 
-    def _record(self, entry: Entry, done: str) -> bool:
+    def _record(self, entry: Entry) -> bool:
+        """Write an entry unless there is nothing new in it; return whether it was written."""
         try:
             return self._append(entry)
         except OSError as error:
-            what = f"message {entry.sequence} of {entry.agent!r} was not {done} because it"
-            if not _is_message(entry):
-                what = f"nothing of the {entry.kind} of {entry.agent!r} was {done} because this"
+            what = f"message {entry.sequence} of {entry.agent!r} was not {entry.action} because it"
             raise failed(f"{what} could not be recorded in {self.path}", error) from error
 
-    def _known_studies(self) -> Mapping[bytes, set[str]]:
-        """Return which studies sent each message that is recorded, by its digest."""
-        with self._lock:
-            try:
-                with _opened(self.path, os.O_RDONLY | _OPTIONS) as file, alone(file.fileno()):
-                    self._catch_up(file)
-            except FileNotFoundError:
-                return {}
-            return self._studies
+    def _append(self, entry: Entry) -> bool:
+        with self._opened(_APPEND) as (file, is_locked):
+            cut_short = self._catch_up(file)
+            if self._index.has(entry):
+                return False
+            is_first = not _size(file)
+            _write(file, entry, cut_short, undo=is_locked)
+            if is_first:
+                files.sync(str(self.path.parent))
+            return True
 
-    def _check_promise(self, message: Heard) -> None:
-        """Refuse a contribution to a broken plan, and one that would undo a randomised vote."""
-        text = self._broken(message)
-        sender = message.sender, Fingerprint(message.fingerprint).lasting
-        if isinstance(message, Message) and message.local_epsilon is None:
-            with self._lock:
-                was_randomised = sender in self._randomised
-            if was_randomised:
-                raise ExchangeError(
-                    f"the contribution of {message.sender!r} was not handed out: it is not "
-                    "randomised, and earlier ones were, which protected it from whoever makes the "
-                    "releases. Give the ε of local privacy again (--local-epsilon, or "
-                    "Settings(local_epsilon=...)), or take part under another name"
-                )
-        if text:
-            raise ExchangeError(
-                f"the contribution of {message.sender!r} was not handed out: {text}. Ask "
-                "whoever makes the releases what happened, and agree on a new federation"
-            )
-
-    def _broken(self, message: Heard) -> str | None:
-        known = self._releases_of(Fingerprint(message.fingerprint))
-        return broken_promise(known) if known else None
-
-    def _releases_of(self, fingerprint: Fingerprint) -> list[Release]:
+    def _releases(self, fingerprint: bytes) -> list[Release]:
         try:
-            self._known_studies()  # reads what is new
+            self._read_index()
         except OSError as error:
             raise failed(f"the ledger {self.path} cannot be read", error) from error
         with self._lock:
             return self._known_releases(fingerprint)
 
-    def _known_releases(self, fingerprint: Fingerprint) -> list[Release]:
-        contents = self._releases.get(fingerprint.lasting, {}).values()
+    def _known_releases(self, fingerprint: bytes) -> list[Release]:
+        contents = self._index.releases.get(str(Fingerprint(fingerprint)), {}).values()
         try:
-            found = [Release.decode(base64.b64decode(content)) for content in contents]
+            releases = [Release.decode(base64.b64decode(content)) for content in contents]
         except ValueError as error:
             raise ExchangeError(
                 f"a release in {self.path} is damaged: {error}; restore the file from a copy"
             ) from None
-        return sorted(found, key=lambda one: one.sequence)
+        return sorted(releases, key=lambda release: release.sequence)
 
-    def _append(self, entry: Entry) -> bool:
-        """Write the entry unless its message is out already; return whether it was written."""
+    @contextlib.contextmanager
+    def _opened(self, flags: int) -> Iterator[tuple[io.FileIO, bool]]:
+        """Open and lock the file; say whether it is locked against other processes, too."""
         with self._lock:
-            make_folder(self.path.parent)
-            with _opened(self.path, _APPEND) as file, alone(file.fileno()) as locked:
-                cut_short = self._catch_up(file)
-                digest = _digest_of(entry.content)
-                if entry.action == "sent" and digest in self._out.get(_reach(entry), {}):
-                    return False
-                if entry.action in ("handed out", "received") and self._left.get(digest):
-                    return False
-                if entry.action == "withdrawn":  # say which message that was, if it is known
-                    last = self._last.get(_place(entry), entry)
-                    known = entry if entry.nbytes else replace(last, study=entry.study)
-                    entry = replace(known, when=entry.when, action="withdrawn")
-                # A crash may have cut the last line short. This entry starts a new line.
-                line = b"\n" * cut_short + msgspec.json.encode(entry) + b"\n"
-                is_first = not _size(file)
-                _write(file, line, undo=locked)
-                if is_first:
-                    files.sync(str(self.path.parent))
-                return True
+            if flags == _APPEND:
+                make_folder(self.path.parent)
+            with _file(self.path, flags) as file, alone(file.fileno()) as is_locked:
+                yield file, is_locked
+
+    def _read_index(self) -> _Index:
+        """Read what was added since the last time."""
+        try:
+            with self._opened(_READ) as (file, _):
+                self._catch_up(file)
+        except FileNotFoundError:
+            return _Index()
+        return self._index
 
     def _catch_up(self, file: io.FileIO) -> bool:
         """Read what was added since the last time; return whether the last line is cut short."""
         status, size = os.fstat(file.fileno()), _size(file)
         identity = (status.st_dev, status.st_ino)
         if self._file != identity or size < self._position:
-            self._file, self._position = identity, 0
-            self._forget()
+            self._file, self._position, self._index = identity, 0, _Index()
         file.seek(self._position)
         rest = b""
         for line in _lines(file, size - self._position):
@@ -559,36 +469,22 @@ class Ledger:
             rest = b"" if line.endswith(b"\n") else line
             entry = _parsed(line)  # the last one may only lack its line break
             if isinstance(entry, Entry):
-                self._count(entry)
+                self._index.add(entry)
             elif entry is not None and not _is_cut_short(line):
-                self._damaged.add(self._position - len(line))
+                self._index.damaged.add(self._position - len(line))
         self._position -= len(rest)
         return bool(rest)
 
-    def _count(self, entry: Entry) -> None:
-        """Take note of an entry; of the same entry again, too."""
-        if not _is_message(entry):
-            return
-        if entry.kind == "release":
-            known = self._releases.setdefault(_lasting(entry), {})
-            known[_digest_of(entry.content)] = entry.content
-        if entry.kind == "contribution" and entry.content:
-            with contextlib.suppress(ValueError):  # one that is damaged was not randomised
-                if entry.message().local_epsilon is not None:
-                    self._randomised.add((entry.agent, _lasting(entry)))
-        reach, digest = _reach(entry), _digest_of(entry.content)
-        out, left = self._out.setdefault(reach, {}), self._left.setdefault(digest, set())
-        if entry.action in ("sent", "handed out", "received"):
-            out[digest] = entry.study
-            left.add(reach)
-            self._studies.setdefault(digest, set()).add(entry.study)
-            self._last[_place(entry)] = replace(entry, content="")
-        elif entry.action == "undelivered":
-            out.pop(digest, None)
-            left.discard(reach)
-        else:
-            for one in [one for one, study in out.items() if _same_study(study, entry.study)]:
-                del out[one]
+
+_Reach = tuple[str, str, str]  # an address, an agent and a federation: what a withdrawal covers
+
+
+def _reach(entry: Entry) -> _Reach:
+    return entry.to, entry.agent, entry.federation
+
+
+def _same_study(sent: Entry, withdrawn: Entry) -> bool:
+    return not sent.study or not withdrawn.study or sent.study == withdrawn.study
 
 
 def _default_path() -> Path:
@@ -601,101 +497,27 @@ def _default_path() -> Path:
         ) from None
 
 
-def _check_no_others(
-    exchange: Exchange, federation: Federation, sender: str, studies: Mapping[bytes, set[str]]
-) -> None:
-    """Raise an error that says whose they are if others have messages under this name."""
-    try:
-        held = exchange.holdings()
-    except ExchangeError:  # it cannot list them
-        return
-    for message, _, place, fault in held:
-        if message is None or fault is not None or message.sender != sender:
-            continue
-        if not same_federation(federation, message):
-            continue
-        is_known = bool(studies.get(_digest(message), set()) - {""})
-        whose = f"signed with {message.signer}" if message.key else "not signed"
-        advice = "whoever sent it can withdraw it; if two agents have one name, rename one of them"
-        if is_known:
-            whose += ", and of another study of this user"
-        elif not message.key:
-            whose += ", and this machine has no record of it"
-            advice += "; if it is yours all the same, remove it there by hand"
-        where = printable(shortened(place, 300))
-        raise NotOurs(
-            f"nothing was withdrawn: the message of {sender!r} in {where} is not this study's. It "
-            f"is {whose}: {advice}"
-        )
-
-
 def _entry(
     action: Literal["sent", "withdrawn", "handed out", "received"],
     message: Heard,
     to: str = "",
     study: str = "",
+    progress: Progress | None = None,
 ) -> Entry:
-    content = message.encode()
     return Entry(
         when=_now(),
         action=action,
         to=to,
         agent=message.sender,
         federation=str(Fingerprint(message.fingerprint)),
-        epoch=message.epoch,
         sequence=message.sequence,
         t_n=message.t_n,
         kind=message.kind,
-        numbers=message.numbers,
-        nbytes=len(content),
-        content=base64.b64encode(content).decode(),
+        numbers=message.numbers + (0 if progress is None else progress.numbers),
+        nbytes=message.nbytes,
+        content=_encoded(message),
         study=study,
-    )
-
-
-def _other_entry(
-    kind: Literal["scalars", "progress"],
-    sent: Scalars | Progress,
-    t_n: int,
-    numbers: int,
-    to: str,
-    study: str,
-) -> Entry:
-    """Return the entry for something that is not a message."""
-    content = sent.encode()
-    return Entry(
-        when=_now(),
-        action="sent",
-        to=to,
-        agent=sent.sender,
-        federation=str(Fingerprint(sent.fingerprint)),
-        epoch=0,
-        sequence=0,
-        t_n=t_n,
-        kind=kind,
-        numbers=numbers,
-        nbytes=len(content),
-        content=base64.b64encode(content).decode(),
-        study=study,
-    )
-
-
-def _withdrawn(to: str, federation: Federation, sender: str, study: str) -> Entry:
-    """Return the entry for a message that nobody could read any more."""
-    return Entry(
-        when=_now(),
-        action="withdrawn",
-        to=to,
-        agent=sender,
-        federation=str(federation.fingerprint),
-        epoch=federation.epoch,
-        sequence=0,
-        t_n=0,
-        kind=federation.sends,
-        numbers=0,
-        nbytes=0,
-        content="",
-        study=study,
+        progress=progress,
     )
 
 
@@ -704,33 +526,11 @@ def _now() -> str:
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _place(entry: Entry) -> tuple[str, str, str, int]:
-    return entry.to, entry.agent, entry.federation, entry.epoch
+def _encoded(message: Heard) -> str:
+    return base64.b64encode(message.encode()).decode()
 
 
-def _reach(entry: Entry) -> tuple[str, str, str]:
-    """Return what a withdrawal covers: the federation, in any epoch, at one address."""
-    return entry.to, entry.agent, _lasting(entry)
-
-
-def _lasting(entry: Entry) -> str:
-    """Return what is the same in all epochs of the federation."""
-    return entry.federation.rpartition("-")[0]
-
-
-def _is_message(entry: Entry) -> bool:
-    return entry.kind not in ("scalars", "progress")
-
-
-def _same_study(sent_by: str, withdrawn_by: str) -> bool:
-    return not sent_by or not withdrawn_by or sent_by == withdrawn_by
-
-
-def _digest(message: Heard) -> bytes:
-    return _digest_of(base64.b64encode(message.encode()).decode())
-
-
-def _digest_of(content: str) -> bytes:
+def _digest(content: str) -> bytes:
     return hashlib.sha256(content.encode()).digest()
 
 
@@ -748,7 +548,7 @@ def _is_cut_short(line: bytes) -> bool:
     return line.startswith(b'{"when":') and not line.rstrip().endswith(b"}") and b"\0" not in line
 
 
-def _opened(path: Path, flags: int) -> io.FileIO:
+def _file(path: Path, flags: int) -> io.FileIO:
     return io.FileIO(os.open(path, flags, 0o600), "ab+" if flags & os.O_CREAT else "rb")
 
 
@@ -770,10 +570,13 @@ def _lines(file: io.FileIO, size: int) -> Iterator[bytes]:
         reader.detach()
 
 
-def _write(file: io.FileIO, line: bytes, *, undo: bool) -> None:
-    """Write the line through to the disk; if that fails, remove the part that was written."""
+def _write(file: io.FileIO, entry: Entry, cut_short: bool, *, undo: bool) -> None:
+    """Write the entry through to the disk; if that fails, remove the part that was written.
+
+    A crash may have cut the last line short. Then this entry starts a new line.
+    """
     size = os.fstat(file.fileno()).st_size
-    rest = memoryview(line)
+    rest = memoryview(b"\n" * cut_short + msgspec.json.encode(entry) + b"\n")
     try:
         while rest:
             rest = rest[file.write(rest) :]

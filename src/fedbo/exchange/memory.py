@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeWarning, Holding
 from fedbo.exchange.choice import (
+    Origin,
     Outlawed,
     audible,
+    check_fit,
     chosen,
     contributed,
     foreign_notice,
     is_withdrawable,
     origin,
     replaces,
-    same_federation,
     signature_fault,
     withdrawal_of,
 )
 from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring, verify
+from fedbo.identity import KeyPair, Keyring
 from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Withdrawal
-
-_Place = tuple[bytes, int]  # a federation and an epoch
-_Origin = tuple[bytes, int, str, bytes]  # and a sender and its key
 
 
 class MemoryExchange(Exchange):
@@ -53,16 +50,17 @@ class MemoryExchange(Exchange):
         self.keyring: Keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
         # With the type, and when it was published.
-        self._held: dict[tuple[str, *_Origin], tuple[Heard, float]] = {}
-        self._withdrawn: dict[_Origin, Withdrawal] = {}
-        self._told: dict[_Place, set[tuple[Heard, str]]] = {}  # each has had its warning
-        self._foreign: dict[_Place, set[bytes]] = {}  # other federations that were reported
+        self._held: dict[tuple[str, Origin], tuple[Heard, float]] = {}
+        self._withdrawn: dict[Origin, Withdrawal] = {}
+        # What was warned of, by federation: messages that are skipped, and other federations.
+        self._skipped: dict[bytes, set[tuple[Heard, str]]] = {}
+        self._foreign: dict[bytes, set[bytes]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
     def publish(self, message: Heard) -> bool:
-        key = message.type, *origin(message)
+        key = message.type, origin(message)
         with self._lock:
             if message in Outlawed(self._withdrawn.values()):
                 return False
@@ -75,32 +73,33 @@ class MemoryExchange(Exchange):
         return audible(federation, self._chosen(federation))
 
     def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases."""
         return contributed(federation, self._chosen(federation))
 
     def _chosen(self, federation: Federation) -> list[Heard]:
-        place = bytes(federation.fingerprint), federation.epoch
+        own = bytes(federation.fingerprint)
         with self._lock:
             fitting: list[Heard] = []
             faults: set[tuple[Heard, str]] = set()
             for message, _ in self._held.values():
-                if place == (message.fingerprint, message.epoch):
+                if message.fingerprint == own:
                     try:
-                        federation.check(message)
-                        if message.key:
-                            verify(message)
+                        check_fit(federation, message)
                         fitting.append(message)
                     except MessageRefused as error:
                         faults.add((message, str(error)))
-            found, refused = chosen(federation, self.keyring, fitting)
+            messages, refused = chosen(federation, self.keyring, fitting)
             faults.update(refused)
-            news = sorted(text for _, text in faults - self._told.get(place, set()))
-            self._told[place] = faults
-            foreign = self._count_foreign(federation)
+            news = sorted(text for _, text in faults - self._skipped.get(own, set()))
+            self._skipped[own] = faults
+            foreign = {message.fingerprint for message, _ in self._held.values()} - {own}
+            new_foreign = foreign - self._foreign.get(own, set())
+            self._foreign[own] = self._foreign.get(own, set()) | foreign
         for text in news:
             warn(f"a message was skipped: {text}", ExchangeWarning)
-        if foreign:
-            warn(foreign_notice(self.address, federation, foreign), ExchangeWarning)
-        return found
+        if new_foreign:
+            warn(foreign_notice(self.address, federation, new_foreign), ExchangeWarning)
+        return messages
 
     def withdraw(
         self,
@@ -109,19 +108,19 @@ class MemoryExchange(Exchange):
         keys: KeyPair | None = None,
         mine: Callable[[Message], bool] | None = None,
     ) -> bool:
-        withdrawn = []
+        source = Origin(bytes(federation.fingerprint), sender, keys.public if keys else b"")
         with self._lock:
-            for key, (message, _) in list(self._held.items()):
-                if isinstance(message, Message) and is_withdrawable(
-                    message, federation, sender, keys, mine
-                ):
-                    withdrawn.append(message)
-                    del self._held[key]
-                    if keys is not None:
-                        self._withdrawn[origin(message)] = withdrawal_of(message, keys)
-            for told in self._told.values():
-                told.difference_update([one for one in told if one[0] in withdrawn])
-        return bool(withdrawn)
+            message, _ = self._held.get((Message.type, source), (None, None))
+            if not isinstance(message, Message):
+                return False
+            if not is_withdrawable(message, federation, sender, keys, mine):
+                return False
+            del self._held[Message.type, source]
+            if keys is not None:
+                self._withdrawn[source] = withdrawal_of(message, keys)
+            for told in self._skipped.values():
+                told.difference_update([fault for fault in told if fault[0] == message])
+        return True
 
     def holdings(self) -> list[Holding]:
         with self._lock:
@@ -130,14 +129,3 @@ class MemoryExchange(Exchange):
             Holding(message, when, self.address, signature_fault(message))
             for _, (message, when) in held
         ]
-
-    def _count_foreign(self, federation: Federation) -> Counter[bytes]:
-        """Count the messages of each other federation that was not reported before."""
-        known = self._foreign.setdefault((bytes(federation.fingerprint), federation.epoch), set())
-        foreign = Counter(
-            message.fingerprint
-            for message, _ in self._held.values()
-            if not same_federation(federation, message) and message.fingerprint not in known
-        )
-        known.update(foreign)
-        return foreign

@@ -50,14 +50,11 @@ class OpenFolder:
             os.close(self.fd)
 
     def subfolder(self, name: str, *, create: bool = False) -> OpenFolder:
-        """Open a folder in this one.
+        """Open a folder in this one; an OSError with ``errno.ELOOP`` if it is a link.
 
         Args:
             name: Its name.
             create: Whether to create it, with this folder's permissions, if it does not exist.
-
-        Raises:
-            OSError: If it cannot be opened; with ``errno.ELOOP`` if it is a link.
         """
         is_new = create and self._make(name)
         below = OpenFolder.__new__(OpenFolder)
@@ -74,7 +71,7 @@ class OpenFolder:
                 raise link from None
             raise
         if is_new:
-            _permit(below.fd, self.mode())
+            _permit(below.fd, self._mode())
             files.sync("", self.fd)
         return below
 
@@ -95,7 +92,7 @@ class OpenFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file that everybody who may read the folder may read, whatever the umask is."""
-        files.write(self._at(name), data, at_least=self.mode() & 0o044, dir_fd=self.fd)
+        files.write(self._at(name), data, at_least=self._mode() & 0o044, dir_fd=self.fd)
 
     def unlink(self, name: str) -> None:
         """Remove a file, or the link itself."""
@@ -109,8 +106,7 @@ class OpenFolder:
         """Lock the folder against other processes and threads; see `fedbo.locks.alone`."""
         return alone(self.path if self.fd is None else self.fd)
 
-    def mode(self) -> int:
-        """Return the permissions of the folder."""
+    def _mode(self) -> int:
         return stat.S_IMODE(os.stat(self.path if self.fd is None else self.fd).st_mode)
 
     def _at(self, name: str) -> str:

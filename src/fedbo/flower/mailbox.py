@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.exchange import FolderExchange, Ledger
+from fedbo.exchange.choice import most_in
 from fedbo.exchange.contributions import make_release
-from fedbo.exchange.file import most_in
 from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.federation import Federation
 from fedbo.federation.likeness import Likeness

@@ -21,7 +21,7 @@ import msgspec
 from flwr.app import ConfigRecord, RecordDict
 
 from fedbo.agent.agent import MOST_PEERS
-from fedbo.exchange.file import LARGEST
+from fedbo.exchange.choice import LARGEST
 from fedbo.outside import printable, shortened
 
 RECORD = "fedbo"

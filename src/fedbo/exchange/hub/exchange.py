@@ -13,11 +13,11 @@ from fedbo.exchange.choice import (
     Outlawed,
     chosen,
     is_withdrawable,
+    most_in,
     origin,
     signature_fault,
     withdrawal_of,
 )
-from fedbo.exchange.file import most_in
 from fedbo.exchange.hub.client import StrangeAnswer
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fedbo.exchange.file import most_bytes
+from fedbo.exchange.choice import most_bytes
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MEDIA_TYPE, MOST_PEERS, Wanted
 from fedbo.hub import admin, schema
 from fedbo.hub.api.endpoint import Call, Called, Resource

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select
 
-from fedbo.exchange.progress import MOST_SAVED
+from fedbo.exchange.hub.wire import MOST_TRIALS as MOST_SAVED
 from fedbo.hub import admin, schema
 from fedbo.hub.api.endpoint import Called, Resource
 from fedbo.hub.api.federations import Name
