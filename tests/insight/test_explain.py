@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
-from typer.testing import CliRunner, Result
 
 from fedbo import (
     EI,
@@ -27,15 +25,12 @@ from fedbo import (
     Space,
     TipsThenPool,
 )
-from fedbo.cli import app as cli
 from fedbo.insight import figure
 from fedbo.insight.explain import CAVEAT, Explanation, explain
-from fedbo.insight.replay import replay
-from fedbo.insight.solo import Improve, Solo
+from fedbo.insight.replay import Rule, Solo, replay
 from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
-from fedbo.table import Table
 
 SPACE = {"a": Float(0, 1), "b": Float(0, 1)}
 LENGTH_SCALE = 0.2
@@ -237,7 +232,7 @@ def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() ->
         initial=list(X[1:3]),
         space=space,
         settings=Settings(),
-        rule=Improve(),
+        rule=Rule(),
         draws=3,
         rng=np.random.default_rng(0),
     )
@@ -253,11 +248,11 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
     run(agent, f, 12)
     sources = [trial.source for trial in agent.trials]
     assert sources[:2] == ["tip", "tip"] and sources.count("initial") == 1
-    told: dict[Solo, list[Array]] = {}
+    places: dict[Solo, list[Array]] = {}
     tell = Solo.tell
 
     def listen(self: Solo, x: Array, score: float) -> None:
-        told.setdefault(self, []).append(x)
+        places.setdefault(self, []).append(x)
         tell(self, x, score)
 
     monkeypatch.setattr(Solo, "tell", listen)
@@ -265,8 +260,8 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
     first = explanation.queries.where(trial=0)
     assert first["source"][0] == "tip" and "peer-" in first["peers"][0]
     assert explanation.sources.where(source="tip")["queries"] == sources.count("tip")
-    assert len(told) == 4
-    for points in told.values():
+    assert len(places) == 4
+    for points in places.values():
         design = np.array(agent.initial_design())
         assert len(points) == 12 and np.allclose(points[:3], design)
         gaps = np.abs(np.array(points[3:])[:, None] - design).max(axis=2)
@@ -291,12 +286,12 @@ def test_draws_pass_through_the_scores_that_were_told() -> None:
         initial=[],
         space=Space(SPACE),
         settings=Settings(),
-        rule=Improve(),
+        rule=Rule(),
         draws=5,
         rng=np.random.default_rng(0),
     )
-    told = np.maximum.accumulate(1000.0 * f(X))
-    assert np.abs(together - told).max() < 0.2 * np.std(1000.0 * f(X))
+    best = np.maximum.accumulate(1000.0 * f(X))
+    assert np.abs(together - best).max() < 0.2 * np.std(1000.0 * f(X))
 
 
 def test_it_is_the_same_each_time(helped: Agent, explanation: Explanation, tmp_path: Path) -> None:
@@ -307,12 +302,12 @@ def test_it_is_the_same_each_time(helped: Agent, explanation: Explanation, tmp_p
 def test_explaining_changes_no_query() -> None:
     federation, f = Federation(SPACE), wave(4)
     ways = []
-    for asked in (False, True):
+    for is_explained in (False, True):
         agent = Agent(federation, FTS(), name="a", seed=1)
         agent.receive(peers(f, federation, 0.3))
         for t in range(50):
             run(agent, f, 1)
-            if asked and t % 16 == 10:
+            if is_explained and t % 16 == 10:
                 agent.explain(draws=2)
         ways.append([trial.params for trial in agent.trials])
     assert ways[0] == ways[1]
@@ -448,54 +443,3 @@ def test_numbers_of_a_study_replace_those_of_the_agent() -> None:
     assert explained.queries["score"].tolist() == [2.0, 3.0]
     assert (explained.best, explained.best_trial) == (3.0, 7)
     assert "trial 7, told" in explained.heading()
-
-
-def invoke(*args: str) -> Result:
-    wide = {"COLUMNS": "120", "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(cli.app, ["explain", *args], env=wide)
-
-
-def said(result: Result) -> str:
-    """Return the printed text without line breaks and boxes."""
-    return " ".join(result.output.replace("│", " ").split())
-
-
-@pytest.mark.slow
-def test_the_command_prints_draws_and_writes(helped: Agent, tmp_path: Path) -> None:
-    file, picture, folder = tmp_path / "agent", tmp_path / "picture.png", tmp_path / "tables"
-    helped.save(file)
-    before = file.read_bytes()
-    result = invoke(str(file), "--draws", "8", "--plot", str(picture), "--csv", str(folder))
-    assert result.exit_code == 0, result.output
-    explained = helped.explain(draws=8)
-    printed = " ".join(result.stdout.split())
-    for part in (explained.heading(), explained.verdict, CAVEAT, "What each peer contributed"):
-        assert part in printed
-    assert np.ptp(imread(picture)[..., :3]) > 0.5
-    assert Table.from_csv(folder / "peers.csv") == explained.peers
-    assert Table.from_csv(folder / "queries.csv").height == 20
-    assert {path.stem for path in folder.iterdir()} == {
-        *("queries", "sources", "peers", "curves", "gains")
-    }
-    assert file.read_bytes() == before
-
-
-def test_the_command_draws_an_agent_that_nobody_helped(tmp_path: Path) -> None:
-    agent = Agent(Federation(SPACE), TS(), name="alone", seed=0)
-    run(agent, wave(0), 3)
-    agent.save(tmp_path / "agent")
-    result = invoke(str(tmp_path / "agent"), "--plot", str(tmp_path / "p.png"))
-    assert result.exit_code == 0, result.output
-    assert "None of the 3 queries came from peers" in result.stdout
-
-
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    missing = invoke(str(tmp_path / "none"))
-    assert missing.exit_code == 2
-    assert "cannot be read" in said(missing) and "Agent.save" in said(missing)
-    (tmp_path / "text").write_text("hello")
-    assert "does not hold a 'fedbo agent" in said(invoke(str(tmp_path / "text")))
-    Agent(Federation(SPACE), name="new").save(tmp_path / "new")
-    result = invoke(str(tmp_path / "new"))
-    assert (result.exit_code, "has no scores yet" in said(result)) == (1, True)
-    assert "expected one of" in said(invoke(str(tmp_path / "new"), "--plot", "x.doc"))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo import EI, FTS, RGPE, TAF, TS, Float, Policy, Settings, Space, TipsThenPool
-from fedbo.insight.replay import replay
-from fedbo.insight.solo import Improve, Rule, Sample, Solo, rule_without_peers
+from fedbo.insight.replay import Rule, Solo, replay, rule_without_peers
 from fedbo.model.gp import Draw
 from fedbo.model.kernel import Array
 from fedbo.policy.base import Gradual, Steps
@@ -19,8 +18,8 @@ SPACE = Space({"a": Float(0, 1), "b": Float(0, 1)})
 LISTED = Space({"a": Float(0, 1)}, points=[{"a": i / 10} for i in range(11)])
 
 
-def told(X: Array, y: Array, space: Space = SPACE, **given: Any) -> Solo:
-    solo = Solo(Settings(**given), space, np.random.default_rng(0))
+def solo_after(X: Array, y: Array, space: Space = SPACE, **options: Any) -> Solo:
+    solo = Solo(Settings(**options), space, np.random.default_rng(0))
     for x, score in zip(X, y, strict=True):
         solo.tell(x, score)
     return solo
@@ -56,13 +55,13 @@ def replayed(monkeypatch: pytest.MonkeyPatch, rule: Rule, space: Space, y: Array
 @pytest.mark.parametrize(
     ("policy", "rule"),
     [
-        (TipsThenPool(), Improve(Gradual(32))),
-        (TipsThenPool(schedule=0.5), Improve(Steps((0.5,)))),
-        (EI(schedule=0.5), Improve(Steps((0.5,)))),
-        (TS(beta=2.0), Sample(2.0)),
-        (FTS(beta=[3.0, 2.0]), Sample((3.0, 2.0))),
-        (RGPE(), Improve(EI().schedule)),
-        (TAF(), Improve(EI().schedule)),
+        (TipsThenPool(), Rule(Gradual(32))),
+        (TipsThenPool(schedule=0.5), Rule(Steps((0.5,)))),
+        (EI(schedule=0.5), Rule(Steps((0.5,)))),
+        (TS(beta=2.0), Rule(None, 2.0)),
+        (FTS(beta=[3.0, 2.0]), Rule(None, (3.0, 2.0))),
+        (RGPE(), Rule(EI().schedule)),
+        (TAF(), Rule(EI().schedule)),
     ],
 )
 def test_only_the_papers_policies_sample_without_peers(policy: Policy, rule: Rule) -> None:
@@ -71,33 +70,33 @@ def test_only_the_papers_policies_sample_without_peers(policy: Policy, rule: Rul
 
 def test_it_improves_on_the_best_prediction_and_draws_with_probability_p_t() -> None:
     X = np.random.default_rng(1).random((6, 2))
-    solo = told(X, X.sum(axis=1))
-    functions = [Improve(Steps((0.3,)))(solo, 1)[0] for _ in range(200)]
+    solo = solo_after(X, X.sum(axis=1))
+    functions = [Rule(Steps((0.3,)))(solo, 1)[0] for _ in range(200)]
     improvements = [f for f in functions if isinstance(f, ExpectedImprovement)]
     assert 0.6 < len(improvements) / 200 < 0.8
     assert improvements[0].best == solo.belief().predict(X)[0].max()
-    assert isinstance(Improve()(told(X[:0], X[:0, 0]), 1)[0], Draw)
+    assert isinstance(Rule()(solo_after(X[:0], X[:0, 0]), 1)[0], Draw)
 
 
 def test_an_acquisition_function_avoids_what_was_tried_and_a_draw_does_not() -> None:
     X = np.random.default_rng(1).random((6, 2))
-    solo, points = told(X, X.sum(axis=1)), np.concatenate([X[:1], X[:1] + 1e-7, [[0.5, 0.5]]])
+    solo, points = solo_after(X, X.sum(axis=1)), np.concatenate([X[:1], X[:1] + 1e-7, [[0.5, 0.5]]])
     assert solo.is_taken_for_acquisition(points).tolist() == [True, True, False]
     assert not solo.is_taken_for_draw(points).any()
-    allowed = told(X, X.sum(axis=1), repeats="allow")
+    allowed = solo_after(X, X.sum(axis=1), repeats="allow")
     assert not allowed.is_taken_for_acquisition(points).any()
 
 
 def test_listed_points_are_avoided_until_all_were_tried() -> None:
     points = np.asarray(LISTED.points)
-    solo = told(points[:4], np.arange(4.0), LISTED)
+    solo = solo_after(points[:4], np.arange(4.0), LISTED)
     for taken in (solo.is_taken_for_draw, solo.is_taken_for_acquisition):
         assert taken(points).tolist() == [True] * 4 + [False] * 7
-    done = told(points, np.arange(11.0), LISTED)
+    done = solo_after(points, np.arange(11.0), LISTED)
     assert not done.is_taken_for_draw(points).any()
 
 
-@pytest.mark.parametrize("rule", [Improve(Steps((1e-9,))), Sample()])
+@pytest.mark.parametrize("rule", [Rule(Steps((1e-9,))), Rule(None)])
 def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     for solo in replayed(monkeypatch, rule, LISTED, np.sin(np.arange(11.0))):
         assert len(np.unique(solo.X, axis=0)) == 11
@@ -106,5 +105,5 @@ def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule
 def test_improvement_does_not_insist_on_a_corner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scores are largest in a corner. If it were not taken, 9 of 25 points would differ."""
     X = SPACE.sample(np.random.default_rng(0), 200)[:25]
-    for solo in replayed(monkeypatch, Improve(Steps((1e-9,))), SPACE, X.sum(axis=1)):
+    for solo in replayed(monkeypatch, Rule(Steps((1e-9,))), SPACE, X.sum(axis=1)):
         assert len(np.unique(solo.X, axis=0)) > 15

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fedbo.agent.streams import Stream
-from fedbo.insight.replay import LONGEST, replay
-from fedbo.insight.solo import rule_without_peers
+from fedbo.insight.replay import LONGEST, replay, rule_without_peers
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.kernel import one_thread
 from fedbo.outside import printable

@@ -11,12 +11,15 @@ f_s     a draw of the objective in standard units; its mean is drawn, too      f
 f_t     what solo agent s maximises in its query t: expected improvement, or   function
         a draw from its belief
 v       noise-free scores f_s(x), in the user's units                          (S, h)
+t       number of the solo agent's query, from 1                               scalar
+p_t     probability that query t is Thompson sampling (as in `fedbo.EI`)       scalar
+β_t     factor on the deviation of a draw (as in `fedbo.TS`)                   scalar
 ======  =====================================================================  ============
 
 Nobody has evaluated the objective where a solo agent would have looked. So the objective is drawn
 from the agent's own belief, given all its scores. On each draw, a solo agent with the same settings
 and the same initial points sees only its own scores, and queries as the agent would without peers:
-by expected improvement, or by Thompson sampling if the agent follows the paper (`solo`). To save
+by expected improvement, or by Thompson sampling if the agent follows the paper. To save
 time it fits its hyper-parameters less often and searches for a maximum less thoroughly.
 
 Both sides are judged by v, the values of f_s at their queries: the best of many noisy scores would
@@ -27,19 +30,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.agent.settings import Settings
-from fedbo.insight.solo import Rule, Sample, Solo
 from fedbo.model.argmax import SampledFunction, Taken, argmax_each
 from fedbo.model.gp import GP
-from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Scores
+from fedbo.model.kernel import Array, Mask, squared_distances
+from fedbo.model.surrogate import Scores, Surrogate
+from fedbo.policy import EI, FTS, TS, Policy, TipsThenPool
+from fedbo.policy.base import Beta, Schedule, beta_at
+from fedbo.policy.improvement import ExpectedImprovement
+from fedbo.policy.target import SAME
 from fedbo.space import Space
 
 LONGEST = 200  # trials: a longer replay would take minutes
 _MEAN_SPREAD = 1.0  # prior standard deviation of the objective's mean, in standard units
+_REFIT_PERCENT = 40  # of the observations must be new before a solo agent fits again
 
 
 def replay(
@@ -100,7 +108,7 @@ def _queries(solos: Sequence[Solo], rule: Rule, t: int, space: Space) -> Array:
     places, taken = _maximise(solos, rule, t, space)
     again = [i for i, is_taken in enumerate(taken) if is_taken(places[i][None])[0]]
     if again:
-        places[again], _ = _maximise([solos[i] for i in again], Sample(), t, space)
+        places[again], _ = _maximise([solos[i] for i in again], Rule(None), t, space)
     return places
 
 
@@ -136,3 +144,82 @@ def _truths(
         gp.set_scores(scores.z - mean)
         truths.append(_Truth(gp.sample(rng), mean, np.sqrt(hyper.noise_variance), scores))
     return truths
+
+
+class Solo:
+    """An agent alone, as it is replayed: its own scores, and its belief.
+
+    It queries as `fedbo.EI` or `fedbo.TS` does. Here the choice of a function is separate from the
+    search for its maximum, so that the functions of many solo agents are maximised at once.
+    """
+
+    def __init__(self, settings: Settings, space: Space, rng: np.random.Generator) -> None:
+        model = msgspec.structs.replace(settings.surrogate, refit_percent=_REFIT_PERCENT)
+        self.X, self.y = np.empty((0, space.dimensions)), np.empty(0)
+        self.rng = rng
+        self._settings, self._is_listed = settings, space.points is not None
+        self._belief = Surrogate(model, space.dimensions)
+
+    def tell(self, x: Array, score: float) -> None:
+        """Learn the score of a point (D,), to be maximised."""
+        self.X, self.y = np.concatenate([self.X, x[None]]), np.append(self.y, score)
+
+    def belief(self) -> Surrogate:
+        """Return the solo agent's model, fitted to all its scores."""
+        self._belief.update(self.X, self._settings.scores(self.y).z, self.rng)
+        return self._belief
+
+    def best_two(self) -> Array:
+        return self.X[np.argsort(self.y)[::-1][:2]]
+
+    def is_taken_for_draw(self, X: Array) -> Mask:
+        """Say which points a draw avoids: listed ones that were tried, until all of them were."""
+        if not self._is_listed or self._settings.repeats == "allow":
+            return np.zeros(len(X), dtype=bool)
+        tried: Mask = (X[:, None] == self.X).all(axis=2).any(axis=1)
+        return tried & ~tried.all()
+
+    def is_taken_for_acquisition(self, X: Array) -> Mask:
+        """Say which points an acquisition function avoids: also those close to a tried one."""
+        if self._is_listed or self._settings.repeats == "allow":
+            return self.is_taken_for_draw(X)
+        scales = np.minimum(self._belief.hyper.length_scales, 1.0)
+        return np.asarray((squared_distances(X, self.X, scales) < SAME**2).any(axis=1))
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """How an agent alone chooses its queries.
+
+    Args:
+        schedule: p_t, the probability of Thompson sampling instead of expected improvement; None
+            for Thompson sampling always.
+        beta: β_t of Thompson sampling.
+    """
+
+    schedule: Schedule | None = EI().schedule
+    beta: Beta = 1.0
+
+    def __call__(self, solo: Solo, t: int) -> tuple[SampledFunction, Taken]:
+        """Return the function whose maximum is query t, and which points are taken."""
+        if self.schedule is None or solo.rng.random() < self.schedule(t) or not len(solo.X):
+            return solo.belief().sample(solo.rng, beta_at(self.beta, t)), solo.is_taken_for_draw
+        belief = solo.belief().marginal()
+        best = float(belief.predict(solo.X)[0].max())
+        return ExpectedImprovement(belief, best), solo.is_taken_for_acquisition
+
+
+def rule_without_peers(policy: Policy) -> Rule:
+    """Return how an agent with this policy would query alone.
+
+    The paper's policies become Thompson sampling, all others expected improvement.
+
+    >>> rule_without_peers(TipsThenPool()), rule_without_peers(FTS(beta=2.0))
+    (Rule(schedule=Gradual(scale=32), beta=1.0), Rule(schedule=None, beta=2.0))
+    """
+    match policy:
+        case TS(beta=beta) | FTS(beta=beta):
+            return Rule(None, beta)
+        case EI(schedule=schedule) | TipsThenPool(schedule=schedule):
+            return Rule(schedule)
+        case _:
+            return Rule()
