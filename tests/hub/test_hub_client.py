@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import logging
@@ -245,7 +244,6 @@ def test_an_answer_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_copy_has_no_token() -> None:
     client = Client("https://hub.example.org", TOKEN)
-    assert copy.deepcopy(client) is client
     assert TOKEN not in repr(client)
     with pytest.raises(TypeError, match="a token is not copied"):
         pickle.dumps(client)

@@ -45,13 +45,7 @@ _jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 
 
 class HubRefused(ExchangeError):
-    """A hub has refused a request, and has done nothing; the text says why.
-
-    Args:
-        text: What to tell people.
-        slug: Which problem it is, such as "wrong-token".
-        status: The status of the answer.
-    """
+    """A hub has refused a request, and has done nothing; the text and the slug say why."""
 
     def __init__(self, text: str, slug: str = "", status: int = 0) -> None:
         super().__init__(text)
@@ -75,13 +69,7 @@ class _Problem(msgspec.Struct):
 
 
 class _Passing(Exception):
-    """A request has failed in a way that may pass.
-
-    Args:
-        error: For the caller, if nobody tries again.
-        after: How many seconds to wait at least.
-        is_down: Whether the hub is out of reach or out of order.
-    """
+    """A request has failed in a way that may pass, after some seconds at least."""
 
     def __init__(self, error: ExchangeError, after: float = 0.0, *, is_down: bool = True) -> None:
         self.error, self.after, self.is_down = error, after, is_down
@@ -112,9 +100,6 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.url.base!r})"
-
-    def __deepcopy__(self, memo: object) -> Client:
-        return self
 
     def __reduce__(self) -> str:
         raise TypeError("a token is not copied to other processes: make a new client there")
@@ -176,26 +161,14 @@ class Client:
             _sleep(wait)
 
     def read(self, decoder: Any, answer: bytes) -> Any:
-        """Return what is in an answer.
-
-        Args:
-            decoder: Has a method ``decode`` that raises a ValueError if no hub answers this.
-            answer: The bytes.
-        """
+        """Return what a decoder of msgspec finds in an answer."""
         try:
             return decoder.decode(answer)
         except (ValueError, RecursionError) as error:
             raise self.strange(shortened(printable(str(error)), _LONGEST)) from None
 
     def ask(self, path: str, body: object, answer: type[T], **options: Any) -> T:
-        """Post JSON, and return what the hub answers in JSON.
-
-        Args:
-            path: Below the hub's address.
-            body: What to send.
-            answer: The type of the answer.
-            **options: Of `send`.
-        """
+        """Post JSON, and return what the hub answers in JSON; the options are those of `send`."""
         data = self.send("POST", path, msgspec.json.encode(body), **options)
         content: T = self.read(msgspec.json.Decoder(answer), data)
         return content

@@ -62,7 +62,7 @@ class HubExchange(Exchange):
         self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._memberships = Memberships()
         self._lock, self._fetching = Lock(), Lock()
-        self._members: dict[tuple[str, str], Member] = {}  # by place and name
+        self._members: dict[Membership, Member] = {}
         self._held: dict[bytes, _Held] = {}  # by fingerprint
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -207,12 +207,10 @@ class HubExchange(Exchange):
 
     def _session(self, membership: Membership) -> Member:
         """Return the member with the token that is stored now."""
-        key = membership.place, membership.member
         with self._lock:
-            session = self._members.get(key)
-            if session is None or session.membership != membership:
-                session = self._members[key] = Member(membership, self._memberships)
-            return session
+            if membership not in self._members:
+                self._members[membership] = Member(membership, self._memberships)
+            return self._members[membership]
 
     def _tell(self, faults: Iterable[_Fault]) -> None:
         texts = sorted(fault.text for fault in faults)
