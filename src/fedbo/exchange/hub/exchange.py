@@ -81,6 +81,8 @@ class HubExchange(Exchange):
                 f"releases at {self.address} are made by the hub itself, and nobody can publish "
                 "one there: whoever runs it makes them with fedbo hub release"
             )
+        if progress is not None and message.kind == "contribution":
+            raise ExchangeError("a privacy plan does not cover progress: publish without it")
         return self._member(message.fingerprint, message.sender).publish(message, progress)
 
     def fetch(self, federation: Federation) -> list[Heard]:
