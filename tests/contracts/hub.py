@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -287,8 +286,3 @@ def new_postgresql(server: str) -> Iterator[str]:
             _engine(db, os.getpid()).dispose()
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     connection.engine.dispose()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 from contracts.exchange import OTHERS, OURS, message
-from contracts.hub import free_port
-from contracts.liar import PROBLEM, Answer, Liar, Request
+from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
 
 from fedbo.exchange import ExchangeError, ExchangeWarning
 from fedbo.exchange.hub import client as client_module

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from contracts.exchange import OTHERS, OURS, message, new_keys, sequences
-from contracts.hub import HubProcess, Office, free_port
+from contracts.hub import HubProcess, Office
+from contracts.liar import free_port
 from contracts.parties import PLANE
 from typer.testing import CliRunner, Result
 

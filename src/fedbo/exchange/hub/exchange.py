@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
 from fedbo.exchange.choice import (
+    Origin,
     Outlawed,
+    check_fit,
     chosen,
     is_withdrawable,
     most_in,
@@ -251,7 +253,7 @@ class _Held:
         self._federation = federation
         self._most = most_in(federation)
         self._contents: dict[int, Heard | _Fault] = {}  # by number at the hub, the latest last
-        self._withdrawals: dict[object, Withdrawal] = {}  # by origin, the latest last
+        self._withdrawals: dict[Origin, Withdrawal] = {}  # the latest last
 
     @property
     def most_bytes(self) -> int:
@@ -294,21 +296,13 @@ class _Held:
             return _Fault.of(data, text)
         try:
             content = read(data)
-            self._check(content)
+            check_fit(self._federation, content)
         except MessageRefused as error:
             return _Fault.of(data, str(error))
-        return content
-
-    def _check(self, content: Heard | Withdrawal) -> None:
-        name = f"{content.type} {content.sequence} of {content.sender!r}"
         if isinstance(content, Message) and self._federation.privacy is not None:
-            raise MessageRefused(f"{name} is a contribution, which no member should be handed out")
-        if isinstance(content, Heard):
-            self._federation.check(content)
-        elif fault := self._federation.fingerprint.mismatch(content.fingerprint):
-            raise MessageRefused(f"{name}: {fault}")
-        if (fault := signature_fault(content)) is not None:
-            raise MessageRefused(fault)
+            name = f"message {content.sequence} of {content.sender!r}"
+            return _Fault.of(data, f"{name} is a contribution, which no member should be handed")
+        return content
 
     def _outlaw(self, withdrawal: Withdrawal) -> None:
         """Remember a withdrawal, so that not even the hub can put the message back."""
