@@ -17,7 +17,6 @@ from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
 from fedbo.message import Kind, Message
-from fedbo.message.signed import key_text
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
@@ -63,52 +62,32 @@ def array(dtype: str, *numbers: float) -> bytes:
 
 CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "federation": (("federation",), "x = [", "Invalid value"),
-    "quotes": (("federation",), 'x = "' + '\\"' * 10**6, "Unterminated string"),
-    "generator": (("rng",), {}, "PCG64"),
-    "state of the generator": (("rng", "state", "state"), {"int": "0x" + "f" * 99}, "usable"),
+    "generator": (("rng",), "{}", "PCG64"),
     "entropy": (("entropy",), "abc", "entropy is not a whole number"),
-    "negative entropy": (("entropy",), -1, "entropy is not a whole number"),
-    "large entropy": (("entropy",), {"int": "0x" + "f" * 10**6}, "more than 4,096 bits"),
-    "much entropy": (("entropy",), [1] * 10**6, "entropy is not a whole number"),
-    "no inbox": (("inbox",), None, "the inbox is not of M = 6"),
-    "an empty inbox": (("inbox",), {}, "the inbox is not of M = 6"),
-    "a huge inbox": (("inbox", "M"), 10**9, "the inbox is not of M = 6"),
-    "objects": (("inbox", "omega", "dtype"), "|O", "an array has another type"),
-    "shape": (("inbox", "omega", "shape"), [1, -5], "an array has another shape"),
-    "NaN": (("inbox", "omega", "array"), array("<f4", *[np.nan] * 6), "not possible"),
-    "chance": (("inbox", "chance", "array"), array("<f8", -1.0), "not possible"),
-    "sequence": (("inbox", "sequence", "array"), array("<i8", -1), "not possible"),
-    "used": (("inbox", "used", "array"), b"\x02", "not possible"),
-    "tips outside": (("inbox", "tips", "array"), array("<f8", 0.5, 1.5), "not possible"),
-    "tips below": (("inbox", "tips", "array"), array("<f8", -1e-3, 0.5), "not possible"),
-    "an infinite tip": (("inbox", "tips", "array"), array("<f8", 0.5, np.inf), "not possible"),
-    "shape of tips": (("inbox", "tips", "shape"), [2, 1], "tips in the inbox is no array"),
-    "no tips": (("inbox", "tips"), None, "tips in the inbox is no array"),
-    "dimensions of tips": (("inbox", "D"), 3, "the inbox is not of D = 2"),
-    "no text": (("inbox", "names"), b"\xff\xff\xff\xff", "utf-8"),
-    "control characters": (("inbox", "names"), b"\x1b[2J", "can be printed"),
-    "sizes of names": (("inbox", "names"), b"peers", "sizes"),
-    "order": (("order",), [99], "order"),
-    "negative order": (("order",), [-1, 0, 1, 2, 3], "order"),
-    "twice": (("order",), [0, 0, 1, 2, 3], "order"),
-    "dimensions": (("points", 0), [0.5], "2 dimensions"),
-    "no point": (("points", 0), [0.5, float("nan")], "inside the cube"),
-    "points": (("points",), [[0.5, 0.5]], "6 trials, but 1 points"),
-    "given": (("given",), [[0.5, 2.0]], "given are not all inside the cube"),
+    "negative entropy": (("entropy",), "-1", "entropy is not a whole number"),
+    "large entropy": (("entropy",), "9" * 10**6, "digits"),
+    "an empty inbox": (("inbox",), {}, "senders"),
+    "NaN": (("inbox", "omega"), array("<f4", *[np.nan] * 6), "omega in the inbox"),
+    "size": (("inbox", "omega"), array("<f4", 1.0), "omega in the inbox"),
+    "chance": (("inbox", "chance"), array("<f8", -1.0), "chance in the inbox"),
+    "sequence": (("inbox", "sequence"), array("<i8", -1), "sequence in the inbox"),
+    "used": (("inbox", "used"), b"\x02", "used in the inbox"),
+    "tips": (("inbox", "tips"), array("<f8", 0.5, 1.5), "tips in the inbox"),
+    "control characters": (("inbox", "senders"), ["\x1b[2J"], "can be printed"),
+    "a sender twice": (("inbox", "senders"), ["a", "a"], "twice"),
+    "order": (("order",), [0, 0, 1, 2, 3], "order"),
+    "initial": (("initial",), [{"a": 0.5, "b": 2.0}], "usable"),
     "score": (("trials", 0, "score"), float("nan"), "trial 0 is complete with score nan"),
-    "no score": (("trials", 0, "score"), None, "trial 0 is complete with score None"),
     "number": (("trials", 0, "number"), 7, "trial 0 has number 7"),
     "params": (("trials", 0, "params"), {}, "trial 0: parameters do not fit"),
-    "trust": (("trials", 4, "weights"), {ESCAPE: 0.5}, "trial 4: sender is"),
+    "trust": (("trials", 4, "origin", "trust"), {ESCAPE: 0.5}, "sender is"),
     "signer": (("signer",), "x", "the key is 'x'"),
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
-    "revoked": (("revoked",), [key_text(b"\x11" * 32)] * 1001, "1,001 revoked keys"),
-    "keys": (("held",), {"peer": b"x"}, "the key of peer 'peer' has 1 bytes"),
+    "keys": (("held",), {"peer": b"x"}, "the key has 1 bytes"),
     "message": (("message",), b"x", "no message"),
     "name": (("name",), ESCAPE, "usable"),
     "peers": (("most_peers",), 0, "most_peers is 0"),
     "initial points": (("settings", "n_initial"), 10**15, "n_initial is more than 10,000"),
-    "no settings": (("settings", "surrogate"), 1, "usable"),
     "starts": (("settings", "surrogate", "fit", "starts"), 10**9, "starts is more than 1,000"),
     "scales": (("surrogate", "hyper", "length_scales"), [0.1], "not of 2 dimensions"),
     "scale": (("surrogate", "hyper", "length_scales"), [0.1, 0.0], "hyper-parameters"),
@@ -129,26 +108,14 @@ def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value) and len(str(caught.value)) < 600 + len(str(path))
 
 
-@pytest.mark.parametrize("kind", ["belief", "compact"])
 @pytest.mark.parametrize("name", ["R", "nu", "incumbents"])
-def test_beliefs_are_checked_too(name: str, kind: Kind, tmp_path: Path) -> None:
-    content = saved(FEDERATIONS[kind], path := tmp_path / "agent")
-    column = content["inbox"][name]
-    numbers = np.frombuffer(column["array"], column["dtype"])
-    column["array"] = np.full_like(numbers, np.inf).tobytes()
+def test_beliefs_are_checked_too(name: str, tmp_path: Path) -> None:
+    content = saved(FEDERATIONS["belief"], path := tmp_path / "agent")
+    dtype = "<f8" if name == "incumbents" else "<f4"
+    numbers = np.frombuffer(content["inbox"][name], dtype)
+    content["inbox"][name] = np.full_like(numbers, np.inf).tobytes()
     write(path, content)
     with pytest.raises(FileRefused, match=f"{name} in the inbox"):
-        Agent.load(path)
-
-
-def test_a_rank_without_numbers_takes_no_memory_later(tmp_path: Path) -> None:
-    federation = FEDERATIONS["belief"]
-    told(federation, "a", 4).save(path := tmp_path / "agent")
-    content = msgspec.msgpack.decode(files.unseal(TITLE, path.read_bytes(), "the file"))
-    assert content["inbox"]["R"]["shape"] == [0, 0, 6]
-    content["inbox"]["R"]["shape"] = [0, 10**9, 6]
-    write(path, content)
-    with pytest.raises(FileRefused, match="rank 1000000000"):
         Agent.load(path)
 
 
@@ -201,8 +168,8 @@ def test_what_is_no_file_or_too_large_is_refused_at_once(tmp_path: Path) -> None
 
 JUNK: list[Any] = [
     None, True, -1, 0, 1.5, 2**63, float("nan"), float("inf"), -1e308, "", ESCAPE, b"", b"\xff" * 9,
-    [], [[]], [None], [1e308] * 2, {}, {"array": b"", "dtype": "<f4", "shape": [0]},
-    {"int": "0x-1"}, {"int": "x"}, {"a": {"b": {}}},
+    [], [[]], [None], [1e308] * 2, {},
+    {"a": {"b": {}}},
 ]  # fmt: skip
 
 

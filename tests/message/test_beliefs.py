@@ -121,8 +121,9 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
     inbox = filled(*[message(i, t_n=3 * i + 1) for i in range(n)])
     if n:
         inbox.use(0)
-    again = BeliefInbox.restore(inbox.state())
-    assert (len(again), again.left, again.entropy) == (n, inbox.left, ENTROPY)
+    again = BeliefInbox(M, ENTROPY)
+    again.restore(inbox.state())
+    assert (len(again), again.left) == (n, inbox.left)
     for ours, theirs in [
         (inbox.nu, again.nu),
         (inbox.R, again.R),
@@ -138,13 +139,11 @@ def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["nu", "R", "incumbents"])
-@pytest.mark.parametrize("rows", [0, 1, 3])
-def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, rows: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, 8000])
+def test_a_state_whose_beliefs_do_not_match_its_senders_is_refused(name: str, size: int) -> None:
     state = filled(message(0), message(1)).state()
-    wrong = np.resize(state[name], (rows, *state[name].shape[1:]))
-    for damaged in (wrong, np.float32(1.0), state[name][..., None]):
-        with pytest.raises(ValueError, match="not written by state"):
-            BeliefInbox.restore({**state, name: damaged})
+    with pytest.raises(ValueError, match="in the inbox"):
+        BeliefInbox(M).restore({**state, name: bytes(size)})
 
 
 def test_a_belief_that_is_refused_changes_nothing() -> None:

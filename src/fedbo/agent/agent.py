@@ -8,6 +8,7 @@ shared features → a draw ω → the peer's `Agent.receive`.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import time
@@ -16,15 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from msgspec import convert, to_builtins
 
-from fedbo.agent import savecheck, savefile
-from fedbo.agent.account import Account, Cost
-from fedbo.agent.initial_points import InitialPoints
-from fedbo.agent.outbox import Outbox, Recorder, write_together
-from fedbo.agent.settings import Settings
-from fedbo.agent.streams import Stream
-from fedbo.agent.trial import History, Trial
+from fedbo.agent import savefile
+from fedbo.agent.outbox import Account, Outbox, Recorder, write_together
+from fedbo.agent.settings import InitialPoints, Settings, Stream
+from fedbo.agent.trial import Cost, History, Trial
 from fedbo.caller import warn
 from fedbo.federation import Federation
 from fedbo.files import FileRefused
@@ -46,8 +43,7 @@ if TYPE_CHECKING:
 
 Wire = Heard | bytes | bytearray
 
-#: Peers whose messages an agent holds, unless it is told otherwise.
-MOST_PEERS = 100_000
+_MOST_HELD = 100_000  # peers
 
 
 class Agent:
@@ -93,7 +89,7 @@ class Agent:
         keys: KeyPair | None = None,
         keyring: Keyring | None = None,
         ledger: Recorder | None = None,
-        most_peers: int = MOST_PEERS,
+        most_peers: int = _MOST_HELD,
     ) -> None:
         self.federation = federation
         self.policy = TipsThenPool() if policy is None else policy
@@ -106,40 +102,32 @@ class Agent:
             raise ValueError(f"most_peers is {most_peers!r}, expected an int of 1 or more")
         self.keyring = Keyring() if keyring is None else keyring
         self.ledger, self.most_peers = ledger, most_peers
-        self._is_full = False  # and the warning about that was given
-        self._agents: Counter[str] | None = None  # in the inbox, by member; None: not counted yet
         self.signer = "" if keys is None else str(keys)  # the public key, as text
-        self._keys = keys
         if keys is not None:
             fault = self.keyring.claim(self.name, keys.public, federation)
             if fault is not None:
                 raise KeyRefused(f"agent {self.name!r} cannot sign its messages: {fault}")
-        self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
-        self._changes = -1  # of the keyring, when it was last looked at
-        space = federation.space
+        space, D = federation.space, federation.space.dimensions
+        self._entropy: Any = np.random.SeedSequence(None if seed is None else int(seed)).entropy
+        self._rng = np.random.default_rng(self._entropy)
         self._space = Part(space, within) if within else space
-        self._given = None if initial is None else [space.encode(params) for params in initial]
-        #: The number of each trial, by its number in the study that the agent belongs to, if any.
-        self.study_numbers: Mapping[int, int] | None = None
-        self._begin(np.random.SeedSequence(None if seed is None else int(seed)).entropy)
-
-    def _begin(self, entropy: Any) -> None:
-        """Start with this entropy and no trials."""
-        self._entropy = entropy
-        self._rng = np.random.default_rng(entropy)
-        self._history = History(self.name, self.federation.space)
-        self._surrogate = self.settings.model(self.federation.space.dimensions)
+        self._history = History(self.name, space)
+        self._surrogate = self.settings.model(D)
+        points = None if initial is None else [space.encode(params) for params in initial]
+        self._initial = InitialPoints(
+            self._space, self.settings, self._entropy, self._history, points
+        )
+        self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
+        self._outbox.keys = keys
+        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy, D)
+        self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
+        self._agents: Counter[str] | None = None  # in the inbox, by member; None: not counted yet
+        self._is_full = False  # and the warning about that was given
+        self._changes = -1  # of the keyring, when it was last looked at
         self.account = Account()
         self.cost = Cost()  # of the last query
-        given, history = self._given, self._history
-        self._initial = InitialPoints(self._space, self.settings, entropy, history, given)
-        federation = self.federation
-        size = federation.coordinates, self._entropy, federation.space.dimensions
-        self.inbox = inbox_for(federation.kind, *size)
-        self._agents = None
-        self._held = {}
-        self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
-        self._outbox.keys = self._keys
+        #: The number of each trial, by its number in the study that the agent belongs to, if any.
+        self.study_numbers: Mapping[int, int] | None = None
 
     def __repr__(self) -> str:
         trials, messages = len(self.trials), len(self.inbox)
@@ -234,7 +222,7 @@ class Agent:
         whoever averages them comes close to the mean of the belief: hand out a message when it is
         worth it, not after every score. ``docs/security.md`` says what messages reveal.
         """
-        if self.signer and self._keys is None:
+        if self.signer and self._outbox.keys is None:
             raise KeyRefused(
                 f"agent {self.name!r} signs its messages with {self.signer}. That private key "
                 "is not on this machine, or was revoked here: import it (fedbo identity import "
@@ -435,22 +423,22 @@ class Agent:
         Args:
             path: The file; an existing one is replaced.
         """
+        given, is_own = self._initial.given, type(self.settings) is Settings
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
             policy=savefile.writable_policy(self.policy),
             name=self.name,
-            settings=to_builtins(self.settings) if type(self.settings) is Settings else None,
-            entropy=savefile.to_packable(self._entropy),
-            rng=savefile.to_packable(self._rng.bit_generator.state),
-            trials=convert(self.trials, list[savefile.SavedTrial], from_attributes=True),
-            points=[x.tolist() for x in self._history.points],
+            settings=self.settings if is_own else None,
+            entropy=str(self._entropy),
+            rng=json.dumps(self._rng.bit_generator.state),
+            trials=self.trials,
             order=self._history.order,
-            given=None if self._given is None else [x.tolist() for x in self._given],
+            initial=None if given is None else [*map(self.federation.space.decode, given)],
             within=self._space.parameters if isinstance(self._space, Part) else {},
             surrogate=self._surrogate.state,
             account=self.account,
             message=None if self._outbox.message is None else self._outbox.message.encode(),
-            inbox=savefile.to_packable(self.inbox.state()),
+            inbox=self.inbox.state(),
             signer=self.signer,
             held=self._held,
             known=self.keyring.known(self.federation),
@@ -487,13 +475,9 @@ class Agent:
         Raises:
             FileRefused: If the file cannot be used; the text says why.
         """
-        saved = savefile.read(path)
+        saved, federation = savefile.read(path)
         policy = saved.policy if policy is None else policy
-        with savefile.refusing(path):
-            if settings is None:
-                settings = savefile.readable_settings(saved.settings)
-            federation = Federation.from_toml(saved.federation)
-            savecheck.check(saved, federation)
+        settings = saved.settings if settings is None else settings
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(
@@ -502,43 +486,35 @@ class Agent:
                 "fedbo_paper.preset.PAPER"
             )
         keys = _keys_of(saved.signer, keys, os.fspath(path))
-        try:
+        with savefile.refusing(path):
             agent = cls(
                 federation,
                 policy,
                 name=saved.name,
+                seed=int(saved.entropy),
                 settings=settings,
+                initial=saved.initial,
                 within=saved.within,
                 keys=keys,
                 keyring=keyring,
                 ledger=ledger,
                 most_peers=saved.most_peers,
             )
-        except KeyRefused:
-            raise
-        except ValueError as error:
-            raise FileRefused(f"{os.fspath(path)} holds no usable agent: {error}") from None
-        agent.signer = saved.signer or agent.signer
-        with savefile.refusing(path):
             if keyring is None:
                 agent.keyring.restore(federation, saved.known, saved.revoked)
             agent._restore(saved)
         return agent
 
     def _restore(self, saved: savefile.Saved) -> None:
-        self._given = None if saved.given is None else [np.array(x) for x in saved.given]
-        self._begin(savecheck.from_packable(saved.entropy))
-        self._rng.bit_generator.state = savecheck.from_packable(saved.rng)
-        inbox = savecheck.inbox_state(saved.inbox, self.federation)
-        self.inbox = type(self.inbox).restore(inbox)
-        self._held, self._changes = dict(saved.held), -1
-        self._surrogate = self.settings.model(self.federation.space.dimensions, saved.surrogate)
+        self.signer = saved.signer or self.signer
+        self._rng.bit_generator.state = json.loads(saved.rng)
+        self._history.restore(saved.trials, saved.order)
+        self.inbox.restore(saved.inbox)
+        self._held = saved.held
+        D = self.federation.space.dimensions
+        self._surrogate = self.settings.model(D, saved.surrogate)
         self.account = saved.account
-        for trial, x in zip(saved.trials, saved.points, strict=True):
-            self._history.trials.append(trial.to_trial())
-            self._history.points.append(np.array(x))
-        self._history.order = saved.order
-        self._outbox.message = savecheck.own_message(saved, self.federation, self.signer)
+        self._outbox.message = savefile.own_message(saved, self.federation, self.signer)
 
     # Insight
 

@@ -1,32 +1,42 @@
-"""The file an agent is saved to: written completely, checked when it is read. No pickle."""
+"""The file an agent is saved to: written completely, checked when it is read. No pickle.
+
+A file may come from anyone, or be damaged cleverly. What passes the checks can be shown, and
+computed with in little time and memory.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 import msgspec
-import numpy as np
 
 from fedbo import files
-from fedbo.agent import savecheck
-from fedbo.agent.account import Account
+from fedbo.agent.outbox import Account
 from fedbo.agent.settings import Settings
-from fedbo.agent.trial import State, Trial
+from fedbo.agent.trial import Trial
+from fedbo.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyRefused
+from fedbo.identity import KeyRefused, verify
+from fedbo.message import Message, MessageRefused
+from fedbo.message.signed import check_origin, key_text, parse_key
+from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
-from fedbo.policy import EI, FTS, RGPE, TAF, TS, Origin, Policy, Source, TipsThenPool
+from fedbo.policy import EI, FTS, RGPE, TAF, TS, Policy, TipsThenPool
 from fedbo.space import Categorical, Float, Int
 from fedbo.space.axis import Value
 
-#: The largest file that is read, in bytes.
-LARGEST = 2**31
+_LARGEST = 2**31  # bytes
 _TITLE = "fedbo agent 1"
 _LONGEST = 300  # characters of an error, which may repeat what is in a file
+_MOST_INITIAL = 10_000  # initial points
+_MOST_STARTS = 1_000  # of a fit
+_MOST_SAMPLES = 100_000  # of a policy
+_LEAST = 1e-100  # of a hyper-parameter
 #: How code fails that is given content which nobody would save.
 _FAILURES = (
     ArithmeticError,
@@ -40,49 +50,28 @@ _FAILURES = (
 _Known = TS | EI | FTS | TipsThenPool | RGPE | TAF
 
 
-class SavedTrial(msgspec.Struct, kw_only=True):
-    """A trial as files have it; every field is an attribute of `Trial`."""
-
-    number: int
-    params: dict[str, Value]
-    source: Source
-    peer: str | None = None
-    t: int | None = None
-    state: State = "pending"
-    score: float | None = None
-    agent: str = ""
-    credit: dict[str, float] = {}
-    trust: dict[str, float] = msgspec.field(default_factory=dict, name="weights")
-
-    def to_trial(self) -> Trial:
-        origin = Origin(self.source, credit=self.credit, trust=self.trust)
-        fields = ("number", "params", "t", "state", "score", "agent")
-        return Trial(origin=origin, **{name: getattr(self, name) for name in fields})
-
-
-class Saved(msgspec.Struct, kw_only=True):
+class Saved(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The content of the file; a policy or settings of None must be given again."""
 
     federation: str
     policy: _Known | None
     name: str
-    settings: dict[str, Any] | None
-    entropy: Any
-    rng: Any
-    trials: list[SavedTrial]
-    points: list[list[float]]
+    settings: Settings | None
+    entropy: str  # a whole number
+    rng: str  # as JSON
+    trials: list[Trial]
     order: list[int]
-    given: list[list[float]] | None
+    initial: list[dict[str, Value]] | None
+    within: dict[str, Float | Int | Categorical]
     surrogate: SurrogateState
     account: Account
     message: bytes | None
-    inbox: Any
-    within: dict[str, Float | Int | Categorical] = {}
-    signer: str = ""
-    held: dict[str, bytes] = {}  # keys of the signed messages in the inbox, by sender
-    known: dict[str, str] = {}  # keys of peers, by name
-    revoked: list[str] = []  # keys
-    most_peers: int = 100_000
+    inbox: dict[str, Any]
+    signer: str
+    held: dict[str, bytes]  # keys of the signed messages in the inbox, by sender
+    known: dict[str, str]  # keys of peers, by name
+    revoked: list[str]  # keys
+    most_peers: int
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -94,19 +83,19 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     files.sweep(path)
 
 
-def read(path: str | os.PathLike[str]) -> Saved:
-    """Return what `write` wrote; refuse anything else."""
+def read(path: str | os.PathLike[str]) -> tuple[Saved, Federation]:
+    """Return what `write` wrote, and the federation in it; refuse anything else."""
     name = os.fspath(path)
     try:
-        data = files.read(path, LARGEST)
+        data = files.read(path, _LARGEST)
     except FileRefused as error:
         raise FileRefused(f"{name} holds no usable agent: {error}") from None
     payload = files.unseal(_TITLE, data, name)
-    try:
-        return msgspec.msgpack.decode(payload, type=Saved)
-    except (ValueError, RecursionError, MemoryError) as error:
-        why = shortened(str(error), _LONGEST)
-        raise FileRefused(f"{name} holds an agent of another version of fedbo: {why}") from None
+    with refusing(path):
+        saved = msgspec.msgpack.decode(payload, type=Saved)
+        federation = Federation.from_toml(saved.federation)
+        _check(saved, federation)
+    return saved, federation
 
 
 @contextlib.contextmanager
@@ -130,23 +119,75 @@ def writable_policy(policy: Policy) -> _Known | None:
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
 
 
-def readable_settings(saved: dict[str, Any] | None) -> Settings | None:
-    """Return the settings of a file, or None if they must be given again."""
-    if saved is None:
-        return None
-    savecheck.check_settings(saved)
-    return msgspec.convert(saved, Settings)
+def own_message(saved: Saved, federation: Federation, signer: str) -> Message | None:
+    """Return the message that the agent handed out last; None if it has to be made anew.
 
+    One that this agent would not hand out now is dropped.
 
-def to_packable(value: Any) -> Any:
-    """Return arrays and integers of any size in a form that MessagePack can hold.
-
-    `fedbo.agent.savecheck.from_packable` undoes this.
+    Args:
+        saved: The content of a file.
+        federation: The federation in it.
+        signer: The key that the agent signs with, as text; empty if it does not sign.
     """
-    if isinstance(value, dict):
-        return {key: to_packable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return {"array": value.tobytes(), "dtype": value.dtype.str, "shape": list(value.shape)}
-    if isinstance(value, int) and value.bit_length() > 63:
-        return {"int": hex(value)}
-    return value
+    if saved.message is None:
+        return None
+    message = Message.decode(saved.message)
+    own = saved.name, signer, len(saved.order)
+    if (message.sender, message.signer, message.sequence) != own:
+        return None
+    try:
+        federation.check(message)
+        if message.key:
+            verify(message)
+    except MessageRefused:
+        return None
+    return message
+
+
+def _check(saved: Saved, federation: Federation) -> None:
+    """Raise a ValueError, which says why, if an agent of this federation cannot have saved this."""
+    _require(saved.entropy.isdecimal(), "entropy is not a whole number")
+    for key in filter(None, [saved.signer, *saved.known.values(), *saved.revoked]):
+        parse_key(key)
+    for key in saved.held.values():
+        key_text(key)
+    complete = []
+    for number, trial in enumerate(saved.trials):
+        _require(trial.number == number, f"trial {number} has number {trial.number}")
+        _check_trial(trial, saved.name)
+        complete += [number] if trial.state == "complete" else []
+    _require(sorted(saved.order) == complete, "order does not have each complete trial once")
+    _check_model(saved.surrogate, federation.space.dimensions)
+    samples = getattr(saved.policy, "samples", 0)
+    _require(samples <= _MOST_SAMPLES, f"the policy has {samples:,} samples")
+    if saved.settings is not None:
+        points, starts = saved.settings.n_initial, saved.settings.surrogate.fit.starts
+        _require(points <= _MOST_INITIAL, f"n_initial is more than {_MOST_INITIAL:,}")
+        _require(starts <= _MOST_STARTS, f"starts is more than {_MOST_STARTS:,}")
+
+
+def _check_trial(trial: Trial, agent: str) -> None:
+    what = f"trial {trial.number}"
+    _require(trial.agent == agent, f"{what} is of another agent")
+    is_scored = trial.score is not None and math.isfinite(trial.score)
+    is_told = is_scored if trial.state == "complete" else trial.score is None
+    _require(is_told, f"{what} is {trial.state} with score {trial.score}")
+    _require(trial.t is None or trial.t >= 1, f"{what} has t = {trial.t}")
+    for name in (*trial.credit, *trial.trust):
+        check_origin(bytes(16), name)
+
+
+def _check_model(state: SurrogateState, D: int) -> None:
+    counts = state.built, state.fitted, state.searched, state.seed
+    _require(all(0 <= n < 2**63 for n in counts), f"the model has counts of {counts}")
+    if (hyper := state.hyper) is not None:
+        kernel_named(hyper.kernel)
+        numbers = *hyper.length_scales, hyper.signal_variance, hyper.noise_variance
+        _require(len(hyper.length_scales) == D, f"the model is not of {D} dimensions")
+        is_sound = all(_LEAST < number < 1.0 / _LEAST for number in numbers)
+        _require(is_sound, f"the model has hyper-parameters of {min(numbers)} to {max(numbers)}")
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ValueError(otherwise)

@@ -1,19 +1,44 @@
-"""An agent's settings beside its policy, and the parts that an agent is built from."""
+"""How an agent starts and models its objective: its settings, initial points, random streams."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from fedbo.agent.trial import Trial
+from fedbo.agent.trial import History, Trial
 from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import Scores, Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.target import Maximiser
 from fedbo.space import Part, Space
+
+
+class Stream(Enum):
+    """What a stream of random numbers is for; its value is the spawn key of the stream.
+
+    The agent's queries have the root stream. Everything else has a stream of its own, so that
+    handing out a message, say, does not change the next query.
+    """
+
+    DESIGN = (1,)
+    MESSAGE = (2,)
+    QUERY = (3,)
+    COMPACT = tuple(b"compact")
+    TIP = tuple(b"tip")
+    EXPLAIN = tuple(b"explain")
+
+    def generator(self, entropy: Any, *key: int) -> np.random.Generator:
+        """Return this stream of the agent with this entropy, from its beginning.
+
+        A key, such as the number of a query, selects one of several streams.
+        """
+        seed = np.random.SeedSequence(entropy, spawn_key=(*self.value, *key))
+        return np.random.default_rng(seed)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,3 +131,67 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             trial: A trial that has a score.
         """
         return True
+
+
+@dataclass(eq=False, repr=False)
+class InitialPoints:
+    """The initial points of an agent: where they lie, and when they come."""
+
+    space: Space | Part  # where queries may lie
+    settings: Settings
+    entropy: Any  # of the agent
+    history: History
+    given: list[Array] | None  # the user's points (D,), which replace the design
+
+    def __len__(self) -> int:
+        return self.settings.n_initial if self.given is None else len(self.given)
+
+    def alone(self) -> list[Array]:
+        """Return the points that an agent without peers starts with."""
+        if self.given is not None:
+            return list(self.given)
+        return [self._design_point(i) for i in range(len(self))]
+
+    @property
+    def are_due(self) -> bool:
+        """Whether there are fewer trials than initial points; told ones replace a design only."""
+        have = sum(
+            (trial.t is None and trial.state != "failed") or trial.state == "complete"
+            for trial in self.history.trials
+            if self.given is None or trial.source != "told"
+        )
+        return have < len(self) and self._left() > 0
+
+    def next(self, key: int | None) -> Array | None:
+        """Return the next initial point (D,), or None if there were enough.
+
+        If the space lists its points, tried ones are skipped until all have been tried.
+
+        Args:
+            key: The index of the point in the design; by default, that of the next one.
+        """
+        if self._left() <= 0:
+            return None
+        asked = sum(trial.source == "initial" for trial in self.history.trials)
+        if self.given is not None:
+            return self.given[asked]
+        i = asked if key is None else key
+        points, x = self.space.points, self._design_point(i)
+        if points is None or self.settings.repeats == "allow" or not self.history.points:
+            return x
+        tried = np.unique(np.array(self.history.points), axis=0)
+        while len(tried) < len(points) and (tried == x).all(axis=1).any():
+            i += 1
+            x = self._design_point(i)
+        return x
+
+    def _left(self) -> int:
+        """Count the points to come. In a design, told trials replace some, and failed ones none."""
+        trials = self.history.trials
+        if self.given is not None:
+            return len(self) - sum(trial.source == "initial" for trial in trials)
+        made = (trial for trial in trials if trial.state != "failed")
+        return len(self) - sum(trial.source in ("initial", "told") for trial in made)
+
+    def _design_point(self, i: int) -> Array:
+        return self.settings.design_point(self.space, i, Stream.DESIGN.generator(self.entropy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -69,6 +69,14 @@ class Trial(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(self, params=dict(self.params), origin=origin)
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """CPU seconds of one query: fitting the model, maximising, and everything else."""
+
+    fit: float = 0.0
+    other: float = 0.0
+    maximise: float = 0.0
+
+
 class History:
     """All trials of the agent with this name, and their points on the cube.
 
@@ -101,6 +109,16 @@ class History:
         self.trials.append(trial)
         self.points.append(x)
         return trial
+
+    def restore(self, trials: Sequence[Trial], order: Sequence[int]) -> None:
+        """Take over the trials of a file, and the order of their scores."""
+        for trial in trials:
+            try:
+                self.points.append(self._space.encode(trial.params))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise ValueError(f"trial {trial.number}: {error}") from None
+            self.trials.append(trial)
+        self.order = [*order]
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
         """Record the score of a trial, or of params that were never asked for."""

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fedbo.agent.streams import Stream
+from fedbo.agent.settings import Stream
 from fedbo.insight.replay import LONGEST, replay, rule_without_peers
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.kernel import one_thread

@@ -40,14 +40,13 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.message import Kind, Message
-from fedbo.message.signed import MessageRefused
+from fedbo.message.signed import COUNTER_LIMITS, MessageRefused, check_origin
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -64,7 +63,6 @@ _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
 _BELIEF = 3  # the random stream of an agent for the draws of its peers' beliefs
 _OMEGA, _DRAWS = 0, 1
-_NOT_WRITTEN = "it was not written by state()"
 _STEP = 8  # the rank of R grows in multiples of this, so that it rarely has to be widened
 
 
@@ -295,39 +293,38 @@ class Inbox:
         self._columns["used"][row] = True
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of all messages as numbers, bytes and arrays, for `restore`."""
-        names = [sender.encode() for sender in self._senders]
-        sizes = np.array([len(name) for name in names], dtype=np.uint8)
-        columns = {name: self._column(name).copy() for name in self.SAVED}
-        return {"M": self.M, "D": self.D, "names": b"".join(names), "name_sizes": sizes, **columns}
+        """Return the senders and a copy of the columns as bytes, for `restore`."""
+        columns = {name: self._column(name) for name in self.SAVED}
+        return {"senders": self.senders} | {
+            name: column.astype(column.dtype.newbyteorder("<")).tobytes()
+            for name, column in columns.items()
+        }
 
-    @classmethod
-    def restore(cls, state: Mapping[str, Any]) -> Self:
-        """Return an inbox with the same rows and the same draws.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Fill this inbox, which is empty, with the same rows and the same draws.
 
         Args:
-            state: What `state` returned.
-        """
-        inbox = cls(int(state["M"]), D=int(state["D"]))
-        ends = np.cumsum(state["name_sizes"], dtype=np.int64).tolist()
-        names = [bytes(state["names"][a:b]).decode() for a, b in pairwise([0, *ends])]
-        if len(set(names)) < len(names):
-            raise ValueError(f"the state of the inbox has a sender twice; {_NOT_WRITTEN}")
-        inbox._make_room(len(names))
-        for name in names:
-            inbox._add_sender(name)
-        for name in cls.SAVED:
-            inbox._restore(name, state[name])
-        return inbox
+            state: What `state` returned. It may come from a file, so all of it is checked.
 
-    def _restore(self, name: str, values: NDArray[Any]) -> None:
-        expected = (len(self), *self._columns[name].shape[1:])
-        if np.shape(values) != expected:
-            raise ValueError(
-                f"{name} in the state of the inbox has shape {np.shape(values)}, expected "
-                f"{expected}; {_NOT_WRITTEN}"
-            )
-        self._columns[name][: len(self)] = values
+        Raises:
+            ValueError: If no inbox of this size has this state.
+        """
+        senders = list(state["senders"])
+        for sender in senders:
+            check_origin(bytes(16), sender)
+        self._make_room(len(senders))
+        if len({self._add_sender(sender) for sender in senders}) < len(senders):
+            raise ValueError("a sender is in the inbox twice")
+        for name in self.SAVED:
+            self._restore(name, state[name])
+
+    def _restore(self, name: str, data: bytes) -> None:
+        column = self._columns[name]
+        shape = (len(self), *column.shape[1:])
+        values = np.frombuffer(data, column.dtype.newbyteorder("<"))
+        if values.size != math.prod(shape) or not np.all(_are_possible(name, values)):
+            raise ValueError(f"{name} in the inbox has numbers that are not possible")
+        column[: len(self)] = values.reshape(shape)
 
     def _held(self, message: Message, belief: Belief | None) -> Held:
         return Held(message.sender, message.sequence, message.t_n, message.omega)
@@ -452,19 +449,13 @@ class BeliefInbox(Inbox):
             self._columns["R"] = self._columns["R"][:, : _rounded_up(rank)].copy()
         return gone
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "entropy": self.entropy}
-
-    @classmethod
-    def restore(cls, state: Mapping[str, Any]) -> Self:
-        inbox = super().restore(state)
-        inbox.entropy = state["entropy"]
-        return inbox
-
-    def _restore(self, name: str, values: NDArray[Any]) -> None:
-        if name == "R" and np.ndim(values) == 3:
-            self._widen(np.shape(values)[1])
-        super()._restore(name, values)
+    def _restore(self, name: str, data: bytes) -> None:
+        if name == "R" and len(self):
+            rank = len(data) // (4 * len(self) * self.M)
+            if rank >= self.M + _STEP:
+                raise ValueError(f"the beliefs in the inbox have rank {rank}")
+            self._widen(rank)
+        super()._restore(name, data)
 
     def _held(self, message: Message, belief: Belief | None) -> Held:
         header = message.sender, message.sequence, message.t_n
@@ -544,6 +535,20 @@ def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Singl
     Z -= ((Z @ R64.T) / (1.0 + np.sqrt(np.maximum(1.0 - lam, 0.0)))) @ R64
     Z += nu
     return Z.astype(np.float32)
+
+
+def _are_possible(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+    if name == "used":
+        return values.view(np.uint8) <= 1
+    if name == "tips":
+        return ~((values < 0.0) | (values > 1.0))  # NaN: no tip
+    if name == "incumbents":
+        return ~np.isinf(values)  # NaN: it was not handed out
+    if name == "chance":
+        return (values >= 0.0) & (values <= CHANCE_LIMIT)
+    if name in COUNTER_LIMITS:
+        return (values >= 0) & (values <= COUNTER_LIMITS[name])
+    return np.isfinite(values)
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:
