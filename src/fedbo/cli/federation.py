@@ -335,9 +335,8 @@ def _agreed(federation: Federation) -> Table:
             "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
             f"{screen.count(numbers, 'number')}, about "
             f"{screen.size(_HEADER + federation.sent_bytes)} each",
-            "epoch": f"{federation.epoch}",
             "fingerprint": f"{federation.fingerprint}",
-            "": "sites with the same fingerprint and epoch agree on everything above",
+            "": "sites with the same fingerprint agree on everything above",
         }
     )
 
