@@ -56,7 +56,7 @@ class Statement(NamedTuple):
         return is_signed(key, signature, data)
 
     def _encode(self) -> bytes:
-        parts = (self.federation, self.fingerprint, self.member, self.hashed)
+        parts = (self.federation, bytes(self.fingerprint), self.member, self.hashed)
         return f"fedbo hub {self.purpose} 1\n".encode() + msgspec.msgpack.encode(parts)
 
 
