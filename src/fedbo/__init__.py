@@ -3,7 +3,6 @@
 Many parties, each tuning its own black box, help one another without showing anyone a trial.
 """
 
-from fedbo import theory
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
@@ -49,5 +48,4 @@ __all__ = [
     "Trial",
     "__version__",
     "simulate",
-    "theory",
 ]

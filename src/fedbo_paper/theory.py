@@ -16,8 +16,9 @@ psi_t           2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}                              
 p, P_t          1 / (4 e √π); p_t (p − 1/t²)                                Lemmas 6, 7
 ==============  ==========================================================  ====================
 
-t counts from 1 and may be an array. A result for each peer has shape (*t.shape, N). The paper's
-proof does not support its ``beta`` and ``draw_deviation``; they are corrected here, unless
+t counts from 1, up to ``Setting.horizon`` + 1 where γ is needed, and may be an array. A result for
+each peer has shape (*t.shape, N). A schedule returns p_t in (0, 1] for a step t. The paper's proof
+does not support its ``beta`` and ``draw_deviation``; they are corrected here, unless
 ``Setting.repaired`` is False. docs/theory.md explains why, and proves what is not in the paper.
 """
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -181,10 +182,6 @@ def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
 def beta(t: ArrayLike, setting: Setting) -> Array:
     """Return β_t = B + σ √(2(γ_{t−1} + 1 + log(4/δ))), without the factor σ if repaired.
 
-    Args:
-        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
-        setting: The constants of Theorem 1.
-
     >>> printed = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1, repaired=False)
     >>> np.round(beta([1, 2, 50], printed), 2).tolist()
     [1.97, 2.15, 4.34]
@@ -193,12 +190,7 @@ def beta(t: ArrayLike, setting: Setting) -> Array:
 
 
 def beta_prime(t: ArrayLike, setting: Setting) -> Array:
-    """Return β'_t, the width for peers: β_t with log(8N/δ) instead of log(4/δ) (Lemma 4).
-
-    Args:
-        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
-        setting: The constants of Theorem 1.
-    """
+    """Return β'_t, the width for peers: β_t with log(8N/δ) instead of log(4/δ) (Lemma 4)."""
     return _width(t, setting, 8.0 * max(setting.N, 1))
 
 
@@ -213,87 +205,42 @@ def beta_sequence(T: int, setting: Setting) -> tuple[float, ...]:
 
 
 def c(t: ArrayLike, setting: Setting) -> Array:
-    """Return c_t = β_t (1 + √(2 log(|X| t²))).
-
-    Args:
-        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
-        setting: The constants of Theorem 1.
-    """
+    """Return c_t = β_t (1 + √(2 log(|X| t²)))."""
     log = math.log(setting.domain_size) + 2.0 * np.log(_steps(t))
     return beta(t, setting) * (1.0 + np.sqrt(2.0 * log))
 
 
 def draw_deviation(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired.
-
-    Args:
-        t: Steps, from 1; any shape.
-        setting: The constants of Theorem 1.
-    """
+    """Return Lemma 3's bound on |ĝ_n − μ̂_n|: √(2u + M) as printed, √(2u) + √M if repaired."""
     u = _log_odds(t, setting, 2.0)  # log(2π²t²N/(3δ))
     return np.sqrt(2 * u) + setting.M**0.5 if setting.repaired else np.sqrt(2 * u + setting.M)
 
 
 def mean_error(t: ArrayLike, setting: Setting) -> Array:
-    """Return Lemma 4's bound on |μ̂_n − μ_n|, ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ)))).
-
-    Args:
-        t: Steps, from 1; any shape.
-        setting: The constants of Theorem 1.
-
-    Returns:
-        Array of shape (*t.shape, N).
-    """
+    """Return Lemma 4's bound on |μ̂_n − μ_n|, ε (t_n+1)²/σ² (B + √(2 log(4π²t²N/(3δ))))."""
     y = setting.B + np.sqrt(2.0 * _log_odds(t, setting, 4.0))
     growth = (np.asarray(setting.t_n, dtype=np.float64) + 1.0) ** 2 / setting.noise_variance
     return y[..., None] * (setting.epsilon * growth)
 
 
 def Delta_tilde(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|.
-
-    Args:
-        t: Steps, from 1; any shape.
-        setting: The constants of Theorem 1.
-
-    Returns:
-        Array of shape (*t.shape, N).
-    """
+    """Return Δ~_{n,t} of Lemma 4, the bound on |ĝ_n(x) − g_n(x)|."""
     width = beta_prime(np.asarray(setting.t_n, dtype=int) + 1, setting)
     return mean_error(t, setting) + width + draw_deviation(t, setting)[..., None]
 
 
 def Delta(t: ArrayLike, setting: Setting) -> Array:  # noqa: N802 (the paper's letter)
-    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, the bound on |ĝ_n(x) − f_t(x)|.
-
-    Args:
-        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
-        setting: The constants of Theorem 1.
-
-    Returns:
-        Array of shape (*t.shape, N).
-    """
+    """Return Δ_{n,t} = Δ~_{n,t} + d_n + c_t, the bound on |ĝ_n(x) − f_t(x)|."""
     return Delta_tilde(t, setting) + np.array(setting.d_n, np.float64) + c(t, setting)[..., None]
 
 
 def psi(t: ArrayLike, schedule: Schedule, setting: Setting) -> Array:
-    """Return ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}, the cost of peers at step t; 0 without peers.
-
-    Args:
-        t: Steps, from 1 to ``setting.horizon`` + 1; any shape.
-        schedule: Returns p_t in (0, 1] for step t.
-        setting: The constants of Theorem 1.
-    """
+    """Return ψ_t = 2 (1 − p_t) Σ_n P_N[n] Δ_{n,t}, the cost of peers at step t; 0 without peers."""
     return 2.0 * (1.0 - _probabilities(t, schedule)) * (Delta(t, setting) @ setting.probabilities)
 
 
 def P(t: ArrayLike, schedule: Schedule) -> Array:  # noqa: N802 (the paper's letter)
-    """Return P_t = p_t (p − 1/t²) of Lemma 7; for t ≤ 4 it is negative and has no meaning.
-
-    Args:
-        t: Steps, from 1; any shape.
-        schedule: Returns p_t in (0, 1] for step t.
-    """
+    """Return P_t = p_t (p − 1/t²) of Lemma 7; for t ≤ 4 it is negative and has no meaning."""
     return _probabilities(t, schedule) * (p - 1.0 / _steps(t) ** 2.0)
 
 
@@ -360,12 +307,20 @@ def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     return np.concatenate([first, 2.0 * setting.B * (FIRST - 1) + expected + chance])
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 holds for t = 2, …, T, with an explanation."""
+class Check(NamedTuple):
+    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 holds for t = 2, …, T.
 
-    holds: bool
+    Args:
+        first_failure: The first t at which it fails, or None.
+        excess: The largest (1 − p_t) c_t, divided by (1 − p_1) c_1: with a value above 1, ψ_t is
+            at most that many times ψ_1 + O(√log t). `bound` does not use the condition.
+        decay: 1 − p_t falls like t^−decay over the second half of the steps. Σψ_t is sublinear
+            if it goes on like that; 0 if 1 − p_t does not fall.
+    """
+
     first_failure: int | None
-    explanation: str
+    excess: float
+    decay: float
 
 
 def check(schedule: Schedule, T: int, setting: Setting) -> Check:
@@ -381,41 +336,14 @@ def check(schedule: Schedule, T: int, setting: Setting) -> Check:
     2
     """
     t = np.arange(1, T + 1)
-    p_t = _probabilities(t, schedule)
-    sides = (1.0 - p_t) * c(t, setting)
+    away = 1.0 - _probabilities(t, schedule)
+    sides = away * c(t, setting)
     failures = t[sides > sides[0] * (1.0 + 1e-12)]
-    first = int(failures[0]) if len(failures) else None
-    explanation = f"{_explain_condition(p_t, sides, failures)} {_explain_trend(p_t)}"
-    return Check(holds=first is None, first_failure=first, explanation=explanation)
-
-
-def _explain_condition(p_t: Array, sides: Array, failures: NDArray[np.int64]) -> str:
-    T, condition = len(p_t), "(1 - p_t) c_t <= (1 - p_1) c_1"
-    if not len(failures):
-        return f"{condition} = {sides[0]:.4g} holds for t = 2..{T}."
-    first, worst = int(failures[0]), int(sides.argmax()) + 1
-    text = f"{condition} fails at {len(failures)} of the steps t = 2..{T}, first at t = {first}: "
-    text += f"{sides[first - 1]:.4g} > {sides[0]:.4g}."
-    if first == 2 and p_t[0] == p_t[1]:
-        text += " This always happens if p_1 = p_2 < 1, as in the paper's schedules: c_t grows."
-    if worst == T > 2 or sides[0] == 0:
-        return f"{text} The left side still grows at t = {T}: the theorem does not apply."
-    return (
-        f"{text} This is harmless: psi_t <= {sides.max() / sides[0]:.4g} psi_1 + O(sqrt(log t)) "
-        f"(worst at t = {worst}), a constant factor in the last step of the proof; if p_t tends "
-        "to 1 the sum of psi_t is still sublinear, and `bound` does not use the condition."
-    )
-
-
-def _explain_trend(p_t: Array) -> str:
-    T, drops = len(p_t), np.flatnonzero(np.diff(p_t) < 0) + 2
-    order = f"p_t decreases, first at t = {drops[0]};" if len(drops) else "p_t never decreases;"
-    middle = (T + 1) // 2  # from here on, 1 − p_t falls like t^−decay
-    gap, last = 1.0 - p_t[middle - 1], 1.0 - p_t[-1]
+    excess = sides.max() / sides[0] if sides[0] else (math.inf if len(failures) else 1.0)
+    middle = (T + 1) // 2
+    gap, last = away[middle - 1], away[-1]
     decay = math.log(gap / last) / math.log(T / middle) if gap > last > 0 else 0.0
-    rate = f", and 1 - p_t falls like t^-{decay:.2g}" if decay else ""
-    verdict = "tends to 1" if last == 0 or decay > 0.05 else "does not tend to 1"
-    return f"{order} up to t = {T} it seems that it {verdict}: p_{T} = {p_t[-1]:.4g}{rate}."
+    return Check(int(failures[0]) if len(failures) else None, float(excess), decay)
 
 
 def _width(t: ArrayLike, setting: Setting, odds: float) -> Array:
