@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,12 @@ from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.claims import Finding
-from fedbo_paper.experiments.keys import key
-from fedbo_paper.experiments.plan import Plan, plan
+from fedbo_paper.experiments.plan import Job, Plan, Run, plan
 from fedbo_paper.experiments.published import Published
-from fedbo_paper.experiments.spec import FIGURES, PRESET_NAMES, PRESETS, Job, Run, Selection
+from fedbo_paper.experiments.spec import FIGURES, PRESET_NAMES, PRESETS, Selection
+from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
-from fedbo_paper.report import report
-from fedbo_paper.report.contents import contents, marked
+from fedbo_paper.report.report import contents, page, stands_in
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,20 +43,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
 
 
-def left_out(
-    selections: Sequence[Selection], data: str | os.PathLike[str] | None = None
-) -> dict[str, str]:
-    """Return the experiments whose data are missing, and what to do about it."""
-    return _plans(selections, None if data is None else Path(data))[1]
-
-
 def reproduce(
     selections: Sequence[Selection],
     out: str | os.PathLike[str],
     *,
     data: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    progress: runner.Progress | None = None,
+    run: runner.RunCalls = workers.run,
+    progress: runner.Progress = lambda stage, done, of: None,
 ) -> Outcome:
     """Run what is requested and not finished yet, and write everything that the folder has.
 
@@ -66,7 +57,7 @@ def reproduce(
         selections: What to run, as `wanted` returns it.
         out: The output folder.
         data: The data folder, or None for the usual places.
-        jobs: How many jobs run at once; None leaves it to `joblib.parallel_config`.
+        run: Runs calls: on all cores by default, on a cluster with `Cluster.run`.
         progress: Called after every job.
 
     Returns:
@@ -80,23 +71,21 @@ def reproduce(
     if not plans:
         raise MissingData("\n".join(missing.values()))
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "selections.json").exists():
-        _requested(folder / "selections.json")  # a damaged file is refused before anything runs
-    store = Store(folder / "runs", partial(key, data=at))
-    runner.run(plans, store, at, jobs, progress)
-    everything = _remember(folder, [plan.selection for plan in plans])
-    show = progress or (lambda stage, done, of: None)
-    show("report", 0, 1)
+    earlier = _requested(folder / "selections.json")  # a damaged file is refused at once
+    store: Store[Job] = Store(folder / "runs", runner.key)
+    runner.run(plans, store, at, run, progress)
+    everything = _together(earlier, [plan.selection for plan in plans])
+    files.write(folder / "selections.json", msgspec.json.format(msgspec.json.encode(everything)))
     kept, unknown = _plans(everything, at)
     runs = results.tidy(_finished([run for plan in kept for run in plan.runs], store))
-    _write(folder / "runs.csv", marked(runs, everything))
-    _write(folder / "summary.csv", results.summary(runs))
-    missing = unknown | _outdated(kept, runs) | missing
-    page = contents(runs, everything, missing, _worths(kept, store), Published.load(at), folder)
-    report.write(folder / "report.html", page)
-    show("report", 1, 1)
+    marked = _marked(runs) if any(map(stands_in, everything)) else runs
+    files.write(folder / "runs.csv", marked.csv().encode())
+    files.write(folder / "summary.csv", results.summary(marked).csv().encode())
+    missing = unknown | _outdated(everything, runs) | missing
+    said = contents(runs, everything, missing, Published.load(at), folder)
+    files.write(folder / "report.html", page(said).encode())
     digest = results.digest(runs)
-    return Outcome(folder=folder, runs=runs, findings=page.findings, digest=digest, missing=missing)
+    return Outcome(folder=folder, runs=runs, findings=said.findings, digest=digest, missing=missing)
 
 
 def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Plan], dict[str, str]]:
@@ -109,13 +98,13 @@ def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Pla
     return plans, missing
 
 
-def _outdated(plans: Sequence[Plan], runs: Table) -> dict[str, str]:
+def _outdated(selections: Sequence[Selection], runs: Table) -> dict[str, str]:
     """The experiments that were requested earlier, and whose runs can no longer be used."""
     return {
-        one.experiment: f"its runs ({PRESET_NAMES[one.preset]}) were made with other code, data or "
-        "libraries; run its command again"
-        for one in (plan.selection for plan in plans)
-        if not runs.where(experiment=one.experiment, preset=one.preset).height
+        selection.experiment: f"its runs ({PRESET_NAMES[selection.preset]}) were made with other "
+        "code or libraries; run its command again"
+        for selection in selections
+        if not runs.where(experiment=selection.experiment, preset=selection.preset).height
     }
 
 
@@ -123,16 +112,6 @@ def _finished(runs: Sequence[Run], store: Store[Job]) -> list[tuple[Run, Table]]
     """The runs that are finished, in an order that does not depend on when they finished."""
     tables = [(run, store.get(run)) for run in sorted(dict.fromkeys(runs), key=_order)]
     return [(run, table) for run, table in tables if table is not None]
-
-
-def _worths(plans: Sequence[Plan], store: Store[Job]) -> list[tuple[str, str, Table]]:
-    """What messages are worth, where that was diagnosed."""
-    found = [
-        (plan.selection.experiment, plan.selection.preset, store.get(diagnosis))
-        for plan in plans
-        for diagnosis in plan.diagnoses
-    ]
-    return [(name, preset, table) for name, preset, table in found if table is not None]
 
 
 def _order(run: Run) -> tuple[Any, ...]:
@@ -145,24 +124,29 @@ def _order(run: Run) -> tuple[Any, ...]:
     )
 
 
-def _remember(folder: Path, selections: Sequence[Selection]) -> list[Selection]:
-    """Everything requested so far in this folder, the latest for each experiment and preset."""
-    path = folder / "selections.json"
-    kept = {}
-    if path.exists():
-        kept = {(one.experiment, one.preset): one for one in _requested(path)}
-    for one in selections:
-        old = kept.get((one.experiment, one.preset))
-        if old is not None and old.like(one):
-            both = tuple(f for f in FIGURES if f in old.figures or f in one.figures)
-            one = msgspec.structs.replace(one, figures=both)
-        kept[one.experiment, one.preset] = one
-    everything = [kept[one] for one in sorted(kept)]
-    files.write(path, msgspec.json.format(msgspec.json.encode(everything)))
-    return everything
+def _marked(runs: Table) -> Table:
+    """The runs, with those on made-up data renamed to say so."""
+    columns = {name: runs[name] for name in runs.columns}
+    names = ["glass-stand-in" if n == "glass" else n for n in runs["experiment"].tolist()]
+    return Table(columns | {"experiment": names})
+
+
+def _together(earlier: Sequence[Selection], selections: Sequence[Selection]) -> list[Selection]:
+    """Everything requested so far, the latest for each experiment and preset."""
+    kept = {(selection.experiment, selection.preset): selection for selection in earlier}
+    for selection in selections:
+        key = selection.experiment, selection.preset
+        if key in kept and kept[key].like(selection):
+            both = {*kept[key].figures, *selection.figures}
+            figures = tuple(figure for figure in FIGURES if figure in both)
+            selection = msgspec.structs.replace(selection, figures=figures)
+        kept[key] = selection
+    return [kept[key] for key in sorted(kept)]
 
 
 def _requested(path: Path) -> list[Selection]:
+    if not path.exists():
+        return []
     try:
         requested = msgspec.json.decode(path.read_bytes(), type=list[Selection])
         _ = [selection.spec for selection in requested]
@@ -172,7 +156,3 @@ def _requested(path: Path) -> list[Selection]:
             f"{path} is damaged: {error}; delete it, and run the commands again whose results the "
             "report should show (finished jobs are kept)"
         ) from None
-
-
-def _write(path: Path, table: Table) -> None:
-    files.write(path, table.csv().encode())

@@ -13,7 +13,7 @@ from fedbo.table import Cell, Table
 COLUMNS = (
     *("experiment", "preset", "method", "M", "N", "t_n", "d_n", "power", "every"),
     *("target", "repeat", "seed", "iteration", "source", "peer", "score", "best"),
-    *("simple_regret", "cumulative_regret", "parameters_received", "bytes_received"),
+    *("simple_regret", "cumulative_regret", "parameters_received"),
     *("seconds_evaluation", "seconds"),
 )
 EXPERIMENTS = ("synthetic", "landmine", "glass", "har", "agents", "published")
@@ -109,7 +109,6 @@ def _steps(
             float(simple[i]),
             float(np.sum(1.0 - value[: i + 1])) if known else math.nan,
             int(received[i]),
-            int(4 * received[i]),
             float(0.01 * rng.uniform(0.5, 1.5)),
             math.nan if arm.every else float(seconds * rng.uniform(0.8, 1.2)),
         )

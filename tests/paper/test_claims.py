@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedbo.table import Cell, Table
-from fedbo_paper.experiments.claims import CLAIMS, CONSISTENT, Finding, judge
-from fedbo_paper.experiments.results import between_presets, regrets
+from fedbo_paper.experiments.claims import CLAIMS, Finding, judge
 
 T = 4  # iterations
 COLUMNS = (
@@ -113,13 +112,13 @@ AS_IN_THE_PAPER = {
 @pytest.mark.parametrize("experiment", ["landmine", "glass", "har"])
 def test_a_planted_advantage_is_found_in_either_direction(experiment: str) -> None:
     findings = judge(real(experiment, lead=0.03))
-    for id in ("beats-rgpe", "beats-taf", "beats-ts", "practical-performance"):
+    for id in ("beats-rgpe", "beats-taf", "beats-ts"):
         finding = found(findings, id, experiment)
         assert finding.verdict == "holds"
         assert finding.value == pytest.approx(0.03, abs=0.002)
         assert finding.n == 30
     behind = judge(real(experiment, lead=-0.03))
-    for id in ("beats-rgpe", "beats-taf", "beats-ts", "practical-performance"):
+    for id in ("beats-rgpe", "beats-taf", "beats-ts"):
         finding = found(behind, id, experiment)
         assert finding.verdict == "does not hold"
         assert finding.value == pytest.approx(-0.03, abs=0.002)
@@ -129,7 +128,6 @@ def test_the_measure_names_its_unit() -> None:
     assert "AUC after 4" in found(judge(real("landmine", 0.03)), "beats-rgpe").measure
     finding = found(judge(real("har", 0.03)), "beats-rgpe", "har")
     assert "validation error after 4" in finding.measure
-    assert "lead by M: 50: +0.0" in finding.note
 
 
 def test_a_lead_too_small_to_matter_is_said_to_be() -> None:
@@ -153,7 +151,6 @@ def test_messages_are_counted() -> None:
     fine = judge(real("landmine", 0.0))
     finding = found(fine, "message-length")
     assert (finding.verdict, finding.value, finding.n) == ("holds", 1.0, 180)
-    assert "TAF sends 2,551 at M = 50, 10,101 at M = 100" in finding.note
     fewer = found(fine, "fewer-parameters")
     assert fewer.verdict == "holds"
     assert fewer.value == pytest.approx(math.sqrt(51 * 101), rel=1e-6)
@@ -184,26 +181,12 @@ def test_growth_with_the_number_of_agents() -> None:
         "rgpe-linear-in-agents": "holds",
         "taf-linear-in-agents": "holds",
         "fts-level-in-agents": "holds",
-        "rgpe-grows-with-agents": "holds",
-        "taf-grows-with-agents": "holds",
     }
     assert found(findings, "rgpe-linear-in-agents", "agents").measure.endswith("100 to 1000")
-    assert found(findings, "rgpe-grows-with-agents", "agents").value < 0.75  # with what is constant
     root = judge(agents(lambda method, N: 0.01 * math.sqrt(N)))
     assert found(root, "rgpe-linear-in-agents", "agents").verdict == "does not hold"
     assert found(root, "rgpe-linear-in-agents", "agents").value == pytest.approx(0.5)
-    assert found(root, "taf-grows-with-agents", "agents").verdict == "holds"
     assert found(root, "fts-level-in-agents", "agents").verdict == "does not hold"
-    level = judge(agents(lambda method, N: 0.01))
-    assert found(level, "rgpe-grows-with-agents", "agents").verdict == "does not hold"
-
-
-def test_growth_needs_runs_with_every_number_of_agents() -> None:
-    runs = agents(lambda method, N: 0.01 * N)
-    gone = (runs["method"] == "TAF") & (runs["N"] == 28) & (runs["repeat"] == 1)
-    kept = Table({name: runs[name][~gone] for name in runs.columns})
-    assert found(judge(kept), "taf-grows-with-agents", "agents").n == 2
-    assert found(judge(kept), "rgpe-grows-with-agents", "agents").n == 3
 
 
 def test_section_5_1_as_the_paper_has_it() -> None:
@@ -276,18 +259,6 @@ def test_intervals_of_several_targets_are_wider() -> None:
     assert f"1: {one.value:+.4f} [{one.low:+.4f}" not in five.note
 
 
-def test_an_advantage_is_consistent_if_it_is_everywhere() -> None:
-    all_three = [real(e, 0.03) for e in ("landmine", "glass", "har")]
-    finding = found(judge(Table.join(all_three)), "consistent-advantage", "all")
-    assert (finding.verdict, finding.value, finding.low, finding.n) == ("holds", 9, 9, 9)
-    two = found(judge(Table.join(all_three[:2])), "consistent-advantage", "all")
-    assert two.verdict == "not decided"
-    assert "3 of 9 comparisons were not run" in two.note
-    mixed = judge(Table.join([all_three[0], real("har", -0.03)]))
-    assert found(mixed, "consistent-advantage", "all").verdict == "does not hold"
-    assert not any(f.id == "consistent-advantage" for f in judge(all_three[0]))
-
-
 def test_presets_are_judged_apart() -> None:
     runs = Table.join([real("landmine", 0.03), real("landmine", -0.03, preset="default")])
     assert found(judge(runs), "beats-ts").verdict == "holds"
@@ -346,56 +317,8 @@ def test_every_claim_is_judged_on_every_experiment_it_is_about() -> None:
     linear = agents(lambda method, N: 0.01 * N)
     findings = judge(Table.join([*parts, synthetic(AS_IN_THE_PAPER), linear]))
     expected = {(claim.id, e) for claim in CLAIMS for e in claim.experiments}
-    assert {(f.id, f.experiment) for f in findings} == expected | {(CONSISTENT.id, "all")}
+    assert {(f.id, f.experiment) for f in findings} == expected
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     assert [f.section for f in findings] == sorted(f.section for f in findings)
     assert {f.section for f in findings} == {"3.2", "5", "5.1", "5.2", "D"}
-    for f in findings:
-        assert f.note.endswith(".")
-        assert "nan" not in f.note
-        assert f.low <= f.value <= f.high or f.id == CONSISTENT.id
-
-
-def test_regrets_are_averaged_over_functions() -> None:
-    runs = table(
-        arm("TS", lambda target, repeat: [0.1, 0.3][target] + 0.01 * repeat - 0.02, targets=2),
-        arm("TS", lambda t, r: [0.1, 0.3][t] + r, experiment="synthetic", targets=2, repeats=3),
-    )
-    listed = regrets(runs)
-    assert listed.columns[-5:] == (
-        *("n", "simple_regret", "simple_regret_error"),
-        *("cumulative_regret", "cumulative_regret_error"),
-    )
-    assert listed.height == 1  # landmine's optimum is not known
-    row = {name: listed[name][0] for name in listed.columns}
-    assert (row["experiment"], row["method"], row["iteration"], row["n"]) == (
-        *("synthetic", "TS"),
-        *(T, 2),
-    )
-    assert row["simple_regret"] == pytest.approx(1.2)
-    assert row["simple_regret_error"] == pytest.approx(0.1)
-    assert row["cumulative_regret"] == pytest.approx(1.2 * T)
-
-
-def test_regrets_leave_out_what_is_not_complete() -> None:
-    rows = arm("TS", noisy(0.3), experiment="synthetic", targets=3, repeats=1)
-    assert regrets(table(rows[:-1]))["n"].tolist() == [2]
-
-
-def test_presets_are_compared_from_the_same_points() -> None:
-    default, paper = (
-        arm(
-            "TS",
-            lambda target, repeat, up=up: 0.8 + 0.01 * target + up * (1 + repeat),
-            preset=preset,
-        )
-        for preset, up in (("default", 0.02), ("paper", 0.01))
-    )
-    alone = arm("TS", 0.1, experiment="har", preset="paper")
-    listed = between_presets(table(default, paper, alone))
-    assert {*listed["experiment"].tolist()} == {"landmine"} and {*listed["method"].tolist()} == {
-        "TS"
-    }
-    expected = np.mean([0.01 * (1 + repeat) for repeat in range(5)])
-    assert listed["lead"].tolist() == pytest.approx([expected] * listed.height)
-    assert (listed["low"] < expected).all() and (listed["high"] > expected).all()
+    assert all("nan" not in f.note and f.low <= f.value <= f.high for f in findings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from fedbo.files import FileRefused
-from fedbo_paper.data import Samples, gleam, places, windows
-
-pytestmark = pytest.mark.slow
+from fedbo_paper.data import Samples, gleam, places
 
 SENSORS = {  # as an archive may spell them, in the order of the channels
     "Gyroscope": 3,
@@ -34,6 +31,11 @@ WINDOW = 3.0  # seconds; not the default, so that it is seen to count
 MEAL = START + 20_400, START + 41_000
 
 Reading = tuple[int, str, list[float]]
+
+
+@pytest.fixture(autouse=True)
+def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gleam, "WINDOW", WINDOW)
 
 
 def recording(seed: int, seconds: float = 60.0) -> list[Reading]:
@@ -138,12 +140,12 @@ def extract(folder: Path, files: dict[str, bytes]) -> Path:
     return folder / "GLEAM"
 
 
-def of_one(sensor: str, annotation: str, folder: Path, window: float = WINDOW) -> places.Arrays:
+def of_one(sensor: str, annotation: str, folder: Path) -> places.Arrays:
     person = folder / "GLEAM" / "1234"
     person.mkdir(parents=True, exist_ok=True)
     (person / "s.csv").write_bytes(sensor.encode())
     (person / "a.csv").write_bytes(annotation.encode())
-    return gleam._read(folder / "GLEAM", window)
+    return gleam._read(folder / "GLEAM")
 
 
 # ---------------------------------------------------------------- windows
@@ -156,7 +158,7 @@ def test_moments_are_those_of_scipy(data: st.DataObject) -> None:
     k = np.repeat(np.cumsum(np.arange(1, len(counts) + 1)), counts)
     values = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
     v = data.draw(hnp.arrays(np.float64, (len(k), 2), elements=values))
-    made = windows.moments(k, v)
+    made = gleam.moments(k, v)
     assert made.counts.tolist() == counts
     assert made.w.tolist() == np.unique(k).tolist()
     for i, w in enumerate(made.w):
@@ -173,10 +175,10 @@ def test_moments_are_those_of_scipy(data: st.DataObject) -> None:
 def test_moments_are_sound_far_from_zero() -> None:
     rng = np.random.default_rng(0)
     v = rng.normal(size=(64, 1))
-    near = windows.moments(np.zeros(64, np.int64), v).moments
-    far = windows.moments(np.zeros(64, np.int64), v + 2.0**40).moments
+    near = gleam.moments(np.zeros(64, np.int64), v).moments
+    far = gleam.moments(np.zeros(64, np.int64), v + 2.0**40).moments
     np.testing.assert_allclose(far[:, 1:], near[:, 1:], rtol=1e-3)
-    constant = windows.moments(np.zeros(7, np.int64), np.full((7, 1), 9.81)).moments
+    constant = gleam.moments(np.zeros(7, np.int64), np.full((7, 1), 9.81)).moments
     assert constant.ravel().tolist() == [9.81, 0.0, 0.0]
 
 
@@ -190,14 +192,17 @@ def made() -> tuple[dict[str, bytes], list[list[Reading]]]:
 
 @pytest.mark.parametrize("layout", ["archive", "folder"])
 def test_everything_is_as_by_hand(
-    layout: str, made: tuple[dict[str, bytes], list[list[Reading]]], tmp_path: Path
+    layout: str,
+    made: tuple[dict[str, bytes], list[list[Reading]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files, recordings = made
     if layout == "archive":
         archive(tmp_path / "GLEAM.tar.gz", files)
     else:
         extract(tmp_path, files)
-    people = gleam.load(tmp_path, window=WINDOW)
+    people = gleam.load(tmp_path)
     assert len(people) == 38
     for n in (0, 1, 37):
         X, y = oracle(recordings[n], [MEAL])
@@ -207,24 +212,10 @@ def test_everything_is_as_by_hand(
     assert people[0].X.shape[1] == 57 == len(gleam.FEATURES)
     gravity = [i for i, name in enumerate(gleam.FEATURES) if name.startswith("variance gravity")]
     assert np.array_equal(people[0].X[:, gravity], np.zeros((len(people[0]), 3)))
-    assert {path.name for path in tmp_path.iterdir()} >= {"gleam-1-3.0s.npz"}
-
-
-def test_what_was_read_is_kept_for_each_window(
-    made: tuple[dict[str, bytes], list[list[Reading]]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = archive(tmp_path / "GLEAM.tar.gz", made[0])
-    by_window = {window: gleam.load(tmp_path, window=window) for window in (WINDOW, 6)}
-    assert len(by_window[6][0]) < len(by_window[WINDOW][0])
     monkeypatch.setattr(gleam, "_read", None)
-    for window, people in by_window.items():
-        again = gleam.load(tmp_path, window=window)
-        assert all(np.array_equal(a.X, b.X) for a, b in zip(again, people, strict=True))
-        assert all(np.array_equal(a.y, b.y) for a, b in zip(again, people, strict=True))
-    path.unlink()
-    assert len(gleam.load(tmp_path, window=6.0)) == 38
+    again = gleam.load(tmp_path)  # from its cache
+    assert all(np.array_equal(a.X, b.X) for a, b in zip(again, people, strict=True))
+    assert all(np.array_equal(a.y, b.y) for a, b in zip(again, people, strict=True))
 
 
 def test_an_archive_is_never_extracted(tmp_path: Path) -> None:
@@ -235,7 +226,7 @@ def test_an_archive_is_never_extracted(tmp_path: Path) -> None:
     path = archive(folder / "GLEAM.tar.gz", files | {hostile: b"item\n", "/1234/y.csv": b"item\n"})
     with tarfile.open(path, "r:gz") as tar:
         assert hostile in tar.getnames()
-    assert len(gleam._read(path, WINDOW)["y"]) > 0
+    assert len(gleam._read(path)["y"]) > 0
     assert [p.name for p in tmp_path.rglob("*")] == ["deep", "data", "GLEAM.tar.gz"]
 
 
@@ -332,10 +323,10 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
         gleam.verify(path)
     whole = archive(path, members("1234", readings, good)).read_bytes()
     with pytest.raises(FileRefused, match=r"has 1 people and \(57,\) features, expected 38"):
-        gleam.load(tmp_path, window=WINDOW)
+        gleam.load(tmp_path)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(FileRefused, match="is damaged"):
-        gleam.load(tmp_path, window=2 * WINDOW)
+        gleam.load(tmp_path)
     archive(path, {"GLEAM/README_GLEAM.pdf": b"%PDF"})
     with pytest.raises(FileRefused, match="no folders named by four digits, expected 38"):
         gleam.load(tmp_path)
@@ -353,28 +344,6 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
         with pytest.raises(FileRefused, match=complaint):
             of_one(sensor, annotation, tmp_path)
     assert not list(tmp_path.glob("*.npz"))  # what was refused is not kept
-    with pytest.raises(ValueError, match=r"window is 0\.1, expected 0\.5 to 600 seconds"):
-        gleam.load(tmp_path, window=0.1)
-
-
-# ---------------------------------------------------------------- size
-
-
-def test_two_hours_have_about_1930_windows_and_are_read_in_a_second(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    lines = []
-    for sensor, values in SENSORS.items():
-        times = START + np.cumsum(rng.integers(200, 400, 30_000))
-        times = times[times < START + 7_200_000]
-        cells = [rng.normal(size=len(times)).round(5).astype("U9")] * values
-        cells += [np.full(len(times), "")] * (3 - values)
-        parts = zip(times.astype("U13"), [sensor] * len(times), *cells, strict=True)
-        lines += [",".join(part) for part in parts]
-    text = "Unix Time,Sensor,Value1,Value2,Value3\n" + "\n".join(lines)
-    before = time.process_time()
-    arrays = of_one(text, annotation_csv(), tmp_path, gleam.WINDOW)
-    assert time.process_time() - before < 5  # here 0.5; a loop over readings takes longer
-    assert 1900 <= len(arrays["y"]) <= 1930
 
 
 # ---------------------------------------------------------------- the stand-in

@@ -14,8 +14,6 @@ from fedbo_paper.data import MissingData, har, landmine
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Objective, Problem, Tasks
 from fedbo_paper.problems.synthetic import Synthetic
 
-pytestmark = pytest.mark.slow
-
 GLASS = Glass(stand_in=True, epochs=2)
 HERE: list[Problem] = [Synthetic(), GLASS]
 THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=2)]
@@ -34,7 +32,7 @@ def opened(problem: Problem) -> Tasks:
     [
         {"type": "synthetic"},
         {"type": "landmine", "box": "log", "scoring": "probability"},
-        {"type": "glass", "window": 2.5, "stand_in": True},
+        {"type": "glass", "stand_in": True},
         {"type": "har", "epochs": 7},
     ],
 )
@@ -53,20 +51,13 @@ def test_problems_are_read_and_written(said: dict[str, object]) -> None:
         ({"type": "landmine", "scoring": "auc"}, "scoring"),
         ({"type": "landmine", "epochs": 3}, "epochs"),
         ({"type": "har", "box": "cubic"}, "box"),
-        ({"type": "har", "epochs": 0}, "epochs is 0, expected a whole number, 1 or more"),
+        ({"type": "har", "epochs": 0}, "epochs"),
         ({"type": "har", "window": 3.0}, "window"),
     ],
 )
 def test_what_a_problem_does_not_know_is_named(said: dict[str, object], complaint: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=complaint):
         msgspec.convert(said, Problem)
-
-
-def test_bad_options_are_refused_in_code_too() -> None:
-    with pytest.raises(ValueError, match="box is 'cubic', expected 'linear' or 'log'"):
-        Har(box="cubic")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="scoring is 'auc', expected 'decision' or 'probability'"):
-        Landmine(scoring="auc")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- tasks
@@ -125,11 +116,6 @@ def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=r"GLEAM\.tar\.gz.*--stand-in"):
         Glass().tasks(tmp_path)
     assert GLASS.tasks(tmp_path).agents == 38
-
-
-def test_a_window_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"window is 0.1"):
-        Glass(window=0.1).tasks(tmp_path)
 
 
 # ---------------------------------------------------------------- objectives

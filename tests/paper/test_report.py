@@ -8,11 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from paper.fake_runs import fake_runs
 
 from fedbo.table import Table
 from fedbo_paper.experiments.claims import Finding
+from fedbo_paper.experiments.published import Curve, Published
+from fedbo_paper.experiments.spec import wanted
 from fedbo_paper.report.figures import Picture
-from fedbo_paper.report.report import CHAPTERS, Contents, Grid, page, write
+from fedbo_paper.report.report import Contents, Grid, commands, contents, page
 
 NASTY = '<script>alert("&")</script>'
 VOID = {"meta", "img"}
@@ -37,9 +40,8 @@ def finding(**changed: object) -> Finding:
     return msgspec.structs.replace(plain, **changed)
 
 
-PICTURE = Picture(name="fig1", title="One", caption="A picture", alt="Lines", svg="<svg></svg>")
+PICTURE = Picture(name="fig1", title="One", caption="A picture", svg="<svg></svg>")
 FULL = Contents(
-    title="The paper's experiments",
     lead="All of them.",
     settings=(("preset", "paper"), ("digest", "3f2d1d8b")),
     findings=(
@@ -54,11 +56,8 @@ FULL = Contents(
             title="Differences",
             columns=("iteration", "difference", "verdict"),
             rows=((10, -0.0123456, "not met"), (50, float("nan"), "met")),
-            note="Paired.",
         ),
     ),
-    notes={"diagnostics": ("A message says little.",)},
-    choices=(("epochs", "20 (`--epochs`)"),),
     commands=(("Figure 1", "fedbo reproduce fig1"),),
 )
 
@@ -97,7 +96,7 @@ def full() -> Reader:
 
 
 class TestPage:
-    @pytest.mark.parametrize("contents", [FULL, Contents(title="Nothing")])
+    @pytest.mark.parametrize("contents", [FULL, Contents()])
     def test_tags_are_balanced_and_ids_unique(self, contents: Contents) -> None:
         reader = Reader(page(contents))
         ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
@@ -119,23 +118,20 @@ class TestPage:
         pair = ((NASTY, NASTY),)
         words = {"claim": NASTY, "note": NASTY, "measure": NASTY, "preset": NASTY, "id": NASTY}
         contents = Contents(
-            title=NASTY,
             lead=NASTY,
             settings=pair,
-            findings=(finding(section=NASTY, experiment=NASTY, figure=NASTY, **words),),
-            pictures={"fig1": Picture(name=NASTY, title=NASTY, caption=NASTY, alt=NASTY, svg="")},
+            findings=(finding(section=NASTY, experiment=NASTY, **words),),
+            pictures={"fig1": Picture(name=NASTY, title=NASTY, caption=NASTY, svg="")},
             grids=(Grid(chapter="fig1", title=NASTY, columns=(NASTY,), rows=((NASTY,),)),),
-            notes={"fig1": (NASTY, f"`{NASTY}`")},
-            choices=pair,
             commands=pair,
         )
         text = page(contents)
         assert "<script" not in text
-        assert Reader(text).text.count(NASTY) > 15
+        assert Reader(text).text.count(NASTY) > 10
         assert Reader(text).all("img")[0]["alt"] == NASTY
 
     def test_every_picture_has_words(self, full: Reader) -> None:
-        assert [image["alt"] for image in full.all("img")] == ["Lines"]
+        assert [image["alt"] for image in full.all("img")] == ["One"]
         assert "One" in full.text and "A picture" in full.text
 
     def test_verdicts_are_words_and_signs(self, full: Reader) -> None:
@@ -149,12 +145,7 @@ class TestPage:
 
     def test_an_empty_chapter_is_left_out(self, full: Reader) -> None:
         ids = [attributes["id"] for attributes in full.all("section")]
-        chapters = ["fig1", "appendix", "published", "diagnostics"]
-        assert ids == ["run", "verdicts", *chapters, "choices", "commands"]
-
-    def test_a_finding_without_a_chapter_is_not_lost(self) -> None:
-        reader = Reader(page(Contents(title="t", findings=(finding(figure="table 7"),))))
-        assert [a["id"] for a in reader.all("section")] == ["verdicts", "other"]
+        assert ids == ["run", "verdicts", "fig1", "appendix", "published", "commands"]
 
     def test_numbers(self, full: Reader) -> None:
         assert "0.0105 [0.0011, 0.0200], n = 20" in full.text.replace("\xa0", " ")
@@ -173,27 +164,43 @@ class TestPage:
         ],
     )
     def test_effects(self, changed: dict[str, float], shown: str) -> None:
-        text = Reader(page(Contents(title="t", findings=(finding(**changed),)))).text
+        text = Reader(page(Contents(findings=(finding(**changed),)))).text
         assert shown in text.replace("\xa0", " ")
 
 
-class TestContents:
-    def test_an_unknown_chapter(self) -> None:
-        with pytest.raises(ValueError, match="no chapter 'fig9', only fig1, fig2"):
-            Contents(title="t", notes={"fig9": ("Lost.",)})
-
-    def test_truth_values_of_a_table_become_verdicts(self) -> None:
-        grid = Grid.from_table(Table({"met": [True, False]}), "published", "Differences")
-        assert grid.rows == (("met",), ("not met",))
-
-    def test_every_chapter_may_have_notes(self) -> None:
-        notes = {name: (f"About {name}.",) for name in CHAPTERS}
-        text = Reader(page(Contents(title="t", notes=notes))).text
-        assert all(f"About {name}." in text for name in CHAPTERS)
+def test_truth_values_of_a_table_become_verdicts() -> None:
+    grid = Grid.from_table(Table({"met": [True, False]}), "published", "Differences")
+    assert grid.rows == (("met",), ("not met",))
 
 
-def test_write(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    write(path, FULL)
-    assert path.read_text(encoding="utf-8") == page(FULL)
-    assert [*tmp_path.iterdir()] == [path]
+RUN = tuple([0.6, *[0.7] * 50])
+CURVE = Curve(
+    mean=RUN, se=(0.01,) * 51, seconds=1.0, runs={f: {r: RUN for r in (0, 1)} for f in (0, 1)}
+)
+PUBLISHED = Published(curves={"TS": CURVE, "FTS-M100": CURVE}, inits={})
+
+
+@pytest.mark.slow
+def test_all_that_was_run_is_said_and_only_what_was_asked_for(tmp_path: Path) -> None:
+    runs = fake_runs(targets=2, repeats=2, iterations=50)
+    asked = wanted("all", presets=("paper", "default"))
+    whole = contents(runs, asked, {"glass": "Fetch it."}, PUBLISHED, tmp_path / "all")
+    assert {finding.preset for finding in whole.findings} == {"paper", "default", "published"}
+    assert {"fig1", "fig2", "published"} == {grid.chapter for grid in whole.grids}
+    assert ("Activity recognition with Google Glass", "not run: Fetch it.") in whole.settings
+    Reader(page(whole))
+    part = contents(runs, wanted("fig3", only="landmine"), {}, PUBLISHED, tmp_path / "part")
+    assert {finding.figure for finding in part.findings} == {"fig3"}
+    assert {finding.preset for finding in part.findings} == {"paper"}
+    assert [*part.pictures] == ["fig3"]
+
+
+def test_commands_have_the_options_that_were_given() -> None:
+    [selection] = wanted(
+        "fig2", only="glass", quick=True, seed=3, problem={"stand_in": True, "epochs": 5}
+    )
+    both = msgspec.structs.replace(selection, figures=("fig2", "fig4"))
+    [(title, command)] = commands([both])
+    assert title == "Activity recognition with Google Glass, paper preset"
+    options = "--only glass --quick --seed 3 --stand-in --epochs 5"
+    assert command.split("\n") == [f"fedbo reproduce {name} {options}" for name in ("fig2", "fig4")]

@@ -16,9 +16,7 @@ from paper.commands import SEED, findings, listen_to_ctrl_c, reproduce
 
 from fedbo.table import Table
 from fedbo_paper.experiments import results
-from fedbo_paper.experiments.plan import plan
-from fedbo_paper.experiments.selection import wanted
-from fedbo_paper.report.choices import commands
+from fedbo_paper.experiments.spec import LABELS, MEASURED
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +40,7 @@ def test_figure_1_says_what_section_5_1_says(fig1: Path) -> None:
 
 def test_everything_is_in_the_folder(fig1: Path) -> None:
     runs, summary = Table.from_csv(fig1 / "runs.csv"), Table.from_csv(fig1 / "summary.csv")
-    assert runs.columns == (*results.LABELS, *results.MEASURED)
+    assert runs.columns == (*LABELS, *MEASURED)
     assert runs.height == 20 * 12 * 51
     assert {*summary["runs"].tolist()} == {20}
     for name in ("fig1.png", "fig1.svg", "report.html", "selections.json"):
@@ -136,11 +134,3 @@ def test_a_damaged_list_of_what_was_asked_for_is_said_before_anything_runs(tmp_p
     failed = reproduce("fig1", "--quick", out=tmp_path, check=False)
     assert failed.returncode == 1 and "delete it" in failed.stderr
     assert [*tmp_path.iterdir()] == [tmp_path / "selections.json"]
-
-
-def test_made_up_data_are_called_so(tmp_path: Path) -> None:
-    """Only planned here: what the runs of a stand-in are told apart by."""
-    some = wanted(["fig2"], only="glass", quick=True, problem={"stand_in": True})
-    runs = plan(some[0], tmp_path).runs
-    assert {run.arm.N for run in runs if run.arm.method != "TS"} == {37}
-    assert "--stand-in" in commands(some)[0][1]

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-import joblib
 import msgspec
 import numpy as np
 import pytest
@@ -20,22 +20,24 @@ from paper.real_data import folder_with
 from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
-from fedbo_paper.experiments.keys import key
-from fedbo_paper.experiments.plan import Plan, plan
+from fedbo_paper.experiments.plan import Plan, Run, plan, seed_of
 from fedbo_paper.experiments.run import PARAMETERS, as_the_paper_counts, perform
-from fedbo_paper.experiments.selection import wanted
-from fedbo_paper.experiments.spec import Arm, Run, Selection, experiments, seed_of
+from fedbo_paper.experiments.runner import key
+from fedbo_paper.experiments.spec import Arm, Selection, experiments, wanted
+from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 
-pytestmark = pytest.mark.slow
-
-FIG1 = wanted(["fig1"], quick=True, seed=1)
+FIG1 = wanted("fig1", quick=True, seed=1)
 
 
 def few(n: int) -> Plan:
     """The first runs of figure 1."""
     whole = plan(FIG1[0], None)
     return msgspec.structs.replace(whole, runs=whole.runs[:n])
+
+
+def run(plan: Plan, folder: Path, jobs: int = 1, progress: runner.Progress = print) -> None:
+    runner.run([plan], Store(folder, key), None, partial(workers.run, jobs=jobs), progress)
 
 
 def finished(plan: Plan, folder: Path) -> Table:
@@ -63,35 +65,31 @@ def test_figure_2_is_what_the_paper_says() -> None:
     assert all((arm.N, arm.t_n) == (28, 50) for arm in arms if arm.method != "TS")
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-def test_the_number_of_processes_and_the_backend_change_no_number(
-    backend: str, tmp_path: Path
-) -> None:
-    some = few(10)
-    runner.run([some], Store(tmp_path / "one", key), None, jobs=1)
-    with joblib.parallel_config(backend=backend, n_jobs=2):
-        runner.run([some], Store(tmp_path / "two", key), None)
+def test_the_number_of_processes_changes_no_number(tmp_path: Path) -> None:
+    some = few(6)
+    run(some, tmp_path / "one")
+    run(some, tmp_path / "two", jobs=2)
     one, two = finished(some, tmp_path / "one"), finished(some, tmp_path / "two")
-    assert one.height == two.height == 10 * 51
+    assert one.height == two.height == 6 * 51
     assert results.digest(one) == results.digest(two)
 
 
 def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
-    store, seen = Store(tmp_path, key), []
-    runner.run([few(4)], store, None, jobs=1)
+    seen: list[tuple[str, int, int]] = []
+    run(few(4), tmp_path)
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    runner.run([few(6)], store, None, jobs=1, progress=lambda *at: seen.append(at))
+    run(few(6), tmp_path, progress=lambda *at: seen.append(at))
     assert [at for at in seen if at[0] == "runs"] == [("runs", n, 6) for n in (4, 5, 6)]
     assert all(path.stat().st_mtime_ns == at for path, at in times.items())
 
 
 def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
-    store, some = Store(tmp_path, key), few(1)
-    runner.run([some], store, None, jobs=1)
+    some = few(1)
+    run(some, tmp_path)
     [path] = tmp_path.iterdir()
     whole = finished(some, tmp_path)
     path.write_bytes(path.read_bytes()[:1000])
-    runner.run([some], store, None, jobs=1)
+    run(some, tmp_path)
     assert results.digest(finished(some, tmp_path)) == results.digest(whole)
 
 
@@ -106,7 +104,7 @@ def test_runs_are_paired_by_their_initial_points() -> None:
 
 def test_a_seed_has_functions_of_its_own() -> None:
     def first(seed: int) -> Run:
-        return plan(wanted(["fig1"], quick=True, seed=seed)[0], None).runs[0]
+        return plan(wanted("fig1", quick=True, seed=seed)[0], None).runs[0]
 
     one, two = first(0), msgspec.structs.replace(first(0), seed=1)
     scores = [perform(run, None)["simple_regret"][0] for run in (one, two)]
@@ -133,24 +131,27 @@ def test_seconds_are_of_the_target_and_of_its_objective(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
+from functools import partial
 from fedbo_paper.experiments import runner
 from fedbo_paper.experiments.plan import plan
-from fedbo_paper.experiments.keys import key
+from fedbo_paper.experiments.spec import wanted
+from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
-from fedbo_paper.experiments.selection import wanted
 import msgspec
-whole = plan(wanted(["fig1"], quick=True, seed=1)[0], None)
+whole = plan(wanted("fig1", quick=True, seed=1)[0], None)
 some = msgspec.structs.replace(whole, runs=whole.runs[:12])
 print("ready", flush=True)
-runner.run([some], Store(sys.argv[1], key), None, jobs=2)
+jobs = partial(workers.run, jobs=2)
+runner.run([some], Store(sys.argv[1], runner.key), None, jobs, lambda *_: None)
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
     tmp_path: Path,
 ) -> None:
     some, moment = few(12), random.Random(0)
-    runner.run([some], Store(tmp_path / "whole", key), None, jobs=1)
+    run(some, tmp_path / "whole")
     for _ in range(3):
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")],
@@ -163,7 +164,7 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-    runner.run([some], Store(tmp_path / "killed", key), None, jobs=1)
+    run(some, tmp_path / "killed")
     whole, killed = finished(some, tmp_path / "whole"), finished(some, tmp_path / "killed")
     assert whole.height == 12 * 51
     assert results.digest(whole) == results.digest(killed)
@@ -171,11 +172,11 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
 
 def test_nothing_to_run_is_an_error_that_says_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"there is no 'fig9', expected fig1, fig2, .* or all"):
-        wanted(["fig9"])
+        wanted("fig9")
     with pytest.raises(ValueError, match="its experiments are synthetic"):
-        wanted(["fig1"], only="landmine")
+        wanted("fig1", only="landmine")
     with pytest.raises(ValueError, match="its experiments are published"):
-        wanted(["published"], presets=("default",))
+        wanted("published", presets=("default",))
 
 
 def test_an_option_that_no_problem_takes_is_refused() -> None:
@@ -201,14 +202,14 @@ def test_every_stream_of_random_numbers_has_a_seed_of_its_own() -> None:
 
 def test_an_option_of_another_problem_is_refused() -> None:
     with pytest.raises(ValueError, match="scoring: not an option of har; leave it out"):
-        wanted(["fig2"], only="har", problem={"scoring": "probability"})
-    both = wanted(["fig2"], problem={"scoring": "probability"})
-    assert [one.problem for one in both if one.experiment == "har"] == [{}]
+        wanted("fig2", only="har", problem={"scoring": "probability"})
+    both = wanted("fig2", problem={"scoring": "probability"})
+    assert [selection.problem for selection in both if selection.experiment == "har"] == [{}]
 
 
 def test_published_runs_that_are_not_there_are_missing_data(tmp_path: Path) -> None:
     folder = folder_with("LandmineData.mat")
     (tmp_path / "LandmineData.mat").write_bytes((folder / "LandmineData.mat").read_bytes())
     with pytest.raises(MissingData, match=r"landmine_published.json is not in"):
-        plan(wanted(["published"])[0], tmp_path)
-    assert plan(wanted(["fig2"], only="landmine")[0], tmp_path).runs  # does without
+        plan(wanted("published")[0], tmp_path)
+    assert plan(wanted("fig2", only="landmine")[0], tmp_path).runs  # does without

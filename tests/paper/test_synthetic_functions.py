@@ -126,15 +126,6 @@ def test_presets(tasks: SyntheticTasks) -> None:
     assert known == ("se", pytest.approx(0.03), pytest.approx(1.0), pytest.approx(0.01))
 
 
-@pytest.mark.parametrize(
-    "given", [{"size": 1}, {"length_scale": 0.0}, {"length_scale": 1.0}, {"noise_variance": 0.0}]
-)
-def test_impossible_problems_are_refused(given: dict[str, float]) -> None:
-    (name, value), *_ = given.items()
-    with pytest.raises(ValueError, match=f"{name} is {value}, expected"):
-        Synthetic(**given)  # type: ignore[arg-type]
-
-
 def test_more_observations_than_points_are_refused() -> None:
     with pytest.raises(ValueError, match="t_n is 61, expected 0 to 60"):
         SMALL.tasks().observed(0, 0, 61, 0.02, seed=0)

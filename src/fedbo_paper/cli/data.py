@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +10,7 @@ import typer
 from fedbo.cli import checks
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fedbo_paper.data import DataSet
-    from fedbo_paper.data.fetch import Report
 
 app = typer.Typer(no_args_is_help=True, help="Show or download the data of the experiments.")
 
@@ -72,22 +67,19 @@ def fetch(
     folder: _Folder = None,
 ) -> None:
     """Download a data set from the address in the paper, and verify it."""
-    from rich.console import Console
-
     from fedbo.files import FileRefused
     from fedbo_paper.data import DATA_SETS, folders, look
 
     if name not in DATA_SETS:
         raise checks.refused(f"{name!r} is not one of {', '.join(DATA_SETS)}", "NAME")
-    data_set, console = DATA_SETS[name], Console()
+    data_set = DATA_SETS[name]
     target = folders(folder)[0] / data_set.file
     path = look(data_set.names, target.parent)
     if path is None:
         path = target
-        _download(console, name, data_set, target)
+        _download(name, data_set, target)
     try:
-        with console.status(f"Reading {path}"):
-            people = data_set.load(target.parent)
+        people = data_set.load(target.parent)
     except (FileRefused, OSError) as error:
         checks.end(f"{name} is here, but cannot be used: {error}")
     typer.echo(
@@ -95,15 +87,23 @@ def fetch(
     )
 
 
-def _download(console: Console, name: str, data_set: DataSet, target: Path) -> None:
+def _download(name: str, data_set: DataSet, target: Path) -> None:
     """Download, or end the program and say what went wrong and what to do."""
-    checks.require("experiments", {"pooch": "pooch"})
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     from fedbo_paper.data.fetch import FetchFailed, download
 
     typer.echo(f"Downloading {data_set.address}")
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     try:
-        with _progress(console, target.name) as report:
-            download(data_set.address, target, data_set.verify, report)
+        with Progress(*columns, transient=True) as bars:
+            bar = bars.add_task(target.name, total=None)
+            download(
+                data_set.address,
+                target,
+                data_set.verify,
+                lambda received, total: bars.update(bar, completed=received, total=total),
+            )
     except KeyboardInterrupt:
         typer.echo("Stopped. The incomplete file was removed.", err=True)
         raise typer.Exit(checks.INTERRUPTED) from None
@@ -113,23 +113,3 @@ def _download(console: Console, name: str, data_set: DataSet, target: Path) -> N
             f"{data_set.address}, or from wherever it is now, and put {data_set.by_hand} into "
             f"{target.parent.absolute()}."
         )
-
-
-@contextmanager
-def _progress(console: Console, what: str) -> Iterator[Report]:
-    from rich import progress
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console, transient=True) as bars:
-        bar = bars.add_task(what, total=None)
-
-        def report(received: int, total: int | None) -> None:
-            bars.update(bar, completed=received, total=total)
-
-        yield report

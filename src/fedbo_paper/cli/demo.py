@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedbo.cli import checks
-from fedbo_paper.cli import extras
+from fedbo_paper.cli.reproduce import PACKAGES
 
 
 def demo(
@@ -32,7 +32,7 @@ def demo(
     ] = False,
 ) -> None:
     """Run a hub and its members on this machine, and compare them alone and together."""
-    extras.require()
+    checks.require("experiments", PACKAGES)
     checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx": "httpx"})
     checks.writable("--out", out, checks.PICTURES)
     if csv is not None:

@@ -1,18 +1,29 @@
-"""The command ``fedbo reproduce``: the paper's experiments."""
+"""The command ``fedbo reproduce``: the paper's experiments, their progress, and the verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from fedbo.cli import checks
-from fedbo_paper.cli import extras
-from fedbo_paper.cli.where import Where
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedbo_paper.experiments.runner import Progress, RunCalls
+    from fedbo_paper.experiments.spec import Selection
+    from fedbo_paper.reproduce import Outcome
+
+_COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+
+#: The packages that the experiments need, but the library does not.
+PACKAGES = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "joblib"}
 
 
 def reproduce(
@@ -37,16 +48,12 @@ def reproduce(
         int | None,
         typer.Option(help="Number of jobs at once; one per core or worker by default.", min=1),
     ] = None,
-    backend: Annotated[
-        Literal["processes", "dask", "ray"],
-        typer.Option(help="Where jobs run: in processes of this machine, or on a cluster."),
-    ] = "processes",
     scheduler: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="The cluster's address, such as tcp://10.0.0.1:8786 for Dask, or auto for Ray. "
-            "Without one, Ray is started on this machine.",
+            help="Run jobs on the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786, "
+            "instead of processes of this machine.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
@@ -91,73 +98,69 @@ def reproduce(
     Finished work is kept in the output folder: an interrupted command resumes where it stopped, and
     figures and presets that are run one after the other appear in one report.
     """
-    extras.require()
+    checks.require("experiments", PACKAGES)
+    if scheduler is not None:
+        checks.require("cluster", {"distributed": "distributed"})
     checks.folder("--out", out)
-    where = Where(backend, scheduler, jobs)
-    where.check()
     data = None if data is None else data.absolute()  # workers may be in other folders
+    made_up = stand_in or None
     if name == "dp":
-        others = {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs}
-        others |= {"--preset": preset == "default" or None, "--stand-in": stand_in or None}
-        _refuse("dp", others)
-        _compare(quick, seeds, where, seed, scoring, data, out)
+        _refuse("dp", {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs})
+        _refuse("dp", {"--preset": preset == "default" or None, "--stand-in": made_up})
+        _compare(quick, seeds, scheduler, jobs, seed, scoring or "decision", data, out)
         return
     _refuse(name, {"--seeds": seeds})
     from rich.console import Console
 
-    from fedbo_paper.cli import reproduce_screen as screen
-    from fedbo_paper.experiments.selection import wanted
-    from fedbo_paper.experiments.spec import PRESETS
+    from fedbo_paper.experiments.spec import PRESETS, wanted
+    from fedbo_paper.reproduce import reproduce as run
 
-    given = {"scoring": scoring, "box": box, "epochs": epochs, "stand_in": stand_in or None}
+    options = {"scoring": scoring, "box": box, "epochs": epochs, "stand_in": made_up}
     try:
         selections = wanted(
-            [name],
+            name,
             only=only,
             presets=PRESETS if preset == "both" else (preset,),
             quick=quick,
             seed=seed,
             maximiser=maximiser,
-            problem={key: value for key, value in given.items() if value is not None},
+            problem={key: value for key, value in options.items() if value is not None},
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     console = Console()
-    with _errors_as_sentences():
-        outcome = screen.run(console, selections, out, data, where)
-    if outcome is None:
-        raise typer.Exit(checks.INTERRUPTED)
-    screen.report(console, outcome, selections)
+    outcome = _run(console, scheduler, jobs, partial(run, selections, out, data=data))
+    _report(console, outcome, selections)
 
 
 def _compare(
     quick: bool,
     seeds: int | None,
-    where: Where,
+    scheduler: str | None,
+    jobs: int | None,
     seed: int,
-    scoring: Literal["decision", "probability"] | None,
+    scoring: Literal["decision", "probability"],
     data: Path | None,
     out: Path,
 ) -> None:
     """Compare DP-FTS-DE with its relatives and with one private release."""
-    extras.require_accountant()
+    checks.require("privacy", {"dp_accounting": "dp-accounting"})
     from rich.console import Console
 
-    from fedbo_paper.cli import reproduce_screen as screen
-    from fedbo_paper.dp import comparison
+    from fedbo_paper.dp import comparison, results
     from fedbo_paper.problems.problems import Landmine
 
-    asked = comparison.Comparison(problem=Landmine(scoring=scoring or "decision"), first_seed=seed)
+    asked = comparison.Comparison(problem=Landmine(scoring=scoring), first_seed=seed)
     if quick:
         asked = comparison.quick(asked)
     if seeds is not None:
         asked = msgspec.structs.replace(asked, seeds=seeds)
     console = Console()
-    with _errors_as_sentences():
-        outcome = screen.compare(console, asked, out, data, where)
-    if outcome is None:
-        raise typer.Exit(checks.INTERRUPTED)
-    screen.report_comparison(console, outcome, out)
+    outcome = _run(console, scheduler, jobs, partial(results.reproduce, asked, out, data=data))
+    for table in results.tables(outcome):
+        console.print(table)
+    console.print("ε is ours by privacy loss distributions; published ones are in brackets.")
+    console.print(f"{asked.seeds} seeds. The figure is in {out / 'dp.png'}.", soft_wrap=True)
 
 
 def _refuse(name: str, options: Mapping[str, object]) -> None:
@@ -166,24 +169,88 @@ def _refuse(name: str, options: Mapping[str, object]) -> None:
         raise typer.BadParameter(f"{', '.join(given)}: not an option of {name}; leave it out")
 
 
-@contextmanager
-def _errors_as_sentences() -> Iterator[None]:
-    """End the program with a sentence if data or workers are missing, or a process is killed."""
+def _run(
+    console: Console, scheduler: str | None, jobs: int | None, work: Callable[..., Any]
+) -> Any:
+    """Work with a progress bar; end the program with a sentence if it cannot be done."""
     from concurrent.futures import BrokenExecutor
 
     from fedbo.files import FileRefused
     from fedbo_paper.data import MissingData
-    from fedbo_paper.harness.workers import WorkersFailed
+    from fedbo_paper.harness import workers
 
     try:
-        yield
-    except (MissingData, FileRefused, OSError, WorkersFailed) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        with _runner(console, scheduler, jobs) as run, _watching(console) as progress:
+            return work(run=run, progress=progress)
+    except KeyboardInterrupt:
+        workers.stop()
+        console.print("Stopped. Finished work is kept: run the same command to resume.")
+        raise typer.Exit(checks.INTERRUPTED) from None
+    except (MissingData, FileRefused, OSError, workers.WorkersFailed) as error:
+        checks.end(str(error))
     except BrokenExecutor as error:
-        typer.echo(
+        checks.end(
             f"A process ended unexpectedly, perhaps because memory ran out ({error}). Finished "
-            "work is kept: run the same command to resume. Fewer --jobs need less memory.",
-            err=True,
+            "work is kept: run the same command to resume. Fewer --jobs need less memory."
         )
-        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _runner(console: Console, scheduler: str | None, jobs: int | None) -> Iterator[RunCalls]:
+    """What runs jobs: processes of this machine, or a cluster."""
+    from fedbo_paper.harness import workers
+
+    if scheduler is None:
+        yield partial(workers.run, jobs=jobs)
+        return
+    from fedbo_paper.harness.cluster import connected
+
+    with connected(scheduler) as cluster:
+        console.print(f"{cluster.name}: {cluster.workers()} workers.", soft_wrap=True)
+        yield partial(cluster.run, jobs=jobs)
+
+
+@contextmanager
+def _watching(console: Console) -> Iterator[Progress]:
+    """A bar for each stage."""
+    from rich.progress import TaskID
+
+    from fedbo_paper.harness import screen
+
+    bars = screen.bars(console)
+    stages: dict[str, TaskID] = {}
+
+    def show(stage: str, done: int, of: int) -> None:
+        if of and stage not in stages:
+            stages[stage] = bars.add_task(stage, total=of, completed=done)
+        elif of:
+            bars.update(stages[stage], completed=done)
+
+    with bars:
+        yield show
+
+
+def _report(console: Console, outcome: Outcome, selections: Sequence[Selection]) -> None:
+    """Print the verdicts that were asked for; effects and intervals are in the report."""
+    from rich.text import Text
+
+    from fedbo_paper.harness import screen
+    from fedbo_paper.report.report import is_selected
+
+    for why in outcome.missing.values():
+        console.print(Text(f"Skipped: {why}", style="yellow"))
+    table = screen.table()
+    for title in ("figure", "data", "preset", "verdict", "claim"):
+        table.add_column(title, no_wrap=title != "claim")
+    for finding in outcome.findings:
+        if finding.preset != "published" and is_selected(finding, selections):
+            verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+            about = (finding.figure, finding.experiment, finding.preset)
+            table.add_row(*about, verdict, finding.claim)
+    if table.row_count:
+        console.print(table)
+    console.print(
+        f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times: "
+        "the same command gives the same digest)."
+    )
+    console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)

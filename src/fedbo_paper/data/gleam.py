@@ -12,7 +12,7 @@ The paper leaves some choices open, which are made here:
 - **Windows** follow one another from the first reading of a recording, `WINDOW` seconds each. Two
   hours have 1,920 of them; the paper reports 1,930 a person on average. With a reading every 200 to
   400 ms, a window has 9 to 18 readings of each sensor.
-- **Features** are mean, variance and kurtosis (see `windows`) of 19 channels: three values of each
+- **Features** are mean, variance and kurtosis of 19 channels: three values of each
   of six sensors, and one of light. First come the means of all channels, in the order of
   `CHANNELS`, then the variances, then the kurtoses.
 - **Windows with gaps** are left out if any of the six sensors has fewer than `FEWEST` readings,
@@ -20,8 +20,18 @@ The paper leaves some choices open, which are made here:
   changes, so in a window without a reading it has the last value, variance 0 and kurtosis 0.
 - **Labels** are 1 if the middle of the window is inside an interval of `eat`, and 0 otherwise.
 
-Reading takes about a second for each person. The arrays are cached as ``.npz``, one file for each
-window length.
+Reading takes about a second for each person, so the arrays are cached as ``.npz``.
+
+=======  ===============================================================================
+v        values of readings (r, c): one column a channel
+k        which window a reading falls into, ascending (r,)
+w        the windows that have readings, ascending (m,)
+moments  (m, 3, c): mean, variance, kurtosis of each channel in each window
+=======  ===============================================================================
+
+Variance is the mean squared deviation (divisor n). Kurtosis is Fisher's, m₄ / m₂² − 3 without a
+correction for small n, so a normal distribution has 0. A channel that is constant in a window gets
+kurtosis 0.
 """
 
 from __future__ import annotations
@@ -38,13 +48,13 @@ from functools import partial, reduce
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.files import FileRefused
 from fedbo_paper.data.places import Arrays, find, kept, read_arrays
 from fedbo_paper.data.samples import Samples, by_owner
-from fedbo_paper.data.windows import Floats, Windows, carried, moments
 
 ADDRESS = "http://www.skleinberg.org/data/GLEAM.tar.gz"
 MD5 = "10ad34716546e44c5078d392f25031e1"
@@ -52,8 +62,8 @@ ARCHIVE = "GLEAM.tar.gz"
 
 PEOPLE = 38
 WINDOW = 3.75  # seconds
-CACHE = "gleam-1-{}s.npz"  # by window; 1 is the version of the features defined above
-NAMES = (CACHE.format(WINDOW), ARCHIVE, "GLEAM")
+CACHE = "gleam-1.npz"  # 1 is the version of the features defined above
+NAMES = (CACHE, ARCHIVE, "GLEAM")
 FEWEST = 4  # readings of each of the six sensors in a window
 
 # A sensor is recognised by a part of its name. The order is that of the channels.
@@ -76,25 +86,18 @@ _UNNAMED = ("w", "")  # found where the name of an activity should be
 _WIDTH = 32  # bytes of a cell: more than any number needs
 _MOST_UNREADABLE = 0.05  # of the readings in a file; a file with more is refused
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Row = tuple[float, str]
 
 
-def load(folder: Path | None = None, *, window: float = WINDOW) -> tuple[Samples, ...]:
-    """Return the samples of each person; raise `MissingData` or `FileRefused`.
-
-    Args:
-        folder: The data folder; see `places.folders` for the default.
-        window: The length of a window in seconds.
-    """
-    if not 0.5 <= window <= 600:
-        raise ValueError(f"window is {window}, expected 0.5 to 600 seconds")
-    cache = CACHE.format(float(window))
-    advice = ", or run on made-up data with --stand-in"
-    path = find("gleam", (cache, *NAMES[1:]), folder, advice)
-    if path.name == cache:
+def load(folder: Path | None = None) -> tuple[Samples, ...]:
+    """Return the samples of each person; raise `MissingData` or `FileRefused`."""
+    path = find("gleam", NAMES, folder, ", or run on made-up data with --stand-in")
+    if path.name == CACHE:
         arrays = _checked(read_arrays(path), path)
     else:
-        arrays = kept(cache, path, lambda: _checked(_read(path, window), path))
+        arrays = kept(CACHE, path, lambda: _checked(_read(path), path))
     return by_owner(arrays["X"], arrays["y"], arrays["person"])
 
 
@@ -119,7 +122,7 @@ def _checked(arrays: Arrays, path: Path) -> Arrays:
     return arrays
 
 
-def _read(path: Path, window: float) -> Arrays:
+def _read(path: Path) -> Arrays:
     """Read windows and labels of all people: X, y and person."""
     recordings: dict[str, list[tuple[Floats, Floats]]] = defaultdict(list)
     annotations: dict[str, list[Row]] = defaultdict(list)
@@ -128,7 +131,7 @@ def _read(path: Path, window: float) -> Arrays:
         text = data.decode("ascii", "ignore").replace("\r\n", "\n").replace("\r", "\n")
         columns = _columns(text)
         if set(_READING) <= set(columns):
-            recordings[person].append(_windows(_readings(text, columns, what), window * 1e3, what))
+            recordings[person].append(_windows(_readings(text, columns, what), what))
         elif set(_ANNOTATION) <= set(columns):
             annotations[person] += _annotation(text, columns)
     for person in sorted(recordings.keys() ^ annotations.keys()):
@@ -209,8 +212,9 @@ def _readings(text: str, columns: list[str], what: str) -> NDArray[np.bytes_]:
         return np.array(rows, dtype=f"S{_WIDTH}")[:, wanted]
 
 
-def _windows(cells: NDArray[np.bytes_], length: float, what: str) -> tuple[Floats, Floats]:
-    """Compute the middles (m,) and features (m, 57) of a recording's windows; length in ms."""
+def _windows(cells: NDArray[np.bytes_], what: str) -> tuple[Floats, Floats]:
+    """Compute the middles (m,) and features (m, 57) of a recording's windows."""
+    length = 1e3 * WINDOW  # ms
     names, index = np.unique(cells[:, 1], return_inverse=True)
     readings: dict[str, Floats] = {}
     for sensor, pattern in (*_SENSORS.items(), (_LIGHT, _LIGHT)):
@@ -225,12 +229,70 @@ def _windows(cells: NDArray[np.bytes_], length: float, what: str) -> tuple[Float
     light = sensors.pop(_LIGHT)
     enough: list[NDArray[np.int64]] = [s.w[s.counts >= FEWEST] for s in sensors.values()]
     w = reduce(partial(np.intersect1d, assume_unique=True), enough)
-    of_light, there = carried(light, w)
-    w = w[there]
+    of_light, has_light = carried(light, w)
+    w = w[has_light]
     if not len(w):
-        raise FileRefused(f"{what} has no window of {length / 1e3:g} s with enough readings")
-    features = np.concatenate([*(_of(s, w) for s in sensors.values()), of_light[there]], axis=2)
+        raise FileRefused(f"{what} has no window of {WINDOW:g} s with enough readings")
+    features = np.concatenate([*(_of(s, w) for s in sensors.values()), of_light[has_light]], axis=2)
     return start + (w + 0.5) * length, features.reshape(len(w), len(FEATURES))
+
+
+class Windows(msgspec.Struct, frozen=True, eq=False):
+    """The windows of one sensor: numbers w (m,), counts of readings (m,), moments, last values."""
+
+    w: Ints
+    counts: Ints
+    moments: Floats
+    last: Floats
+
+
+def moments(k: Ints, v: Floats) -> Windows:
+    """Compute the moments of the readings v in each window k.
+
+    >>> windows = moments(np.array([4, 4, 7]), np.array([[1.0], [3.0], [5.0]]))
+    >>> windows.w.tolist(), windows.counts.tolist(), windows.moments[..., 0].tolist()
+    ([4, 7], [2, 1], [[2.0, 1.0, -2.0], [5.0, 0.0, 0.0]])
+    """
+    starts = np.flatnonzero(np.diff(k, prepend=k[:1] - 1))
+    counts = np.diff(starts, append=len(k))
+    n = counts[:, None]
+    # First subtract the first reading of the window, then the mean: so a large offset costs no
+    # digits, and a constant channel has deviations of exactly 0.
+    first = v[starts]
+    deviations = v - np.repeat(first, counts, axis=0)
+    offset = np.add.reduceat(deviations, starts) / n
+    deviations -= np.repeat(offset, counts, axis=0)
+    squares = deviations**2
+    m2 = np.add.reduceat(squares, starts) / n
+    m4 = np.add.reduceat(squares**2, starts) / n
+    varies = m2**2 > 0
+    kurtosis = np.where(varies, m4 / np.where(varies, m2**2, 1.0) - 3.0, 0.0)
+    return Windows(
+        w=k[starts],
+        counts=counts,
+        moments=np.stack([first + offset, m2, kurtosis], axis=1),
+        last=v[starts + counts - 1],
+    )
+
+
+def carried(windows: Windows, w: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+    """Compute moments in the windows w for a sensor that reports only changes.
+
+    In a window without a reading, the sensor has its last value.
+
+    Returns:
+        The moments (m, 3, c), and which of the windows have a value at all (m,).
+
+    >>> sensor = moments(np.array([2, 2]), np.array([[1.0], [3.0]]))
+    >>> values, known = carried(sensor, np.array([1, 2, 3]))
+    >>> values[known, :, 0].tolist(), known.tolist()
+    ([[2.0, 1.0, -2.0], [3.0, 0.0, 0.0]], [False, True, True])
+    """
+    i = np.searchsorted(windows.w, w, side="right") - 1
+    silent = np.zeros_like(windows.moments)
+    silent[:, 0] = windows.last
+    heard = windows.w[i] == w
+    return np.where(heard[:, None, None], windows.moments[i], silent[i]), i >= 0
 
 
 def _of(sensor: Windows, w: NDArray[np.int64]) -> Floats:

@@ -7,7 +7,6 @@ that ``FEDBO_DATA`` names, and then the user's cache folder. It may be read-only
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import zipfile
@@ -72,9 +71,9 @@ def find(data_set: str, names: Sequence[str], folder: Path | None = None, advice
     Raises:
         MissingData: If none exists.
     """
-    found = look(names, folder)
-    if found is not None:
-        return found
+    path = look(names, folder)
+    if path is not None:
+        return path
     places = folders(folder)
     where = " and in ".join(
         f"{place.absolute()}{'' if place.is_dir() else ' (no such folder)'}" for place in places
@@ -87,31 +86,15 @@ def find(data_set: str, names: Sequence[str], folder: Path | None = None, advice
 
 
 def kept(name: str, source: Path, make: Callable[[], Arrays]) -> Arrays:
-    """Return what ``make`` makes of the source, from a cache if possible.
+    """Return what ``make`` makes of the source, and cache it.
 
-    The cache is the file ``name`` beside the source. If that folder is read-only, it is in the
-    user's cache folder, under a name that also depends on the source. If that is read-only too,
-    nothing is cached. A damaged cache is made again.
+    The cache is the file ``name`` beside the source; nothing is cached in a read-only folder.
     """
-    state = source.stat()
-    mark = f"{source.resolve()} {state.st_size} {state.st_mtime_ns}"
-    apart = f"{Path(name).stem}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.npz"
-    candidates = (source.parent / name, user_folder() / apart)
-    for path in candidates:
-        if path.exists():
-            with contextlib.suppress(files.FileRefused):
-                return read_arrays(path)
     arrays: dict[str, Any] = make()
     file = io.BytesIO()
     np.savez(file, **arrays)
-    for path in candidates:
-        try:
-            if path != candidates[0]:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(path, file.getvalue())
-            break
-        except OSError:
-            continue
+    with contextlib.suppress(OSError):
+        files.write(source.parent / name, file.getvalue())
     return arrays
 
 

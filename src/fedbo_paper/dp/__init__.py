@@ -5,16 +5,11 @@ Exploration" (NeurIPS 2021): all agents run at once through a trusted server, wh
 noisy weighted mean of their messages for each of several sub-regions, in every round.
 
 =================  ============================================================================
-`regions`          sub-regions of the unit cube, and the weights of agents in each
-`server`           from the messages of a round to what the server hands out
+`server`           sub-regions of the unit cube, and what the server hands out for each
 `policy`           queries that follow the server, or a random peer
 `methods`          the settings of each method: **a further method is added there**
-`one_release`      the library's own way: one private release, and what it is judged against
-`run`              one run of a whole federation
-`comparison`       which methods are compared, the published values, and the runs they need
-`cost`             the ε of a method
-`results`          means, paired differences and intervals
+`comparison`       which methods are compared, the published values, and one run
+`results`          from a folder's finished runs to its tables
 `picture`          the figure
-`reproduce`        all of this, from a folder's finished runs to its files
 =================  ============================================================================
 """

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 
 from fedbo.insight.colours import COLOURS
 from fedbo_paper.dp.comparison import CURVES, PUBLISHED_ROUND, Comparison, Curve
-from fedbo_paper.dp.cost import DELTAS, cost
 from fedbo_paper.harness.intervals import Floats, mean
-from fedbo_paper.report import strokes
+from fedbo_paper.report import figures, strokes
 
 _BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = COLOURS
 _DOTS = (0, (1, 1.2))
@@ -46,11 +45,7 @@ def draw(comparison: Comparison, found: Mapping[str, Floats], folder: Path) -> N
         found: The mean loss over fields, (R, T + 1), of each method by its name.
         folder: Where the files are written.
     """
-    with matplotlib.rc_context(strokes.RC):
-        figure = paint(comparison, found)
-        figure.savefig(folder / "dp.png", dpi=160, metadata={"Software": None})
-        figure.set_layout_engine("none")  # the SVG keeps the layout of the PNG
-        figure.savefig(folder / "dp.svg", metadata={"Date": None, "Creator": None})
+    figures.save(paint(comparison, found), folder / "dp")
 
 
 def paint(comparison: Comparison, found: Mapping[str, Floats]) -> Figure:
@@ -65,11 +60,11 @@ def paint(comparison: Comparison, found: Mapping[str, Floats]) -> Figure:
 
 def label(curve: Curve, rounds: int) -> str:
     """Return the name of a method with its accounted ε, and the published one beside it."""
-    epsilon = cost(curve.method, rounds, DELTAS[0])
+    epsilon = curve.method.epsilon(rounds)
     if epsilon in (0.0, math.inf):
         return curve.label
-    known = curve.published_epsilon
-    theirs = "" if known is None else f", published {known:g}"
+    published = curve.published_epsilon
+    theirs = "" if published is None else f", published {published:g}"
     return f"{curve.label} (accounted ε {epsilon:.3g}{theirs})"
 
 
@@ -82,9 +77,8 @@ def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floa
         effects = [mean(level[:, t]) for t in rounds]
         middle = np.array([effect.value for effect in effects])
         reach = np.array([effect.high - effect.value for effect in effects])
-        is_banded = (
-            curve.method.name in _BANDS and np.isfinite(reach).all()
-        )  # one seed: no interval
+        # One seed has no interval.
+        is_banded = curve.method.name in _BANDS and np.isfinite(reach).all()
         reach = reach if is_banded else np.zeros_like(reach)
         colour, style = _look(curve)
         name = label(curve, comparison.rounds)

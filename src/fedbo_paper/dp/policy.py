@@ -24,7 +24,7 @@ from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.kernel import Array, Mask
 from fedbo.policy import Policy, Query, Target
 from fedbo.policy.target import Origin
-from fedbo_paper.dp.regions import Regions
+from fedbo_paper.dp.server import Regions
 
 _SCREENED = 2**15  # points of the whole cube, the most that `argmax` screens
 

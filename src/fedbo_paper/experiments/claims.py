@@ -6,7 +6,7 @@ and how it is judged (`answers`). The rules of the verdicts are in `fedbo_paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -27,7 +27,6 @@ from fedbo_paper.experiments.answers import (
     linear,
     message_lengths,
     score,
-    sentence,
     some_targets,
     sooner,
     speed,
@@ -35,7 +34,7 @@ from fedbo_paper.experiments.answers import (
 )
 from fedbo_paper.experiments.sides import Floats, Runs, Side, groups_of
 from fedbo_paper.experiments.spec import REAL
-from fedbo_paper.harness.intervals import Effect, Verdict, all_of, comparable, no_worse, superior
+from fedbo_paper.harness.intervals import Verdict, comparable, no_worse, superior
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,57 +82,24 @@ def judge(runs: Table, published: Table | None = None) -> list[Finding]:
     """
     groups = [*groups_of(runs), *(groups_of(published) if published is not None else ())]
     findings = [
-        _finding(claim, group.experiment, group.preset, answer)
+        _finding(claim, group, answer)
         for claim in CLAIMS
         for group in groups
         if group.experiment in claim.experiments and (answer := claim.test(group)) is not None
     ]
-    for preset in dict.fromkeys(group.preset for group in groups):
-        real = [group for group in groups if group.preset == preset and group.experiment in REAL]
-        if (answer := _consistent(real)) is not None:
-            findings.append(_finding(CONSISTENT, "all", preset, answer))
     return sorted(findings, key=lambda finding: finding.section)
 
 
-def _finding(claim: Sentence, experiment: str, preset: str, answer: Answer) -> Finding:
+def _finding(claim: Claim, group: Runs, answer: Answer) -> Finding:
     return Finding(
         **{name: getattr(claim, name) for name in Sentence.__struct_fields__},
-        experiment=experiment,
-        preset=preset,
+        experiment=group.experiment,
+        preset=group.preset,
         verdict=answer.verdict,
         measure=answer.measure,
         note=answer.note,
         said=answer.said,
         **msgspec.structs.asdict(answer.effect),
-    )
-
-
-def _consistent(real: Sequence[Runs]) -> Answer | None:
-    """Whether FTS beats every other method on every data set.
-
-    ``low`` counts the comparisons that hold, ``high`` those that are not refuted.
-    """
-    named = [
-        (f"{runs.experiment} against {rival.method}", answer)
-        for runs in real
-        for rival in (TS, RGPE, TAF)
-        if (answer := ahead(runs, ours=FTS, theirs=rival, by=score)) is not None
-    ]
-    if len(real) < 2 or not named:
-        return None
-    n, verdicts = len(named), [answer.verdict for _, answer in named]
-    holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
-    leads = sum(answer.effect.value > 0 for _, answer in named)
-    missing: list[Verdict] = ["not decided"] * (3 * len(REAL) - n)
-    notes = [", ".join(f"{name}: {answer.verdict}" for name, answer in named)]
-    if missing:
-        notes.append(f"{len(missing)} of {3 * len(REAL)} comparisons were not run")
-    return Answer(
-        all_of([*verdicts, *missing]),
-        Effect(float(leads), float(holds), float(n - fails), n),
-        f"number of comparisons, out of {n}, in which FTS is ahead",
-        sentence(notes),
-        said=f"ahead in {leads} of {n} comparisons: {holds} hold, {fails} do not",
     )
 
 
@@ -177,10 +143,6 @@ CLAIMS = (
             "FTS needs M numbers from each agent, RGPE needs M + M², and TAF also needs the "
             "incumbent.",
             message_lengths,
-        ),
-        "practical-performance": (
-            "FTS outperforms both RGPE and TAF in practical performance.",
-            _leads((FTS, RGPE), (FTS, TAF)),
         ),
     }),
     *_claims("3.2", "fig3d", _AGENTS, {
@@ -288,13 +250,6 @@ CLAIMS = (
             partial(growth, method="FTS", rule=comparable, delta=GROWTH),
         ),
     }),
-    *_claims("5.2", "fig3d", _AGENTS, {
-        f"{method.lower()}-grows-with-agents": (
-            f"The cost of {method} grows with the number of agents.",
-            partial(growth, method=method, rule=superior, delta=GROWTH),
-        )
-        for method in ("RGPE", "TAF")
-    }),
     # Appendix D.2.1 has figure 4, appendix D.2.3 the other targets
     *_claims("D", "fig4", REAL, {
         "beats-ts-in-both-settings": (
@@ -322,10 +277,3 @@ CLAIMS = (
         ),
     }),
 )  # fmt: skip
-
-CONSISTENT = Sentence(  # about all data sets together
-    id="consistent-advantage",
-    section="5.2",
-    figure="fig2",
-    claim="FTS has a consistent performance advantage across all real-world experiments.",
-)

@@ -1,7 +1,12 @@
-"""From a selection to the jobs that it needs."""
+"""The jobs of a selection: runs, and the histories of agents that they need first.
+
+A `Run` is one target in one arm from one set of initial points. A `History` is what an agent does
+alone before it sends its first message. The fields of a job decide all its numbers.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,21 +17,72 @@ import numpy as np
 from fedbo.space.axis import Value
 from fedbo_paper.data import MissingData, folders
 from fedbo_paper.experiments.published import NAME, Published
-from fedbo_paper.experiments.spec import (
-    POWERS,
-    Diagnosis,
-    Experiment,
-    History,
-    Points,
-    Run,
-    Selection,
-    kind_of,
-    seed_of,
-)
-from fedbo_paper.problems.problems import Landmine, Tasks
+from fedbo_paper.experiments.spec import POWERS, Arm, Experiment, Maximiser, Preset, Selection
+from fedbo_paper.problems.problems import Landmine, Problem, Tasks
 from fedbo_paper.problems.synthetic import Synthetic
 
-_M, _PEERS, _FEW = 100, 10, 4  # of a diagnosis: features, peers of each target, targets if quick
+#: Initial points, each with the name and value of every parameter.
+Points = tuple[tuple[tuple[str, Value], ...], ...]
+
+
+class _Trials(msgspec.Struct, frozen=True, kw_only=True):
+    problem: Problem
+    preset: Preset
+    maximiser: Maximiser
+    seed: int
+    iterations: int
+    initial: Points
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the job's table."""
+        return len(self.initial) + self.iterations
+
+
+class Run(_Trials, frozen=True, kw_only=True, tag=True):
+    """One target in one arm."""
+
+    experiment: str
+    arm: Arm
+    target: int
+    repeat: int
+
+    @property
+    def name(self) -> str:
+        arm, which = self.arm, f"{self.target}.{self.repeat}"
+        return f"{self.experiment}-{self.preset}-{arm.method}-M{arm.M}-{which}"
+
+
+class History(_Trials, frozen=True, kw_only=True, tag=True):
+    """What an agent does alone, by Thompson sampling, before it sends its first message."""
+
+    agent: int
+
+    @property
+    def name(self) -> str:
+        return f"{kind_of(self.problem)}-{self.preset}-alone-{self.agent}"
+
+
+Job = Run | History
+
+
+def kind_of(problem: Problem) -> str:
+    """Return the problem's name in files.
+
+    >>> from fedbo_paper.problems.problems import Har
+    >>> kind_of(Har())
+    'har'
+    """
+    return type(problem).__name__.lower()
+
+
+def seed_of(*parts: str | int) -> int:
+    """Return a seed that differs for every tuple of words and numbers.
+
+    >>> seed_of("har", "noise", 0) == seed_of("har", "noise", 0) != seed_of("har", "noise", 0, 0)
+    True
+    """
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "little")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +91,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection
     runs: tuple[Run, ...]
     histories: tuple[History, ...]
-    diagnoses: tuple[Diagnosis, ...] = ()
 
-    def before(self, job: Run | Diagnosis) -> tuple[History, ...]:
-        """Return the histories that a job needs, one for each agent of the problem, in order."""
-        if isinstance(job, Run) and job.arm.method == "TS":
+    def before(self, run: Run) -> tuple[History, ...]:
+        """Return the histories that a run needs, one for each agent of the problem, in order."""
+        if run.arm.method == "TS":
             return ()
-        return tuple(history for history in self.histories if history.seed == job.seed)
+        return tuple(history for history in self.histories if history.seed == run.seed)
 
 
 def plan(selection: Selection, folder: Path | None) -> Plan:
@@ -89,12 +144,8 @@ def plan(selection: Selection, folder: Path | None) -> Plan:
         for arm, targets in arms.items()
         for target in targets
     )
-    return Plan(
-        selection=selection,
-        runs=runs,
-        histories=_histories(spec, tasks, runs, shared),
-        diagnoses=_diagnoses(selection, tasks, runs, shared),
-    )
+    histories = _histories(spec, tasks, runs, shared)
+    return Plan(selection=selection, runs=runs, histories=histories)
 
 
 def _histories(
@@ -118,22 +169,10 @@ def _histories(
     )
 
 
-def _diagnoses(
-    selection: Selection, tasks: Tasks, runs: tuple[Run, ...], shared: Mapping[str, Any]
-) -> tuple[Diagnosis, ...]:
-    """What the messages of figure 2 are worth to every agent, with M = 100."""
-    if "fig2" not in selection.figures:
-        return ()
-    first = next(run for run in runs if run.arm.method == "FTS" and run.arm.M == _M)
-    targets = _FEW if selection.quick else tasks.agents
-    t_n, seed = first.arm.t_n, first.seed
-    return (Diagnosis(**shared, M=_M, t_n=t_n, peers=_PEERS, targets=targets, seed=seed),)
-
-
 def _random_points(spec: Experiment, tasks: Tasks, *key: str | int) -> Points:
     rng = np.random.default_rng(seed_of(kind_of(spec.problem), *key))
     return _points(tasks.space.decode(x) for x in tasks.space.sample(rng, spec.initial))
 
 
-def _points(given: Iterable[Mapping[str, Value]]) -> Points:
-    return tuple(tuple(params.items()) for params in given)
+def _points(points: Iterable[Mapping[str, Value]]) -> Points:
+    return tuple(tuple(params.items()) for params in points)

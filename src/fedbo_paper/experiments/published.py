@@ -20,8 +20,8 @@ from fedbo import files
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 from fedbo_paper.data import look
-from fedbo_paper.experiments.results import LABELS, MEASURED
-from fedbo_paper.harness.averages import mean_and_error
+from fedbo_paper.experiments.spec import LABELS, MEASURED
+from fedbo_paper.harness.intervals import mean_and_error
 
 NAME = "landmine_published.json"
 #: Iterations at which the two are compared.
@@ -64,8 +64,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     """The authors' runs. ``curves`` are named "TS", "FTS-M100", "RGPE-M50", …
 
     >>> curve = Curve(mean=(0.6, 0.7), se=(0.0, 0.0), seconds=1.2, runs={0: {0: (0.6, 0.7)}})
-    >>> known = Published(curves={"TS": curve}, inits={0: {0: ((0.0, 0.5, 0.6),)}})
-    >>> known.initial(field=0, run=0)
+    >>> theirs = Published(curves={"TS": curve}, inits={0: {0: ((0.0, 0.5, 0.6),)}})
+    >>> theirs.initial(field=0, run=0)
     [{'C': 0.0001, 'gamma': 5.005}]
     """
 
@@ -125,26 +125,9 @@ def compare(runs: Table, published: Published) -> Table:
         within two standard errors of 0. There is no row for fewer than two pairs.
     """
     ours = runs.where(experiment="published", preset="paper")
-    rows = [
-        [method, *row] for method, M in _arms(ours) for row in _rows(ours, published, method, M)
-    ]
+    arms = dict.fromkeys(zip(ours["method"].tolist(), ours["M"].tolist(), strict=True))
+    rows = [[method, *row] for method, M in arms for row in _rows(ours, published, method, M)]
     return Table.from_rows(["method", *_COMPARED, "met"], rows)
-
-
-def compare_fields(runs: Table, published: Published) -> Table:
-    """Compare field by field: runs that agree on average may differ in opposite ways by field."""
-    ours = runs.where(experiment="published", preset="paper")
-    rows = [
-        [method, field, *row]
-        for method, M in _arms(ours)
-        for field in np.unique(ours["target"]).tolist()
-        for row in _rows(ours.where(target=field), published, method, M)
-    ]
-    return Table.from_rows(["method", "field", *_COMPARED, "met"], rows)
-
-
-def _arms(runs: Table) -> list[tuple[str, int]]:
-    return list(dict.fromkeys(zip(runs["method"].tolist(), runs["M"].tolist(), strict=True)))
 
 
 def _rows(runs: Table, published: Published, method: str, M: int) -> list[list[Cell]]:

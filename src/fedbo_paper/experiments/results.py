@@ -1,30 +1,19 @@
-"""Tables of the results: every trial, a summary, regrets, and the lead of one preset."""
+"""Tables of the results: every trial, and a summary."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 
 from fedbo.table import Cell, Column, Table
-from fedbo_paper.experiments.answers import scale
-from fedbo_paper.experiments.sides import UNIT, Rows, Runs, Side, groups_of
-from fedbo_paper.experiments.spec import ARM, REAL, Method, Run
-from fedbo_paper.harness.averages import mean_and_error
-from fedbo_paper.harness.intervals import cluster_means, paired
+from fedbo_paper.experiments.plan import Run
+from fedbo_paper.experiments.spec import ARM, LABELS, MEASURED, SECONDS
+from fedbo_paper.harness.intervals import mean_and_error
 
-LABELS = ("experiment", "preset", *ARM, "target", "repeat", "seed")
-SECONDS = ("seconds_evaluation", "seconds")
-#: Columns of each trial. The seconds, which differ from run to run, come last.
-MEASURED = (
-    *("iteration", "source", "peer", "score", "best", "simple_regret", "cumulative_regret"),
-    *("parameters_received", "bytes_received", *SECONDS),
-)
 CHECKPOINTS = (0, 5, 10, 20, 30, 40, 50)
-_LISTED = (10, 50)  # iterations whose regrets and leads are listed
 SUMMARISED = ("best", "simple_regret", "cumulative_regret", "parameters_received")
 
 
@@ -86,71 +75,3 @@ def summary(runs: Table) -> Table:
         )
     names = [name for column in measured for name in (column, f"{column}_error")]
     return Table.from_rows([*by, "runs", *names], rows)
-
-
-def regrets(runs: Table) -> Table:
-    """List simple and cumulative regret where the optimum is known.
-
-    Returns:
-        Means and standard errors over ``n`` functions, each the mean of its repeats.
-    """
-    rows = [
-        [group.experiment, group.preset, *arm, at, *_regret_at(group, of_arm, at)]
-        for group in groups_of(runs)
-        if np.isfinite(group.curve("simple_regret")[:, -1]).all()
-        for arm, of_arm in group.arms()
-        for at in sorted({t for t in _LISTED if t < group.T} | {group.T})
-    ]
-    means = ("simple_regret", "simple_regret_error", "cumulative_regret", "cumulative_regret_error")
-    return Table.from_rows(["experiment", "preset", *ARM, "iteration", "n", *means], rows)
-
-
-def _regret_at(group: Runs, of_arm: Rows, iteration: int) -> list[Cell]:
-    cells: list[Cell] = []
-    for name in ("simple_regret", "cumulative_regret"):
-        means = cluster_means(group.curve(name)[of_arm, iteration], group.clusters[of_arm])
-        cells += map(float, mean_and_error(means))
-    return [len(means), *cells]
-
-
-def between_presets(runs: Table) -> Table:
-    """Compare the default preset with the paper preset, for each method from the same points.
-
-    Returns:
-        The mean best score of both presets and the lead of the default preset, with its interval. A
-        unit is a target with a repeat; methods with several M are averaged over them.
-    """
-    groups = {(group.experiment, group.preset): group for group in groups_of(runs)}
-    rows = [
-        [experiment, method, at, *compared]
-        for experiment in REAL
-        for method in get_args(Method)
-        for at in _LISTED
-        if (default := groups.get((experiment, "default"))) is not None
-        and (paper := groups.get((experiment, "paper"))) is not None
-        and (compared := _lead(default, paper, Side(method), at))
-    ]
-    columns = ("experiment", "method", "iteration", "default", "paper", "lead", "low", "high", "n")
-    return Table.from_rows(columns, rows)
-
-
-def _lead(default: Runs, paper: Runs, side: Side, at: int) -> list[Cell]:
-    """The means of both, and the lead of the first; nothing if they share fewer than two starts."""
-    ours, theirs = (_by_start(runs, side, at) for runs in (default, paper))
-    shared = [start for start in ours if start in theirs]
-    if len(shared) < 2:
-        return []
-    a, b = (np.array([found[start] for start in shared]) for found in (ours, theirs))
-    sign, _ = scale(default)
-    effect = paired(sign * a, sign * b)
-    return [float(a.mean()), float(b.mean()), effect.value, effect.low, effect.high, effect.n]
-
-
-def _by_start(runs: Runs, side: Side, at: int) -> dict[tuple[Cell, ...], float]:
-    """The side's mean best score at an iteration, for each target and repeat."""
-    rows = side.select(runs)
-    starts = zip(*(runs.label(name)[rows].tolist() for name in UNIT), strict=True)
-    found: dict[tuple[Cell, ...], list[float]] = {}
-    for start, best in zip(starts, runs.best[rows, min(at, runs.T)].tolist(), strict=True):
-        found.setdefault(start, []).append(best)
-    return {start: float(np.mean(values)) for start, values in found.items()}

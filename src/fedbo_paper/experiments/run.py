@@ -1,8 +1,11 @@
-"""Perform one job: a target's run among its peers, an agent's history, or a diagnosis of messages.
+"""Perform one job: a target's run among its peers, or an agent's history.
 
 `fedbo.simulate` runs the target. Peers are agents that were told their own trials. Where messages
 are sent before every iteration, peers replay their histories, one trial per iteration. All
 randomness comes from the job itself, so its outcome is the same wherever it runs.
+
+The preset "paper" has the settings of the paper and of its authors' code, "default" those of the
+library. Synthetic functions define both themselves (`fedbo_paper.problems.synthetic`).
 """
 
 from __future__ import annotations
@@ -24,10 +27,9 @@ from fedbo.policy.base import Power
 from fedbo.simulate import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
-from fedbo_paper.experiments import diagnostics
-from fedbo_paper.experiments.presets import federation, settings
-from fedbo_paper.experiments.spec import Arm, Diagnosis, History, Job, Run, kind_of, seed_of
-from fedbo_paper.preset import PaperSettings
+from fedbo_paper.experiments.plan import History, Job, Run, kind_of, seed_of
+from fedbo_paper.experiments.spec import Arm, Maximiser, Preset
+from fedbo_paper.preset import PAPER, PaperSettings, paper_federation
 from fedbo_paper.problems.problems import Objective, Tasks
 from fedbo_paper.problems.synthetic import SyntheticTasks
 
@@ -46,18 +48,34 @@ def perform(job: Job, folder: Path | None, alone: Sequence[Table] = ()) -> Table
     Args:
         job: What to do.
         folder: The data folder, or None for the usual places.
-        alone: The histories of all agents, which runs and diagnoses on real data need.
+        alone: The histories of all agents, which runs on real data need.
 
     Returns:
-        The job's table: one row for each trial of the target, or for each diagnosed quantity.
+        One row for each trial of the target.
     """
     tasks = job.problem.tasks(folder)
     with one_thread():
-        if isinstance(job, History):
-            return _alone(job, tasks)
-        if isinstance(job, Diagnosis):
-            return _worth(job, tasks, alone)
-        return _run(job, tasks, alone)
+        return _alone(job, tasks) if isinstance(job, History) else _run(job, tasks, alone)
+
+
+def federation(
+    tasks: Tasks, preset: Preset, M: int, seed: int, kind: Kind = "weights"
+) -> Federation:
+    """Return the federation of all agents of a problem, with M features drawn from ``seed``."""
+    seed %= 2**63
+    if isinstance(tasks, SyntheticTasks):
+        return tasks.federation(preset, M, seed)
+    if preset == "paper":
+        return paper_federation(tasks.space, features=M, seed=seed, kind=kind)
+    return Federation(tasks.space, features=M, seed=seed, kind=kind)
+
+
+def settings(tasks: Tasks, preset: Preset, maximiser: Maximiser) -> PaperSettings:
+    """Return how an agent of a problem models its scores and maximises."""
+    if isinstance(tasks, SyntheticTasks):
+        return tasks.settings(preset)
+    chosen = PAPER if preset == "paper" else PaperSettings()
+    return msgspec.structs.replace(chosen, direct=maximiser == "direct")
 
 
 def _alone(job: History, tasks: Tasks) -> Table:
@@ -73,19 +91,6 @@ def _alone(job: History, tasks: Tasks) -> Table:
     noise = seed_of(kind_of(job.problem), "noise alone", job.seed, job.agent)
     objective = tasks.objective(job.agent, noise)
     return simulate([Party(agent=agent, objective=objective)], job.iterations, every=None)
-
-
-def _worth(job: Diagnosis, tasks: Tasks, alone: Sequence[Table]) -> Table:
-    own = settings(tasks, job.preset, job.maximiser)
-    return diagnostics.worth(
-        tasks,
-        [_known(table, job.t_n, own)[0] for table in alone],
-        job.preset,
-        job.M,
-        targets=range(job.targets),
-        peers=job.peers,
-        seed=job.seed,
-    )
 
 
 def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
@@ -112,12 +117,7 @@ def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
 
 
 def as_the_paper_counts(table: Table, arm: Arm) -> Table:
-    """Return the table with M + M² parameters a message for RGPE, which ignores the incumbent.
-
-    Args:
-        table: The rows of a target, with the M + M² + 1 parameters of a belief.
-        arm: How the target was run.
-    """
+    """Return the table with M + M² parameters a message for RGPE, which ignores the incumbent."""
     if arm.method != "RGPE":
         return table
     columns = {name: table[name] for name in table.columns}

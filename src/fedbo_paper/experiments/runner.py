@@ -1,40 +1,47 @@
 """Run the jobs of any experiment, several at a time, and store those that are finished.
 
-Jobs run in processes of this machine through joblib. To use a cluster, connect to it::
-
-    with cluster.connected("dask", "tcp://10.0.0.1:8786"):
-        reproduce(wanted(["fig2"]), "results")
-
-A job's outcome depends on the job alone. The number of processes, the backend and interruptions do
+A job's outcome depends on the job alone. The number of processes, the cluster and interruptions do
 not change any number; only CPU seconds differ from run to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fedbo.table import Table
-from fedbo_paper.experiments.plan import Plan
+from fedbo_paper.experiments.plan import Job, Plan
 from fedbo_paper.experiments.run import perform
-from fedbo_paper.experiments.spec import Diagnosis, Job, Run
-from fedbo_paper.harness import workers
+from fedbo_paper.harness import store as stores
 from fedbo_paper.harness.store import Store
 
 #: Called with the name of a stage, how many of its jobs are done, and how many there are.
 Progress = Callable[[str, int, int], None]
+#: Runs calls somewhere, as `workers.run` and `Cluster.run` do.
+Calls = Sequence[Callable[[], Table]]
+RunCalls = Callable[[Calls], Generator[tuple[int, Table], None, None]]
 
-_Task = tuple[Job, tuple[Table, ...]]
+#: The modules that decide the numbers of a job.
+SOURCE = (
+    "fedbo",
+    "fedbo_paper.preset",
+    "fedbo_paper.problems",
+    *(f"fedbo_paper.experiments.{name}" for name in ("plan", "run", "spec")),
+)
+key = partial(stores.key, source=SOURCE)
+
+J = TypeVar("J", bound=stores.Job)
 
 
 def run(
     plans: Sequence[Plan],
     store: Store[Job],
     folder: Path | None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
+    run_calls: RunCalls,
+    progress: Progress,
 ) -> None:
     """Run all jobs that the store does not have: first the histories of agents, then the runs.
 
@@ -42,28 +49,44 @@ def run(
         plans: What to run.
         store: Where finished jobs are.
         folder: The data folder, or None for the usual places.
-        jobs: How many run at once; None leaves it to `joblib.parallel_config`.
+        run_calls: Runs calls in processes or on a cluster.
         progress: Called after every job.
     """
-    alone = list(dict.fromkeys(history for plan in plans for history in plan.histories))
-    later: dict[Run | Diagnosis, Plan] = {}
-    for plan in plans:
-        later |= dict.fromkeys((*plan.diagnoses, *plan.runs), plan)
+    first: dict[Job, Callable[[], Table]] = {
+        history: partial(perform, history, folder) for plan in plans for history in plan.histories
+    }
+    alone = finish("agents alone", first, store, run_calls, progress)
+    calls: dict[Job, Callable[[], Table]] = {
+        run: partial(perform, run, folder, [alone[history] for history in plan.before(run)])
+        for plan in plans
+        for run in plan.runs
+    }
+    finish("runs", calls, store, run_calls, progress)
 
-    def stage(name: str, tasks: Sequence[_Task], total: int) -> None:
-        show = progress or (lambda stage, done, of: None)
-        show(name, total - len(tasks), total)
-        calls = [store.guarded(job, partial(perform, job, folder, alone)) for job, alone in tasks]
-        with closing(workers.run(calls, jobs)) as finished:
-            for done, (i, table) in enumerate(finished, total - len(tasks) + 1):
-                store.put(tasks[i][0], table)
-                show(name, done, total)
 
-    stage("agents alone", [(job, ()) for job in alone if job not in store], len(alone))
-    known = {job: store.get(job) for job in alone}
-    tasks: list[_Task] = []
-    for job, plan in later.items():
-        if job not in store:
-            tables = [known[history] for history in plan.before(job)]
-            tasks.append((job, tuple(table for table in tables if table is not None)))
-    stage("runs", tasks, len(later))
+def finish(
+    stage: str,
+    calls: Mapping[J, Callable[[], Table]],
+    store: Store[J],
+    run_calls: RunCalls,
+    progress: Progress,
+) -> dict[J, Table]:
+    """Return the tables of all jobs; those that are missing are run, and stored as they finish.
+
+    Args:
+        stage: What progress is called for.
+        calls: Computes the table of each job.
+        store: Where finished jobs are.
+        run_calls: Runs calls in processes or on a cluster.
+        progress: Called after every job.
+    """
+    tables = {job: store.get(job) for job in calls}
+    missing = [job for job, table in tables.items() if table is None]
+    before = len(calls) - len(missing)
+    progress(stage, before, len(calls))
+    with closing(run_calls([store.guarded(job, calls[job]) for job in missing])) as finished:
+        for done, (i, table) in enumerate(finished, before + 1):
+            store.put(missing[i], table)
+            tables[missing[i]] = table
+            progress(stage, done, len(calls))
+    return {job: table for job, table in tables.items() if table is not None}

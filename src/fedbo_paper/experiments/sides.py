@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.table import Cell, Table
+from fedbo.table import Table
 from fedbo_paper.experiments.spec import ARM
 
 Floats = NDArray[np.float64]
@@ -90,17 +90,6 @@ class Runs:
         sent: Floats = received / np.maximum(self.label("N"), 1)
         return sent
 
-    def arms(self) -> list[tuple[list[Cell], Rows]]:
-        """Return the arms of the experiment, each with its runs."""
-        labels = [self.label(name) for name in ARM]
-        codes = np.stack([np.unique(one, return_inverse=True)[1] for one in labels], axis=1)
-        _, first, arm = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        of = arm.reshape(-1)
-        return [
-            ([one[i].item() for one in labels], np.flatnonzero(of == a))
-            for a, i in enumerate(first)
-        ]
-
 
 def groups_of(runs: Table) -> list[Runs]:
     """Split a table of all trials by experiment and preset."""
@@ -156,7 +145,7 @@ class Pairs(NamedTuple):
 def pairs_of(runs: Runs, ours: Side, theirs: Side) -> Pairs:
     """Return all pairs of the two sides, at each M that both have."""
     a, b, M = ours.select(runs), theirs.select(runs), runs.label("M")
-    found = []
+    pairs = []
     for m in np.unique(np.concatenate([M[side] for side in (a, b)])):
         of_a = a if ours.has_one_m else a[M[a] == m]
         of_b = b if theirs.has_one_m else b[M[b] == m]
@@ -167,9 +156,9 @@ def pairs_of(runs: Runs, ours: Side, theirs: Side) -> Pairs:
                     "same target, repeat and seed, expected one; narrow the side down"
                 )
         _, i, j = np.intersect1d(runs.units[of_a], runs.units[of_b], return_indices=True)
-        found.append(Pairs(of_a[i], of_b[j], np.full(len(i), m)))
+        pairs.append(Pairs(of_a[i], of_b[j], np.full(len(i), m)))
         if ours.has_one_m and theirs.has_one_m:
             break
-    if not found:
+    if not pairs:
         return Pairs(*np.zeros((3, 0), dtype=np.intp))
-    return Pairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    return Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))

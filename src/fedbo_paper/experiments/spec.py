@@ -1,9 +1,8 @@
-"""What an experiment's file contains, and the jobs that follow from it.
+"""What an experiment's file contains, and which experiments a figure shows.
 
 An experiment is a small TOML file in this folder. It names a problem, the length of a run, the
 targets that each figure shows, and the *arms*: the ways to run a target. Where a file lists several
-values (``M = [50, 100]``), there is one arm for each combination. A `Run` is one target in one arm
-from one set of initial points; its fields decide all its numbers.
+values (``M = [50, 100]``), there is one arm for each combination.
 
 ======  ===================================================================================
 symbol  meaning
@@ -19,8 +18,8 @@ every   0: messages are sent once; 1: before every iteration, while peers contin
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from itertools import product
@@ -28,8 +27,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from fedbo.space.axis import Value
 from fedbo_paper.problems.problems import Problem
+from fedbo_paper.problems.synthetic import Synthetic
 
 Method = Literal["TS", "FTS", "RGPE", "TAF"]
 Preset = Literal["paper", "default"]
@@ -43,9 +42,6 @@ PRESET_NAMES: dict[str, str] = {"paper": "paper preset", "default": "default pre
 REAL = ("landmine", "glass", "har")
 #: The power in p_t = 1 − 1/t^power, in section 5.2 and in the library.
 POWERS: dict[Preset, float] = {"paper": 2.0, "default": 0.5}
-
-#: Initial points, each with the name and value of every parameter.
-Points = tuple[tuple[tuple[str, Value], ...], ...]
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +58,14 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 #: The settings of an arm, as columns of a table.
 ARM = Arm.__struct_fields__
+#: The columns that describe a run.
+LABELS = ("experiment", "preset", *ARM, "target", "repeat", "seed")
+SECONDS = ("seconds_evaluation", "seconds")
+#: The columns of each trial. The seconds, which differ from run to run, come last.
+MEASURED = (
+    *("iteration", "source", "peer", "score", "best", "simple_regret", "cumulative_regret"),
+    *("parameters_received", *SECONDS),
+)
 
 
 class Arms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,11 +81,7 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     every: int = 0
 
     def each(self, others: int, power: float) -> list[Arm]:
-        """Return an arm for each combination of values.
-
-        Args:
-            others: N where the file does not give it.
-            power: The power of p_t where the file does not give it.
+        """Return an arm for each combination; N is ``others`` where the file does not give it.
 
         >>> arms = Arms(figures=("fig2",), method=("FTS", "TAF"), M=(50, 100)).each(28, 2.0)
         >>> len(arms), arms[0]
@@ -204,15 +204,15 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 def _quick(spec: Experiment) -> Experiment:
     quick = spec.quick
     arms = []
-    for one in spec.arms:
+    for group in spec.arms:
         kept: dict[str, Any] = {}
         for name in ("M", "N"):
-            wanted, value = getattr(quick, name), getattr(one, name)
-            if wanted is not None and value is not None:
+            few, value = getattr(quick, name), getattr(group, name)
+            if few is not None and value is not None:
                 values = value if isinstance(value, tuple) else (value,)
-                kept[name] = tuple(v for v in values if v in wanted)
+                kept[name] = tuple(v for v in values if v in few)
         if all(kept.values()):
-            arms.append(msgspec.structs.replace(one, **kept))
+            arms.append(msgspec.structs.replace(group, **kept))
     return msgspec.structs.replace(
         spec,
         arms=tuple(arms),
@@ -223,82 +223,68 @@ def _quick(spec: Experiment) -> Experiment:
     )
 
 
-class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    problem: Problem
-    preset: Preset
-    maximiser: Maximiser
-    seed: int
+def wanted(
+    name: str,
+    *,
+    only: str | None = None,
+    presets: tuple[Preset, ...] = ("paper",),
+    quick: bool = False,
+    seed: int = 0,
+    maximiser: Maximiser | None = None,
+    problem: Mapping[str, Any] | None = None,
+) -> list[Selection]:
+    """Return what to run for a figure.
 
+    Args:
+        name: The name of a figure, or "all".
+        only: One experiment; all that the figures show by default.
+        presets: "paper", "default" or both.
+        quick: Whether to run a small part only.
+        seed: Decides everything random.
+        maximiser: "refine" or "direct"; the experiment's own by default.
+        problem: Options of the problems, such as ``{"epochs": 5}``.
 
-class _Trials(_Job, frozen=True, kw_only=True):
-    iterations: int
-    initial: Points
+    Raises:
+        ValueError: There is no such figure, experiment or option.
 
-    @property
-    def rows(self) -> int:
-        """The number of rows of the job's table."""
-        return len(self.initial) + self.iterations
-
-
-class Run(_Trials, frozen=True, kw_only=True, tag=True):
-    """One target in one arm."""
-
-    experiment: str
-    arm: Arm
-    target: int
-    repeat: int
-
-    @property
-    def name(self) -> str:
-        arm, which = self.arm, f"{self.target}.{self.repeat}"
-        return f"{self.experiment}-{self.preset}-{arm.method}-M{arm.M}-{which}"
-
-
-class History(_Trials, frozen=True, kw_only=True, tag=True):
-    """What an agent does alone, by Thompson sampling, before it sends its first message."""
-
-    agent: int
-
-    @property
-    def name(self) -> str:
-        return f"{kind_of(self.problem)}-{self.preset}-alone-{self.agent}"
-
-
-class Diagnosis(_Job, frozen=True, kw_only=True, tag=True):
-    """What messages based on t_n trials of each agent are worth to the first ``targets`` agents."""
-
-    M: int
-    t_n: int
-    peers: int
-    targets: int
-
-    @property
-    def name(self) -> str:
-        return f"{kind_of(self.problem)}-{self.preset}-worth-M{self.M}"
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the job's table: one for each quantity of `diagnostics.worth`."""
-        return 7
-
-
-Job = Run | History | Diagnosis
-
-
-def kind_of(problem: Problem) -> str:
-    """Return the problem's name in files.
-
-    >>> from fedbo_paper.problems.problems import Har
-    >>> kind_of(Har())
-    'har'
+    >>> [(s.experiment, s.preset) for s in wanted("fig1")]
+    [('synthetic', 'paper')]
+    >>> wanted("fig5")
+    Traceback (most recent call last):
+    ValueError: there is no 'fig5', expected fig1, fig2, fig3, fig4, appendix, published or all
     """
-    return type(problem).__name__.lower()
+    if name not in (*FIGURES, "all"):
+        raise ValueError(f"there is no {name!r}, expected {', '.join(FIGURES)} or all")
+    figures = tuple(figure for figure in FIGURES if name in (figure, "all"))
+    among = {key: spec for key, spec in experiments().items() if {*figures} & {*spec.targets}}
+    options = dict(problem or {})
+    chosen = [
+        Selection(
+            experiment=key,
+            preset=preset,
+            figures=tuple(figure for figure in figures if figure in spec.targets),
+            quick=quick,
+            seed=seed,
+            maximiser=_maximiser(spec, maximiser),
+            problem={k: v for k, v in options.items() if k in spec.problem.__struct_fields__},
+        )
+        for key, spec in among.items()
+        for preset in presets
+        if only in (None, key) and preset in spec.presets
+    ]
+    if not chosen:
+        which = "" if only is None else f" of {only!r}"
+        raise ValueError(
+            f"{name} shows nothing{which} with the preset {', '.join(presets)}; "
+            f"its experiments are {', '.join(among)} ('published' has the paper preset only)"
+        )
+    if unused := [o for o in options if not any(o in selection.problem for selection in chosen)]:
+        which = ", ".join(dict.fromkeys(selection.experiment for selection in chosen))
+        raise ValueError(f"{', '.join(unused)}: not an option of {which}; leave it out")
+    return chosen
 
 
-def seed_of(*parts: str | int) -> int:
-    """Return a seed that differs for every tuple of words and numbers.
-
-    >>> seed_of("har", "noise", 0) == seed_of("har", "noise", 0) != seed_of("har", "noise", 0, 0)
-    True
-    """
-    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "little")
+def _maximiser(spec: Experiment, asked: Maximiser | None) -> Maximiser:
+    """The one that was asked for, or the experiment's own; synthetic points are enumerated."""
+    own = spec.maximiser or "refine"
+    return own if asked is None or isinstance(spec.problem, Synthetic) else asked

@@ -131,6 +131,18 @@ def cluster_means(values: Floats, clusters: NDArray[Any] | None) -> Floats:
     return means
 
 
+def mean_and_error(values: Floats) -> tuple[Floats, Floats]:
+    """Compute the mean over the first axis and its standard error, NaN for a single value.
+
+    >>> centre, error = mean_and_error(np.array([1.0, 3.0]))
+    >>> float(centre), float(error)
+    (2.0, 1.0)
+    """
+    if len(values) < 2:
+        return values.mean(axis=0), np.full(values.shape[1:], np.nan)
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+
+
 def bootstrap(statistic: Callable[..., Any], *values: Floats) -> Effect:
     """Compute a statistic of means and its percentile bootstrap interval over targets.
 

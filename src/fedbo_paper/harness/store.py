@@ -1,12 +1,9 @@
 """Finished jobs on disk, so that an interrupted command resumes where it stopped.
 
-Each job has one CSV file. Its name ends with a *key*, a digest of everything that decides the job's
-numbers: the job itself, the data that it reads, the source code that computes it, and the versions
-of the libraries. If any of them changes, the key changes too, and the job runs again.
-
-The processor is not part of the key, although its rounding may change the last digits of a score.
-A file is written completely or not at all, so an interruption loses only unfinished jobs. Files
-with an old key do no harm and may be deleted.
+Each job has one CSV file. Its name ends with a `key`: if the job, the source code that computes it
+or the version of a library changes, so does the key, and the job runs again. A file is written
+completely or not at all, so an interruption loses only unfinished jobs. Files with an old key do no
+harm and may be deleted.
 """
 
 from __future__ import annotations
@@ -14,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from fedbo import files
 from fedbo.table import Table
@@ -72,15 +71,7 @@ class Store(Generic[J]):
         files.write(self._path(job), table.csv().encode())
 
     def guarded(self, job: J, call: Callable[[], Table]) -> Callable[[], Table]:
-        """Return a call that refuses to run where the job has another key than here.
-
-        Without it, a worker with other code, data or libraries would compute a table that is stored
-        under the key of this machine.
-
-        Args:
-            job: The job.
-            call: Computes its table, perhaps in another process or on another machine.
-        """
+        """Return a call that refuses to run on a worker with other code or libraries than here."""
         return partial(_guarded, self._key, job, self._key(job), call)
 
     def _path(self, job: J) -> Path:
@@ -90,11 +81,23 @@ class Store(Generic[J]):
 def _guarded(key: Callable[[J], str], job: J, expected: str, call: Callable[[], Table]) -> Table:
     if key(job) != expected:
         raise WorkersFailed(
-            f"A worker on {platform.node()} has other code, data or libraries than the command, "
-            "and would compute other results. Install the same versions and data there, and start "
-            "the worker again. Finished work is kept: run the same command to resume."
+            f"A worker on {platform.node()} has other code or libraries than the command, and "
+            "would compute other results. Install the same versions there, and start the worker "
+            "again. Finished work is kept: run the same command to resume."
         )
     return call()
+
+
+def key(job: object, source: Sequence[str], libraries: Sequence[str] = LIBRARIES) -> str:
+    """Return the digest of what decides a job's numbers, but for its data and the processor.
+
+    Args:
+        job: The job, which can be encoded as JSON.
+        source: The modules that compute it.
+        libraries: The packages whose versions count.
+    """
+    parts = (job, source_digest(*source), library_versions(*libraries))
+    return digest([msgspec.json.encode(parts, order="deterministic")])[:16]
 
 
 def digest(parts: Iterable[bytes]) -> str:

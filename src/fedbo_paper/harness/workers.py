@@ -1,7 +1,4 @@
-"""Run calls in several processes with joblib, and end these processes after Ctrl-C.
-
-The processes are those of this machine, or of a cluster: see `fedbo_paper.harness.cluster`.
-"""
+"""Run calls in several processes of this machine with joblib, and end them after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def run(
 
     Args:
         calls: Functions without arguments that can be pickled, such as `functools.partial`.
-        jobs: Number of calls that are under way at once. None leaves it to joblib's backend.
+        jobs: Number of calls that are under way at once; all cores by default.
 
     Yields:
         The index of a call and its result, in the order in which the calls finish.
@@ -40,27 +37,18 @@ def run(
     >>> dict(run([partial(pow, 2, 3), partial(pow, 2, 4)], jobs=1))
     {0: 8, 1: 16}
     """
-    from joblib import Parallel, delayed, effective_n_jobs
-    from joblib.parallel import get_active_backend
+    from joblib import Parallel, delayed
 
     parent = os.getpid()
-    tasks = [delayed(_call)(i, call, parent) for i, call in enumerate(calls)]
-    if get_active_backend()[0].supports_return_generator:
-        ahead = "2 * n_jobs" if jobs is None else jobs  # more would run at once on a cluster
-        results = Parallel(
-            n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=ahead
-        )(tasks)
-        try:
-            for result in results:  # noqa: UP028  (`yield from` would close joblib first: it warns)
-                yield result
-        finally:
-            with warnings.catch_warnings():  # that not all results were used: it is meant
-                warnings.simplefilter("ignore", UserWarning)
-                results.close()
-        return
-    block = 4 * effective_n_jobs(jobs or -1)  # Ray's backend returns all results at once
-    for start in range(0, len(tasks), block):
-        yield from Parallel(n_jobs=jobs, batch_size=1)(tasks[start : start + block])
+    parallel = Parallel(n_jobs=jobs or -1, return_as="generator_unordered", batch_size=1)
+    results = parallel(delayed(_call)(i, call, parent) for i, call in enumerate(calls))
+    try:
+        for result in results:  # noqa: UP028  (`yield from` would close joblib first: it warns)
+            yield result
+    finally:
+        with warnings.catch_warnings():  # that not all results were used: it is meant
+            warnings.simplefilter("ignore", UserWarning)
+            results.close()
 
 
 def _call(i: int, call: Callable[[], T], parent: int) -> tuple[int, T]:

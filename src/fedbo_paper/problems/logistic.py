@@ -68,14 +68,7 @@ def hold_out(samples: Samples, n: int) -> Split:
     >>> samples = Samples(X=np.arange(8.0)[:, None], y=np.array([1, 2] * 4))
     >>> [len(part) for part in hold_out(samples, 3)]
     [5, 3]
-    >>> hold_out(samples, 8)
-    Traceback (most recent call last):
-    ValueError: there are 8 samples, expected more than the 8 for validation
     """
-    if len(samples) <= n:
-        raise ValueError(
-            f"there are {len(samples)} samples, expected more than the {n} for validation"
-        )
     return _split(samples, n, None)
 
 

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import base64
 import math
-import os
+import platform
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from fedbo import files
+from fedbo import __version__
 from fedbo.table import Cell, Table
-from fedbo_paper.experiments.claims import Finding
-from fedbo_paper.experiments.spec import PRESET_NAMES
-from fedbo_paper.report.figures import Picture
+from fedbo_paper.experiments import published as authors
+from fedbo_paper.experiments import results
+from fedbo_paper.experiments.claims import Finding, judge
+from fedbo_paper.experiments.published import Published
+from fedbo_paper.experiments.spec import PRESET_NAMES, REAL, Selection, experiments
+from fedbo_paper.harness.store import LIBRARIES, library_versions
+from fedbo_paper.problems.problems import Glass
+from fedbo_paper.report.figures import FIGURES, Material, Picture, draw
 
 _UNDERSCORE = re.compile(r"(?<=\w\w)_|_(?=\w\w)")  # between words, not in t_n
 _SUBSCRIPT = re.compile(r"\b([a-zA-Zωφ])_([a-zA-Z0-9])\b")
@@ -39,14 +45,12 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         title: Its heading.
         columns: The names of its columns.
         rows: Its cells, row by row. A cell that is a verdict ("holds", "met", …) gets a badge.
-        note: A sentence or two below the table.
     """
 
     chapter: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
 
     @classmethod
     def from_table(
@@ -54,7 +58,6 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         table: Table,
         chapter: str,
         title: str,
-        note: str = "",
         columns: Sequence[str] | None = None,
     ) -> Grid:
         """Make a grid from a table, or from some of its columns.
@@ -68,7 +71,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         names = table.columns if columns is None else columns
         rows = tuple(zip(*(_in_words(name, table[name].tolist()) for name in names), strict=True))
         heads = tuple(_UNDERSCORE.sub(" ", name) for name in names)
-        return cls(chapter=chapter, title=title, columns=heads, rows=rows, note=note)
+        return cls(chapter=chapter, title=title, columns=heads, rows=rows)
 
     def heads(self) -> list[tuple[str, str]]:
         """Each column's name, and whether it holds numbers or words."""
@@ -87,34 +90,20 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report says.
 
     Args:
-        title: The title of the page.
         lead: One or two sentences under the title.
         settings: What was run, as (name, value).
         findings: The claims with their verdicts.
         pictures: Figures by name, as `figures.draw` returns them.
         grids: Tables, each in its chapter.
-        notes: Paragraphs by chapter.
-        choices: What the paper leaves open and what was chosen, as (what, choice).
         commands: How to run each part again, as (what, command).
-
-    Raises:
-        ValueError: A grid or a note names a chapter that does not exist.
     """
 
-    title: str
     lead: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     findings: tuple[Finding, ...] = ()
     pictures: dict[str, Picture] = {}
     grids: tuple[Grid, ...] = ()
-    notes: dict[str, tuple[str, ...]] = {}
-    choices: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        for chapter in [*(grid.chapter for grid in self.grids), *self.notes]:
-            if chapter not in CHAPTERS:
-                raise ValueError(f"there is no chapter {chapter!r}, only {', '.join(CHAPTERS)}")
 
 
 #: The headings of the chapters, by name. A finding belongs to the chapter whose name its figure
@@ -126,12 +115,6 @@ CHAPTERS = {
     "fig4": "Figure 4: growing t_n",
     "appendix": "Appendix: the other targets",
     "published": "Comparison with the published landmine runs",
-    "diagnostics": "What a message is worth",
-    "other": "Other claims",
-}
-_PICTURES = {  # of a chapter that shows others than the figure of its name
-    "appendix": ("appendix-landmine", "appendix-glass", "appendix-har"),
-    "published": ("landmine-curves", "published"),
 }
 _NAMES = {  # of presets and data sets, in the order in which they are shown
     **PRESET_NAMES,
@@ -141,8 +124,6 @@ _NAMES = {  # of presets and data sets, in the order in which they are shown
     "glass": "Google Glass",
     "har": "mobile phones",
     "agents": "landmine, many agents",
-    "all": "all data sets",
-    "glass-stand-in": "made-up data in place of Google Glass",
 }
 _VERDICTS = {  # the class of a verdict's badge, and a sign that says the same without colour
     "holds": ("good", "✓"),
@@ -153,15 +134,157 @@ _VERDICTS = {  # the class of a verdict's badge, and a sign that says the same w
 }
 
 
-def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Write the report to a file, completely or not at all."""
-    files.write(path, page(contents).encode())
+def contents(
+    runs: Table,
+    selections: Sequence[Selection],
+    missing: dict[str, str],
+    published: Published | None,
+    folder: Path,
+) -> Contents:
+    """Collect everything that a report says, and draw its figures.
+
+    Args:
+        runs: The table of all trials.
+        selections: What was requested; nothing else is judged or drawn.
+        missing: Why an experiment could not be run, by its name.
+        published: The authors' runs, if the data folder has them.
+        folder: Where figures are written.
+    """
+    if not {"landmine", "published"} & {*runs["experiment"].tolist()}:
+        published = None
+    findings = judge(runs, None if published is None else published.table())
+    material = Material(
+        runs=runs,
+        published={} if published is None else published.curves,
+        stand_in=any(map(stands_in, selections)),
+    )
+    figures = {figure for selection in selections for figure in selection.figures}
+    grids = [
+        Grid.from_table(
+            results.summary(runs).where(iteration=50, experiment=name),
+            chapter,
+            f"{experiments()[name].title}: after 50 iterations",
+            _SUMMARY,
+        )
+        for name, chapter in (("synthetic", "fig1"), *((name, "fig2") for name in REAL))
+    ]
+    if published is not None:
+        table = authors.compare(runs, published)
+        grids.append(Grid.from_table(table, "published", "Our best AUC minus the published one"))
+    return Contents(
+        lead=_lead(findings, selections),
+        settings=tuple(_settings(runs, selections, missing)),
+        findings=tuple(finding for finding in findings if is_selected(finding, selections)),
+        pictures=draw(material, folder, [n for n in FIGURES if n.partition("-")[0] in figures]),
+        grids=tuple(grid for grid in grids if grid.rows),
+        commands=commands(selections),
+    )
+
+
+_SUMMARY = (
+    *("preset", "method", "M", "t_n", "d_n", "power", "every", "runs", "best", "best_error"),
+    *("simple_regret", "simple_regret_error", "elapsed", "parameters_received"),
+)
+
+
+def is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
+    """Return whether a finding's figure was requested for its data and its preset."""
+    return any(
+        finding.figure.startswith(selection.figures)
+        and finding.experiment == selection.experiment
+        and finding.preset in (selection.preset, "published")
+        for selection in selections
+    )
+
+
+def stands_in(selection: Selection) -> bool:
+    """Return whether made-up data take the place of real ones."""
+    problem = selection.spec.problem
+    return isinstance(problem, Glass) and problem.stand_in
+
+
+def _lead(findings: Sequence[Finding], selections: Sequence[Selection]) -> str:
+    ours = [f.verdict for f in findings if f.preset in PRESET_NAMES and is_selected(f, selections)]
+    held, failed = ours.count("holds"), ours.count("does not hold")
+    text = (
+        "We repeated the experiments of Dai, Low and Jaillet (NeurIPS 2020) and judged each claim "
+        f"of the paper. Of {len(ours)} claims, counted once for each data set and preset, {held} "
+        f"hold, {failed} do not hold, and {len(ours) - held - failed} are not decided by these "
+        "data."
+    )
+    if any(selection.quick for selection in selections):
+        text += " Some experiments were run with --quick: they only show that everything works."
+    if any(map(stands_in, selections)):
+        text += " The Google Glass data are made up and only stand in for the real data."
+    return text
+
+
+def _settings(
+    runs: Table, selections: Sequence[Selection], missing: dict[str, str]
+) -> list[tuple[str, str]]:
+    rows = []
+    for selection in selections:
+        own = runs.where(experiment=selection.experiment, preset=selection.preset)
+        if own.height:
+            title = f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}"
+            rows.append((title, _what(selection, own)))
+    rows += [(experiments()[name].title, f"not run: {why}") for name, why in missing.items()]
+    rows.append(("Results", f"{runs.height:,} trials, digest {results.digest(runs)}"))
+    versions = {
+        "fedbo": __version__,
+        "Python": platform.python_version(),
+        **library_versions(*LIBRARIES),
+    }
+    rows.append(("Software", ", ".join(f"{name} {version}" for name, version in versions.items())))
+    return rows
+
+
+def _what(selection: Selection, runs: Table) -> str:
+    spec = selection.spec
+    problem = ", ".join(
+        f"{name} {getattr(spec.problem, name)}" for name in spec.problem.__struct_fields__
+    )
+    seeds = f", seeds {', '.join(map(str, spec.seeds))}" if spec.seeds != (0,) else ""
+    return (
+        f"{runs.where(iteration=1).height} runs of {spec.iterations} iterations "
+        f"({problem}; maximiser {selection.maximiser}{seeds})"
+    )
+
+
+def commands(selections: Sequence[Selection]) -> tuple[tuple[str, str], ...]:
+    """Return the command for each selection's part of the report, with one line per figure.
+
+    >>> from fedbo_paper.experiments.spec import wanted
+    >>> commands(wanted("fig2", only="har", quick=True, problem={"epochs": 5}))
+    (('Activity recognition with mobile phones, paper preset',
+      'fedbo reproduce fig2 --only har --quick --epochs 5'),)
+    """
+    return tuple(
+        (f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}", _command(selection))
+        for selection in selections
+    )
+
+
+def _command(selection: Selection) -> str:
+    options = [f"--only {selection.experiment}"]
+    if selection.preset != "paper":
+        options.append(f"--preset {selection.preset}")
+    if selection.quick:
+        options.append("--quick")
+    if selection.seed:
+        options.append(f"--seed {selection.seed}")
+    if selection.maximiser != (selection.spec.maximiser or "refine"):
+        options.append(f"--maximiser {selection.maximiser}")
+    for name, value in selection.problem.items():
+        flag = f"--{name.replace('_', '-')}"
+        options.append(flag if value is True else f"{flag} {value}")
+    return "\n".join(f"fedbo reproduce {name} {' '.join(options)}" for name in selection.figures)
 
 
 def page(contents: Contents) -> str:
     """Return the report as HTML.
 
-    >>> "<h1>Tea &amp; cake</h1>" in page(Contents(title="Tea & cake"))
+    >>> "tea &amp; cake" in page(Contents(lead="tea & cake"))
     True
     """
     chapters = {name: _chapter(name, contents) for name in CHAPTERS}
@@ -169,7 +292,6 @@ def page(contents: Contents) -> str:
         "run": "What was run" if contents.settings else "",
         "verdicts": "Verdicts" if contents.findings else "",
         **{name: CHAPTERS[name] if any(chapter) else "" for name, chapter in chapters.items()},
-        "choices": "Choices that the paper leaves open" if contents.choices else "",
         "commands": "How to run it again" if contents.commands else "",
     }
     return _template().render(
@@ -207,17 +329,14 @@ def _template() -> Template:
 
 class _Chapter(NamedTuple):
     pictures: list[Picture]
-    notes: Sequence[str]
     findings: list[Finding]
     grids: list[Grid]
 
 
 def _chapter(name: str, contents: Contents) -> _Chapter:
-    pictures = _PICTURES.get(name, (name,))
     return _Chapter(
-        [contents.pictures[shown] for shown in pictures if shown in contents.pictures],
-        contents.notes.get(name, ()),
-        [finding for finding in contents.findings if _chapter_of(finding.figure) == name],
+        [picture for shown, picture in contents.pictures.items() if shown.startswith(name)],
+        [finding for finding in contents.findings if finding.figure.startswith(name)],
         [grid for grid in contents.grids if grid.chapter == name],
     )
 
@@ -278,7 +397,7 @@ def _capital(text: str) -> str:
 
 
 def _chapter_of(figure: str) -> str:
-    return next((name for name in CHAPTERS if figure.startswith(name)), "other")
+    return next(name for name in CHAPTERS if figure.startswith(name))
 
 
 def _section_name(section: str) -> str:

@@ -13,8 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from fedbo.insight.colours import COLOURS
-from fedbo_paper.harness.averages import mean_and_error
-from fedbo_paper.report.curves import Floats
+from fedbo_paper.harness.intervals import Floats, mean_and_error
 
 METHODS = ("TS", "FTS", "RGPE", "TAF")
 COLOUR = dict(zip(METHODS, COLOURS, strict=False))
@@ -97,12 +96,6 @@ def level(axes: Axes, mean: float, error: float, method: str) -> None:
     half = float(np.nan_to_num(error))
     axes.axhline(mean, color=COLOUR[method], linestyle=STYLE[method], zorder=1)
     axes.axhspan(mean - half, mean + half, color=COLOUR[method], alpha=0.12, linewidth=0)
-
-
-def tag(axes: Axes, text: str, x: float, y: float) -> None:
-    """Write a few small words above a point."""
-    offset: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5, "color": GREY}
-    axes.annotate(text, (x, y), (0, 3), **offset)
 
 
 def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:

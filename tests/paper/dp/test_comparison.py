@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from paper.commands import reproduce as command
 from paper.real_data import folder_with
 
 from fedbo.table import Table
-from fedbo_paper.dp import reproduce as dp
 from fedbo_paper.dp import results
-from fedbo_paper.dp.comparison import CURVES, PAIRS, Comparison, quick
+from fedbo_paper.dp.comparison import (
+    CURVES,
+    PAIRS,
+    Comparison,
+    Job,
+    initial_points,
+    perform,
+    quick,
+)
 from fedbo_paper.dp.methods import Alone, Served
-from fedbo_paper.dp.regions import Regions
-from fedbo_paper.dp.run import Job, initial_points, perform
-from fedbo_paper.dp.server import PrivateMean
+from fedbo_paper.dp.server import PrivateMean, Regions
+from fedbo_paper.harness import workers
 from fedbo_paper.problems.problems import Landmine
 
 SMALL = Comparison(seeds=2, agents=5, rounds=3)
@@ -63,16 +69,15 @@ def test_a_comparison_is_complete_paired_and_resumed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, stages = tmp_path / "out", []
-    summary, pairs = dp.reproduce(
-        SMALL, out, data=data, jobs=1, progress=lambda *stage: stages.append(stage)
+    here = partial(workers.run, jobs=1)
+    summary, pairs = results.reproduce(
+        SMALL, out, data=data, run=here, progress=lambda *stage: stages.append(stage)
     )
     jobs = len(CURVES) * 2
     assert stages[0] == ("runs", 0, jobs) and stages[-1] == ("runs", jobs, jobs)
     assert {*summary["method"].tolist()} == {curve.method.name for curve in CURVES}
-    for name in ("dp.csv", "dp.json", "dp-curves.csv", "dp-pairs.csv", "dp.png", "dp.svg"):
+    for name in ("dp.csv", "dp-curves.csv", "dp-pairs.csv", "dp.png", "dp.svg"):
         assert (out / name).stat().st_size > 100
-    described = msgspec.json.decode((out / "dp.json").read_bytes())
-    assert len(described["methods"]) == len(CURVES)
     curves = Table.from_csv(out / "dp-curves.csv")
     assert curves.height == len(CURVES) * 2 * 5 * 4
     for curve in CURVES:  # the mean of the summary is that of all curves; starts are the same
@@ -95,9 +100,9 @@ def test_a_comparison_is_complete_paired_and_resumed(
     def fail(*_: object) -> None:
         raise AssertionError("a finished run was run again")
 
-    monkeypatch.setattr(dp, "perform", fail)
+    monkeypatch.setattr(results, "perform", fail)
     before = (out / "dp.csv").read_bytes()
-    dp.reproduce(SMALL, out, data=data, jobs=1)
+    results.reproduce(SMALL, out, data=data, run=here)
     assert (out / "dp.csv").read_bytes() == before
 
 

@@ -13,9 +13,7 @@ from scipy.stats import norm
 
 from fedbo.privacy import gaussian_sigma
 from fedbo_paper.dp.comparison import CURVES
-from fedbo_paper.dp.cost import DELTAS, cost
-from fedbo_paper.dp.methods import FTS, Alone, Served
-from fedbo_paper.dp.one_release import ExpectedImprovement, Released
+from fedbo_paper.dp.methods import DELTA, FTS, Alone, ExpectedImprovement, Released, Served
 from fedbo_paper.dp.picture import label
 from fedbo_paper.dp.server import PrivateMean
 
@@ -37,7 +35,7 @@ def renyi(z: float, q: float, rounds: int, delta: float) -> float:
 @pytest.mark.parametrize("curve", [curve for curve in CURVES if curve.published_epsilon])
 def test_the_published_epsilon_is_that_of_renyi_accounting(curve: Any) -> None:
     aggregate = curve.method.aggregate
-    epsilon = renyi(aggregate.z, aggregate.q, 60, DELTAS[0])
+    epsilon = renyi(aggregate.z, aggregate.q, 60, DELTA)
     assert epsilon == pytest.approx(curve.published_epsilon, abs=0.02)
 
 
@@ -49,21 +47,21 @@ def test_the_published_epsilon_is_that_of_renyi_accounting(curve: Any) -> None:
     ],
 )
 def test_so_are_the_other_published_ones(z: float, q: float, published: float) -> None:
-    assert renyi(z, q, 60, DELTAS[0]) == pytest.approx(published, abs=0.02)
+    assert renyi(z, q, 60, DELTA) == pytest.approx(published, abs=0.02)
 
 
 def test_what_is_not_private_costs_infinity_and_what_is_not_sent_nothing() -> None:
-    assert cost(Alone(name="TS"), 60, 1e-5) == 0.0
-    assert cost(FTS(name="FTS"), 60, 1e-5) == math.inf
-    assert cost(Served(name="FTS-DE"), 60, 1e-5) == math.inf
+    assert Alone(name="TS").epsilon(60, 1e-5) == 0.0
+    assert FTS(name="FTS").epsilon(60, 1e-5) == math.inf
+    assert Served(name="FTS-DE").epsilon(60, 1e-5) == math.inf
 
 
 def test_a_run_is_accounted_as_all_its_rounds() -> None:
     """By privacy loss distributions: below what Rényi divergences give, which was published."""
     method = Served(name="DP", aggregate=PrivateMean(q=0.35, z=1.0))
-    assert cost(method, 60, 1e-5) == pytest.approx(19.74, abs=0.05)
-    assert cost(method, 10, 1e-5) < cost(method, 60, 1e-5) < renyi(1.0, 0.35, 60, 1e-5)
-    assert cost(method, 60, DELTAS[0]) < 15.17
+    assert method.epsilon(60, 1e-5) == pytest.approx(19.74, abs=0.05)
+    assert method.epsilon(10, 1e-5) < method.epsilon(60, 1e-5) < renyi(1.0, 0.35, 60, 1e-5)
+    assert method.epsilon(60, DELTA) < 15.17
 
 
 def laplace_and_gaussian(scale: float, z: float, delta: float) -> float:
@@ -88,23 +86,23 @@ def laplace_and_gaussian(scale: float, z: float, delta: float) -> float:
 
 @pytest.mark.parametrize("nominal", [1.0, 2.0])
 def test_a_release_costs_what_its_two_kinds_of_noise_cost(nominal: float) -> None:
-    method = Released(name="release", epsilon=nominal)
-    z = gaussian_sigma(nominal / 2, method.delta)
-    for delta in DELTAS:
+    method = Released(name="release", most=nominal)
+    z = gaussian_sigma(nominal / 2, DELTA)
+    for delta in (DELTA, 1e-5):
         exact = laplace_and_gaussian(2.0 / nominal, z, delta)
-        assert exact - 1e-6 <= cost(method, 60, delta) <= 1.01 * exact
-    assert cost(method, 60, DELTAS[0]) < nominal == method.epsilon
-    assert cost(method, 60, DELTAS[0]) == cost(method, 1, DELTAS[0])  # rounds cost nothing
+        assert exact - 1e-6 <= method.epsilon(60, delta) <= 1.01 * exact
+    assert method.epsilon(60, DELTA) < nominal == method.most
+    assert method.epsilon(60, DELTA) == method.epsilon(1, DELTA)  # rounds cost nothing
 
 
 def test_alone_and_with_empty_contributions_nothing_is_paid() -> None:
-    assert cost(ExpectedImprovement(name="EI"), 60, 1e-5) == 0.0
-    assert cost(Released(name="null", is_empty=True), 60, 1e-5) == 0.0
+    assert ExpectedImprovement(name="EI").epsilon(60, 1e-5) == 0.0
+    assert Released(name="null", is_empty=True).epsilon(60, 1e-5) == 0.0
 
 
 def test_the_legend_has_the_accounted_and_the_published_epsilon() -> None:
     labels = {curve.method.name: label(curve, 60) for curve in CURVES}
     assert labels["TS"] == "TS" and labels["EI"] == "EI alone"
     assert labels["DP-FTS-DE-z4"].endswith("published 2.16)")
-    assert f"(accounted ε {cost(CURVES[3].method, 60, DELTAS[0]):.3g}, " in labels["DP-FTS-DE-z1"]
+    assert f"(accounted ε {CURVES[3].method.epsilon(60):.3g}, " in labels["DP-FTS-DE-z1"]
     assert labels["release-2"] == "one release, ε ≤ 2 (accounted ε 1.81)"

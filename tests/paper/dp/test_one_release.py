@@ -12,8 +12,8 @@ from fedbo.federation import Federation
 from fedbo.policy import TipsThenPool
 from fedbo.privacy import Plan, Simulated, release
 from fedbo.space import Float
-from fedbo_paper.dp.one_release import DELTA, ExpectedImprovement, OneRelease, Released
-from fedbo_paper.dp.run import Job, perform
+from fedbo_paper.dp.comparison import Job, perform
+from fedbo_paper.dp.methods import DELTA, ExpectedImprovement, OneRelease, Released
 from fedbo_paper.problems.problems import Landmine
 
 PLAN = Plan(epsilon=2.0, delta=DELTA)
@@ -72,8 +72,8 @@ def test_agents_hear_what_the_library_releases(agents: list[Agent]) -> None:
 def test_the_federation_has_the_plan_of_the_method(data: Path) -> None:
     tasks = Landmine().tasks(data)
     assert Released(name="release").federation(tasks, 3).privacy == PLAN
-    other = Released(name="release", epsilon=8.0, delta=1e-3).federation(tasks, 3)
-    assert other.privacy == Plan(epsilon=8.0, delta=1e-3)
+    other = Released(name="release", most=8.0).federation(tasks, 3)
+    assert other.privacy == Plan(epsilon=8.0, delta=DELTA)
     assert ExpectedImprovement(name="EI").federation(tasks, 3).privacy is None
 
 

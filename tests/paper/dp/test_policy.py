@@ -10,7 +10,7 @@ from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.space import Float
 from fedbo_paper.dp.policy import FollowPeer, FollowServer, own_share
-from fedbo_paper.dp.regions import Regions
+from fedbo_paper.dp.server import Regions
 
 SPACE = {"x": Float(0, 1), "y": Float(0, 1)}
 
@@ -20,7 +20,6 @@ def aggregates(federation: Federation, omega: np.ndarray, sequence: int = 1) -> 
         Message.of_weights(
             each,
             fingerprint=federation.fingerprint,
-            epoch=0,
             sender=f"region-{p}",
             sequence=sequence,
             t_n=10,

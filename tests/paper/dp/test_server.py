@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fedbo_paper.dp.regions import Regions, Weights
-from fedbo_paper.dp.server import Mean, PrivateMean, clip
+from fedbo_paper.dp.server import Mean, PrivateMean, Regions, Weights, clip
 
 N, P, M = 29, 4, 100
 
