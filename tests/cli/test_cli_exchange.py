@@ -65,11 +65,9 @@ def test_peers_with_their_trials_ages_and_keys(place: FolderExchange, tmp_path: 
 def test_what_does_not_match_is_said(place: FolderExchange, tmp_path: Path) -> None:
     publish(place, "site-a")
     publish(place, "other", Federation({"lr": Float(0, 2), "depth": Int(1, 8)}))
-    publish(place, "later", ours.next_epoch(length_scale=0.9))
     text = " ".join(status(place, "--federation", str(tmp_path / "ours.toml")).split())
     assert "Another federation" in text
-    assert "The parameters, their ranges" in text
-    assert "The same federation in another epoch" in text
+    assert "foreign space" in text
     assert "Another federation" not in status(place)  # without a file, nothing to compare with
 
 
@@ -85,20 +83,14 @@ def test_refused_keys_are_said_and_nothing_is_remembered(
     assert Keyring.user().known(ours) == {}
 
 
-def test_damaged_files_are_listed(place: FolderExchange) -> None:
+def test_damaged_files_are_listed_and_cannot_make_up_lines(place: FolderExchange) -> None:
     publish(place, "site-a")
-    (place.folder / "broken\x1b.fedbo").write_text("hello")
-    text = status(place)
-    assert "Skipped" in text
-    assert "broken\\x1b" in "".join(text.split())
-
-
-def test_names_of_files_cannot_make_up_lines(place: FolderExchange) -> None:
-    name = "x\n\nAll peers are accepted.\n.fedbo"
-    (place.folder / name).write_text("hello")
-    with open(os.fsencode(place.folder) + b"/\xff\x1b[2J.fedbo", "w") as file:
+    home = place.folder / str(ours.fingerprint)
+    (home / "x\n\nAll peers are accepted.\n.fedbo").write_text("hello")
+    with open(os.fsencode(home) + b"/\xff\x1b[2J.fedbo", "w") as file:
         file.write("hello")
     text = status(place)
+    assert "Skipped" in text
     assert not any(line.startswith("All peers") for line in text.splitlines())
     assert r"x\n\nAllpeersareaccepted.\n.fedbo" in "".join(text.split())
     assert r"\udcff\x1b[2J.fedbo" in "".join(text.split()) and "\x1b" not in text

@@ -23,8 +23,7 @@ from fedbo.exchange import (
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation import Federation
 from fedbo.identity import Keyring
-from fedbo.message import Fingerprint, MessageRefused
-from fedbo.message.signed import PARTS
+from fedbo.message import Fingerprint, Heard, MessageRefused
 
 _AGES = {"day": 86400.0, "hour": 3600.0, "minute": 60.0}
 _FAULTS = 20  # shown
@@ -63,65 +62,59 @@ def status(
     console = Console()
     screen.say(console, f"Exchange {place.address}", "bold")
     if isinstance(place, HubExchange):
-        _memberships(console, place)
-    groups: dict[tuple[bytes, int], list[Holding]] = {}
+        for member in Memberships().at(place.url):
+            text = f"The federation {member.federation!r}, where you are {member.member!r}"
+            screen.say(console, text)
+    groups: dict[bytes, list[tuple[Heard, Holding]]] = {}
     for holding in holdings:
         if holding.message is not None and holding.fault is None:
-            key = holding.message.fingerprint, holding.message.epoch
-            groups.setdefault(key, []).append(holding)
+            group = groups.setdefault(holding.message.fingerprint, [])
+            group.append((holding.message, holding))
     if not groups:
         nothing = "There is no message here yet." if not holdings else "No message here is valid."
         screen.say(console, nothing)
     if agreed is not None:
-        ours = bytes(agreed.fingerprint), agreed.epoch
-        _ours(console, place, agreed, federation, groups.pop(ours, []))
-    for (fingerprint, epoch), group in sorted(groups.items()):
-        _others(console, Fingerprint(fingerprint), epoch, group, agreed)
+        group = groups.pop(bytes(agreed.fingerprint), [])
+        screen.say(console, f"\nThe federation of {federation}: {agreed.fingerprint}", "bold")
+        _ours(console, place, agreed, group)
+    for fingerprint, group in sorted(groups.items()):
+        _others(console, Fingerprint(fingerprint), group, agreed)
     if agreed is not None and groups:
         screen.say(
             console,
             "\nSites help one another only with the same federation file; fedbo federation show "
             "prints what a file says.",
         )
-    _faults(console, [holding for holding in holdings if holding.fault is not None])
-
-
-def _memberships(console: Console, place: HubExchange) -> None:
-    """Print the federations of a hub that are shown, and who this user is there."""
-    for one in Memberships().at(place.url):
-        text = f"The federation {one.federation!r}, where you are the member {one.member!r}"
-        screen.say(console, text)
+    faults = [holding for holding in holdings if holding.fault is not None]
+    if faults:
+        screen.say(console, "\nSkipped", "bold")
+    for holding in faults[:_FAULTS]:
+        text = screen.printable(f"{holding.place}: {holding.fault}")
+        screen.say(console, f"• {text}", "yellow", indent=2)
+    if len(faults) > _FAULTS:
+        screen.say(console, f"… and {len(faults) - _FAULTS:,} more", indent=2)
 
 
 def _ours(
     console: Console,
     place: Exchange,
     agreed: Federation,
-    file: Path | None,
-    group: Sequence[Holding],
+    group: Sequence[tuple[Heard, Holding]],
 ) -> None:
-    screen.say(
-        console,
-        f"\nThe federation of {file}: {agreed.fingerprint}, epoch {agreed.epoch}",
-        "bold",
-    )
+    """Print the messages of the user's federation, and whether each is accepted here."""
     if not group:
         screen.say(console, "None of its messages is here.", "yellow", indent=2)
         return
-    reasons: dict[int, str] = {}  # by the id of the holding
-    fitting = []
-    for holding in group:
+    reasons: dict[Heard, str] = {}
+    for message, _ in group:
         try:
-            assert holding.message is not None
-            agreed.check(holding.message)
-            fitting.append(holding)
+            agreed.check(message)
         except MessageRefused as error:
-            reasons[id(holding)] = str(error)
+            reasons[message] = str(error)
     keyring = place.keyring or Keyring.user()
-    _, refused = keyring.review(agreed, [h.message for h in fitting if h.message is not None])
-    for found, reason in refused:
-        reasons |= {id(holding): reason for holding in fitting if holding.message is found}
-    _table(console, group, reasons, states=True)
+    _, refused = keyring.review(agreed, [m for m, _ in group if m not in reasons])
+    reasons |= dict(refused)
+    _table(console, group, reasons)
     for reason in dict.fromkeys(reasons.values()):
         screen.say(console, f"• {screen.printable(reason)}", "yellow", indent=2)
 
@@ -129,70 +122,50 @@ def _ours(
 def _others(
     console: Console,
     fingerprint: Fingerprint,
-    epoch: int,
-    group: Sequence[Holding],
+    group: Sequence[tuple[Heard, Holding]],
     agreed: Federation | None,
 ) -> None:
-    if agreed is None:
-        screen.say(console, f"\nFederation {fingerprint}, epoch {epoch}", "bold")
+    if agreed is not None:
+        screen.say(console, f"\nAnother federation: {fingerprint}", "bold")
         _table(console, group)
-        signers: dict[str, set[str]] = {}
-        for holding in group:
-            assert holding.message is not None
-            signers.setdefault(holding.message.sender, set()).add(holding.message.signer)
-        for sender, keys in signers.items():
-            if len(keys) > 1:
-                text = f"• {sender!r} is used with {len(keys)} keys: each peer hears at most one."
-                screen.say(console, text, "yellow", indent=2)
+        screen.say(console, f"• {agreed.fingerprint.mismatch(fingerprint)}.", "yellow", indent=2)
         return
-    part = agreed.fingerprint.difference(fingerprint)
-    title, why = f"\nAnother federation: {fingerprint}, epoch {epoch}", ""
-    if part in (None, "scalars") and epoch != agreed.epoch:
-        title = f"\nThe same federation in another epoch: {fingerprint}, epoch {epoch}"
-        why = f"Sites in epoch {epoch} and in epoch {agreed.epoch} ignore each other's messages"
-    elif part is not None:
-        why = PARTS[part][0].upper() + PARTS[part][1:]
-    screen.say(console, title, "bold")
+    screen.say(console, f"\nFederation {fingerprint}", "bold")
     _table(console, group)
-    screen.say(console, f"• {why}.", "yellow", indent=2)
+    signers: dict[str, set[str]] = {}
+    for message, _ in group:
+        signers.setdefault(message.sender, set()).add(message.signer)
+    for sender, keys in signers.items():
+        if len(keys) > 1:
+            text = f"• {sender!r} is used with {len(keys)} keys: each peer hears at most one."
+            screen.say(console, text, "yellow", indent=2)
 
 
 def _table(
     console: Console,
-    group: Sequence[Holding],
-    reasons: Mapping[int, str] = {},
-    *,
-    states: bool = False,
+    group: Sequence[tuple[Heard, Holding]],
+    reasons: Mapping[Heard, str] | None = None,
 ) -> None:
-    """Print the messages of one federation; with ``states``, whether each is accepted here."""
+    """Print the messages of one federation; with ``reasons``, which are refused here."""
     grid = screen.grid("peer")
     grid.add_column("trials", justify="right")
     grid.add_column("age", justify="right")
     grid.add_column("key", no_wrap=True)
-    grid.add_column("state" if states else "", no_wrap=True)
-    for holding in sorted(group, key=lambda one: "" if one.message is None else one.message.sender):
-        found = holding.message
-        assert found is not None
-        key = f"{found.signer[:_KEY]}…" if found.key else "not signed"
-        state = "refused" if id(holding) in reasons else "accepted"
+    grid.add_column("" if reasons is None else "state", no_wrap=True)
+    for message, holding in sorted(group, key=lambda pair: pair[0].sender):
+        key = f"{message.signer[:_KEY]}…" if message.key else "not signed"
+        state = Text("")
+        if reasons is not None:
+            is_refused = message in reasons
+            state = Text("refused", "yellow") if is_refused else Text("accepted")
         grid.add_row(
-            Text(screen.printable(found.sender)),
-            f"{found.t_n:,}",
+            Text(screen.printable(message.sender)),
+            f"{message.t_n:,}",
             age(holding.when),
-            Text(key, style="" if found.key else "dim"),
-            Text(state if states else "", style="yellow" if state == "refused" else ""),
+            Text(key, style="" if message.key else "dim"),
+            state,
         )
     screen.show(console, grid)
-
-
-def _faults(console: Console, faults: Sequence[Holding]) -> None:
-    if faults:
-        screen.say(console, "\nSkipped", "bold")
-        for holding in faults[:_FAULTS]:
-            text = screen.printable(f"{holding.place}: {holding.fault}")
-            screen.say(console, f"• {text}", "yellow", indent=2)
-        if len(faults) > _FAULTS:
-            screen.say(console, f"… and {len(faults) - _FAULTS:,} more", indent=2)
 
 
 def age(when: float | None) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,20 +12,16 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 from numpy.typing import NDArray
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
 from fedbo.federation import Federation
-from fedbo.federation.scalars import Scalars
-from fedbo.message import Fingerprint, Message, Release
+from fedbo.message import Fingerprint, Heard, Message, Release
 from fedbo.privacy.statement import broken_promise, factor, statement
 
 _ROW = 10  # numbers in a line
-_PLACE = ("agent", "to", "federation")  # columns that have lines of their own if they are too long
-_RIGHT = ("no.", "trials", "numbers", "bytes")  # columns of numbers
 _NOTHING_LEFT = ("undelivered", "withdrawn", "received")  # actions after which nothing left
 
 
@@ -37,8 +32,8 @@ def ledger(
     log: Annotated[
         Path | None,
         typer.Option(
-            help="The log to read; by default releases.jsonl in FEDBO_STATE, or in the user's "
-            "state folder."
+            help="The log to read; by default ledger.jsonl in FEDBO_STATE, or in the user's state "
+            "folder."
         ),
     ] = None,
     show: Annotated[
@@ -99,7 +94,6 @@ def show_message(
     header = {
         "agent": message.sender,
         "federation": str(Fingerprint(message.fingerprint)),
-        "epoch": f"{message.epoch}",
         "counter": f"{message.sequence}",
         "trials": f"{message.t_n:,}",
         "size": f"{screen.count(message.numbers, 'number')} ({message.kind}), "
@@ -113,22 +107,19 @@ def show_message(
         header["vote"] = f"cell {message.cell}, which holds the best trial"
         if message.local_epsilon is not None:
             header["vote"] = f"cell {message.cell}, randomised with ε = {message.local_epsilon:g}"
-    rows = {**about, **header, **about}  # those of ``about`` come first, and replace others
-    screen.show(console, screen.pairs(rows))
+    screen.show(console, screen.pairs({**about, **header, **about}))
     if message.kind == "weights":
         _vector(console, "omega, a draw of the feature weights", message.omega)
-        return
-    if message.kind == "contribution":
+    elif message.kind == "contribution":
         _vector(console, "y, the shape of the mean", message.y)
-        return
-    if message.kind == "compact":
+    elif message.kind == "compact":
         _vector(console, "nu, the mean of the leading coordinates", message.nu)
         _vector(console, "counts of trials in the public cells", message.counts)
-        return
-    _vector(console, "nu, the mean of the feature weights", message.nu)
-    screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
-    for i, row in enumerate(message.covariance):
-        _rows(console, row[: i + 1], f"{i}")
+    else:
+        _vector(console, "nu, the mean of the feature weights", message.nu)
+        screen.say(console, "\ncovariance of the feature weights, lower triangle by rows", "bold")
+        for i, row in enumerate(message.covariance):
+            _rows(console, row[: i + 1], f"{i}")
 
 
 def _tip(message: Message, federation: Federation | None) -> str:
@@ -149,14 +140,14 @@ class _Row(NamedTuple):
 
 
 def _by_message(entries: Mapping[int, Entry]) -> list[_Row]:
-    """Put all attempts to send the same thing to the same place into one row: the last attempt.
+    """Put all attempts to send a message to one place into one row: the last attempt.
 
-    A row ends with "sent" if that was delivered, and with "undelivered" if it was not.
+    A row ends with "sent" if it was delivered, and with "undelivered" if it was not.
     """
     rows: dict[int, _Row] = {}
-    tried: dict[tuple[str, str, str], _Row] = {}  # by what is sent, where to and by which study
+    tried: dict[object, _Row] = {}  # by what is sent, where to and by which study
     for number, entry in entries.items():
-        what = entry.content, entry.to, entry.study
+        what = entry.content, entry.to, entry.study, entry.progress
         before, failures = tried.get(what), int(entry.action == "undelivered")
         if before is not None and "undelivered" in (before.entry.action, entry.action):
             del rows[before.number]
@@ -170,37 +161,38 @@ def _by_message(entries: Mapping[int, Entry]) -> list[_Row]:
 def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
     """Print one line for each message, by the number of its last entry, and the totals.
 
-    If the lines are too long for the terminal, the agent and the place are in lines of their own,
-    each above the entries that it is for.
+    The agent and the place are in lines of their own, each above the entries that it is for.
     """
-    found = _by_message(entries)
-    rows = [_cells(row) for row in found]
-    head, *lines = _aligned(rows, [*rows[0]])
-    fits = max(map(cell_len, [head, *lines])) <= console.width
-    if not fits:
-        head, *lines = _aligned(rows, [name for name in rows[0] if name not in _PLACE], indent=2)
-    _print(console, Text(head, style="bold"))
-    place: list[str] = []
-    for row, line in zip(rows, lines, strict=True):
-        if not fits and place != (place := [row[name] for name in _PLACE]):
-            agent, to, federation = place
-            whole = f"{agent} to {to}" if to else agent
-            console.print(Text(f"{whole}, federation {federation}"))
-        text = Text(line)
-        if not row["what"].endswith("sent"):
-            text.stylize("yellow", text.plain.rindex(row["what"]))
-        _print(console, text)
+    rows = _by_message(entries)
+    _print(console, _line("no.", "when", "trials", "numbers", "bytes", "what"), "bold")
+    place = ""
+    for number, entry, failures in rows:
+        to = f"{entry.agent} to {entry.to}" if entry.to else entry.agent
+        if place != (place := f"{to}, federation {entry.federation}"):
+            _print(console, screen.printable(place))
+        has_left = entry.action not in _NOTHING_LEFT
+        counts = entry.t_n, entry.numbers, entry.nbytes
+        action = "release " if entry.kind == "release" else ""
+        action += entry.action
+        if entry.action == "undelivered":
+            action = f"not delivered ({screen.count(failures, 'attempt')})"
+        cells = [f"{count:,}" if has_left else "" for count in counts]
+        line = _line(f"{number}", _local(entry.when), *cells, action)
+        _print(console, screen.printable(line), "" if has_left else "yellow")
     console.print()
-    left = [row.entry for row in found if row.entry.action not in _NOTHING_LEFT]
-    if any(entry.kind == "release" or entry.kind == "contribution" for entry in entries.values()):
+    if any(entry.kind in ("release", "contribution") for entry in entries.values()):
         _say_costs(console, entries)
-    size = sum(entry.nbytes for entry in left)
+    left = [row.entry for row in rows if row.entry.action not in _NOTHING_LEFT]
+    messages = screen.count(sum(entry.kind != "release" for entry in left), "message")
+    if releases := {entry.content for entry in left if entry.kind == "release"}:
+        messages += f" and {screen.count(len(releases), 'private release')}"
     screen.say(
         console,
-        f"{_counted(left)} left this machine, {screen.size(size)} in total. The log is "
-        f"{screen.printable(str(path))}. fedbo ledger --show N prints the content of message N.",
+        f"{messages} left this machine, {screen.size(sum(entry.nbytes for entry in left))} in "
+        f"total. The log is {screen.printable(str(path))}. fedbo ledger --show N prints the "
+        "content of message N.",
     )
-    if any(row.entry.action == "undelivered" for row in found):
+    if any(row.entry.action == "undelivered" for row in rows):
         screen.say(
             console,
             "A message is not delivered if the exchange could not be reached, or had a later "
@@ -208,29 +200,32 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         )
 
 
+def _line(number: str, when: str, trials: str, numbers: str, nbytes: str, what: str) -> str:
+    return f"{number:>6}  {when:<19}  {trials:>7}  {numbers:>7}  {nbytes:>9}  {what}"
+
+
 def _say_costs(console: Console, entries: Mapping[int, Entry]) -> None:
     """Say what private releases cost, for each federation, and what randomised votes cost."""
     releases: dict[str, dict[str, Release]] = {}
     votes: dict[str, set[tuple[str, float]]] = {}
     for entry in entries.values():
-        lasting = entry.federation.rpartition("-")[0]
-        content = None
+        content: Heard | None = None
         with contextlib.suppress(ValueError):  # what is damaged is in the list
-            content = entry.decoded()
+            content = entry.message()
         if isinstance(content, Release):
-            releases.setdefault(lasting, {})[entry.content] = content
-        elif isinstance(content, Message) and content.local_epsilon is not None:
-            votes.setdefault(lasting, set()).add((entry.agent, content.local_epsilon))
-    for lasting, found in releases.items():
-        known = sorted(found.values(), key=lambda one: one.sequence)
-        screen.say(console, f"Private releases of the federation {lasting}", "bold")
+            releases.setdefault(entry.federation, {})[entry.content] = content
+        elif content is not None and content.local_epsilon is not None:
+            votes.setdefault(entry.federation, set()).add((entry.agent, content.local_epsilon))
+    for federation, by_content in releases.items():
+        known = sorted(by_content.values(), key=lambda release: release.sequence)
+        screen.say(console, f"Private releases of the federation {federation}", "bold")
         screen.say(console, statement(known))
         if fault := broken_promise(known):
             screen.say(console, f"The promise is broken: {fault}.", "red")
         console.print()
-    for lasting, costs in votes.items():
+    for federation, costs in votes.items():
         cost = sum(epsilon for _, epsilon in costs)
-        screen.say(console, f"Randomised votes in the federation {lasting}", "bold")
+        screen.say(console, f"Randomised votes in the federation {federation}", "bold")
         screen.say(
             console,
             f"What this site votes for was randomised before it left, with ε = {cost:g} for "
@@ -241,104 +236,45 @@ def _say_costs(console: Console, entries: Mapping[int, Entry]) -> None:
         console.print()
 
 
-def _counted(left: Sequence[Entry]) -> str:
-    """Say how many messages and releases have left, and how often scalars and progress have."""
-    times = Counter(_noun(entry) for entry in left)
-    counts = [screen.count(times.pop("message", 0), "message")]
-    if times.pop("release", 0):
-        releases = {entry.content for entry in left if entry.kind == "release"}
-        counts.append(screen.count(len(releases), "private release"))
-    counts += [f"{noun} {screen.count(n, 'time')}" for noun, n in sorted(times.items())]
-    return " and ".join([", ".join(counts[:-1]), counts[-1]] if counts[1:] else counts)
-
-
-def _noun(entry: Entry) -> str:
-    return entry.kind if entry.kind in ("scalars", "progress", "release") else "message"
-
-
-def _cells(row: _Row) -> dict[str, str]:
-    """Return the texts of a row by column. Counts are of messages that left at this line."""
-    number, entry, failures = row
-    action: str = entry.action
-    if action == "undelivered":
-        action = f"not delivered ({screen.count(failures, 'attempt')})"
-    shows_counts = entry.action not in _NOTHING_LEFT
-    counts = {"trials": entry.t_n, "numbers": entry.numbers, "bytes": entry.nbytes}
-    cells = {
-        "no.": f"{number}",
-        "when": _local(entry.when),
-        "agent": entry.agent,
-        "to": entry.to,
-        "federation": entry.federation[:8],
-        **{name: f"{count:,}" if shows_counts else "" for name, count in counts.items()},
-        "what": action if _noun(entry) == "message" else f"{entry.kind} {action}",
-    }
-    return {name: screen.printable(text) for name, text in cells.items()}
-
-
-def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str], indent: int = 0) -> list[str]:
-    """Return a line of column names, and a line for each row. No cell is broken."""
-    columns = []
-    for name in names:
-        cells = [name, *(row[name] for row in rows)]
-        width = max(map(cell_len, cells))
-        blanks = [" " * (width - cell_len(cell)) for cell in cells]
-        pairs = zip(blanks, cells, strict=True)
-        columns.append([b + c if name in _RIGHT else c + b for b, c in pairs])
-    return [(" " * indent + "  ".join(line)).rstrip() for line in zip(*columns, strict=True)]
-
-
-def _print(console: Console, line: Text) -> None:
-    """Print a line as it is; a terminal that is too narrow breaks it."""
-    console.print(line, soft_wrap=True)
-
-
 def _show_entry(console: Console, number: int, entry: Entry) -> None:
-    title = f"{_noun(entry).capitalize()} {number}, {entry.action} {_local(entry.when)}"
-    screen.say(console, title, "bold")
-    if entry.content:
-        content = entry.decoded()
-        if isinstance(content, Message):
-            show_message(console, content, {"to": entry.to})
-        elif isinstance(content, Release):
-            screen.show(console, screen.pairs({"to": entry.to} | _release(content)))
-        else:
-            screen.show(console, screen.pairs({"to": entry.to} | _other(content)))
-        return
-    about = {"to": entry.to, "agent": entry.agent, "federation": entry.federation}
-    screen.show(console, screen.pairs(about))
-    if entry.action == "withdrawn":
+    what = "Release" if entry.kind == "release" else "Message"
+    screen.say(console, f"{what} {number}, {entry.action} {_local(entry.when)}", "bold")
+    about = {"to": entry.to}
+    if entry.progress is not None:
+        about["shown"] = _progress(entry.progress)
+    if not entry.content:
+        about |= {"agent": entry.agent, "federation": entry.federation}
+        screen.show(console, screen.pairs(about))
         screen.say(console, "The exchange stopped handing out the message; nothing was sent.")
+        return
+    content = entry.message()
+    if isinstance(content, Message):
+        show_message(console, content, about)
+    else:
+        screen.show(console, screen.pairs(about | _release(content)))
 
 
-def _release(content: Release) -> dict[str, str]:
+def _progress(progress: Progress) -> str:
+    """Say what the page of a hub shows of an agent."""
+    text = screen.count(progress.trials, "trial")
+    text += "" if progress.best is None else f", best score {progress.best!r}"
+    return text if progress.saved is None else f"{text}, trials saved {progress.saved:g}"
+
+
+def _release(release: Release) -> dict[str, str]:
     """Return rows with all that a release says."""
     return {
-        "by": content.sender,
-        "federation": str(Fingerprint(content.fingerprint)),
-        "epoch": f"{content.epoch}",
-        "release": f"{content.sequence} of {content.releases} planned",
-        "members": f"{content.members:,}, with {content.trials:,} trials together",
-        "cost": f"ε = {content.epsilon:g} at δ = {content.delta:g} for all planned releases",
-        "neighbours": content.neighbours,
-        "votes": f"{len(content.votes)} cells in 64ths, with Laplace noise of scale "
-        f"{content.votes_scale:g} votes: {', '.join(map(str, content.votes))}",
-        "sums": f"{len(content.sums)} numbers in steps of 2⁻²⁰, with Gaussian noise of standard "
-        f"deviation {content.sums_deviation:g}: {', '.join(map(str, content.sums))}",
+        "by": release.sender,
+        "federation": str(Fingerprint(release.fingerprint)),
+        "release": f"{release.sequence} of {release.releases} planned",
+        "members": f"{release.members:,}, with {release.trials:,} trials together",
+        "cost": f"ε = {release.epsilon:g} at δ = {release.delta:g} for all planned releases",
+        "neighbours": release.neighbours,
+        "votes": f"{len(release.votes)} cells in 64ths, with Laplace noise of scale "
+        f"{release.votes_scale:g} votes: {', '.join(map(str, release.votes))}",
+        "sums": f"{len(release.sums)} numbers in steps of 2⁻²⁰, with Gaussian noise of standard "
+        f"deviation {release.sums_deviation:g}: {', '.join(map(str, release.sums))}",
     }
-
-
-def _other(content: Scalars | Progress) -> dict[str, str]:
-    """Return rows with all that scalars or progress say."""
-    rows = {"agent": content.sender, "federation": str(Fingerprint(content.fingerprint))}
-    if isinstance(content, Scalars):
-        scales = ", ".join(f"{scale:g}" for scale in content.length_scales)
-        noise = f"{content.noise_variance:g}"
-        fitted = {"length scales": scales, "noise variance": noise, "trials": f"{content.t_n:,}"}
-        return rows | fitted
-    best = "not reported" if content.best is None else repr(content.best)
-    saved = "no estimate" if content.saved is None else f"{content.saved:g}"
-    return rows | {"trials": f"{content.trials:,}", "best score": best, "trials saved": saved}
 
 
 def _json(entries: Mapping[int, Entry]) -> str:
@@ -367,4 +303,9 @@ def _rows(console: Console, values: NDArray[Any], label: str) -> None:
     shown = "9.4f" if values.dtype.kind == "f" else "9d"
     for i in range(0, len(values), _ROW):
         cells = "".join(f"{value:{shown}}" for value in values[i : i + _ROW])
-        _print(console, Text(f"{label if i == 0 else '':>6} {cells}"))
+        _print(console, f"{label if i == 0 else '':>6} {cells}")
+
+
+def _print(console: Console, line: str, style: str = "") -> None:
+    """Print a line as it is; a terminal that is too narrow breaks it."""
+    console.print(Text(line, style=style), soft_wrap=True)

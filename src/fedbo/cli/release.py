@@ -9,12 +9,10 @@ import typer
 from rich.console import Console
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import HubExchange, Ledger, exchange_at
+from fedbo.exchange import FolderExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair, KeyRefused, is_installed
-from fedbo.message.signed import key_text
-from fedbo.privacy.statement import statement
+from fedbo.identity import KeyPair, is_installed
+from fedbo.privacy import statement
 
 
 def release(
@@ -34,9 +32,9 @@ def release(
     try:
         agreed.require_plan()
         place = exchange_at(address)
-        if isinstance(place, HubExchange):
+        if not isinstance(place, FolderExchange):
             raise checks.refused("a hub makes its own releases: fedbo hub release", "ADDRESS")
-        keys = _keys(agreed, unsigned)
+        keys = KeyPair.load() if is_installed() and not unsigned else None
         with checks.warnings_as_lines():
             ledger = Ledger()
             made, is_new = make_release(place, agreed, ledger, keys)
@@ -55,23 +53,3 @@ def release(
             "yellow",
         )
     screen.say(console, statement(all_made))
-
-
-def _keys(agreed: Federation, unsigned: bool) -> KeyPair | None:
-    """Return the key pair that signs the release, if it can be believed."""
-    plan = agreed.require_plan()
-    listed = agreed.members.get(plan.by)
-    if unsigned or not is_installed():
-        if listed is None:
-            return None
-        raise KeyRefused(
-            f"the federation lists a key of {plan.by!r}, so that its releases must be signed: "
-            "leave out --unsigned, and install fedbo[identity]"
-        )
-    keys = KeyPair.load()
-    if listed is not None and listed != keys.public:
-        raise KeyRefused(
-            f"{plan.by!r} makes the releases and is listed with the key {key_text(listed)}, but "
-            f"this user's key is {keys}: only that party can make them"
-        )
-    return keys

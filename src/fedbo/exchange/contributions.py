@@ -13,7 +13,7 @@ from fedbo.exchange.memory import MemoryExchange
 from fedbo.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.message import Release
-from fedbo.privacy.budget import next_release, one_each
+from fedbo.privacy.budget import check_signer, next_release, one_each
 
 
 def make_release(
@@ -39,10 +39,12 @@ def make_release(
 
     Raises:
         BudgetSpent: If all planned releases were made.
+        KeyRefused: If the federation lists another key of this party.
         ExchangeError: If there are no contributions, or if the release cannot be recorded or
             published.
     """
     plan = federation.require_plan()
+    check_signer(federation, keys)
     published = exchange.fetch(federation)
     for release in published:  # the ledger may have been lost
         if isinstance(release, Release):

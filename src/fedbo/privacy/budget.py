@@ -80,6 +80,25 @@ def releases_made(released: Sequence[Release], lost: int = 0) -> int:
     return max(len(released) + lost, max(numbers, default=0) + surplus)
 
 
+def check_signer(federation: Federation, keys: KeyPair | None) -> None:
+    """Raise `KeyRefused` if members would refuse a release that is signed with this key.
+
+    Args:
+        federation: The federation, with its privacy plan.
+        keys: The key pair of whoever makes releases; None: they are not signed.
+    """
+    plan = federation.require_plan()
+    if not federation.members:
+        return
+    listed = federation.members[plan.by]  # no federation lists members without it
+    if keys is None or keys.public != listed:
+        given = "there is no key to sign it with" if keys is None else f"the key here is {keys}"
+        raise KeyRefused(
+            f"the federation lists {plan.by!r}, who makes releases, with the key "
+            f"{key_text(listed)}, and {given}: only who has the listed private key can make one"
+        )
+
+
 def next_release(
     federation: Federation,
     released: Sequence[Release],
@@ -124,7 +143,7 @@ def next_release(
             f"{twice[0]!r} has {counts[twice[0]]} contributions, expected one of each member: "
             "what is promised is for one"
         )
-    _check_signer(federation, plan, keys)
+    check_signer(federation, keys)
     made = releases_made(released, lost)
     if made >= plan.releases:
         cost = statement(released) if released else f"There were {made}."
@@ -132,15 +151,3 @@ def next_release(
     quiet = composed(federation, contributions, trials, made + 1)
     release = noisy(federation, quiet, source)
     return release if keys is None else keys.sign(release)
-
-
-def _check_signer(federation: Federation, plan: Plan, keys: KeyPair | None) -> None:
-    if not federation.members:
-        return
-    listed = federation.members[plan.by]  # no federation lists members without it
-    if keys is None or keys.public != listed:
-        given = "there is no key to sign it with" if keys is None else f"the key here is {keys}"
-        raise KeyRefused(
-            f"the federation lists {plan.by!r}, who makes releases, with the key "
-            f"{key_text(listed)}, and {given}: only who has the listed private key can make one"
-        )
