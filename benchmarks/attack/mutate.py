@@ -3,9 +3,7 @@
 Messages of all kinds, and signed withdrawals, are changed in one to three ways:
 
 flip        bits are flipped
-insert      random bytes are inserted
-delete      bytes are removed
-cut         the message ends early, or goes on with random bytes
+edit        bytes are inserted, removed or replaced, or the message ends early
 splice      the first part of one message is followed by the last part of another
 header      a byte that begins a MessagePack object becomes another such byte
 widen       numbers, texts and arrays are encoded in more bytes than they need
@@ -18,7 +16,7 @@ Each is read and checked as an agent or an exchange does it. What must hold:
 - The memory of the process stays flat.
 - Unsigned: an accepted message, encoded again, gives the same bytes.
 - Signed, in a federation that lists its members: an accepted message equals one that a member
-  signed in every byte. This half needs the extra [identity].
+  signed in every byte.
 
 The command ends with status 1 if any of it does not hold.
 
@@ -27,6 +25,8 @@ The command ends with status 1 if any of it does not hold.
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import resource
 import struct
@@ -38,105 +38,95 @@ from typing import Any, get_args
 
 import msgspec
 import numpy as np
+import rich
 
 import fedbo
-from fedbo.identity import KeyPair, Keyring, is_installed
+from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Kind, Withdrawal, read
-from fedbo_paper.contests import options, screen
+from fedbo_paper.harness.screen import table
 
 SPACE = {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}
-KINDS: tuple[Kind, ...] = get_args(Kind)
 NAMES = ("site-a", "site-b/2", "Köln")
 FEATURES = 16  # few, so that most changes meet something else than a weight
+SCORED = 12  # trials behind a message
 WARM = 10_000  # messages before memory is measured
-SHOWN = 2  # examples of each fault
 FLAT = 16.0  # MB that the memory may grow
+SHOWN = 10  # faults
 HEADERS = bytes([*range(0x80, 0xE0), *range(0xF8, 0x100)])
 ODD: tuple[Any, ...] = (
     None, True, -1, 2**31, 2**32, 2**63, -(2**63), 1.5, float("nan"), float("inf"), "", "x" * 70,
     "\x00", "\u202e", "é" * 40, b"", b"\x00" * 3, b"\x7f" * 64, b"\xff" * 400, [], [[]], {}, {1: 1}
 )  # fmt: skip
-SCORED = 12  # trials behind a message
+OUTCOMES = ("refused", "unchanged", "other", "forged", "ambiguous", "error")
 
-Mutation = Callable[[random.Random, Sequence[bytes]], bytes]
+Sources = Sequence[bytes]
 Accept = Callable[[bytes], bytes]  # returns the accepted message encoded again, or refuses
 
 
 # Mutations
 
 
-def flip(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def flip(rng: random.Random, sources: Sources) -> bytes:
     data = bytearray(rng.choice(sources))
     for _ in range(rng.choice((1, 1, 2, 8))):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     return bytes(data)
 
 
-def insert(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def edit(rng: random.Random, sources: Sources) -> bytes:
     data = rng.choice(sources)
     at = rng.randrange(len(data) + 1)
-    return data[:at] + rng.randbytes(rng.choice((1, 1, 2, 4, 16))) + data[at:]
+    new = rng.randbytes(rng.choice((0, 0, 1, 1, 2, 4, 16, 40)))
+    removed = rng.choice((0, 0, 1, 1, 2, 4, 16, len(data)))
+    return data[:at] + new + data[at + removed :]
 
 
-def delete(rng: random.Random, sources: Sequence[bytes]) -> bytes:
-    data = rng.choice(sources)
-    at = rng.randrange(len(data))
-    return data[:at] + data[at + rng.choice((1, 1, 2, 4, 16)) :]
-
-
-def cut(rng: random.Random, sources: Sequence[bytes]) -> bytes:
-    data = rng.choice(sources)
-    rest = rng.randbytes(rng.choice((0, 0, 1, 40)))
-    return data[: rng.randrange(len(data) + 1)] + rest
-
-
-def splice(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def splice(rng: random.Random, sources: Sources) -> bytes:
     first, last = rng.choice(sources), rng.choice(sources)
     at = rng.randrange(min(len(first), len(last)))
     by = rng.choice((0, 0, rng.randrange(-8, 9)))
     return first[:at] + last[max(at + by, 0) :]
 
 
-def header(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def header(rng: random.Random, sources: Sources) -> bytes:
     data = bytearray(rng.choice(sources))
     places = [i for i, byte in enumerate(data[:64]) if byte >= 0x80] or [0]
     data[rng.choice(places)] = rng.choice(HEADERS)
     return bytes(data)
 
 
-def widen(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def widen(rng: random.Random, sources: Sources) -> bytes:
     return _wide(rng, msgspec.msgpack.decode(rng.choice(sources)))
 
 
 def _wide(rng: random.Random, value: Any) -> bytes:
     """Encode a value; some lengths and numbers take more bytes than needed."""
-    if rng.random() < 0.5 and not isinstance(value, list):
-        return msgspec.msgpack.encode(value)
     if isinstance(value, list):
-        inside = b"".join(_wide(rng, each) for each in value)
         short = msgspec.msgpack.encode([None] * len(value))[:1]
-        return rng.choice((short, short, struct.pack(">BI", 0xDD, len(value)))) + inside
+        start = rng.choice((short, short, struct.pack(">BI", 0xDD, len(value))))
+        return start + b"".join(_wide(rng, item) for item in value)
+    if rng.random() < 0.5:
+        return msgspec.msgpack.encode(value)
     if isinstance(value, bytes):
         return struct.pack(">BI", 0xC6, len(value)) + value
     if isinstance(value, str):
         return struct.pack(">BI", 0xDB, len(value.encode())) + value.encode()
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64:
+    if type(value) is int and 0 <= value < 2**64:
         return struct.pack(">BQ", 0xCF, value)
     return msgspec.msgpack.encode(value)
 
 
-def field(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def field(rng: random.Random, sources: Sources) -> bytes:
     """Change one field; of an envelope, sometimes one of the message inside."""
     fields = msgspec.msgpack.decode(rng.choice(sources))
     if fields[0] == 2 and rng.random() < 0.5:
-        fields[2] = _with_other_field(rng, msgspec.msgpack.decode(fields[2]))
+        fields[1] = _with_other_field(rng, msgspec.msgpack.decode(fields[1]))
         return msgspec.msgpack.encode(fields)
     return _with_other_field(rng, fields)
 
 
 def _with_other_field(rng: random.Random, fields: list[Any]) -> bytes:
-    inner = [each for each in fields if isinstance(each, list)]
-    where = rng.choice([fields, *inner])
+    where = rng.choice([fields, *(value for value in fields if isinstance(value, list))])
     i, change = rng.randrange(len(where)), rng.randrange(4)
     if change == 0:
         where.insert(rng.randrange(len(where) + 1), where[i])
@@ -149,126 +139,91 @@ def _with_other_field(rng: random.Random, fields: list[Any]) -> bytes:
     return msgspec.msgpack.encode(fields)
 
 
-def nest(rng: random.Random, sources: Sequence[bytes]) -> bytes:
+def nest(rng: random.Random, sources: Sources) -> bytes:
     data = rng.choice(sources)
     deep = rng.choice((b"\x91", b"\x81\x01")) * rng.choice((10, 1000, 5000))
     at = rng.randrange(min(len(data), 64))
     return data[:at] + deep + data[at:]
 
 
-MUTATIONS: dict[str, tuple[Mutation, int]] = {  # with their share of all messages
-    "flip": (flip, 20),
-    "insert": (insert, 12),
-    "delete": (delete, 12),
-    "cut": (cut, 10),
-    "splice": (splice, 12),
-    "header": (header, 12),
-    "widen": (widen, 10),
-    "field": (field, 11),
-    "nest": (nest, 1),
-}
-
-
-def mutated(rng: random.Random, name: str, sources: Sequence[bytes]) -> bytes:
-    """Change a message by one mutation, and sometimes by one or two more that treat it as bytes."""
-    data = MUTATIONS[name][0](rng, sources)
-    for more in rng.choice(((), (), (), (flip,), (insert, delete))):
-        data = more(rng, [data or b"\x00"])
-    return data
+#: Their share of all messages.
+MUTATIONS = {flip: 20, edit: 35, splice: 12, header: 12, widen: 10, field: 11, nest: 1}
 
 
 # What is attacked
 
 
-def messages(federation: fedbo.Federation) -> list[fedbo.Message]:
-    """Create the messages of a few agents."""
-    found = []
+def target(kind: Kind, is_signed: bool) -> tuple[list[bytes], Accept]:
+    """Return messages of a kind, and what accepts them.
+
+    Unsigned ones are checked by a federation without keys. With signed ones come withdrawals, and
+    they are checked by a federation that lists its members.
+    """
+    keys = {name.partition("/")[0]: KeyPair.generate() for name in NAMES}
+    members = {name: str(pair) for name, pair in keys.items()} if is_signed else None
+    federation = fedbo.Federation(SPACE, features=FEATURES, kind=kind, members=members)
+    sources, keyring = [], Keyring()
     for i, name in enumerate(NAMES):
         agent = fedbo.Agent(federation, fedbo.TS(), name=name, seed=i)
         for x, y in np.random.default_rng(i).random((SCORED, 2)).tolist():
             agent.tell({"x": x, "y": y}, x - y * y)
-        found.append(agent.message())
-    return found
-
-
-def unsigned(kind: Kind) -> tuple[list[bytes], Accept]:
-    """Return unsigned messages of a kind, and what a federation without keys accepts."""
-    federation = fedbo.Federation(SPACE, features=FEATURES, kind=kind)
-
-    def accept(data: bytes) -> bytes:
-        message = fedbo.Message.decode(data)
-        federation.check(message)
-        return message.encode()
-
-    return [message.encode() for message in messages(federation)], accept
-
-
-def signed(kind: Kind) -> tuple[list[bytes], Accept]:
-    """Return signed messages and withdrawals, and what a federation with members accepts."""
-    keys = {name.partition("/")[0]: KeyPair.generate() for name in NAMES}
-    members = {name: str(pair) for name, pair in keys.items()}
-    federation = fedbo.Federation(SPACE, features=FEATURES, kind=kind, members=members)
-    keyring = Keyring()
-    sources = []
-    for message in messages(federation):
-        pair = keys[message.sender.partition("/")[0]]
-        named = {name: getattr(message, name) for name in ("fingerprint", "epoch", "sender")}
-        withdrawal = Withdrawal(**named, sequence=message.sequence + 1)
-        sources += [pair.sign(message).encode(), pair.sign(withdrawal).encode()]
+        message = agent.message()
+        header = {"fingerprint": message.fingerprint, "sender": name}
+        withdrawal = Withdrawal(**header, sequence=message.sequence + 1)
+        pair = keys[name.partition("/")[0]]
+        signed = [pair.sign(message).encode(), pair.sign(withdrawal).encode()]
+        sources += signed if is_signed else [message.encode()]
 
     def accept(data: bytes) -> bytes:
-        found = read(data)
-        if isinstance(found, fedbo.Message):
-            federation.check(found)
-        keyring.check(federation, [found])
-        return found.encode()
+        content = read(data) if is_signed else fedbo.Message.decode(data)
+        if isinstance(content, fedbo.Message):
+            federation.check(content)
+        if is_signed:
+            keyring.check(federation, [content])
+        return content.encode()
 
     return sources, accept
 
 
-def attack(half: str, n: int, seed: int) -> dict[str, Any]:
+def attack(is_signed: bool, n: int, seed: int) -> dict[str, Any]:
     """Mutate n messages, and count what happens to them."""
     rng = random.Random(seed)
-    make = {"unsigned": unsigned, "signed": signed}[half]
-    targets = [make(kind) for kind in KINDS]
+    targets = [target(kind, is_signed) for kind in get_args(Kind)]
     for sources, accept in targets:
         if any(accept(data) != data for data in sources):
             raise SystemExit("a message that was not changed is refused, or encodes differently")
-    counts: dict[str, Counter[str]] = {name: Counter() for name in MUTATIONS}
-    faults: list[str] = []
-    weights = [share for _, share in MUTATIONS.values()]
     everything = [data for sources, _ in targets for data in sources]
+    counts: dict[str, Counter[str]] = {mutate.__name__: Counter() for mutate in MUTATIONS}
+    faults: list[str] = []
     before = 0.0
     for i in range(n):
         if i == min(WARM, n // 2):
             before = peak()
         sources, accept = rng.choice(targets)
-        (name,) = rng.choices([*MUTATIONS], weights)
-        data = mutated(rng, name, everything if name == "splice" else sources)
-        outcome, fault = judge(half, data, sources, accept)
-        counts[name][outcome] += 1
-        if fault and counts[name][outcome] <= SHOWN:
-            faults.append(f"{name}: {fault}: {data[:100].hex()}")
-        if (i + 1) * 10 // n > i * 10 // n:
-            screen.say(f"{half}: {i + 1:,} of {n:,}")
-    return {"counts": counts, "faults": faults, "memory before": before, "memory after": peak()}
+        (mutate,) = rng.choices([*MUTATIONS], [*MUTATIONS.values()])
+        data = mutate(rng, everything if mutate is splice else sources)
+        for more in rng.choice(((), (), (), (flip,), (edit, edit))):
+            data = more(rng, [data or b"\x00"])
+        outcome = judge(data, sources, accept, is_signed)
+        counts[mutate.__name__][outcome] += 1
+        if outcome in ("forged", "ambiguous", "error") and len(faults) < SHOWN:
+            faults.append(f"{mutate.__name__}, {outcome}: {data[:100].hex()}")
+    return {"counts": counts, "faults": faults, "memory": peak(), "growth": peak() - before}
 
 
-def judge(
-    half: str, data: bytes, sources: Sequence[bytes], accept: Accept
-) -> tuple[str, str | None]:
-    """Return what happened to a message, and what is wrong with that."""
+def judge(data: bytes, sources: Sources, accept: Accept, is_signed: bool) -> str:
+    """Return what happened to a message."""
     try:
         again = accept(data)
     except fedbo.MessageRefused:
-        return "refused", None
-    except Exception as error:
-        return "error", f"{type(error).__name__}: {error}"
+        return "refused"
+    except Exception:
+        return "error"
     if data in sources:
-        return "unchanged", None
-    if half == "signed":
-        return "forged", "accepted, although no member signed these bytes"
-    return ("other", None) if again == data else ("ambiguous", "accepted, but encodes differently")
+        return "unchanged"
+    if is_signed:
+        return "forged"
+    return "other" if again == data else "ambiguous"
 
 
 def peak() -> float:
@@ -277,47 +232,32 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def show(half: str, found: dict[str, Any]) -> bool:
-    """Print the counts; return whether everything holds."""
-    outcomes = ("refused", "unchanged", "other", "forged", "ambiguous", "error")
-    counts: dict[str, Counter[str]] = found["counts"]
-    counts = {**counts, "all": sum(counts.values(), Counter())}
-    screen.table(
-        f"{half}: what happened to mutated messages",
-        ["mutation", "messages", *outcomes],
-        [
-            [name, f"{each.total():,}", *(f"{each[outcome]:,}" for outcome in outcomes)]
-            for name, each in counts.items()
-        ],
-    )
-    growth = found["memory after"] - found["memory before"]
-    screen.out.print(f"memory at most {found['memory after']:.0f} MB, grown by {growth:.1f} MB")
-    for fault in found["faults"]:
-        screen.out.print(fault, highlight=False, soft_wrap=True, markup=False)
-    return not found["faults"] and growth < FLAT
-
-
 def main() -> None:
     """Run the command."""
-    parser = options.parser(__doc__)
-    text = "mutated messages in each half; default: 1,000,000"
-    parser.add_argument("--messages", type=options.positive, default=10**6, metavar="N", help=text)
-    text = "only one half; default: both"
-    parser.add_argument("--half", choices=("unsigned", "signed"), help=text)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    text = "mutated messages, as many signed ones; default: 1,000,000"
+    parser.add_argument("--messages", type=int, default=10**6, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, help="of the mutations; default: 0")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the counts there")
-    given = parser.parse_args()
-    halves = [given.half] if given.half else ["unsigned", "signed"]
-    if "signed" in halves and not is_installed():
-        screen.say("Left out signed messages: install fedbo[identity].")
-        halves.remove("signed")
-    found = {half: attack(half, given.messages, given.seed) for half in halves}
-    holds = all([show(half, each) for half, each in found.items()])
-    screen.out.print("everything holds" if holds else "NOT EVERYTHING HOLDS")
-    screen.finish(found, given.json)
+    options = parser.parse_args()
+    results, holds = {}, True
+    for half, is_signed in (("unsigned", False), ("signed", True)):
+        results[half] = result = attack(is_signed, options.messages, options.seed)
+        shown = table(half, "messages", *OUTCOMES)
+        for name, count in result["counts"].items():
+            shown.add_row(name, *(f"{n:,}" for n in (count.total(), *(count[o] for o in OUTCOMES))))
+        rich.print(shown)
+        print(f"memory at most {result['memory']:.0f} MB, grown by {result['growth']:.1f} MB")
+        print(*result["faults"], sep="\n")
+        holds = holds and not result["faults"] and result["growth"] < FLAT
+    print("everything holds" if holds else "NOT EVERYTHING HOLDS")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
     if not holds:
         raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    screen.run(main)
+    main()
