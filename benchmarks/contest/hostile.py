@@ -230,9 +230,7 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
         scene: What the liars know.
         message: The target's message.
     """
-    belief = scene.agreed.belief(message)
-    assert belief is not None  # it is a compact message
-    m, R = (numbers.astype(float) for numbers in belief)
+    m, R = (numbers.astype(float) for numbers in scene.agreed.held(message).content)
     Psi = scene.points[scene.bad]
     shared = Psi - Psi @ R.T @ R  # covariances of the points with all coordinates, (bad, k)
     variance = np.einsum("ij,ij->i", shared, Psi)

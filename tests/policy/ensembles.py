@@ -9,6 +9,7 @@ import numpy as np
 from fedbo.federation import Federation
 from fedbo.message import Fingerprint, Message
 from fedbo.message.inbox import BeliefInbox
+from fedbo.message.inbox import held as as_held
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
@@ -56,7 +57,7 @@ def inbox(
     held = BeliefInbox(features.M, entropy=seed)
     for i, f in enumerate(functions):
         X = rng.random((max(1, t_n - i % 4), len(features.length_scales)))
-        held.put(message(features, X, f(X), f"peer-{i}"))
+        held.hold(as_held(message(features, X, f(X), f"peer-{i}")))
     return held
 
 

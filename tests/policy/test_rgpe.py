@@ -10,6 +10,7 @@ from policy.ensembles import inbox, message, problem, slopes, target
 from scipy.stats import norm
 
 from fedbo.message.inbox import BeliefInbox
+from fedbo.message.inbox import held as as_held
 from fedbo.model.features import Features
 from fedbo.model.gp import GP
 from fedbo.policy import RGPE, Target
@@ -132,9 +133,9 @@ def test_a_reversed_peer_gets_under_a_hundredth_of_the_weight() -> None:
         f, reversed_f = features.function(base), features.function(-base)
         held = BeliefInbox(60, entropy=seed)
         X = np.random.default_rng(seed).random((30, 2))
-        held.put(message(features, X, f(X), "twin-a"))
-        held.put(message(features, X, f(X), "twin-b"))
-        held.put(message(features, X, reversed_f(X), "reversed"))
+        held.hold(as_held(message(features, X, f(X), "twin-a")))
+        held.hold(as_held(message(features, X, f(X), "twin-b")))
+        held.hold(as_held(message(features, X, reversed_f(X), "reversed")))
         own, (a, b, worst) = RGPE().shares(target(features, held, f, 15, seed=seed))
         assert worst < 0.01 and own + a + b > 0.99
         assert abs(a - b) < 0.3  # twins differ by the luck of their draws only

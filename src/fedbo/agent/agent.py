@@ -336,8 +336,7 @@ class Agent:
         if message.key != self._held.get(message.sender, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
         is_new = message.sender not in self.inbox
-        belief, tip = self.federation.belief(message), self.federation.tip(message)
-        if taken := self.inbox.put(message, chance, belief, tip):
+        if taken := self.inbox.hold(self.federation.held(message), chance):
             self.account.received.count(message)
             if message.key:
                 self._held[message.sender] = message.key

@@ -24,7 +24,7 @@ from fedbo.message import (
     Release,
 )
 from fedbo.message.compact import Compact
-from fedbo.message.inbox import LEAST_EIGENVALUE, Belief
+from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
 from fedbo.message.message import bytes_in, numbers_in
 from fedbo.message.release import COORDINATES
 from fedbo.message.signed import SENDER_BYTES, key_text, parse_key
@@ -250,13 +250,16 @@ class Federation:
         """
         return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
 
-    def belief(self, message: Message) -> Belief | None:
-        """Return what an inbox holds of a compact message, ν and R; None for any other message.
+    def held(self, message: Message) -> Held:
+        """Return what an inbox holds of a message.
 
         Args:
             message: A message that fits this federation.
         """
-        return _belief(self, message) if message.kind == "compact" else None
+        if message.kind != "compact":
+            return held(message)
+        header, tip = (message.sender, message.sequence, message.t_n), self.tip(message)
+        return Held(*header, _belief(self, message), tip=tip)
 
     @cached_property
     def lattice(self) -> Lattice:

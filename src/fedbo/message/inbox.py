@@ -40,13 +40,13 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.message import Kind, Message
-from fedbo.message.signed import COUNTER_LIMITS, MessageRefused, check_origin
+from fedbo.message.signed import COUNTER_LIMITS, check_origin
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -80,8 +80,7 @@ class Held(NamedTuple):
 class Inbox:
     """Messages of weights, one for each peer, drawn without replacement.
 
-    The arrays are read-only views with one row for each peer. Get them again after `put` or
-    `extend`.
+    The arrays are read-only views with one row for each peer. Get them again after `hold`.
 
     Args:
         M: Number of weights in a message.
@@ -135,11 +134,6 @@ class Inbox:
         return int(np.count_nonzero(self.t_n))
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, including the room for more rows, without the senders' names."""
-        return sum(column.nbytes for column in self._columns.values())
-
-    @property
     def senders(self) -> list[str]:
         """The peers' names, in order of rows; a copy."""
         return self._senders.copy()
@@ -178,31 +172,13 @@ class Inbox:
         """Return the name of the peer in this row."""
         return self._senders[row]
 
-    def put(
-        self,
-        message: Message,
-        chance: float = 1.0,
-        belief: Belief | None = None,
-        tip: Array | None = None,
-    ) -> bool:
+    def hold(self, held: Held, chance: float = 1.0) -> bool:
         """Hold a message if it is newer than its sender's last one; return whether it is.
 
         The sender can then be drawn again.
 
         Args:
-            message: A message that fits the agent's federation.
-            chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
-            belief: ν (M,) and R (r, M) of an inbox of beliefs, if the message does not have them
-                itself; None by default.
-            tip: The point (D,) that the message recommends; None (default) if it names none.
-        """
-        return self.hold(self._held(message, belief)._replace(tip=tip), chance)
-
-    def hold(self, held: Held, chance: float = 1.0) -> bool:
-        """Hold what stands for a message of a peer, as `put` holds a message.
-
-        Args:
-            held: What to hold, for example a draw of a private release.
+            held: What stands for a message: see `held`, or a draw of a private release.
             chance: P_N of its sender before normalisation, from 0 to `CHANCE_LIMIT`; default 1.
         """
         row = self._rows.get(held.sender, len(self))
@@ -227,7 +203,7 @@ class Inbox:
         sequence: ArrayLike,
         chance: ArrayLike = 1.0,
     ) -> int:
-        """Put many messages at once; return the number of peers that have a new message.
+        """Hold the weights of many peers; return the number of messages that were new.
 
         Args:
             senders: The names of n peers.
@@ -237,21 +213,9 @@ class Inbox:
             chance: P_N of each peer before normalisation: (n,), or one number for all; default 1.
         """
         n = len(senders)
-        given = {"omega": omega, "t_n": t_n, "sequence": sequence, "chance": chance, "used": False}
-        arrays = {name: self._batch(name, values, n) for name, values in given.items()}
-        if not np.isfinite(arrays["omega"]).all():
-            raise MessageRefused("omega has NaN or infinity, expected finite weights")
-        if not ((arrays["chance"] >= 0.0) & (arrays["chance"] <= CHANCE_LIMIT)).all():
-            raise ValueError(f"chance is {chance!r}, expected numbers from 0 to {CHANCE_LIMIT}")
-        newest = self._newest(senders, arrays["sequence"].tolist())
-        self._make_room(len(self) + sum(sender not in self._rows for sender in newest))
-        rows = np.array([self._add_sender(sender) for sender in newest], dtype=np.intp)
-        positions = np.array([*newest.values()], dtype=np.intp)
-        for name, array in arrays.items():
-            # If every message is taken, they are in order: array[positions] would be a copy.
-            self._columns[name][rows] = array if len(rows) == n else array[positions]
-        self._columns["tips"][rows] = np.nan
-        return len(rows)
+        numbers = (np.broadcast_to(values, n).tolist() for values in (sequence, t_n, chance))
+        rows = zip(senders, np.asarray(omega, np.float32), *numbers, strict=True)
+        return sum(self.hold(Held(name, s, t, w), p) for name, w, s, t, p in rows)
 
     def remove(self, senders: Iterable[str]) -> int:
         """Forget the messages of these senders; return how many there were.
@@ -326,9 +290,6 @@ class Inbox:
             raise ValueError(f"{name} in the inbox has numbers that are not possible")
         column[: len(self)] = values.reshape(shape)
 
-    def _held(self, message: Message, belief: Belief | None) -> Held:
-        return Held(message.sender, message.sequence, message.t_n, message.omega)
-
     def _values(self, held: Held) -> dict[str, Any]:
         return {"omega": held.content, "t_n": held.t_n, "sequence": held.sequence}
 
@@ -353,24 +314,6 @@ class Inbox:
             for name, column in self._columns.items():
                 self._columns[name] = enlarged(column, (room, *column.shape[1:]))
 
-    def _batch(self, name: str, values: ArrayLike, n: int) -> NDArray[Any]:
-        column = self._columns[name]
-        array = np.asarray(values, dtype=column.dtype)
-        expected = (n, *column.shape[1:])
-        if array.shape != expected and (array.shape or name == "omega"):
-            raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
-        return np.broadcast_to(array, expected)
-
-    def _newest(self, senders: Sequence[str], sequence: Sequence[int]) -> dict[str, int]:
-        """Find the newest message of each sender, if it is newer than the one that is held."""
-        newest: dict[str, int] = {}
-        held = self.sequence
-        latest = {s: int(held[self._rows[s]]) for s in senders if s in self._rows}
-        for i, sender in enumerate(senders):
-            if sequence[i] > latest.get(sender, -1):
-                newest[sender], latest[sender] = i, sequence[i]
-        return newest
-
 
 class BeliefInbox(Inbox):
     """Messages of beliefs, one for each peer. As an `Inbox`, it holds one draw ω of each belief.
@@ -386,7 +329,8 @@ class BeliefInbox(Inbox):
     Example:
         >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
         >>> inbox = BeliefInbox(2)
-        >>> inbox.put(Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header))
+        >>> message = Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header)
+        >>> inbox.hold(held(message))
         True
         >>> inbox.nu.tolist(), inbox.draws(100).shape
         ([[1.0, 2.0]], (1, 100, 2))
@@ -419,7 +363,7 @@ class BeliefInbox(Inbox):
         """(N,) best standardised scores; NaN for compact messages, which do not have it."""
         return self._column("incumbents")
 
-    def covariance(self, row: int) -> NDArray[np.float64]:
+    def covariance(self, row: int) -> Array:
         """Return the (M, M) covariance C_n of the weights in this row."""
         R = self.R[row].astype(np.float64)
         return np.asarray(np.eye(self.M) - R.T @ R)
@@ -439,9 +383,6 @@ class BeliefInbox(Inbox):
                 self._columns["draws"][row] = _sample(self.nu[row], R, samples, key)
         return self._column("draws")[:, :samples]
 
-    def extend(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("an inbox of beliefs has no bulk form: put the messages one by one")
-
     def remove(self, senders: Iterable[str]) -> int:
         gone = super().remove(senders)
         if gone:  # R is as wide as if they had never been there: its width may change last bits
@@ -456,12 +397,6 @@ class BeliefInbox(Inbox):
                 raise ValueError(f"the beliefs in the inbox have rank {rank}")
             self._widen(rank)
         super()._restore(name, data)
-
-    def _held(self, message: Message, belief: Belief | None) -> Held:
-        header = message.sender, message.sequence, message.t_n
-        if belief is not None:
-            return Held(*header, belief)
-        return Held(*header, (message.nu, _reduction(message)), message.incumbent)
 
     def _values(self, held: Held) -> dict[str, Any]:
         nu, R = held.content
@@ -489,15 +424,16 @@ class BeliefInbox(Inbox):
 
 
 def inbox_for(kind: Kind, M: int, entropy: Entropy, D: int = 0) -> Inbox:
-    """Return an empty inbox for messages of a kind.
-
-    Args:
-        kind: What the agents of the federation hand out.
-        M: Number of weights, or of coordinates of them, that a message describes.
-        entropy: Seed of the draws of beliefs.
-        D: Dimensions of the space; 0 (default) if no peer recommends a point.
-    """
+    """Return an empty inbox for messages of a kind; its arguments are those of `BeliefInbox`."""
     return Inbox(M, D) if kind == "weights" else BeliefInbox(M, entropy, D)
+
+
+def held(message: Message) -> Held:
+    """Return what an inbox holds of a message of weights or of a belief."""
+    header = message.sender, message.sequence, message.t_n
+    if message.kind == "weights":
+        return Held(*header, message.omega)
+    return Held(*header, (message.nu, _reduction(message)), message.incumbent)
 
 
 def _rounded_up(rank: int) -> int:
