@@ -311,7 +311,7 @@ def test_nothing_that_is_kept_or_said_has_a_token(
 def test_the_ledger_withdraws_from_a_hub(exchange: OpenHub) -> None:
     mine, ledger, keys = joined(exchange, key=(pair := new_keys()).public), Ledger(), pair
     assert ledger.publish(mine, keys.sign(message()), "study-1")
-    with pytest.raises(NotOurs, match="of another study of this user"):
+    with pytest.raises(NotOurs):
         ledger.withdraw(mine, OURS, "site-a", keys, "study-2")
     assert ledger.withdraw(mine, OURS, "site-a", keys, "study-1") is True
     assert [entry.action for entry in ledger.read()] == ["sent", "withdrawn"]

@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 from hub.running import RunningHub
-from hub.world import ACTOR, AGREED, message, scalars
+from hub.world import ACTOR, AGREED, message
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from fedbo.exchange.hub.wire import MEDIA_TYPE
-from fedbo.hub import admin
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
+from fedbo.hub import store
 from fedbo.hub.app import create_app
-from fedbo.hub.database import begin
 from fedbo.hub.settings import Settings
 
 with warnings.catch_warnings():
@@ -34,6 +35,8 @@ with warnings.catch_warnings():
         response_schema_conformance,
         status_code_conformance,
     )
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 25  # right ones, and as many wrong ones, for each operation
 ROLES = ("member", "operator", "none")
@@ -75,20 +78,21 @@ class Tried:
     def __init__(self, hub: RunningHub) -> None:
         self.hub, self.session = hub, requests.Session()
         self.session.trust_env = False
-        with begin(hub.engine) as connection:
-            self.operator = admin.new_operator(connection, "ann", actor=ACTOR)
-            admin.create_federation(connection, "liver", AGREED, actor=ACTOR)
+        with store.begin(hub.engine) as connection:
+            self.operator = store.new_operator(connection, "ann", actor=ACTOR)
+            store.create_federation(connection, "liver", AGREED, actor=ACTOR)
         self.name, self.member = self.enrol()
 
     def secret(self) -> str:
         """Return the secret of a new invitation: the operator may take any earlier one back."""
-        with begin(self.hub.engine) as connection:
-            return admin.invite(connection, "liver", uses=100, actor=ACTOR).invitation.secret
+        with store.begin(self.hub.engine) as connection:
+            made = store.invite(connection, "liver", uses=100, actor=ACTOR)
+        return Invitation.parse(made.invitation).secret
 
     def enrol(self) -> tuple[str, str]:
         name, secret = f"site {next(_numbers)}", self.secret()
-        with begin(self.hub.engine) as connection:
-            return name, admin.enrol(connection, secret, name).token
+        with store.begin(self.hub.engine) as connection:
+            return name, store.enrol(connection, secret, name).token
 
     def token(self, role: str, case: Any) -> str | None:
         if role == "member" and (case.operation.method.upper(), case.operation.path) in FINAL:
@@ -102,7 +106,8 @@ class Tried:
         return {"federation": "liver", "sender": self.name}.get(name)
 
     def content(self) -> list[bytes]:
-        return [message(self.name, next(_numbers)).encode(), scalars(self.name).encode(), b"\x91\0"]
+        publication = Publication(message(self.name, next(_numbers)).encode())
+        return [*map(msgspec.msgpack.encode, (publication, Wanted())), b"\x91\0"]
 
 
 @pytest.fixture(scope="module")
