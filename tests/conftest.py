@@ -28,9 +28,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies wait for their exchange and their storage as long as it takes, in this process."""
     from fedbo.optuna import FederatedSampler
 
-    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 60.0)
-    monkeypatch.setattr("fedbo.optuna.mailbox._LOOKS", 6000)
-    monkeypatch.setattr("fedbo.optuna.courier._FIRST_PAUSE", 0.0)  # nor after it
+    monkeypatch.setattr("fedbo.optuna.mail._FIRST_NEWS", 60.0)
+    monkeypatch.setattr("fedbo.optuna.mail._LOOKS", 6000)
+    monkeypatch.setattr("fedbo.optuna.mail._FIRST_DELAY", 0.0)  # nor after it
     monkeypatch.setattr(FederatedSampler.flush, "__defaults__", (60.0,))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -16,12 +14,10 @@ from optuna.testing.pytest_samplers import (
     SingleOnlySamplerTestCase,
 )
 
-from fedbo import Agent, Federation, Message
-from fedbo.exchange import Exchange, FolderExchange, Ledger
+from fedbo import Federation, Message
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
-
-pytestmark = pytest.mark.usefixtures("patient")
+from fedbo.optuna.study import Asked, Mirror, read_origin
 
 
 @pytest.fixture(autouse=True)
@@ -32,43 +28,27 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(before)
 
 
-class Strangers(Exchange):
-    """Five peers for whatever federation it is asked about, who know nothing but are polite."""
-
-    address = "nowhere"
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.published: list[Message] = []
-
-    def publish(self, message: Message) -> bool:
-        self.published.append(message)
-        return True
-
-    def fetch(self, federation: Federation) -> list[Message]:
-        self.asked += 1
-        return [_message(federation, i) for i in range(5)]
-
-    def withdraw(self, *_: Any, **__: Any) -> bool:
-        return False
-
-
-def _message(federation: Federation, i: int) -> Message:
+def _stranger(federation: Federation, i: int) -> Message:
+    """The message of a peer who knows nothing but is polite."""
     rng = np.random.default_rng(i)
     levels, scales = quantise(rng.standard_normal((1, federation.coordinates)), rng)
-    counts = np.bincount(
-        rng.integers(len(federation.cells), size=10), minlength=len(federation.cells)
-    )
-    return Message.of_compact(
-        levels[0],
-        scales[0],
-        counts,
-        fingerprint=federation.fingerprint,
-        epoch=federation.epoch,
-        sender=f"stranger-{i}",
-        sequence=1,
-        t_n=10,
-    )
+    cells = len(federation.cells)
+    counts = np.bincount(rng.integers(cells, size=10), minlength=cells)
+    header = {"sender": f"stranger-{i}", "sequence": 1, "t_n": 10}
+    fingerprint = federation.fingerprint
+    return Message.of_compact(levels[0], scales[0], counts, fingerprint=fingerprint, **header)
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every agent has five peers, whatever the space of its study."""
+    ask = Mirror.ask
+
+    def ask_with_peers(mirror: Mirror, number: int) -> Asked:
+        mirror.hear([_stranger(mirror.agent.federation, i) for i in range(5)])
+        return ask(mirror, number)
+
+    monkeypatch.setattr(Mirror, "ask", ask_with_peers)
 
 
 class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
@@ -77,36 +57,16 @@ class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySampler
         return FederatedSampler
 
 
-@pytest.mark.filterwarnings("ignore:parameter .* was .*, but trial")  # the study is told so
+@pytest.mark.usefixtures("strangers")
 class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
-    def sampler(self, tmp_path: Path) -> Callable[[], BaseSampler]:
-        ledger = Ledger(tmp_path / "releases.jsonl")
-        return lambda: FederatedSampler(exchange=Strangers(), seed=0, ledger=ledger)
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: FederatedSampler(seed=0)
 
 
-def test_studies_of_one_space_hear_each_other(tmp_path: Path) -> None:
-    def objective(trial: optuna.Trial) -> float:
-        choice = trial.suggest_categorical("choice", [None, 1, True, "a"])
-        return trial.suggest_float("x", -1, 1) ** 2 + (choice is None)
-
-    agents: list[Agent | None] = []
-    for _ in range(3):
-        exchange, ledger = FolderExchange(tmp_path / "exchange"), Ledger(tmp_path / "log.jsonl")
-        sampler = FederatedSampler(exchange=exchange, ledger=ledger)
-        optuna.create_study(sampler=sampler).optimize(objective, n_trials=4)
-        agents.append(sampler.agent)
-        assert sampler._courier is not None and sampler._courier.flush(60.0)
-    assert [len(agent.inbox) for agent in agents if agent is not None] == [0, 1, 2]
-
-
-def test_the_suite_really_has_peers(tmp_path: Path) -> None:
-    strangers = Strangers()
-    sampler = FederatedSampler(
-        exchange=strangers, seed=0, every=1, ledger=Ledger(tmp_path / "releases.jsonl")
-    )
-    study = optuna.create_study(sampler=sampler)
+@pytest.mark.usefixtures("strangers")
+def test_the_suite_really_has_peers() -> None:
+    study = optuna.create_study(sampler=FederatedSampler(seed=0))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=10)
-    sources = {t.system_attrs.get("fedbo:query", {}).get("source") for t in study.trials}
-    assert "pool" in sources and strangers.asked and sampler._courier.flush(60.0)
-    assert strangers.published[-1].sequence == 10
+    origins = [read_origin(trial) for trial in study.trials]
+    assert "pool" in {origin.source for origin in origins if origin}

@@ -25,7 +25,7 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.courier import Courier, Letter
+from fedbo.optuna.mail import Courier, Letter
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -35,7 +35,7 @@ PATIENCE = 60.0  # seconds, for what takes none on a machine that is not busy
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "releases.jsonl")
+    return Ledger(tmp_path / "ledger.jsonl")
 
 
 class Place(MemoryExchange):
@@ -106,7 +106,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("fedbo.optuna.notices.time", clock)
+    monkeypatch.setattr("fedbo.optuna.mail.time", clock)
     return clock
 
 
@@ -144,15 +144,14 @@ def study_at(place: Exchange, ledger: Ledger, n: int) -> optuna.Study:
 def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> None:
     place = Place()
     place.publish(message(3, "peer"))
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     courier.send(ready(2))
-    courier.fetch(FEDERATION)
+    courier.fetch()
     assert courier.flush(PATIENCE)
-    assert "peer" in {m.sender for m in courier.messages(FEDERATION)}
-    courier.fetch(FEDERATION)
+    assert "peer" in {m.sender for m in courier.messages}
+    courier.fetch()
     all_done(courier)
-    assert {m.sender for m in courier.messages(FEDERATION)} == {"peer", "site"}
-    assert courier.messages(Federation(FEDERATION.space)) is None  # of another one
+    assert {m.sender for m in courier.messages} == {"peer", "site"}
     assert [release.sequence for release in ledger.read()] == [2]
     assert courier.complaints() == []
 
@@ -160,14 +159,14 @@ def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> No
 def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     courier.send(ready(1))
     complaints: list[str] = []
     until(lambda: complaints.extend(courier.complaints()) or complaints)  # flush() might try again
     [complaint] = complaints
     assert "message was not published: the drive is not there; mount it. The study" in complaint
     place.on_publish = lambda: None
-    courier.fetch(FEDERATION)  # the next errand, of whatever kind
+    courier.fetch()  # the next errand, of whatever kind
     until(lambda: place.published)
     assert place.published == [1]
     assert [line.action for line in ledger.read()] == ["sent", "undelivered", "sent"]
@@ -178,10 +177,10 @@ def test_pauses_in_an_outage_grow_and_keep_the_ledger_short(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, place = Clock(), Place()
-    monkeypatch.setattr("fedbo.optuna.courier.time", clock)
-    monkeypatch.setattr("fedbo.optuna.courier._FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("fedbo.optuna.mail.time", clock)
+    monkeypatch.setattr("fedbo.optuna.mail._FIRST_DELAY", 1.0)
     place.on_publish = down
-    courier, tried = Courier(place, ledger), []
+    courier, tried = Courier(place, ledger, FEDERATION), []
     for i in range(300):  # two trials a second
         clock.now = 100.0 + i / 2
         before = len(ledger.read()) if i else 0
@@ -203,19 +202,19 @@ def test_pauses_in_an_outage_grow_and_keep_the_ledger_short(
 
 def test_each_outage_is_told_of_once(ledger: Ledger) -> None:
     place = Place()
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     for n in (1, 5):
         place.on_publish = place.on_fetch = down
         said = []
         for i in range(3):
             courier.send(ready(n + i))
-            courier.fetch(FEDERATION)
+            courier.fetch()
             all_done(courier)
             said += courier.complaints()
         [complaint] = said
-        assert complaint.endswith("given once, until it works again")
+        assert complaint.endswith("given once until then")
         place.on_publish = place.on_fetch = lambda: None
-        courier.fetch(FEDERATION)
+        courier.fetch()
         all_done(courier)
         assert courier.complaints() == []
         assert place.published[-1] == n + 2
@@ -235,7 +234,7 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
 
         return slowly
 
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     courier.send(make(1))
     gate.reached()
     for n in (2, 3, 4):
@@ -248,28 +247,18 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
     assert place.published == [1, 4]
 
 
-def test_there_may_be_nothing_to_send(ledger: Ledger) -> None:
-    place = Place()
-    courier = Courier(place, ledger)
-    courier.send(lambda: None)
-    assert courier.flush(PATIENCE)
-    assert place.published == []
-    assert not ledger.path.exists()
-    assert courier.complaints() == []
-
-
 def test_a_message_that_cannot_be_made_is_one_complaint(ledger: Ledger) -> None:
     def fails() -> Letter:
         raise ValueError("the storage has no such study")
 
     place = Place()
     place.on_fetch = down
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     for _ in range(2):
         courier.send(fails)
         assert courier.flush(PATIENCE)
     courier.send(ready(1))  # which works all the same
-    courier.fetch(FEDERATION)  # which does not, and is another matter
+    courier.fetch()  # which does not, and is another matter
     assert courier.flush(PATIENCE)
     all_done(courier)
     first, second = courier.complaints()
@@ -286,7 +275,7 @@ def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
 ) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     courier.send(ready(1))
     assert courier.flush(PATIENCE)
     place.on_publish = lambda: None
@@ -300,7 +289,7 @@ def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
 def test_what_could_not_be_sent_gives_way_to_what_is_newer(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     courier.send(ready(1))
     assert courier.flush(PATIENCE)
     place.on_publish = lambda: None
@@ -309,51 +298,17 @@ def test_what_could_not_be_sent_gives_way_to_what_is_newer(ledger: Ledger) -> No
     assert place.published == [2]
 
 
-def send_one_by_one(courier: Courier, *sequences: int) -> list[str]:
-    for n in sequences:
-        courier.send(ready(n))
-        assert courier.flush(PATIENCE)
-    return courier.complaints()
-
-
-def test_a_name_that_another_study_uses_is_told_of_once(ledger: Ledger) -> None:
-    place = Place()
-    MemoryExchange.publish(place, message(20))
-    courier = Courier(place, ledger)
-    assert send_one_by_one(courier, 1, 2, 3, 4) == []
-    [complaint] = send_one_by_one(courier, 5)
-    assert complaint == (
-        "memory already has a later message under the name 'site', so another study seems to use "
-        "this name, or did. Peers receive that message instead of this study's. Give this study "
-        "another name with name=... in FederatedSampler, or with --name in fedbo join: its trials "
-        "stay, and its message under the old name is withdrawn. This warning is given once"
-    )
-    assert send_one_by_one(courier, *range(6, 12)) == []
-    assert courier.flush(PATIENCE)
-    assert len(place.published) == 11  # what is overtaken is not tried again
-
-
-def test_workers_of_one_study_may_overtake_one_another(ledger: Ledger) -> None:
-    place = Place()
-    courier = Courier(place, ledger)
-    MemoryExchange.publish(place, message(5))
-    assert send_one_by_one(courier, 1, 2, 3, 4) == []
-    assert send_one_by_one(courier, 6) == []
-    MemoryExchange.publish(place, message(12))
-    assert send_one_by_one(courier, 7, 8, 9, 10) == []
-
-
 @pytest.mark.parametrize("errand", ["publish", "fetch"])
 def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
     ledger: Ledger, clock: Clock, errand: str
 ) -> None:
     place, gate = Place(), Gate()
     setattr(place, f"on_{errand}", gate.hold)
-    courier = Courier(place, ledger)
+    courier = Courier(place, ledger, FEDERATION)
     for n in (1, 2):
         gate.close()
         courier.send(ready(n))
-        courier.fetch(FEDERATION)
+        courier.fetch()
         gate.reached()
         clock.now += 29.0
         assert courier.complaints() == []
@@ -368,43 +323,6 @@ def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
     assert gate.passed == 2 and courier.complaints() == []
 
 
-def test_an_error_is_no_answer(ledger: Ledger, clock: Clock) -> None:
-    """Such as that of a drive which gives up after a minute, and again with every errand."""
-    place, gate = Place(), Gate()
-
-    def hang_and_fail() -> None:
-        gate.hold()
-        down()
-
-    place.on_publish = hang_and_fail
-    courier = Courier(place, ledger)
-    said = []
-    for n in (1, 2, 3):
-        gate.close()
-        courier.send(ready(n))
-        gate.reached()
-        clock.now += 60.0
-        said += courier.complaints()
-        gate.open()
-        assert courier.flush(PATIENCE)
-        said += courier.complaints()
-    assert len(said) == 2
-    assert "has not answered" in said[0]
-    assert "the drive is not there" in said[1]
-
-
-def test_to_make_a_message_may_take_long(ledger: Ledger, clock: Clock) -> None:
-    gate = Gate()
-    courier = Courier(Place(), ledger)
-    courier.send(gate.hold)
-    gate.reached()
-    clock.now += 1000.0
-    assert not courier.flush(0.1)
-    assert courier.complaints() == []
-    gate.open()
-    assert courier.flush(PATIENCE)
-
-
 def test_a_broken_exchange_costs_one_warning_and_no_trial(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = place.on_fetch = down
@@ -416,25 +334,13 @@ def test_a_broken_exchange_costs_one_warning_and_no_trial(ledger: Ledger) -> Non
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 10
 
 
-def test_an_exchange_that_can_be_read_and_not_written_says_so_once(ledger: Ledger) -> None:
-    place = Place()
-    place.on_publish = down
-    MemoryExchange.publish(place, message(3, "peer"))
-    with pytest.warns(ExchangeWarning, match="message was not published") as caught:
-        study = study_at(place, ledger, 6)
-        assert study.sampler._courier.flush(PATIENCE)  # type: ignore[attr-defined]
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-    assert len(caught) == 1
-    assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
-
-
 def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
     def bug() -> None:
         raise ZeroDivisionError
 
     place = Place()
     place.on_fetch = bug
-    with pytest.warns(ExchangeWarning, match="not fetched: ZeroDivisionError at memory"):
+    with pytest.warns(ExchangeWarning, match="not fetched: ZeroDivisionError"):
         study_at(place, ledger, 3)
 
 
@@ -442,7 +348,7 @@ def test_a_log_that_cannot_be_written_keeps_messages_at_home(tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     place = Place()
     with pytest.warns(ExchangeWarning, match="message was not published"):
-        study = study_at(place, Ledger(tmp_path / "file" / "releases.jsonl"), 4)
+        study = study_at(place, Ledger(tmp_path / "file" / "ledger.jsonl"), 4)
         assert study.sampler._courier.flush(PATIENCE)  # type: ignore[attr-defined]
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     assert place.published == []
@@ -461,7 +367,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
 
     usual = Courier.wait_for_first
     monkeypatch.setattr(Courier, "wait_for_first", wait_for_first)
-    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.5)
+    monkeypatch.setattr("fedbo.optuna.mail._FIRST_NEWS", 0.5)
     study = study_at(place, ledger, 8)
     assert waits == [0.5]  # the first query waited for news, once
     assert not study.sampler._courier.flush(0.2)  # type: ignore[attr-defined]
@@ -476,7 +382,7 @@ def test_news_that_come_late_are_heard_later(
     place, gate = Place(), Gate()
     MemoryExchange.publish(place, message(5, "peer"))
     place.on_fetch = gate.hold
-    monkeypatch.setattr("fedbo.optuna.mailbox._FIRST_NEWS", 0.1)
+    monkeypatch.setattr("fedbo.optuna.mail._FIRST_NEWS", 0.1)
     study = study_at(place, ledger, 2)
     assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
     gate.open()
@@ -485,19 +391,9 @@ def test_news_that_come_late_are_heard_later(
     assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
 
 
-def test_the_thread_ends_when_there_is_nothing_to_do(ledger: Ledger) -> None:
-    place = Place()
-    courier = Courier(place, ledger)
-    for n in (1, 2):
-        courier.send(ready(n))
-        assert courier.flush(PATIENCE)
-        until(lambda: not courier._is_running)
-    assert place.published == [1, 2]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system lacks")
 def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
-    courier = Courier(FolderExchange(tmp_path / "exchange"), ledger)
+    courier = Courier(FolderExchange(tmp_path / "exchange"), ledger, FEDERATION)
     gate = Gate()
     place = courier.exchange
     publish = place.publish
@@ -522,49 +418,16 @@ def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -
     assert {m.sender for m in place.fetch(FEDERATION)} == {"site", "child"}
 
 
-def test_at_the_exit_a_lost_message_is_told_of_with_the_command_that_sends_it(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    class Drive(FolderExchange):
-        is_down = True
-
-        def publish(self, message: Message) -> bool:
-            if self.is_down:
-                down()
-            return super().publish(message)
-
-    storage, place = f"sqlite:///{tmp_path}/site.db", Drive(tmp_path / "my exchange")
-    sampler = FederatedSampler(FEDERATION, place, seed=0, ledger=ledger, signed=False)
-    study = optuna.create_study(study_name="a b", storage=storage, sampler=sampler)
-    with pytest.warns(ExchangeWarning, match="the drive is not there"):
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
-        sampler.flush()
-    courier = sampler._courier
-    assert courier is not None
-    [said] = courier.leave(PATIENCE)
-    assert said == (
-        f"the last message of study 'a b' was not delivered to {place.address}: send it with fedbo "
-        f"publish --storage {storage} --study 'a b' --to '{place.address}' --federation FILE "
-        "--unsigned"
-    )
-    place.is_down = False
-    assert courier.leave(PATIENCE) == []
-
-
-def test_at_the_exit_no_command_is_named_that_cannot_work(ledger: Ledger) -> None:
+def test_at_the_exit_a_lost_message_is_told_of(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
     with pytest.warns(ExchangeWarning, match="the drive is not there"):
         study = study_at(place, ledger, 3)
         study.sampler.flush()  # type: ignore[attr-defined]
-    [said] = study.sampler._courier.leave(PATIENCE)  # type: ignore[attr-defined]
-    name = study.study_name
-    assert said == (
-        f"the last message of study {name!r} was not delivered to memory. The next one is sent "
-        "when the study goes on"
-    )
-    courier = Courier(Place(), ledger)
-    courier.send(ready(1))
+    courier = study.sampler._courier  # type: ignore[attr-defined]
+    [text] = courier.leave(PATIENCE)
+    assert "was not delivered" in text and "fedbo study publish" in text
+    place.on_publish = lambda: None
     assert courier.leave(PATIENCE) == []
 
 
@@ -573,14 +436,14 @@ SCRIPT = """
     import optuna
     from fedbo import Federation
     from fedbo.exchange import FolderExchange
-    from fedbo.optuna import FederatedSampler, courier
+    from fedbo.optuna import FederatedSampler, mail
 
     class Slow(FolderExchange):
         def publish(self, message):
             time.sleep(float(sys.argv[3]))
             return super().publish(message)
 
-    courier._LEAVING *= float(sys.argv[4])
+    mail._LEAVING *= float(sys.argv[4])
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = FederatedSampler(sys.argv[1], Slow(sys.argv[2]), name="site", every=1, seed=0)
     study = optuna.create_study(sampler=sampler)

@@ -26,7 +26,6 @@ from fedbo.optuna.distributions import (
     distribution_of,
     fitted,
     parameter_of,
-    suggest,
 )
 from fedbo.space import Parameter
 
@@ -49,17 +48,6 @@ def test_each_kind_goes_there_and_back(
     assert parameter_of("p", distribution) == parameter
     assert distribution_of(parameter) == distribution
     assert difference("p", distribution, parameter) is None
-
-
-@pytest.mark.parametrize(("distribution", "parameter"), PAIRS, ids=str)
-def test_a_suggested_parameter_is_exactly_the_federations(
-    distribution: BaseDistribution, parameter: Parameter
-) -> None:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    trial = study.ask()
-    value = suggest(trial, "p", parameter)
-    assert trial.distributions["p"] == distribution
-    Space({"p": parameter}).encode({"p": value})
 
 
 @settings(deadline=None, max_examples=60)

@@ -19,7 +19,7 @@ from fedbo.exchange import (
 from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import Translation
-from fedbo.optuna.mirror import Mirror
+from fedbo.optuna.study import Mirror
 
 pytestmark = pytest.mark.usefixtures("patient")
 

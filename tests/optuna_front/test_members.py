@@ -9,11 +9,19 @@ import optuna
 import pytest
 
 from fedbo import Federation, Float, Message, Space
-from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
+from fedbo.exchange import (
+    ExchangeError,
+    ExchangeWarning,
+    FolderExchange,
+    Identity,
+    Ledger,
+    MemoryExchange,
+)
 from fedbo.identity import KeyPair
 from fedbo.message.signed import member
-from fedbo.optuna import FederatedSampler, record
-from fedbo.optuna.standing import Standing
+from fedbo.optuna import FederatedSampler
+from fedbo.optuna.mail import sender_of
+from fedbo.optuna.study import StudyRecord, is_drawn, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -28,13 +36,10 @@ class Hub(MemoryExchange):
         super().__init__()
         self.name, self.key, self.fetched = name, key, 0
 
-    def member(self, federation: Federation) -> str:
+    def identity(self, federation: Federation) -> Identity:
         if self.name is None:
             raise ExchangeError(HOW)
-        return self.name
-
-    def signer(self, federation: Federation) -> str | None:
-        return self.key
+        return Identity(self.name, self.key)
 
     def publish(self, message: Message) -> bool:
         if member(message.sender) != self.name:
@@ -45,7 +50,7 @@ class Hub(MemoryExchange):
 
     def fetch(self, federation: Federation) -> list[Message]:
         self.fetched += 1
-        self.member(federation)
+        self.identity(federation)
         return super().fetch(federation)
 
 
@@ -63,10 +68,10 @@ def senders(hub: MemoryExchange) -> list[str]:
     return [message.sender for message in hub.fetch(FEDERATION)]
 
 
-def identity(study: optuna.Study) -> record.Identity:
-    known = record.identity(study)
-    assert known is not None
-    return known
+def record_of(study: optuna.Study) -> StudyRecord:
+    record = read_record(study)
+    assert record is not None
+    return record
 
 
 @pytest.mark.parametrize(
@@ -78,12 +83,11 @@ def identity(study: optuna.Study) -> record.Identity:
         ("clinical", "clinic/clinical"),
         ("lab/liver", "clinic/lab/liver"),
         ("agent-0123abcd", "clinic/agent-0123abcd"),
-        ("lab/agent-0123abcd", "clinic/agent-0123abcd"),
     ],
 )
 def test_a_study_is_an_agent_of_the_member(given: str, name: str) -> None:
-    assert Standing("clinic").name(given) == name
-    assert Standing().name(given) == given
+    assert sender_of(given, "clinic") == name
+    assert sender_of(given, None) == given
 
 
 def test_the_second_study_of_a_team_does_not_replace_its_first() -> None:
@@ -91,7 +95,7 @@ def test_the_second_study_of_a_team_does_not_replace_its_first() -> None:
     studies = [optuna.create_study(sampler=sampler(hub)) for _ in range(2)]
     for study in studies:
         run(study, 2)
-    names = [identity(study).name for study in studies]
+    names = [f"clinic/{record_of(study).name}" for study in studies]
     assert senders(hub) == sorted(names) and len({*names}) == 2
     assert all(name.startswith("clinic/agent-") for name in names)
     assert len(studies[1].sampler.agent.inbox) == 1  # type: ignore[attr-defined]
@@ -106,12 +110,11 @@ def test_a_given_name_is_kept_below_that_of_the_member() -> None:
     study.sampler = sampler(hub)
     preview = study.sampler.preview(study)
     assert preview is not None and preview.sender == "clinic/liver"
-    run(study)
-    assert (identity(study).name, identity(study).former) == ("clinic/liver", ())
     study.sampler = sampler(hub, "lung")
-    with pytest.warns(UserWarning, match="as 'clinic/liver'; it is now 'clinic/lung'"):
+    with pytest.raises(ValueError, match="cannot be renamed to 'lung'"):
         run(study)
-    assert senders(hub) == ["clinic/lung"]
+    assert senders(hub) == ["clinic/liver"]
+    study.sampler = sampler(hub)
     assert study.sampler.withdraw(study)
     assert senders(hub) == []
 
@@ -148,39 +151,22 @@ def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() 
         study.sampler.flush()  # type: ignore[attr-defined]
     [text] = [str(warning.message) for warning in caught]
     assert text.startswith(f"{HOW}. Until then, the study tunes alone")
-    assert study.sampler.silence == HOW  # type: ignore[attr-defined]
     assert hub.fetched == 0
-    drawn = identity(study).name
-    assert record.is_drawn(drawn)
+    drawn = record_of(study).name
+    assert is_drawn(drawn)
     hub.name = "clinic"
     run(study, 3)  # without a warning
     assert senders(hub) == [f"clinic/{drawn}", "lab"]
-    assert identity(study).name == f"clinic/{drawn}"
     assert [len(one.inbox) for one in (study.sampler.agent,)] == [1]  # type: ignore[attr-defined]
     assert len(study.trials) == 6
-
-
-def test_without_a_membership_a_stored_study_keeps_its_name() -> None:
-    hub = Hub()
-    study = optuna.create_study(sampler=sampler(hub, "liver"))
-    run(study)
-    hub.name = None
-    study.sampler = sampler(hub, "liver")
-    with pytest.warns(ExchangeWarning, match="tunes alone"):
-        run(study)
-    assert identity(study).name == "clinic/liver"
 
 
 def test_a_name_that_becomes_too_long_is_one_warning() -> None:
     hub = Hub("c" * 40)
     study = optuna.create_study(sampler=sampler(hub, "n" * 30))
-    with pytest.warns(ExchangeWarning, match="with 71 bytes, and at most 64 are possible: give"):
+    with pytest.warns(ExchangeWarning, match="with 71 bytes, and at most 64 are possible"):
         run(study, 2)
     assert senders(hub) == []
-    study.sampler = sampler(hub, "n" * 20)
-    with pytest.warns(UserWarning, match="it is now"):
-        run(study)
-    assert senders(hub) == ["c" * 40 + "/" + "n" * 20]
 
 
 # Keys
@@ -192,7 +178,7 @@ def test_messages_are_signed_with_the_key_of_the_member() -> None:
     study = optuna.create_study(sampler=sampler(hub))
     run(study)
     assert [message.signer for message in hub.fetch(FEDERATION)] == [str(keys)]
-    assert identity(study).key == str(keys)
+    assert record_of(study).key == str(keys)
 
 
 def test_a_member_without_a_key_signs_nothing() -> None:
@@ -229,7 +215,7 @@ def test_a_member_with_a_new_key_goes_on_with_it() -> None:
     hub.keyring.trust("clinic", second.public)
     run(study)  # in the same process
     assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
-    assert identity(study).key == str(second)
+    assert record_of(study).key == str(second)
 
 
 def test_the_key_of_a_member_may_be_elsewhere() -> None:

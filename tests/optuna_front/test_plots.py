@@ -53,7 +53,7 @@ def study_of(
 
 
 def weighed(*weights: dict[str, float] | None, name: str = "site") -> optuna.Study:
-    attributes = [query(weights=w) if w is not None else {} for w in weights]
+    attributes = [query(trust=w) if w is not None else {} for w in weights]
     return study_of(*[1.0] * len(weights), attributes=attributes, name=name)
 
 
@@ -67,7 +67,7 @@ def busy(trials: int, peers: int = 3, seed: int = 0, direction: str = "maximize"
         named = {f"a-hospital-with-a-long-name-{k}": float(shares[k]) for k in range(min(8, peers))}
         source = str(rng.choice([*SOURCES]))
         credit = {"pool": named, "peer": dict([*named.items()][:1])}.get(source, {})
-        attributes.append(query(source, weights=named, credit=credit))
+        attributes.append(query(source, trust=named, credit=credit))
         if i % 7 == 3:
             values[i] = (INF, -INF, TrialState.PRUNED, TrialState.FAIL)[i // 7 % 4]
     study = study_of(*values, direction=direction, name="$C_1$ <b>_", attributes=attributes)
@@ -128,7 +128,9 @@ class TestHistory:
 
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
         sources = ["initial", "own", "pool", "peer", "own", "tip"]
-        attributes = [query(source, peer="b" if source == "peer" else None) for source in sources]
+        attributes = [
+            query(source, credit={"b": 1.0} if source == "peer" else {}) for source in sources
+        ]
         study = study_of(*range(7), attributes=[*attributes, {}])
         found = marks(history(study)).items()
         drawn = {name: mark.x.tolist() for name, mark in found if isinstance(mark, Points)}
@@ -142,7 +144,7 @@ class TestHistory:
 
     def test_a_note_says_who_had_a_share_in_the_query(self) -> None:
         pool = query("pool", credit={"site-b": 0.75, "site-c": 0.25})
-        peer = query("peer", peer="site-d")
+        peer = query("peer", credit={"site-d": 1.0})
         tip = query("tip", credit={"site-e": 1.0})
         drawn = history(study_of(0.5, 0.25, 0.75, attributes=[pool, peer, tip]))
         assert marks(drawn)["pool"].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]

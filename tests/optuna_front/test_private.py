@@ -41,14 +41,6 @@ def test_a_study_has_the_private_names_that_fedbo_uses(name: str) -> None:
         assert hasattr(one, name), MOVE.format(f"{type(one).__name__}.{name}")
 
 
-def test_the_address_of_a_storage_is_known(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/site.db"
-    for storage, address in ((url, url), ("sqlite://", None), ("sqlite:///:memory:", None)):
-        study = optuna.create_study(storage=storage)
-        assert private.storage_address(study) == address, MOVE.format("_CachedStorage._backend")
-    assert private.storage_address(a_study()[0]) is None
-
-
 def test_a_trial_has_the_private_name_that_fedbo_uses() -> None:
     assert hasattr(a_study()[1], "_trial_id"), MOVE.format("FrozenTrial._trial_id")
 

@@ -26,7 +26,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import Federation, Float, Space
 from fedbo.exchange import FolderExchange, Ledger
-from fedbo.optuna import FederatedSampler, record, studies
+from fedbo.optuna import FederatedSampler
+from fedbo.optuna.studies import existing
+from fedbo.optuna.study import read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -47,7 +49,7 @@ def work(
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = sampler_of(folder) if sampler is None else sampler
-    study = studies.create(storage_of(folder), "shared", "minimize", sampler)
+    study = optuna.load_study(study_name="shared", storage=storage_of(folder), sampler=sampler)
     mine: list[int] = []
 
     def objective(trial: optuna.Trial) -> float:
@@ -100,15 +102,16 @@ def note(file: Path, line: str) -> None:
 def save_federation(folder: Path) -> None:
     space = Space({"x": Float(0, 1), "y": Float(0, 1)}, direction="minimize")
     Federation(space, features=30).save(folder / "federation.toml")
+    optuna.create_study(study_name="shared", storage=storage_of(folder))
 
 
 def sampler_of(folder: Path) -> FederatedSampler:
-    exchange, ledger = FolderExchange(folder / "exchange"), Ledger(folder / "releases.jsonl")
+    exchange, ledger = FolderExchange(folder / "exchange"), Ledger(folder / "ledger.jsonl")
     return FederatedSampler(folder / "federation.toml", exchange, every=1, ledger=ledger)
 
 
 def storage_of(folder: Path) -> str:
-    return f"sqlite:///{folder / 'site.db'}"
+    return f"sqlite:///{folder / 'site.db'}?timeout=60"
 
 
 def complete_in(study: optuna.Study) -> list[FrozenTrial]:
@@ -165,7 +168,7 @@ def check(folder: Path, asked: int) -> None:
     noted = folder / "faults"
     assert not noted.exists(), noted.read_text()
     sampler = sampler_of(folder)
-    study = studies.existing(storage_of(folder), "shared", sampler)
+    study = existing(storage_of(folder), "shared")
     trials = study.get_trials(deepcopy=False)
     assert [trial.number for trial in trials] == [*range(len(trials))]
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
@@ -176,19 +179,19 @@ def check(folder: Path, asked: int) -> None:
     assert asked <= len(complete) <= asked + WORKERS - 1
 
     message = sampler.preview(study)
-    agent = sampler.agent
+    agent = sampler.agent_of(study)
     assert agent is not None and message is not None and message.sequence == len(complete)
     told = [trial for trial in agent.trials if trial.state == "complete"]
     # none is told twice, and none is forgotten
     ended = sorted(complete, key=lambda trial: (trial.datetime_complete, trial.number))
     assert [(t.params, t.score) for t in told] == [(t.params, t.value) for t in ended]
 
-    identity = record.identity(study)
-    assert identity is not None and agent.federation is not None
+    record = read_record(study)
+    assert record is not None and agent.federation is not None
     [published] = FolderExchange(folder / "exchange").fetch(agent.federation)
-    assert published.sender == identity.name == agent.name
+    assert published.sender == record.name == agent.name
     assert len(complete) - WORKERS < published.sequence <= len(complete)
-    assert {release.agent for release in Ledger(folder / "releases.jsonl").read()} == {agent.name}
+    assert {release.agent for release in Ledger(folder / "ledger.jsonl").read()} == {agent.name}
     running = [trial.number for trial in trials if trial.state is TrialState.RUNNING]
     print(
         f"{len(complete)} of {asked} trials are complete, {len(running)} were begun by the killed"
@@ -223,14 +226,14 @@ def test_no_message_has_a_score_that_the_study_never_got(
     killed = started(tmp_path, 3, "--killed-before-storing")
     _, errors = killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL, errors.decode()
-    study = studies.existing(storage_of(tmp_path), "shared")
+    study = existing(storage_of(tmp_path), "shared")
     states = [trial.state for trial in study.trials]
     assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.RUNNING]
 
     federation = Federation.load(tmp_path / "federation.toml")
     exchange, ledger = (
         FolderExchange(tmp_path / "exchange"),
-        Ledger(tmp_path / "releases.jsonl"),
+        Ledger(tmp_path / "ledger.jsonl"),
     )
     assert all(message.t_n <= 2 for message in exchange.fetch(federation))
     assert all(release.t_n <= 2 for release in ledger.read())

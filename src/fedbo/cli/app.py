@@ -17,21 +17,19 @@ from typer.main import get_group
 
 from fedbo.cli import (
     exchange,
-    explain,
     federation,
     flower,
     hub,
     identity,
     join,
     ledger,
-    publish,
     release,
+    study,
 )
 
 #: In the order of --help.
 _OWN = (
-    "federation", "join", "publish", "hub", "flower", "exchange", "release", "identity", "ledger",
-    "explain",
+    "federation", "study", "join", "hub", "flower", "exchange", "release", "identity", "ledger",
 )  # fmt: skip
 
 
@@ -74,15 +72,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(federation.app, name="federation")
+app.add_typer(study.app, name="study")
 app.command()(join.join)
-app.command()(publish.publish)
 app.add_typer(hub.app, name="hub")
 app.add_typer(flower.app, name="flower")
 app.add_typer(exchange.app, name="exchange")
 app.command()(release.release)
 app.add_typer(identity.app, name="identity")
 app.command()(ledger.ledger)
-app.command()(explain.explain)
 
 
 def _version(wanted: bool) -> None:

@@ -30,7 +30,12 @@ _ANYWHERE = 1.2  # spread of the length scales that a search without priors star
 
 
 class LogNormal(msgspec.Struct, frozen=True):
-    """A log-normal prior."""
+    """A log-normal prior.
+
+    Args:
+        median: The median.
+        spread: Standard deviation of the logarithm.
+    """
 
     median: float
     spread: float

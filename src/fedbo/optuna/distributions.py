@@ -7,8 +7,9 @@ study without a federation uses a `Translation`, which labels such choices.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import (
@@ -17,7 +18,6 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.trial import BaseTrial
 
 from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo.space.axis import Value, to_builtin
@@ -26,6 +26,7 @@ from fedbo.space.space import MOST_DIMENSIONS
 SearchSpace = dict[str, BaseDistribution]
 
 _SHOWN = 200  # characters of a distribution that cannot be used
+_LISTED = 8  # names that an error lists
 _FIELDS = ("low", "high", "log", "step")
 
 
@@ -71,29 +72,6 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
     return kind(**{field: getattr(parameter, field) for field in _FIELDS})
 
 
-def suggest(
-    trial: BaseTrial, name: str, parameter: Parameter, before: BaseDistribution | None = None
-) -> Any:
-    """Suggest a federation's parameter in a trial.
-
-    Args:
-        trial: The trial.
-        name: The name of the parameter.
-        parameter: The parameter of the federation.
-        before: How earlier trials of the study suggested it. Optuna insists on the same order of
-            choices.
-    """
-    if isinstance(parameter, Categorical):
-        choices: Any = tuple(parameter.choices)
-        if isinstance(before, CategoricalDistribution) and not _differences(
-            before, distribution_of(parameter)
-        ):
-            choices = before.choices
-        return trial.suggest_categorical(name, choices)
-    call = trial.suggest_int if isinstance(parameter, Int) else trial.suggest_float
-    return call(name, **{field: getattr(parameter, field) for field in _FIELDS})
-
-
 def difference(
     name: str, distribution: BaseDistribution, parameter: Parameter, *, clip: bool = False
 ) -> str | None:
@@ -119,12 +97,12 @@ def difference(
     )
 
 
-def mismatch(distribution: BaseDistribution, parameter: Parameter) -> str:
+def misfit(distribution: BaseDistribution, parameter: Parameter) -> str:
     """Return how a study's distribution differs from the federation's.
 
     Empty if they agree, or if all values of the distribution are values of the parameter.
 
-    >>> [mismatch(FloatDistribution(0, high), Float(0, 2)) for high in (3, 1)]
+    >>> [misfit(FloatDistribution(0, high), Float(0, 2)) for high in (3, 1)]
     ['high is 3.0 in the study and 2.0 in the federation', '']
     """
     if _is_inside(distribution, parameter):
@@ -195,6 +173,59 @@ def fitted(value: Value, distribution: BaseDistribution) -> Any:
     assert isinstance(distribution, FloatDistribution | IntDistribution)
     assert isinstance(value, int | float)
     return min(max(value, distribution.low), distribution.high)
+
+
+def missing_names(missing: Sequence[str], suggested: Iterable[str]) -> str:
+    """Say which parameters of a federation an objective lacks, each with the closest name it has.
+
+    Args:
+        missing: The parameters that the objective did not suggest.
+        suggested: The others that it suggested, and that the federation does not have.
+
+    >>> print(missing_names(["lr", "depth"], ["LR", "decay"]))
+    the objective suggests 'LR', but the federation has 'lr' (misspelt?); it does not suggest
+    'depth', but 'decay'
+    """
+    rest, texts = list(suggested), []
+    near = misspellings(missing, rest)
+    if near:
+        ours, theirs = quoted([*near.values()]), quoted([*near])
+        texts.append(f"the objective suggests {ours}, but the federation has {theirs} (misspelt?)")
+    rest = [name for name in rest if name not in near.values()]
+    absent = [name for name in missing if name not in near]
+    if absent:
+        others = f", but {quoted(rest)}" if rest else ""
+        subject = "it" if texts else "the objective"
+        texts.append(f"{subject} does not suggest {quoted(absent)}{others}")
+    return "; ".join(texts)
+
+
+def misspellings(missing: Sequence[str], suggested: Iterable[str]) -> dict[str, str]:
+    """Return parameters that an objective probably misspells, each with the name that it has.
+
+    >>> misspellings(["lr", "depth"], ["LR", "decay"])
+    {'lr': 'LR'}
+    """
+    rest, near = list(suggested), {}
+    for name in missing:
+        spelt = {other.lower(): other for other in reversed(rest)}
+        if matches := difflib.get_close_matches(name.lower(), spelt, 1):
+            near[name] = spelt[matches[0]]
+            rest.remove(near[name])
+    return near
+
+
+def quoted(names: Sequence[str]) -> str:
+    """List names.
+
+    >>> quoted(["a", "b", "c"])
+    "'a', 'b' and 'c'"
+    """
+    shown = [repr(name) for name in names[:_LISTED]]
+    if len(names) > _LISTED:
+        shown.append(f"{len(names) - _LISTED} more")
+    *first, last = shown
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class Translation:

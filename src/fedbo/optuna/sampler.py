@@ -3,11 +3,11 @@
 What happens in a trial:
 
 1. The objective suggests its first parameter. The study's agent is told what has finished and what
-   other workers are running (`StudyAgent`, `Mirror`).
-2. The agent receives the messages that peers have published (`Mailbox`, `Courier`), and is asked
-   for a query. The trial stores where the query came from (`record`).
-3. The objective gets the values one by one. When the trial is stored, the courier publishes a
-   message about what the study now knows. It does so in its own thread, and no trial waits for it.
+   other workers are running (`StudyAgent`).
+2. The agent receives the messages that peers have published (`Mail`), and is asked for a query. The
+   trial stores where the query came from (`Asked`).
+3. The objective gets the values one by one. When the trial is stored, a message about what the
+   study now knows is published. A thread does so (`Courier`), and no trial waits for it.
 
 All that must last is in the study, and the agent is rebuilt from it when necessary.
 
@@ -32,33 +32,38 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
-from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
+from fedbo.exchange import Exchange, ExchangeWarning, HubExchange, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.identity import Keyring
+from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
-from fedbo.optuna import private, record
-from fedbo.optuna.courier import Courier
+from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, difference, fitted
-from fedbo.optuna.mailbox import NO_TRIAL, Mailbox
-from fedbo.optuna.signing import keys_of
-from fedbo.optuna.study_agent import Recipe, StudyAgent
+from fedbo.optuna.mail import Courier, Mail, sender_at, withdraw
+from fedbo.optuna.study import Options, StudyAgent, read_record, write_asked
 from fedbo.policy import Policy, TipsThenPool
+from fedbo.space import Float
+
+_NO_FEDERATION = (
+    "there is an exchange, but no federation: sites that exchange messages agree on a federation "
+    "file first. To make one from a study: fedbo federation new federation.toml --from-study "
+    "STORAGE STUDY. Then FederatedSampler('federation.toml', exchange). At a hub, fedbo join has "
+    "stored its file"
+)
 
 
 class FederatedSampler(BaseSampler):
     """Tunes the parameters of a study together, helped by messages of peers.
 
     Args:
-        federation: A `fedbo.Federation` or the path of its file. Without one, the sampler tunes
-            the parameters that all trials share, and its peers are the studies in the exchange
-            that have the same parameters.
-        exchange: A `fedbo.exchange.Exchange` or its address, such as a folder. Without one, the
-            study neither sends nor receives messages.
+        federation: A `fedbo.Federation` or the path of its file. Without one, the study is alone,
+            and the sampler tunes the parameters that all its trials share.
+        exchange: A `fedbo.exchange.Exchange` or its address, such as a folder or a hub. Without
+            one, the study neither sends nor receives messages.
         policy: How the agent chooses its queries. Default: `fedbo.TipsThenPool`.
         seed: Decides everything random in a new study. Anyone who knows it knows the noise in the
             study's messages. Default: drawn.
-        name: The name of the study among peers. Default: the one that the study has, or drawn for
-            a new study. Another name than the study has renames it.
+        name: The name of the study among peers, which it keeps. Default: the one that the study
+            has, or drawn for a new study.
         settings: The settings of the agent. Default: those of `fedbo.Agent`.
         every: The number of scores after which the study publishes a message. Each one reveals a
             little more. Default: publish when it is worth it, which is when a trial is the best so
@@ -68,8 +73,8 @@ class FederatedSampler(BaseSampler):
             queries to them. Default: False.
         signed: Whether messages are signed with the user's key, or that of the study if it has
             one. Default: they are if the package ``cryptography`` is installed.
-        progress: Whether to report the study's number of trials, its best score and its estimate
-            of the trials that peers have saved, for the page of a hub. Default: False.
+        progress: Whether to tell a hub, for its page, the study's number of trials, its best score
+            and its estimate of the trials that peers have saved. Default: False.
         independent_sampler: Samples all other parameters. Default: Optuna's `TPESampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
 
@@ -106,34 +111,44 @@ class FederatedSampler(BaseSampler):
             raise ValueError(
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
-        self.federation, self.exchange, self.name, self.every = federation, exchange, name, every
-        self.progress = progress
+        if progress:
+            _check_progress(federation, exchange)
+        if signed and not is_installed():
+            raise ValueError(
+                "signed is True, but the package cryptography is not installed: pip install "
+                "'fedbo[identity]'"
+            )
+        self.federation, self.exchange, self.name = federation, exchange, name
+        self._mail_options = {"every": every, "signed": signed, "progress": progress}
         usual = TPESampler() if seed is None else _SeededSampler(int(seed))
         self.independent_sampler = independent_sampler or usual
-        self._recipe = Recipe(
+        self._options = Options(
             federation=federation,
             policy=TipsThenPool() if policy is None else policy,
             settings=settings,
             seed=seed,
             name=name,
             clip=clip,
-            signed=signed,
         )
+        _check_options(self._options)
         self._courier: Courier | None = None
         if exchange is not None:
-            self._courier = Courier(exchange, Ledger() if ledger is None else ledger)
+            if federation is None:
+                raise ValueError(_NO_FEDERATION)
+            ledger = Ledger() if ledger is None else ledger
+            self._courier = Courier(exchange, ledger, federation)
         self._begin()
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._current: StudyAgent | None = None
-        self._mailbox: Mailbox | None = None
+        self._mail: Mail | None = None
         self._keyring: Keyring | None = None
         if self.exchange is not None:
             self._keyring = getattr(self.exchange, "keyring", None) or Keyring.user()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_lock", "_current", "_mailbox", "_keyring")
+        left_out = ("_lock", "_current", "_mail", "_keyring")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -147,28 +162,36 @@ class FederatedSampler(BaseSampler):
 
     @property
     def agent(self) -> Agent | None:
-        """The study's agent, told everything that has finished; None before its first query.
+        """The agent of the last study, told everything that has finished; None before a query.
 
-        A study that was loaded with this sampler has its agent at once, unless other studies have
-        the same sampler.
+        For a study that was loaded, see `agent_of`.
         """
         with self._lock:
-            if self._current is not None:
-                return self._current.agent
-            study = private.study_of(self)
-            if study is None or len(study.directions) > 1:
-                return None
-            return self._agent_of(study).agent
+            return None if self._current is None else self._current.agent
+
+    def agent_of(self, study: optuna.Study) -> Agent | None:
+        """Return the study's agent, told everything that has finished; None before its first query.
+
+        Args:
+            study: The study, with one objective. It is not changed.
+        """
+        _check_one_objective(study)
+        with self._lock:
+            return self._study_agent(study).agent
 
     def preview(self, study: optuna.Study) -> Message | None:
         """Return the message that would be published now; None before there is a score.
 
         Args:
-            study: The study, with one objective.
+            study: The study, with one objective. It is not changed.
         """
         _check_one_objective(study)
         with self._lock:
-            return self._agent_of(study).preview()
+            agent = self._study_agent(study)
+            if self._courier is not None and self._mail is not None and not self._mail.standing:
+                exchange, federation = self._courier.exchange, self._courier.federation
+                agent.speak_as(sender_at(exchange, federation, agent.expected()))
+            return agent.preview()
 
     def withdraw(self, study: optuna.Study) -> bool:
         """Withdraw the study's message from the exchange; return whether there was one.
@@ -183,19 +206,11 @@ class FederatedSampler(BaseSampler):
             ExchangeError: If only others have messages under its name, or withdrawing failed.
             KeyRefused: If the study's private key is not on this machine.
         """
-        known, federation = record.identity(study), self.federation
-        if federation is None and self.agent is not None:
-            federation = self.agent.federation
-        if known is None or federation is None or self._courier is None:
+        record, courier = read_record(study), self._courier
+        if record is None or courier is None:
             return False
         self.flush()
-        return self._courier.ledger.withdraw(
-            self._courier.exchange,
-            federation,
-            known.name,
-            keys=keys_of(known.key),
-            study=known.study,
-        )
+        return withdraw(courier.exchange, courier.ledger, courier.federation, record)
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until everything is sent, or sending has failed; a program does so when it ends.
@@ -206,31 +221,6 @@ class FederatedSampler(BaseSampler):
         if self._courier is not None:
             self._courier.flush(seconds)
         self._pass_on_complaints()
-
-    @property
-    def silence(self) -> str:
-        """Why the last trial was followed by no message; empty if a message was made."""
-        if self.exchange is None:
-            return "there is no exchange"
-        with self._lock:
-            return NO_TRIAL if self._mailbox is None else self._mailbox.silence
-
-    def introduce(self, study: optuna.Study) -> str:
-        """Give the study its name and its key now, and not in its first trial.
-
-        Args:
-            study: The study, which may be new. It must have a federation file.
-
-        Returns:
-            How its messages are signed, or that none is published; empty without an exchange.
-        """
-        _check_one_objective(study)
-        with self._lock:
-            agent = self._agent_of(study)
-            agent.introduce()
-            if self._mailbox is None or agent.identity is None:
-                return ""
-            return self._mailbox.introduce()
 
     # What Optuna calls
 
@@ -244,12 +234,7 @@ class FederatedSampler(BaseSampler):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> SearchSpace:
         if self.federation is None:
             with self._lock:
-                agent = self._agent_of(study)
-                search_space = agent.common_space()
-                agent.note_space(search_space)
-                if not search_space and self._mailbox is not None:
-                    self._mailbox.leave()
-                return search_space
+                return self._study_agent(study).common_space()
         theirs = self.independent_sampler.infer_relative_search_space(study, trial)
         return {name: given for name, given in theirs.items() if not self._is_ours(name)}
 
@@ -287,9 +272,9 @@ class FederatedSampler(BaseSampler):
     ) -> None:
         self.independent_sampler.after_trial(study, trial, state, values)
         with self._lock:
-            self._agent_of(study).end(trial, state)
-            if self._mailbox is not None:
-                self._mailbox.end(trial, state)
+            self._study_agent(study).end(trial, state)
+            if self._mail is not None:
+                self._mail.end(trial, state)
         self._pass_on_complaints()
 
     # A query
@@ -303,11 +288,11 @@ class FederatedSampler(BaseSampler):
         """Return the value of a federation's parameter; the first one in a trial makes a query."""
         assert self.federation is not None
         parameter = self.federation.space.parameters[name]
-        problem = difference(name, distribution, parameter, clip=self._recipe.clip)
+        problem = difference(name, distribution, parameter, clip=self._options.clip)
         if problem is not None:
             raise FederationMismatch(problem)
         with self._lock:
-            agent = self._agent_of(study)
+            agent = self._study_agent(study)
             agent.ranges[name] = distribution
             if trial.number not in agent.queries:
                 agent.queries[trial.number] = self._query(study, trial, {})
@@ -317,22 +302,25 @@ class FederatedSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace
     ) -> dict[str, Any]:
         with self._lock:
-            mirror = self._agent_of(study).follow(search_space, trial.number, cached=True)
-            if self._mailbox is not None:
-                self._mailbox.receive(mirror, trial.number)
+            agent = self._study_agent(study)
+            if self._mail is not None and self._mail.standing is None:
+                self._mail.take_part()
+            mirror = agent.follow(search_space, trial.number, cached=True)
+            if self._mail is not None:
+                self._mail.receive(mirror, trial.number)
             asked = mirror.ask(trial.number)
-            record.write_asked(study, trial, asked)
+            write_asked(study, trial, asked)
         self._pass_on_complaints()
         return mirror.words.outward(asked.params)
 
-    def _agent_of(self, study: optuna.Study) -> StudyAgent:
+    def _study_agent(self, study: optuna.Study) -> StudyAgent:
         """Return the agent of a study; only that of the last study is remembered."""
         if self._current is None or not private.is_same_study(self._current.study, study):
-            self._current = StudyAgent(study, self._recipe, self._keyring, self.exchange)
+            self._current = StudyAgent(study, self._options)
             if self._courier is not None:
-                self._mailbox = Mailbox(
-                    self._courier, self._current, self.every, self._lock, progress=self.progress
-                )
+                assert self._keyring is not None
+                mail: Any = self._mail_options
+                self._mail = Mail(self._courier, self._current, self._keyring, self._lock, **mail)
         self._current.study = study  # the same study, but each object has its own cache
         return self._current
 
@@ -379,3 +367,33 @@ def _load(path: str | os.PathLike[str]) -> Federation:
             f"the federation file {os.fspath(path)!r} cannot be read ({error.strerror}): give a "
             "file that fedbo federation new or Federation.save wrote"
         ) from None
+
+
+def _check_options(options: Options) -> None:
+    """Refuse wrong arguments here, not in the first trial."""
+    federation, seed, settings = options.federation, options.seed, options.settings
+    if options.clip and (federation is None or federation.space.points is not None):
+        raise ValueError(
+            "clip=True is for a site whose range is inside that of its federation: it needs a "
+            "federation, and one without listed points"
+        )
+    if seed is not None and settings is not None and settings.local_epsilon is not None:
+        raise ValueError(
+            f"seed is {seed}, but the vote of local_epsilon must be random: whoever guesses the "
+            "seed could read it. Leave out the seed"
+        )
+    if not isinstance(options.policy, Policy):
+        raise TypeError(f"policy is {options.policy!r}, expected a policy such as fedbo.FTS()")
+    federation = federation or Federation({"x": Float(0, 1)}, kind=options.policy.kinds[0])
+    Agent(federation, options.policy, name=options.name, seed=seed, settings=settings)
+
+
+def _check_progress(federation: Federation | None, exchange: Exchange | None) -> None:
+    if not isinstance(exchange, HubExchange):
+        place = "there is no exchange" if exchange is None else f"{exchange.address} is no hub"
+        raise ValueError(f"progress is True, but {place}: only a hub shows progress")
+    if federation is not None and federation.privacy is not None:
+        raise ValueError(
+            "progress is True, but the federation has a privacy plan, which does not cover it: a "
+            "best score says something about trials. Leave out progress"
+        )

@@ -1,88 +1,233 @@
-"""The agent of a stored study, rebuilt to be explained. The study is only read."""
+"""A study that exists, whichever sampler made it: `fedbo study` without its screen.
+
+Its message is the one that a `FederatedSampler` would publish after the same trials, and the study
+stores the same record as with one: if it is run with one later, it goes on as the same agent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import optuna
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial
 
 from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
-from fedbo.federation import Federation
-from fedbo.message import Fingerprint
-from fedbo.message.signed import PARTS
-from fedbo.optuna import join, record
-from fedbo.optuna.study_agent import Recipe, StudyAgent
+from fedbo.exchange import Exchange, Ledger
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.identity import Keyring
+from fedbo.message import Kind, Message
+from fedbo.optuna import mail
+from fedbo.optuna.distributions import misfit, misspellings
+from fedbo.optuna.study import SCORED, Mirror, Options, StudyAgent, StudyRecord, read_record
+from fedbo.policy import RGPE, Policy, TipsThenPool
+
+_POLICIES: dict[Kind, type[Policy]] = {
+    "compact": TipsThenPool,
+    "weights": TipsThenPool,
+    "belief": RGPE,
+}
 
 
 class StudyRefused(ValueError):
-    """A study has no agent that can be explained."""
+    """A study has nothing to publish, to withdraw or to explain; the text says why."""
 
 
-def had_federation(study: optuna.Study) -> bool:
-    """Tell whether the study was run with a federation file."""
-    known = record.identity(study)
-    return known is not None and bool(known.federation)
-
-
-def stored_agent(
-    study: optuna.Study, federation: Federation | None = None, settings: Settings | None = None
-) -> Agent:
-    """Return the agent of a study, told all its trials; it holds no messages of peers.
-
-    A study stores neither the policy nor the settings of its agent. The policy is the default for
-    the federation's kind of message.
+class Published(NamedTuple):
+    """What a study has left at an exchange.
 
     Args:
-        study: The study. It is not changed.
-        federation: The federation that the study takes part in; None if it made its own.
+        message: The message.
+        is_new: Whether it is another one than was there before.
+        trials: How many finished trials the study has. The message may be about fewer.
+    """
+
+    message: Message
+    is_new: bool
+    trials: int
+
+
+class StoredStudy:
+    """A study with one objective and a finished trial. No trial is run.
+
+    Args:
+        study: The study, finished or not.
+        federation: The federation; None for the study's own parameters, which is for `agent` only.
+        name: The name of the study among peers. Default: the one that it has, or drawn.
         settings: The settings of the agent. Default: those of `fedbo.Agent`.
 
     Raises:
-        StudyRefused: If the study has no score, or does not belong to the federation.
+        StudyRefused: If the study has several objectives, another direction, no finished trial,
+            parameters that are not the federation's, or takes part in another federation.
     """
-    mine = f"study {study.study_name!r}"
-    if len(study.directions) > 1:
-        raise StudyRefused(f"{mine} has {len(study.directions)} objectives, expected one")
-    if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        raise StudyRefused(f"{mine} has no score yet: run a trial first")
-    known = record.identity(study)
-    if known is None:
-        raise StudyRefused(f"{mine} has no trial that fedbo asked for: there is nothing to explain")
-    _check(mine, known, federation)
-    recipe = Recipe(
-        federation=federation,
-        policy=join.POLICIES["compact" if federation is None else federation.kind](),
-        settings=settings,
-        seed=None,
-        name=None,
-        clip=federation is not None and federation.space.points is None,
-    )
-    with caller.collect():  # a study gives its warnings when it runs
-        mirror = StudyAgent(study, recipe).look()
-    if mirror is None:
-        raise StudyRefused(f"{mine} has no parameter that fedbo can tune and all trials share")
-    if not mirror.scores:
-        raise StudyRefused(f"{mine} has no score at a point of its federation's space")
-    return mirror.agent
 
-
-def _check(mine: str, known: record.Identity, federation: Federation | None) -> None:
-    """Refuse a federation that is not the study's; any epoch of it is accepted."""
-    if federation is None:
-        if known.federation:
-            raise StudyRefused(
-                f"{mine} takes part in the federation {known.federation}: give its file with "
-                "--federation"
-            )
-        return
-    if not known.federation:
-        raise StudyRefused(f"{mine} was run without a federation file: leave out --federation")
-    began = Fingerprint(bytes.fromhex(known.federation.replace("-", "")))
-    part = federation.fingerprint.difference(began)
-    is_other_epoch = part == "scalars" and federation.epoch != known.epoch
-    if part is not None and not is_other_epoch:
-        raise StudyRefused(
-            f"{mine} takes part in the federation {known.federation}, but the file is of "
-            f"{federation.fingerprint}: {PARTS[part]}. Give the file that the study was run with"
+    def __init__(
+        self,
+        study: optuna.Study,
+        federation: Federation | None = None,
+        *,
+        name: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.study, self.federation = study, federation
+        self._scored = study.get_trials(deepcopy=False, states=SCORED)
+        self._shown = f"study {study.study_name!r}"
+        # A study stores neither the policy nor the settings of its agent.
+        policy = _POLICIES["compact" if federation is None else federation.kind]()
+        clip = federation is not None and federation.space.points is None
+        self._options = Options(
+            federation=federation, policy=policy, settings=settings, name=name, clip=clip
         )
+        self._check()
+
+    @property
+    def record(self) -> StudyRecord | None:
+        """What the study stores about its agent; None before it has published or been asked."""
+        return read_record(self.study)
+
+    def agent(self) -> Agent:
+        """Return the agent of a study, told all its trials; it holds no messages of peers.
+
+        Raises:
+            StudyRefused: If no trial was asked for by fedbo, or the study has a federation file.
+        """
+        record, federation = self.record, self.federation
+        if record is None:
+            raise StudyRefused(
+                f"{self._shown} has no trial that fedbo asked for: there is nothing to explain"
+            )
+        if federation is None and record.federation:
+            raise StudyRefused(
+                f"{self._shown} takes part in the federation {record.federation}: give its file "
+                "with --federation"
+            )
+        return self._look(StudyAgent(self.study, self._options)).agent
+
+    def message(self, exchange: Exchange) -> Message:
+        """Return the message that would be published now, without a signature.
+
+        Nothing is sent, and nothing is stored. Unless the study has published before, its noise and
+        its name are drawn again when it does.
+
+        Args:
+            exchange: Where it would be published.
+        """
+        assert self.federation is not None
+        agent = StudyAgent(self.study, self._options)
+        agent.speak_as(mail.sender_at(exchange, self.federation, agent.expected()))
+        return self._look(agent).agent.message()
+
+    def publish(
+        self, exchange: Exchange, *, signed: bool | None = None, ledger: Ledger | None = None
+    ) -> Published:
+        """Publish the message, unless the exchange has it already.
+
+        Args:
+            exchange: Where to publish.
+            signed: Whether to sign, as for `FederatedSampler`.
+            ledger: The log of all messages that are sent. Default: the user's log.
+
+        Raises:
+            StudyRefused: If it cannot be published; then the study is not changed.
+            ExchangeError: If the exchange cannot be reached, or refuses it.
+        """
+        assert self.federation is not None
+        self._look(StudyAgent(self.study, self._options))
+        agent, ledger = StudyAgent(self.study, self._options), ledger or Ledger()
+        keyring = exchange.keyring or Keyring.user()
+        args = exchange, self.federation, agent.expected(), signed, keyring
+        standing = mail.standing_of(*args)
+        silence = standing.silence or self._namesake(exchange, ledger, standing, agent.expected())
+        if silence:
+            raise StudyRefused(f"nothing was published: {silence}")
+        mail.introduce(agent, standing, keyring)
+        if standing.remark:
+            caller.warn(standing.remark)
+        message = agent.follow({}).agent.message()
+        fate = mail.fate_of(ledger, exchange.address, message)
+        if not ledger.publish(exchange, message, study=agent.introduce().study):
+            raise StudyRefused(
+                f"{exchange.address} does not take this message: it already has a later one under "
+                f"the name {message.sender!r}, or this one was withdrawn. Run another trial, and "
+                "publish the message that follows"
+            )
+        return Published(message, fate != "sent", len(self._scored))
+
+    def withdraw(self, exchange: Exchange, ledger: Ledger | None = None) -> bool:
+        """Withdraw the study's message from the exchange; return whether there was one.
+
+        Raises:
+            StudyRefused: If the study has no name among peers, because it never published.
+            ExchangeError: If only others have messages under its name, or withdrawing failed.
+            KeyRefused: If the study's private key is not on this machine.
+        """
+        assert self.federation is not None
+        record = self.record
+        if record is None:
+            raise StudyRefused(f"{self._shown} has never published a message")
+        return mail.withdraw(exchange, ledger or Ledger(), self.federation, record)
+
+    def _look(self, agent: StudyAgent) -> Mirror:
+        with caller.collect():  # a study gives its warnings when it runs
+            mirror = agent.look()
+        if mirror is None:
+            raise StudyRefused(f"{self._shown} has no parameter that all trials share")
+        if not mirror.scores:
+            raise StudyRefused(f"{self._shown} has no score at a point of its federation's space")
+        return mirror
+
+    def _namesake(
+        self, exchange: Exchange, ledger: Ledger, standing: mail.Standing, record: StudyRecord
+    ) -> str:
+        """Say that another study of this user has a message under this name; empty if none has."""
+        assert self.federation is not None
+        with caller.collect():  # what is wrong with messages of others
+            messages = exchange.fetch(self.federation)
+        own = (m for m in messages if (m.sender, m.signer) == (standing.sender, standing.key))
+        is_taken = any(mail.is_of_another_study(ledger, record, message) for message in own)
+        return mail.namesake(standing.sender) if is_taken else ""
+
+    def _check(self) -> None:
+        if len(self.study.directions) > 1:
+            raise StudyRefused(
+                f"{self._shown} has {len(self.study.directions)} objectives, expected one"
+            )
+        if not self._scored:
+            raise StudyRefused(f"{self._shown} has no finished trial: run one")
+        if self.federation is None:
+            return
+        try:
+            self._options.federation_of(self.study, {})
+        except FederationMismatch as error:
+            raise StudyRefused(str(error)) from None
+        began, fingerprint = self.record, self.federation.fingerprint
+        if began is not None and began.federation not in ("", str(fingerprint)):
+            raise StudyRefused(
+                f"{self._shown} takes part in the federation {began.federation}, but the file is "
+                f"of {fingerprint}. Give the file that the study was run with"
+            )
+        if faults := misfits(self._scored, self.federation):
+            lines = [f"{self._shown} does not have the parameters of the federation:", *faults]
+            raise StudyRefused("\n  ".join(lines))
+
+
+def misfits(scored: Sequence[FrozenTrial], federation: Federation) -> list[str]:
+    """Return how the parameters of trials differ from a federation's, one line for each.
+
+    A parameter fits if any trial has it as the federation does, or in a narrower range: the agent
+    leaves other trials out.
+    """
+    lines, theirs = [], federation.space.parameters
+    own = sorted({name for trial in scored for name in trial.params if name not in theirs})
+    near = misspellings([n for n in theirs if all(n not in t.params for t in scored)], own)
+    for name, parameter in theirs.items():
+        given = [trial.distributions[name] for trial in scored if name in trial.distributions]
+        faults = [misfit(distribution, parameter) for distribution in given]
+        if not given:
+            hint = f"; it has {near[name]!r} (misspelt?)" if name in near else ""
+            lines.append(f"parameter {name!r} is not in the study{hint}")
+        elif all(faults):
+            lines.append(f"parameter {name!r}: {faults[-1]}")
+    return lines

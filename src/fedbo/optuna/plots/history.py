@@ -9,9 +9,10 @@ import numpy as np
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.optuna import private, record
+from fedbo.optuna import private
 from fedbo.optuna.plots import figure
 from fedbo.optuna.plots.figure import GREY, Figure, Floats, Line, Panel, Points, shorten
+from fedbo.optuna.study import read_origin
 
 #: The colour and symbol of each source. Colours by Okabe and Ito, for colour-blind people.
 SOURCES = {
@@ -125,13 +126,13 @@ def _grey(name: str, symbol: str, numbers: Sequence[int] = (), notes: Sequence[s
 
 def _source(trial: FrozenTrial) -> str:
     """Where a trial's query came from; an enqueued trial did not come from the sampler."""
-    origin = record.read_origin(trial)
+    origin = read_origin(trial)
     return "told" if origin is None or private.is_enqueued(trial) else origin.source
 
 
 def _note(trial: FrozenTrial) -> str:
     """A text such as "trial 7: 0.931, pool (site-b 60%, site-c 40%)"."""
-    origin, source = record.read_origin(trial), _source(trial)
+    origin, source = read_origin(trial), _source(trial)
     text = f"trial {trial.number}: {trial.value:.6g}, {source}"
     if origin is None or source not in ("tip", "pool", "peer"):
         return text

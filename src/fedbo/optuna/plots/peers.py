@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from optuna.study import Study
 
-from fedbo.optuna import record
 from fedbo.optuna.plots.figure import Bars, Figure, Panel, begun_trials, shorten, titled
+from fedbo.optuna.study import read_origin
 from fedbo.policy import Origin
 
 _NAMED = 8  # peers with a name and a colour; a trial does not store more of them
@@ -22,7 +22,7 @@ _ITSELF = "#ECECEC"
 
 def peers(study: Study) -> Figure:
     """Stack the trust in each peer, largest first; peers without a colour are one bar."""
-    origins = [record.read_origin(trial) for trial in begun_trials(study)]
+    origins = [read_origin(trial) for trial in begun_trials(study)]
     trust = [{} if origin is None else origin.trust for origin in origins]
     total: dict[str, float] = {}
     for shares in trust:

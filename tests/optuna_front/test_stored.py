@@ -1,4 +1,4 @@
-"""A study that exists leaves its message, whichever sampler made it."""
+"""A study that exists leaves its message, whichever sampler made it, and explains itself."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any, get_args
 import optuna
 import pytest
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from fedbo import Categorical, Federation, Float, Int, Message, Space
 from fedbo.exchange import (
     Exchange,
     ExchangeError,
-    ExchangeWarning,
     FolderExchange,
+    Identity,
     Ledger,
     MemoryExchange,
 )
-from fedbo.federation.scalars import Scalars
 from fedbo.message import Kind
-from fedbo.optuna import FederatedSampler, record
-from fedbo.optuna.publish import Publication, PublishRefused
+from fedbo.optuna import FederatedSampler
+from fedbo.optuna.stored import StoredStudy, StudyRefused
+from fedbo.optuna.studies import StorageRefused, existing, space_of
+from fedbo.optuna.study import read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -34,17 +37,10 @@ FEDERATION = Federation(SPACE, features=20)
 
 
 class Hub(MemoryExchange):
-    """An exchange with one member, which carries scalars."""
+    """An exchange with one member."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.given: list[Scalars] = []
-
-    def member(self, federation: Federation) -> str:
-        return "clinic"
-
-    def share(self, scalars: Scalars) -> None:
-        self.given.append(scalars)
+    def identity(self, federation: Federation) -> Identity | None:
+        return Identity("clinic", None)
 
 
 def objective(trial: optuna.Trial) -> float:
@@ -81,45 +77,43 @@ def a_study(sampler: BaseSampler | None = None, trials: int = 12) -> optuna.Stud
 def publish(
     study: optuna.Study,
     exchange: Exchange,
-    federation: Federation | None = FEDERATION,
+    federation: Federation = FEDERATION,
     *,
-    scalars: bool = False,
+    name: str | None = None,
     **options: Any,
 ) -> Any:
-    return Publication(study, exchange, federation, **options).publish(scalars=scalars)
+    return StoredStudy(study, federation, name=name).publish(exchange, **options)
 
 
 def only(exchange: Exchange, federation: Federation = FEDERATION) -> Message:
     [message] = exchange.fetch(federation)
-    return message
+    return message  # type: ignore[return-value]
 
 
 def attributes(study: optuna.Study) -> dict[str, Any]:
     return study._storage.get_study_system_attrs(study._study_id)
 
 
-# The message
+# Publishing
 
 
-@pytest.mark.parametrize("federation", [FEDERATION, None])
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_message_is_the_one_that_a_federated_sampler_publishes(
-    name: str, federation: Federation | None, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
     study = a_study(SAMPLERS[name]())
-    here, there = (FolderExchange(tmp_path / place) for place in ("here", "there"))
-    first = publish(study, here, federation).message
-    preview = FederatedSampler(federation).preview(study)
+    exchange, other = (FolderExchange(tmp_path / place) for place in ("one", "other"))
+    first = publish(study, exchange).message
+    preview = FederatedSampler(FEDERATION).preview(study)
     assert preview is not None and preview.content == first.content
     scored = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
     assert first.sequence == first.t_n <= len(scored)
-    study.sampler = FederatedSampler(federation, there, every=1)
+    study.sampler = FederatedSampler(FEDERATION, other, every=1)
     study.optimize(objective, n_trials=1, catch=RuntimeError)
     study.sampler.flush()
-    done = publish(study, here, federation)
-    [sent] = there.fetch(study.sampler.agent.federation)  # type: ignore[union-attr]
-    assert done.is_new and done.message == sent
-    assert done.message.sequence > first.sequence
+    published = publish(study, exchange)
+    assert published.is_new and published.message == only(other)
+    assert published.message.sequence > first.sequence
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -133,25 +127,22 @@ def test_any_kind_of_message_can_be_published(kind: Any) -> None:
 def test_a_study_goes_on_as_the_same_agent_later() -> None:
     exchange, study = MemoryExchange(), a_study()
     sent = publish(study, exchange, name="site").message
-    known = record.identity(study)
+    record = read_record(study)
     study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
     study.optimize(objective, n_trials=1, catch=RuntimeError)
     study.sampler.flush()
     later = only(exchange)
     assert (later.sender, later.key) == (sent.sender, sent.key) == ("site", later.key)
-    assert record.identity(study) == known
+    assert later.sequence > sent.sequence and read_record(study) == record
 
 
 def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
     exchange, study = FolderExchange(tmp_path / "exchange"), a_study()
     assert publish(study, exchange).is_new
     stored, lines = attributes(study), Ledger().read()
-    [file] = [path for path in exchange.folder.rglob("*.fedbo")]
-    written = file.stat().st_mtime_ns
     again = publish(study, exchange)
     assert not again.is_new
     assert (attributes(study), Ledger().read()) == (stored, lines)
-    assert file.stat().st_mtime_ns == written
     study.optimize(objective, n_trials=1)
     assert publish(study, exchange).is_new
     assert only(exchange).sequence == again.message.sequence + 1
@@ -160,9 +151,9 @@ def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
 def test_only_trials_of_the_federations_space_count() -> None:
     study = a_study(trials=3)
     study.optimize(lambda trial: trial.suggest_float("other", 0, 1), n_trials=2)
-    with pytest.warns(UserWarning, match="does not suggest 'k', 'n' and 'x'"):
-        done = publish(study, MemoryExchange())
-    assert (done.message.t_n, done.trials) == (3, 5)
+    with pytest.warns(UserWarning, match="does not suggest 'x', 'n' and 'k'|learns nothing"):
+        published = publish(study, MemoryExchange())
+    assert (published.message.t_n, published.trials) == (3, 5)
 
 
 def test_a_narrower_range_fits() -> None:
@@ -176,15 +167,6 @@ def test_a_narrower_range_fits() -> None:
     assert publish(study, MemoryExchange()).message.t_n == 3
 
 
-def test_a_running_trial_is_not_in_the_message() -> None:
-    study = a_study(trials=3)
-    study.ask().suggest_float("x", 0, 1)
-    assert publish(study, MemoryExchange()).message.t_n == 3
-
-
-# Names, keys and the ledger
-
-
 def test_at_a_hub_each_study_is_an_agent_of_the_member() -> None:
     hub = Hub()
     publish(a_study(), hub, name="liver")
@@ -195,11 +177,12 @@ def test_at_a_hub_each_study_is_an_agent_of_the_member() -> None:
 
 def test_what_leaves_is_recorded_with_its_study(tmp_path: Path) -> None:
     study, ledger = a_study(), Ledger(tmp_path / "log.jsonl")
-    done = publish(study, MemoryExchange(), ledger=ledger)
+    published = publish(study, MemoryExchange(), ledger=ledger)
     [entry] = ledger.read()
-    known = record.identity(study)
-    assert known is not None
-    assert (entry.action, entry.study, entry.message()) == ("sent", known.study, done.message)
+    record = read_record(study)
+    assert record is not None
+    assert (entry.action, entry.study) == ("sent", record.study)
+    assert entry.message() == published.message
 
 
 @pytest.mark.parametrize("signed", [None, False])
@@ -209,57 +192,26 @@ def test_messages_are_signed_unless_they_should_not_be(signed: bool | None) -> N
     assert bool(only(exchange).key) == (signed is None)
 
 
-def test_another_name_withdraws_the_message_under_the_old_one() -> None:
-    exchange, study = MemoryExchange(), a_study()
-    publish(study, exchange, name="a")
-    with pytest.warns(UserWarning, match="it is now 'b'"):
-        publish(study, exchange, name="b")
-    assert only(exchange).sender == "b"
-
-
-def test_a_study_without_a_file_that_lost_a_parameter_leaves_its_former_federation() -> None:
-    exchange, study = MemoryExchange(), a_study(trials=3)
-    former = publish(study, exchange, None).message
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    with pytest.warns(ExchangeWarning, match="takes part in another federation"):
-        now = publish(study, exchange, None).message
-    assert former.fingerprint != now.fingerprint
-    assert [held.message for held in exchange.holdings()] == [now]
-
-
-def test_a_message_that_was_withdrawn_is_not_put_back() -> None:
+def test_what_was_withdrawn_is_not_put_back() -> None:
     exchange, study = MemoryExchange(), a_study()
     publish(study, exchange)
-    assert FederatedSampler(FEDERATION, exchange).withdraw(study)
-    with pytest.raises(PublishRefused, match=r"withdrawn\. Run another trial"):
+    stored = StoredStudy(study, FEDERATION)
+    assert stored.withdraw(exchange) and not stored.withdraw(exchange)
+    assert exchange.fetch(FEDERATION) == []
+    with pytest.raises(StudyRefused, match=r"withdrawn\. Run another trial"):
         publish(study, exchange)
     study.optimize(objective, n_trials=1)
     assert publish(study, exchange).is_new
 
 
-def test_scalars_are_shared_once() -> None:
-    hub, study = Hub(), a_study(trials=14)
-    done = publish(study, hub, scalars=True)
-    assert done.are_scalars_new and hub.given == [done.scalars]
-    assert done.scalars.sender == done.message.sender
-    assert [entry.kind for entry in Ledger().read()] == ["compact", "scalars"]
-    again = publish(study, hub, scalars=True)
-    assert not (again.is_new or again.are_scalars_new) and len(hub.given) == 1
-    study.optimize(objective, n_trials=1)
-    assert publish(study, hub, scalars=True).are_scalars_new
-
-
-# A preview
-
-
 def test_a_preview_changes_nothing() -> None:
     exchange, study = Hub(), a_study()
-    message, hindrance = Publication(study, exchange, FEDERATION, name="liver").preview()
-    assert (message.sender, hindrance) == ("clinic/liver", "")
+    message = StoredStudy(study, FEDERATION, name="liver").message(exchange)
+    assert message.sender == "clinic/liver"
     assert attributes(study) == {} and not Ledger().path.exists()
     assert exchange.fetch(FEDERATION) == []
     sent = publish(study, exchange, name="liver").message
-    shown, _ = Publication(study, exchange, FEDERATION).preview()
+    shown = StoredStudy(study, FEDERATION).message(exchange)
     assert shown.content == sent.content
 
 
@@ -269,7 +221,7 @@ def test_a_preview_changes_nothing() -> None:
 def refused(study: optuna.Study, exchange: Exchange | None = None, **options: Any) -> str:
     """Publish; return why that was refused. The study is not changed, and nothing has left."""
     before = attributes(study)
-    with pytest.raises((PublishRefused, ExchangeError)) as error:
+    with pytest.raises((StudyRefused, ExchangeError)) as error:
         publish(study, exchange or MemoryExchange(), **options)
     assert attributes(study) == before
     assert not any(entry.action == "sent" for entry in Ledger().read())
@@ -279,21 +231,19 @@ def refused(study: optuna.Study, exchange: Exchange | None = None, **options: An
 def test_a_study_with_several_objectives_is_refused() -> None:
     study = optuna.create_study(directions=["minimize", "maximize"])
     study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
-    for federation in (FEDERATION, None):
-        assert "has 2 objectives" in refused(study, federation=federation)
+    assert "has 2 objectives" in refused(study)
 
 
 def test_another_direction_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
     study.optimize(objective, n_trials=2)
-    assert "has direction maximize, but the federation has minimize" in refused(study)
+    assert "has direction maximize, but its federation has minimize" in refused(study)
 
 
-@pytest.mark.parametrize("federation", [FEDERATION, None])
-def test_a_study_without_a_finished_trial_is_refused(federation: Federation | None) -> None:
+def test_a_study_without_a_finished_trial_is_refused() -> None:
     study = optuna.create_study()
     study.ask().suggest_float("x", 0, 1)
-    assert "has no finished trial" in refused(study, federation=federation)
+    assert "has no finished trial" in refused(study)
 
 
 def test_each_parameter_that_does_not_match_is_named() -> None:
@@ -306,7 +256,6 @@ def test_each_parameter_that_does_not_match_is_named() -> None:
 
     study.optimize(other, n_trials=2)
     lines = refused(study).splitlines()
-    assert lines[0].endswith("does not have the parameters of the federation:")
     assert sorted(line.strip() for line in lines[1:]) == [
         "parameter 'k': choices are ['a', 'c'] in the study and ['a', 'b'] in the federation",
         "parameter 'n' is not in the study; it has 'N' (misspelt?)",
@@ -314,23 +263,15 @@ def test_each_parameter_that_does_not_match_is_named() -> None:
     ]
 
 
-def test_a_study_that_shares_no_parameter_is_refused() -> None:
-    study = optuna.create_study()
-    study.optimize(lambda trial: trial.suggest_float(f"x{trial.number}", 0, 1), n_trials=2)
-    assert "has no parameter that all trials share" in refused(study, federation=None)
-
-
 def test_a_study_of_another_federation_is_refused() -> None:
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION))
     study.optimize(objective, n_trials=2)
-    other = Federation(SPACE, features=30)
-    assert "began in federation" in refused(study, federation=other)
-    assert "give its file with --federation" in refused(study, federation=None)
+    assert "takes part in" in refused(study, federation=Federation(SPACE, features=30))
 
 
 def test_a_user_who_is_not_a_member_is_told_how_to_join() -> None:
     class Strange(Hub):
-        def member(self, federation: Federation) -> str:
+        def identity(self, federation: Federation) -> Identity | None:
             raise ExchangeError("you are not a member: run fedbo join ADDRESS --invite INVITATION")
 
     assert "run fedbo join ADDRESS --invite" in refused(a_study(), Strange())
@@ -340,7 +281,7 @@ def test_an_exchange_that_is_down_is_an_error_and_the_next_run_publishes() -> No
     class Down(MemoryExchange):
         is_down = True
 
-        def publish(self, message: Message) -> bool:
+        def publish(self, message: Any) -> bool:
             if self.is_down:
                 raise ExchangeError("the hub does not answer; try again later")
             return super().publish(message)
@@ -353,18 +294,77 @@ def test_an_exchange_that_is_down_is_an_error_and_the_next_run_publishes() -> No
     assert [entry.action for entry in Ledger().read()] == ["sent", "undelivered", "sent"]
 
 
-def test_scalars_need_a_hub_and_enough_scores() -> None:
-    study = a_study(trials=3)
-    assert "only a hub can: leave out --scalars" in refused(study, scalars=True)
-    text = refused(study, Hub(), scalars=True)
-    assert "has 3 scores, too few for scalars" in text and "or leave out --scalars" in text
+def test_the_name_of_another_study_is_refused_and_none_is_renamed() -> None:
+    exchange, first = MemoryExchange(), a_study()
+    publish(first, exchange, name="site")
+    with pytest.raises(StudyRefused, match="another study of this user publishes under the name"):
+        publish(a_study(), exchange, name="site")
+    with pytest.raises(ValueError, match="cannot be renamed to 'other'"):
+        publish(first, exchange, name="other")
+    assert [message.sender for message in exchange.fetch(FEDERATION)] == ["site"]
 
 
-def test_the_name_of_another_study_is_refused() -> None:
-    exchange = MemoryExchange()
-    publish(a_study(), exchange, name="site")
-    second = a_study()
-    publish(second, exchange, name="other")
-    with pytest.raises(PublishRefused, match="another study of this user publishes under the name"):
-        publish(second, exchange, name="site")
-    assert [message.sender for message in exchange.fetch(FEDERATION)] == ["other", "site"]
+# Explaining
+
+
+def test_an_agent_is_rebuilt_to_be_explained() -> None:
+    for federation in (FEDERATION, None):
+        study = optuna.create_study(sampler=FederatedSampler(federation, seed=0))
+        study.optimize(objective, n_trials=6, catch=RuntimeError)
+        agent, before = StoredStudy(study, federation).agent(), attributes(study)
+        live = study.sampler.agent_of(study)  # type: ignore[attr-defined]
+        assert [t.score for t in agent.trials] == [t.score for t in live.trials]
+        assert agent.message().content == live.message().content
+        assert attributes(study) == before
+    with pytest.raises(StudyRefused, match="nothing to explain"):
+        StoredStudy(a_study(), FEDERATION).agent()
+
+
+def test_a_study_with_a_federation_needs_its_file() -> None:
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, seed=0))
+    study.optimize(objective, n_trials=3)
+    with pytest.raises(StudyRefused, match="give its file with --federation"):
+        StoredStudy(study).agent()
+
+
+# Storages
+
+
+def test_a_study_is_found_in_any_storage(tmp_path: Path) -> None:
+    journal = tmp_path / "site.log"
+    url = f"sqlite:///{tmp_path}/site.db"
+    for storage in (url, JournalStorage(JournalFileBackend(str(journal)))):
+        study = optuna.create_study(study_name="s", storage=storage)
+        study.optimize(objective, n_trials=3)
+    for address in (url, str(journal), f"journal:{journal}"):
+        assert len(existing(address, "s").trials) == 3
+        space, _ = space_of(address, "s")
+        assert {"k", "n", "x"} <= {*space.names}
+        with pytest.raises(StorageRefused, match="its studies are 's'"):
+            existing(address, "t")
+
+
+def test_nothing_is_created_by_looking(tmp_path: Path) -> None:
+    (tmp_path / "not.db").write_bytes(b"")
+    for address in ("sqlite:///{}/no.db", "{}/no.log", "journal:{}/no.log", "sqlite:///{}/not.db"):
+        with pytest.raises(StorageRefused):
+            existing(address.format(tmp_path), "s")
+    optuna.create_study(study_name="s", storage=f"sqlite:///{tmp_path}/site.db")
+    with pytest.raises(StorageRefused, match="is an SQLite database: give sqlite:///"):
+        existing(f"{tmp_path}/site.db", "s")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["not.db", "site.db"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:secret@server/trials",
+        "postgresql//me:secret@server/trials",
+        "mysql+pymysql://me:se@cret@server:port/trials",
+        "postgresql://server/trials?password=secret",
+    ],
+)
+def test_no_password_is_ever_printed(address: str) -> None:
+    with pytest.raises(StorageRefused) as error:
+        existing(address, "s")
+    assert "cret" not in str(error.value)

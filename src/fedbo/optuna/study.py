@@ -1,0 +1,668 @@
+"""The agent of a study, rebuilt from what the study stores.
+
+A study stores two things as system attributes of Optuna: a `StudyRecord`, which says who its agent
+is, and in each trial an `Asked`, which says where its query came from. Every worker builds its
+agent from these and from the trials, and does so again after a restart. So what an agent is told
+depends only on the study's finished trials, and on the order in which they ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import re
+import secrets
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import optuna
+from optuna.search_space import IntersectionSearchSpace
+from optuna.trial import FrozenTrial, TrialState
+
+from fedbo import caller
+from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
+from fedbo.agent.trial import Trial
+from fedbo.federation import Federation, FederationMismatch
+from fedbo.identity import KeyPair, Keyring
+from fedbo.message import Heard, Message, Release
+from fedbo.optuna import private
+from fedbo.optuna.distributions import (
+    SearchSpace,
+    Translation,
+    difference,
+    missing_names,
+    parameter_of,
+    quoted,
+)
+from fedbo.policy import Origin, Policy
+from fedbo.space import Direction, Parameter, Space
+from fedbo.space.axis import Value
+
+SCORED = (TrialState.COMPLETE, TrialState.PRUNED)  # the states of trials that have scores
+
+QUERY = "fedbo:query"  # an attribute of trials
+RECORD = "fedbo:agent:"  # an attribute of the study, followed by a token
+KEY = "fedbo:key"  # an attribute of the study
+
+_TOLD = Origin("told")
+
+#: What a study warns about, each once.
+Warned = Literal[
+    "cannot tune", "not learnt", "counts where asked", "signature", "silent", "alone", "name taken"
+]
+
+
+# What a study stores
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent asked for in a trial, which may have run elsewhere: enqueued or clipped."""
+
+    origin: Origin
+    t: int | None = None
+    params: dict[str, Value] = {}  # the federation's, not the study's
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An `Asked` as studies store it."""
+
+    source: str
+    t: int | None = None
+    credit: dict[str, float] = {}
+    trust: dict[str, float] = {}
+    params: dict[str, Value] = {}
+
+
+class StudyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The agent of a study.
+
+    Args:
+        name: The name of the study among peers; at a hub, the member's name comes before it.
+        entropy: The secret that all its randomness comes from, in hexadecimal.
+        federation: The fingerprint of its federation; empty if the study began without one.
+        key: The public key that its messages are signed with, as text; empty if they are not.
+    """
+
+    name: str
+    entropy: str
+    federation: str = ""
+    key: str = ""
+
+    @property
+    def study(self) -> str:
+        """What the ledger calls the study: the same on all machines, and told to no peer."""
+        return hashlib.sha256(f"study {self.entropy}".encode()).hexdigest()[:16]
+
+
+def is_drawn(name: str) -> bool:
+    """Return whether a study that was given no name could have drawn this one.
+
+    >>> is_drawn("agent-cd047e26"), is_drawn("agent-smith")
+    (True, False)
+    """
+    return re.fullmatch("agent-[0-9a-f]{8}", name) is not None
+
+
+def read_asked(trial: FrozenTrial) -> Asked | None:
+    """Return what the agent asked for in a trial; None if there is no record that can be read.
+
+    >>> written = {QUERY: {"source": "own", "t": 3, "params": {"x": 0.5}}}
+    >>> read_asked(optuna.trial.create_trial(value=1.0, system_attrs=written))
+    Asked(origin=Origin(source='own', credit={}, trust={}), t=3, params={'x': 0.5})
+    """
+    try:
+        stored = msgspec.convert(trial.system_attrs.get(QUERY), _Stored)
+        origin = msgspec.convert(msgspec.to_builtins(stored), Origin)
+    except ValueError:
+        return None
+    return Asked(origin=origin, t=stored.t, params=stored.params)
+
+
+def read_origin(trial: FrozenTrial) -> Origin | None:
+    """Return where a trial's query came from; None if there is no record that can be read."""
+    asked = read_asked(trial)
+    return None if asked is None else asked.origin
+
+
+def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
+    origin = msgspec.structs.asdict(asked.origin)
+    stored = msgspec.to_builtins(_Stored(**origin, t=asked.t, params=asked.params))
+    private.set_trial_attribute(study, trial, QUERY, stored)
+
+
+def read_record(study: optuna.Study) -> StudyRecord | None:
+    """Return the record of the study's agent, or None before its first query."""
+    attributes = private.study_attributes(study)
+    # Two workers that start at once may each write a record: the smallest token counts.
+    first = min((name for name in attributes if name.startswith(RECORD)), default=None)
+    if first is None:
+        return None
+    record = msgspec.convert(attributes[first], StudyRecord)
+    return msgspec.structs.replace(record, key=str(attributes.get(KEY, "")))
+
+
+def write_record(study: optuna.Study, new: StudyRecord) -> StudyRecord:
+    """Store a record in a study that has none, and return the one that counts."""
+    private.set_study_attribute(study, RECORD + secrets.token_hex(8), msgspec.to_builtins(new))
+    record = read_record(study)
+    assert record is not None
+    return record
+
+
+def write_key(study: optuna.Study, key: str) -> None:
+    """Store the public key that the study's messages are signed with from now on."""
+    private.set_study_attribute(study, KEY, key)
+
+
+# An agent that is told each trial once
+
+
+class StudyChanged(Exception):
+    """The study contradicts what the agent was told, so the agent must be built anew."""
+
+
+class Unlocated(ValueError):
+    """A trial has no value for the parameters ``missing`` of the federation."""
+
+    def __init__(self, missing: list[str]) -> None:
+        super().__init__(f"it has no parameter {missing[0]!r}")
+        self.missing = missing
+
+
+def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
+    """A key that sorts trials in the order in which they ended."""
+    return trial.datetime_complete or datetime.min, trial.number
+
+
+class _Scores:
+    """The score that the agent is told for each trial, in the order in which they ended.
+
+    ==================  ==================================================================
+    complete, finite    its value
+    complete, infinite  the best or the worst finite value so far
+    pruned              its last value, or the median of the complete ones if that is worse
+    failed              none
+    ==================  ==================================================================
+
+    A pruned trial was stopped because it looked worse, so it counts as no better than half of the
+    others. Without a score, a region where every trial is pruned would stay unknown and attractive.
+    """
+
+    def __init__(self, sign: float) -> None:
+        self._worse = min if sign > 0 else max
+        self._values: list[float] = []  # of complete trials, if finite
+        self._is_relative = False  # whether any score depends on those before it
+        self._last = (datetime.min, -1)
+
+    def add(self, trial: FrozenTrial) -> float | None:
+        """Return the score of the next trial; None if it has none.
+
+        Raises `StudyChanged` if it ended before another, and any score depends on the order.
+        """
+        value = trial.value if trial.value is not None else math.nan
+        is_complete = trial.state is TrialState.COMPLETE
+        is_pruned = trial.state is TrialState.PRUNED
+        self._is_relative |= is_pruned or (is_complete and not math.isfinite(value))
+        if self._is_relative and end_of(trial) < self._last:
+            raise StudyChanged(f"trial {trial.number} ended before one that was told")
+        self._last = max(self._last, end_of(trial))
+        if is_pruned:
+            values = [value] if math.isfinite(value) else []
+            values += [statistics.median(self._values)] if self._values else []
+            return self._worse(values, default=None)
+        if not is_complete:
+            return None
+        if math.isfinite(value):
+            self._values.append(value)
+            return value
+        return (max if value > 0 else min)(self._values, default=None)
+
+
+class Mirror:
+    """An agent, the translation of its values to the study's, and which trials it was told."""
+
+    def __init__(self, agent: Agent, words: Translation) -> None:
+        self.agent, self.words = agent, words
+        self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
+        agent.study_numbers = self._numbers
+        self.told: set[int] = set()  # the numbers of the trials whose scores the agent was told
+        self.names: set[str] = set()  # the parameters that any trial has suggested
+        self.useless: FrozenTrial | None = None  # the first whose score could not be told
+        self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
+        self._settled: dict[int, TrialState] = {}
+        self._scores = _Scores(agent.federation.space.sign)
+        self._heard: dict[tuple[str, bytes], int] = {}  # the sequences of what was handed out last
+        self._latest: dict[tuple[str, bytes], int] = {}  # the latest ones ever, of signed messages
+
+    @property
+    def scores(self) -> int:
+        """The number of scores that the agent was told."""
+        return len(self.told)
+
+    def ask(self, number: int) -> Asked:
+        """Ask the agent for a query for the study's trial with this number."""
+        if number in self._pending:
+            self.agent.tell(self._pending.pop(number), None)
+        trial = self._pending[number] = self.agent.ask(key=number)
+        self._numbers[number] = trial.number
+        return Asked(origin=trial.origin, t=trial.t, params=trial.params)
+
+    def hear(self, messages: Sequence[Heard]) -> list[str]:
+        """Let the agent hold these messages and no others; return why some were refused.
+
+        What it held before and is not among them, the exchange no longer hands out. A signed
+        message that is earlier than one that was heard is ignored: somebody has put it back.
+        """
+        before, now = self._heard, {(m.sender, m.key): m for m in messages}
+        for origin, message in [*now.items()]:
+            if message.key:
+                if message.sequence < self._latest.get(origin, 0):
+                    del now[origin]
+                else:
+                    self._latest[origin] = message.sequence
+        self._heard = {origin: message.sequence for origin, message in now.items()}
+        self.agent.forget({o[0] for o, n in before.items() if self._heard.get(o, -1) < n})
+        refusals = []
+        for origin, message in now.items():
+            is_own = message.sender == self.agent.name and not isinstance(message, Release)
+            if message.sequence != before.get(origin) and not is_own:
+                try:
+                    self.agent.receive(message)
+                except (ValueError, OSError) as error:
+                    refusals.append(str(error))
+        return refusals
+
+    def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
+        """Tell the agent which trials have finished, and which are running except the one asking.
+
+        Raises:
+            StudyChanged: If the study contradicts what the agent was told, for example because a
+                worker that seemed dead was alive.
+        """
+        ended, names = [], set(self.names)
+        for trial in trials:
+            names.update(trial.params)
+            settled = self._settled.get(trial.number)
+            if trial.state.is_finished():
+                if settled is None:
+                    ended.append(trial)
+                elif settled is not trial.state:
+                    raise StudyChanged(f"trial {trial.number}: {settled.name}, {trial.state.name}")
+            elif settled is None and trial.number not in self._pending and trial.number != asking:
+                self._take_up(trial)
+        if self.useless is not None and names > self.names:
+            raise StudyChanged("a parameter was suggested for the first time")
+        self.names = names
+        for trial in sorted(ended, key=end_of):
+            self._settle(trial)
+
+    def _take_up(self, trial: FrozenTrial) -> None:
+        """Let the agent know of a trial that another worker is running."""
+        adopted = self._adopt(read_asked(trial))
+        if adopted is None:
+            ran = self._locate(trial)
+            adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
+        if adopted is not None:
+            self._pending[trial.number] = adopted
+            self._numbers[trial.number] = adopted.number
+
+    def _settle(self, trial: FrozenTrial) -> None:
+        """Tell the agent how a trial ended.
+
+        The score counts where the trial ran. If the agent asked for another point, that query is
+        told as failed.
+        """
+        score = self._scores.add(trial)
+        self._settled[trial.number] = trial.state
+        ran = self._locate(trial)
+        if score is not None and ran is not None:
+            self.told.add(trial.number)
+        stored = read_asked(trial)
+        asked = self._pending.pop(trial.number, None) or self._adopt(stored)
+        if asked is not None:
+            self._numbers[trial.number] = asked.number
+            if ran is not None and self._is_same(asked.params, ran):
+                self.agent.tell(asked, score)
+                return
+            self.agent.tell(asked, None)
+        if ran is not None:
+            # A query that the agent cannot adopt was made in another space.
+            origin, t = _TOLD, None
+            if asked is not None and stored is not None:
+                origin, t = stored.origin, stored.t
+            told = self.agent.adopt(ran, origin=origin, t=t)
+            self._numbers[trial.number] = told.number
+            self.agent.tell(told, score)
+        elif score is not None and self.useless is None:
+            self.useless = trial
+
+    def _adopt(self, stored: Asked | None) -> Trial | None:
+        """Give the agent a stored query; None if there is none, or it is of another space."""
+        if stored is None:
+            return None
+        try:
+            return self.agent.adopt(stored.params, origin=stored.origin, t=stored.t)
+        except ValueError:
+            return None
+
+    def _locate(self, trial: FrozenTrial) -> dict[str, Value] | None:
+        try:
+            return locate(trial, self.agent.federation.space, self.words, self.names)
+        except ValueError:
+            return None
+
+    def _is_same(self, asked: dict[str, Value], ran: dict[str, Value]) -> bool:
+        encode = self.agent.federation.space.encode
+        return bool((encode(asked) == encode(ran)).all())
+
+
+def locate(
+    trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
+) -> dict[str, Value]:
+    """Return where a trial ran in the federation's space.
+
+    If only other trials suggested a parameter, its value is the one that the agent asked for.
+
+    Raises:
+        Unlocated: If the trial has no value for some parameters.
+        ValueError: If it ran outside the space.
+    """
+    asked = read_asked(trial)
+    params = {} if asked is None else {n: v for n, v in asked.params.items() if n in suggested}
+    params |= words.inward({n: trial.params[n] for n in space.names if n in trial.params})
+    missing = [name for name in space.names if name not in params]
+    if missing:
+        raise Unlocated(missing)
+    params = {name: params[name] for name in space.names}
+    space.encode(params)
+    return params
+
+
+# The agent of one study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of a `FederatedSampler` that its agents are made with."""
+
+    federation: Federation | None
+    policy: Policy
+    settings: Settings | None = None
+    seed: int | None = None
+    name: str | None = None
+    clip: bool = False
+
+    def federation_of(self, study: optuna.Study, search_space: SearchSpace) -> Federation:
+        """Return the federation that was given, or one of what a study that is alone tunes."""
+        direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
+        if self.federation is None:
+            space = Space(Translation(search_space).parameters, direction=direction)
+            return Federation(space, kind=self.policy.kinds[0])
+        theirs = self.federation.space.direction
+        if theirs != direction:
+            raise FederationMismatch(
+                f"the study has direction {direction}, but its federation has {theirs}: create a "
+                f"study with direction={theirs!r}, and change the sign of the objective if "
+                "necessary. A stored study keeps its direction, so give the new one another name"
+            )
+        return self.federation
+
+
+class StudyAgent:
+    """The agent of one study, and what is known about that study. One thread at a time uses it."""
+
+    def __init__(self, study: optuna.Study, options: Options) -> None:
+        self.study, self.options = study, options
+        self.record: StudyRecord | None = None  # as it was read or written last
+        self._new: StudyRecord | None = None  # that a new study gets
+        self.mirror: Mirror | None = None  # until the first query, or the first look
+        self.queries: dict[int, dict[str, Any]] = {}  # by the numbers of the running trials
+        self.ranges: SearchSpace = {}  # that the objective gave for the federation's parameters
+        # As whom it speaks at its exchange, see `speak_as`.
+        self._sender: str | None = None
+        self._keys: KeyPair | None = None
+        self._keyring: Keyring | None = None
+        self._made_from: tuple[object, ...] = ()
+        self._search_space: SearchSpace = {}
+        self._within: dict[str, Parameter] = {}
+        self._intersection = IntersectionSearchSpace()
+        self._shared: SearchSpace = {}  # the parameters that all complete trials share
+        self._tuned: SearchSpace = {}  # those of them that fedbo can tune
+        self._suggested: set[str] = set()  # the parameters of trials that ended in this process
+        self._warned: set[Warned] = set()
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent, told everything that has finished; None before the study's first query."""
+        if self.mirror is None:
+            mirror = self.look() if read_record(self.study) is not None else None
+            return None if mirror is None else mirror.agent
+        with contextlib.suppress(StudyChanged):  # the next query builds it anew
+            self.mirror.follow(private.get_trials(self.study))
+        return self.mirror.agent
+
+    def warn(self, about: Warned, text: str, category: type[Warning] = UserWarning) -> None:
+        """Give a warning, unless one about the same was given before."""
+        if about not in self._warned:
+            self._warned.add(about)
+            caller.warn(text, category)
+
+    def common_space(self, *, cached: bool = True) -> SearchSpace:
+        """Return the parameters that all complete trials share and that fedbo can tune."""
+        shared = self._intersection.calculate(self.study, use_cache=cached)
+        if shared != self._shared:
+            words = Translation({n: given for n, given in shared.items() if not given.single()})
+            for reason in words.refused:
+                self.warn("cannot tune", f"{reason}; it is sampled independently")
+            self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
+        return dict(self._tuned)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the study had no record before."""
+        return self._new is not None
+
+    def expected(self) -> StudyRecord:
+        """Return the study's record, or what a new study would store as its record."""
+        if self.record is not None:
+            return self.record
+        record = read_record(self.study)
+        if record is None:
+            self._new = self._new or self._new_record()
+            return self._new
+        if self.options.name not in (None, record.name):
+            raise ValueError(
+                f"study {self.study.study_name!r} has the name {record.name!r} among its peers, "
+                f"and cannot be renamed to {self.options.name!r}: leave the name out, or run "
+                "another study"
+            )
+        return record
+
+    def introduce(self) -> StudyRecord:
+        """Return the study's record; a new study gets one."""
+        if self.record is None:
+            self.record = self.expected()
+            if self.record is self._new:
+                self.record = write_record(self.study, self.record)
+        return self.record
+
+    def reread(self) -> StudyRecord:
+        """Return the record as it is stored now: another worker may have changed the key."""
+        self.record = None
+        return self.introduce()
+
+    def speak_as(
+        self, sender: str, keys: KeyPair | None = None, keyring: Keyring | None = None
+    ) -> None:
+        """Let the agent have this name among peers, and sign its messages with these keys."""
+        self._sender, self._keys, self._keyring = sender, keys, keyring
+
+    def follow(
+        self, search_space: SearchSpace, asking: int | None = None, *, cached: bool = False
+    ) -> Mirror:
+        """Bring the agent up to date with the study, except for the trial that is ``asking``.
+
+        ``search_space`` is what is tuned if there is no federation. If ``cached``, trials may be as
+        old as the beginning of the running trial.
+        """
+        trials = private.get_trials(self.study, cached=cached)
+        return self._followed(search_space, self.introduce(), trials, asking)
+
+    def look(self) -> Mirror | None:
+        """Return the agent with all that the study knows, without changing the study.
+
+        None if there is no federation, and no parameter that all complete trials share.
+        """
+        search_space: SearchSpace = {}
+        if self.options.federation is None:
+            search_space = self.common_space(cached=False)
+            if not search_space:
+                return None
+        trials = private.get_trials(self.study)
+        return self._followed(search_space, self.expected(), trials)
+
+    def preview(self) -> Message | None:
+        """Return the message that would be published now, without changing the study."""
+        mirror = self.look()
+        return mirror.agent.message() if mirror is not None and mirror.scores else None
+
+    def only(self, trials: Sequence[FrozenTrial]) -> Mirror:
+        """Return the agent that was told these trials and no others, after `follow`."""
+        assert self.mirror is not None
+        if self.mirror.told == {trial.number for trial in trials}:
+            return self.mirror
+        mirror = self.twin()
+        mirror.names = set(self.mirror.names)  # as other trials suggested them
+        mirror.follow(trials)
+        return mirror
+
+    def twin(self) -> Mirror:
+        """Return another agent like this one, which was told nothing yet."""
+        assert self.record is not None
+        return self._build(self._search_space, self.record, self._within)
+
+    def end(self, trial: FrozenTrial, state: TrialState) -> None:
+        """Note that a trial has ended, and warn if the agent cannot learn from it."""
+        self.queries.pop(trial.number, None)
+        self._suggested.update(trial.params)
+        if self.mirror is not None:
+            self._suggested |= self.mirror.names
+        if state in SCORED:
+            self._check_trial(trial)
+
+    def _followed(
+        self,
+        search_space: SearchSpace,
+        record: StudyRecord,
+        trials: Sequence[FrozenTrial],
+        asking: int | None = None,
+    ) -> Mirror:
+        """Tell the agent of these trials. It is built anew if it is not made from the same."""
+        within = self._narrower(trials)
+        made_from = search_space, record.entropy, within, self._sender, str(self._keys)
+        mirror = self.mirror if made_from == self._made_from else None
+        if mirror is not None:
+            try:
+                mirror.follow(trials, asking)
+            except StudyChanged:
+                mirror = None
+        if mirror is None:
+            mirror = self._build(search_space, record, within)
+            mirror.follow(trials, asking)
+            self.mirror, self._made_from = mirror, made_from
+            self._search_space, self._within = search_space, within
+        if mirror.useless is not None:
+            self._check_trial(mirror.useless)
+        return mirror
+
+    def _build(
+        self, search_space: SearchSpace, record: StudyRecord, within: dict[str, Parameter]
+    ) -> Mirror:
+        """Make a new agent, whose queries stay in the narrower ranges ``within``."""
+        federation = self.options.federation_of(self.study, search_space)
+        # A study has one secret for all federations, and different noise in each of them.
+        secret = record.entropy.encode() + federation.fingerprint
+        agent = Agent(
+            federation,
+            self.options.policy,
+            name=self._sender or record.name,
+            seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
+            settings=self.options.settings,
+            within=within,
+            keys=self._keys,
+            keyring=self._keyring,
+        )
+        return Mirror(agent, Translation(search_space))
+
+    def _new_record(self) -> StudyRecord:
+        seed, name, federation = self.options.seed, self.options.name, self.options.federation
+        entropy = secrets.token_hex(16)
+        if seed is not None:
+            entropy = hashlib.sha256(f"{int(seed)} {name or ''}".encode()).hexdigest()[:32]
+        return StudyRecord(
+            name=f"agent-{secrets.token_hex(4)}" if name is None else name,
+            entropy=entropy,
+            federation="" if federation is None else str(federation.fingerprint),
+        )
+
+    def _narrower(self, trials: Sequence[FrozenTrial]) -> dict[str, Parameter]:
+        """Return the ranges that are narrower than the federation's, if clipping is allowed.
+
+        They are the objective's in this process, or in the last trial.
+        """
+        federation = self.options.federation
+        if federation is None or not self.options.clip:
+            return {}
+        theirs = federation.space.parameters
+        last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
+        return {
+            name: parameter_of(name, given)
+            for name, given in (last | self.ranges).items()
+            if name in theirs
+            and not given.single()
+            and difference(name, given, theirs[name]) is not None
+            and difference(name, given, theirs[name], clip=True) is None
+        }
+
+    def _check_trial(self, trial: FrozenTrial) -> None:
+        """Warn if the agent can learn nothing from a trial with a value, or only a part."""
+        if self.options.federation is None:
+            return  # its space is what trials share: it is normal that some have more
+        space, number = self.options.federation.space, trial.number
+        missing = [name for name in space.names if name not in trial.params]
+        if missing and self.mirror is None:
+            for other in private.get_trials(self.study):
+                self._suggested.update(other.params)
+        others = [name for name in trial.params if name not in space.parameters]
+        try:
+            locate(trial, space, Translation({}), self._suggested)
+        except Unlocated as problem:
+            self.warn(
+                "not learnt",
+                f"in trial {number}, {missing_names(problem.missing, others)}. So the federation "
+                "learns nothing from this trial, or from others like it, and no message is sent "
+                f"about them. Suggest {quoted(problem.missing)} in the objective, or create a "
+                "federation with the parameters that it suggests (fedbo federation new). If only "
+                "some trials need a parameter, a trial without it counts once another one has "
+                "suggested it. This warning is given once",
+            )
+        except ValueError as problem:
+            self.warn(
+                "not learnt",
+                f"trial {number} has a value, but the federation cannot learn from it: {problem}. "
+                "Other trials like this one are ignored without another warning",
+            )
+        else:
+            if missing and "not learnt" not in self._warned:
+                self.warn(
+                    "counts where asked",
+                    f"in trial {number}, {missing_names(missing, others)}: its score counts at "
+                    f"the value that was asked for {quoted(missing)}. This is right for a "
+                    "parameter that only some trials need. This warning is given once",
+                )
