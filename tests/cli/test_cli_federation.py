@@ -58,7 +58,6 @@ def new(*args: str) -> Federation:
 def test_the_example_in_the_help_is_one() -> None:
     text = invoke("new", "--help").stdout
     assert all(line.strip() in text for line in EXAMPLE.strip().splitlines())
-    assert "is the space section of another" in text  # brackets would be taken for markup
     Path("space.toml").write_text(EXAMPLE)
     assert new("--from-space", "space.toml") == Federation(SPACE)
 
@@ -78,45 +77,12 @@ def test_new_says_what_show_says_and_what_to_do_next() -> None:
     assert "Give every site this very file" in said(made)
 
 
-def test_the_space_of_a_federation_file_will_do() -> None:
-    whole = Federation(SPACE).to_toml()
-    Path("space.toml").write_text(whole[whole.index("[space]") :])
-    assert new("--from-space", "space.toml") == Federation(SPACE)
-    Path("whole.toml").write_text(whole)
-    result = invoke("new", "x.toml", "--from-space", "whole.toml")
-    assert result.exit_code == 1
-    assert "'features' is outside [space]" in said(result)
-
-
-def test_a_parameter_may_be_called_space() -> None:
-    Path("space.toml").write_text('space = { type = "int", low = 0, high = 3 }')
-    made = new("--from-space", "space.toml", "--direction", "minimize")
-    assert made.space == Space({"space": Int(0, 3)}, direction="minimize")
-
-
-def test_the_order_in_which_sites_write_a_space_makes_no_difference() -> None:
-    Path("space.toml").write_text(EXAMPLE)
-    ours = new("--from-space", "space.toml")
-    lines = EXAMPLE.replace('["rbf", "linear"]', '["linear", "rbf"]').strip().splitlines()
-    Path("space.toml").write_text("\n".join(reversed(lines)))
-    theirs = new("--from-space", "space.toml", "--force")
-    assert theirs == ours and theirs.fingerprint == ours.fingerprint
-
-
 def test_a_choice_may_be_none() -> None:
     text = 'depth = { type = "categorical", choices = ["None", { none = true }, 3] }'
     Path("space.toml").write_text(text)
     made = new("--from-space", "space.toml")
     assert made.space.parameters == {"depth": Categorical([None, 3, "None"])}
     assert "depth categorical None, 3, 'None' unordered 3" in said(invoke("show"))
-
-
-def test_a_space_in_a_huge_file_is_refused() -> None:
-    with Path("space.toml").open("wb") as file:
-        file.truncate(2**30)
-    result = invoke("new", "--from-space", "space.toml")
-    assert result.exit_code == 1
-    assert "space.toml: it has 1,073,741,824 bytes, expected at most" in said(result)
 
 
 def test_a_file_that_exists_stays_unless_forced() -> None:
@@ -132,26 +98,13 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
 @pytest.mark.parametrize(
     ("text", "args", "complaint"),
     [
-        ("C = 1", [], "space.toml: 'C' is 1, expected a table with the type of the parameter"),
-        ("", [], "space.toml: there are no parameters"),
+        ("C = 1", [], "space.toml: parameter 'C': Expected"),
+        ("", [], "space.toml: parameters is empty"),
         ("C = ", [], "space.toml: Invalid value"),
-        ('C = { type = "float", low = 1 }', [], "parameter 'C': Object missing required field"),
         ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
-        ('C = { type = "int", low = 1, high = 1979-05-27 }', [], "Expected `int`, got `date`"),
-        (
-            EXAMPLE,
-            ["--direction", "maximize"],
-            "direction is 'minimize' in the file, but --direction is 'maximize'",
-        ),
-        (
-            EXAMPLE,
-            ["--from-study", "sqlite:///a.db", "s"],
-            "give exactly one of the two",
-        ),
-        (EXAMPLE, ["--features", "0"], "--features"),
+        (EXAMPLE, ["--from-study", "sqlite:///a.db", "s"], "give exactly one of the two"),
         (EXAMPLE, ["--features", "5001"], "features is 5001, expected an int from 1 to 5000"),
-        ("C = " + "[" * 10_000, [], "space.toml: tables or lists are nested more than 32 levels"),
-        (f"C = 0x{'f' * 10_000}", [], "space.toml: 'C' has a whole number of more than 64 bits"),
+        (EXAMPLE, ["--epsilon", "0"], "epsilon is 0.0"),
     ],
 )
 def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complaint: str) -> None:
@@ -165,8 +118,6 @@ def test_what_is_wrong_with_a_space_is_said(text: str, args: list[str], complain
 def test_one_of_two_sources_is_needed() -> None:
     assert "give exactly one of the two" in said(invoke("new"))
     assert "nowhere.toml cannot be read" in said(invoke("new", "--from-space", "nowhere.toml"))
-    result = invoke("new", "--from-study", "sqlite:///a.db", "s", "--direction", "minimize")
-    assert "the study has a direction" in said(result)
 
 
 # From a study
@@ -228,39 +179,10 @@ def test_parameters_that_sites_cannot_share_are_named() -> None:
 
 def test_a_study_without_a_space_is_refused() -> None:
     study("empty")
-    optuna.create_study(storage="sqlite:///a.db", study_name="two", directions=["minimize"] * 2)
-    study("bare").add_trial(create_trial(value=1.0))
-    for name, complaint in {
-        "empty": "study 'empty' has no finished trial",
-        "two": "study 'two' has 2 objectives",
-        "bare": "study 'bare' has no parameter that sites can share",
-        "emty": "there is no study 'emty' in sqlite:///a.db; its studies are",
-    }.items():
-        result = invoke("new", "--from-study", "sqlite:///a.db", name)
-        assert result.exit_code == 1
-        assert complaint in said(result)
-    assert not Path("federation.toml").exists()
-
-
-@pytest.mark.parametrize(
-    ("storage", "complaint"),
-    [
-        ("sqlite:///none.db", "there is no file none.db"),
-        ("site.db", "expected an address such as sqlite:///site.db"),
-        ("sqlite:///text.db", "sqlite:///text.db cannot be opened: file is not a database"),
-        ("sqlite://", "which is gone when the process ends"),
-        ("nosuch://me:secret@server/x", "nosuch://me:***@server/x cannot be opened"),
-    ],
-)
-def test_a_storage_that_cannot_be_read_is_said_without_a_traceback(
-    storage: str, complaint: str
-) -> None:
-    Path("text.db").write_text("this is no database, " * 100)
-    result = invoke("new", "--from-study", storage, "mine")
+    result = invoke("new", "--from-study", "sqlite:///a.db", "empty")
     assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    assert complaint in said(result)
-    assert {path.name for path in Path().iterdir()} == {"text.db"}
+    assert "study 'empty' has no finished trial" in said(result)
+    assert not Path("federation.toml").exists()
 
 
 def test_without_optuna_a_study_is_out_of_reach_and_a_file_is_not(
@@ -277,28 +199,46 @@ def test_without_optuna_a_study_is_out_of_reach_and_a_file_is_not(
 # What a file says
 
 
+GOLDEN = """\
+Federation federation.toml
+Scores are minimised over 3 parameters, which span 3 dimensions of the unit cube of the
+models.
+
+  parameter   kind          range             scale                dimensions
+  ─────────────────────────────────────────────────────────────────────────────
+  C           float         0.0001 to 10      log                           1
+  depth       int           1 to 8            linear, steps of 1            1
+  kernel      categorical   'linear', 'rbf'   unordered                     1
+
+  features       100, kernel se, seed 7
+  length scale   0.1, 0.2, 0.3 on the unit cube
+  noise          0.1, as a variance of standardised scores
+  message        compact with a tip: 105 numbers, about 193 bytes each
+  fingerprint    6418a7e4-36713fb5-886faf3f-0f1f2709
+                 sites with the same fingerprint agree on everything above
+
+No members are listed, so anyone who can write to the exchange can take part, signed or
+not, under any name that is not known yet. To admit members only, list their keys in a
+section [members]; fedbo identity show prints a site's key.
+
+A site sends 105 numbers: roughly what its model knows and does not know, and in which
+of some public cells of the space it made none, one, two or more trials. It also sends a
+tip, which its peers try first: the parameters of the trial that its model likes best,
+with each continuous one rounded to one of 16 places. The message also has the name of
+the site, how many trials it has, a counter, the fingerprint and a signature. A site
+sends no score, no data, no code, and no parameters of a trial but the tip, which it may
+leave out (tips=False, or --no-tips). Peers learn roughly where its scores are good,
+because that is what helps them.
+"""
+
+
 def test_show_explains_a_federation() -> None:
-    ours = Federation(SPACE, features=100, seed=7, epoch=2, length_scale=(0.1, 0.2, 0.3))
+    ours = Federation(SPACE, features=100, seed=7, length_scale=(0.1, 0.2, 0.3))
     ours.save("federation.toml")
     result = invoke("show", "federation.toml")
     assert result.exit_code == 0
-    text = said(result)
-    for part in (
-        "Scores are minimised over 3 parameters, which span 3 dimensions",
-        "C float 0.0001 to 10 log 1",
-        "depth int 1 to 8 linear, steps of 1 1",
-        "kernel categorical 'linear', 'rbf' unordered 1",
-        "features 100, kernel se, seed 7",
-        "length scale 0.1, 0.2, 0.3 on the unit cube",
-        "compact with a tip: 105 numbers, about 204 bytes each",
-        "It also sends a tip, which its peers try first",
-        "roughly what its model knows and does not know, and in which of some public cells of the",
-        "epoch 2",
-        str(ours.fingerprint),
-        "no parameters of a trial but the tip",
-    ):
-        assert part in text, part
     assert max(map(len, result.stdout.splitlines())) <= 100
+    assert "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines()) == GOLDEN
 
 
 def test_a_federation_without_tips_says_so() -> None:
@@ -308,23 +248,6 @@ def test_a_federation_without_tips_says_so() -> None:
     assert not Federation.load("f.toml").tips
     text = said(result)
     assert "tip" not in text and "A site sends no trial" in text
-
-
-def test_show_counts_what_weights_hand_out() -> None:
-    Federation(SPACE, features=100, kind="weights").save("f.toml")
-    text = said(invoke("show", "f.toml"))
-    assert "weights: 100 numbers, about 563 bytes each" in text
-    assert "sends 100 numbers: one random draw from its model" in text
-
-
-def test_show_counts_what_a_belief_hands_out() -> None:
-    points = [{"x": 0.0}, {"x": 0.5}, {"x": 1.0}]
-    space = Space({"x": Float(0, 1)}, points=points)
-    Federation(space, features=100, kind="belief").save("f.toml")
-    text = said(invoke("show", "f.toml"))
-    assert "belief: 5,151 numbers, about 20.8 kB each" in text
-    assert "Only the 3 points that the file lists may be tried" in text
-    assert "its best standardised score" in text
 
 
 def test_show_says_that_anyone_may_take_part_if_no_members_are_listed() -> None:
@@ -344,7 +267,7 @@ def test_show_names_the_members() -> None:
 
 def test_show_says_what_is_wrong_with_a_file() -> None:
     assert "nowhere.toml cannot be read" in said(invoke("show", "nowhere.toml"))
-    Path("federation.toml").write_text("features = 0\n[space.parameters]\n")
+    Path("federation.toml").write_text("format = 1\n[space.parameters]\n")
     result = invoke("show")
     assert result.exit_code == 1
     assert "federation.toml: parameters is empty" in said(result)

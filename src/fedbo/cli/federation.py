@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,10 +15,10 @@ from fedbo.cli import checks, screen
 from fedbo.federation import Federation, Plan
 from fedbo.federation import file as toml
 from fedbo.message import Kind
-from fedbo.space import Categorical, Direction, Int, Parameter, Space
+from fedbo.space import Categorical, Int, Parameter, Space
 
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
-_HEADER = 163
+_HEADER = 152
 _KINDS = {
     "compact": "roughly what its model knows and does not know, and in which of some public cells "
     "of the space it made none, one, two or more trials",
@@ -28,9 +28,17 @@ _KINDS = {
     "contribution": "the public cell of the space that has its best trial, and the rough shape of "
     "its model",
 }
+_TIP = (
+    "It also sends a tip, which its peers try first: the parameters of the trial that its model "
+    "likes best, with each continuous one rounded to one of 16 places. "
+)
+_STAYS = "A site sends no trial: neither parameters nor scores, neither data nor code."
+_STAYS_BUT_TIP = (
+    "A site sends no score, no data, no code, and no parameters of a trial but the tip, which it "
+    "may leave out (tips=False, or --no-tips)."
+)
 _SHOWN = 6  # choices of a categorical parameter
 _MEMBERS = 20  # names that are shown
-_SUCH_AS = 'such as C = { type = "float", low = 0.0, high = 1.0 }; --help shows an example'
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
 
@@ -84,10 +92,6 @@ def new(
     days: Annotated[
         float, typer.Option(help="Days between such releases, and before the first.", min=0)
     ] = 0.0,
-    direction: Annotated[
-        Literal["maximize", "minimize"] | None,
-        typer.Option(help="The direction, if --from-space has none; maximize by default."),
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Create the file that every site of a federation needs.
@@ -95,7 +99,7 @@ def new(
     From a study: fedbo federation new --from-study sqlite:///site.db my-study
 
     From a file: fedbo federation new --from-space space.toml, where the file has one table for each
-    parameter, as here, or is the space section of another federation file:
+    parameter, and scores are maximised unless it says otherwise:
 
     \b
       direction = "minimize"
@@ -106,12 +110,12 @@ def new(
     """
     if (from_study is None) == (from_space is None):
         raise checks.refused("give exactly one of the two", "--from-study / --from-space")
-    if from_study is not None and direction is not None:
-        raise checks.refused("the study has a direction: leave this option out", "--direction")
     checks.writable("OUT", out)
     if out.exists() and not force:
         problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
+    if epsilon is None and (releases, by, least_members, days) != (1, "hub", 0, 0.0):
+        raise checks.refused("private releases need it", "--epsilon")
     left_out: list[str] = []
     try:
         if from_study is not None:
@@ -119,12 +123,9 @@ def new(
             from fedbo.optuna.studies import space_of
 
             space, left_out = space_of(*from_study)
-        else:
-            assert from_space is not None
-            space = _space_in_file(from_space, direction)
+        elif from_space is not None:
+            space = _space_in_file(from_space)
         plan = None
-        if epsilon is None and (releases, by, least_members, days) != (1, "hub", 0, 0.0):
-            raise checks.refused("private releases need it", "--epsilon")
         if epsilon is not None:
             plan = Plan(
                 epsilon=epsilon,
@@ -153,45 +154,16 @@ def show(
     _report(Console(), checks.federation("FILE", file), file)
 
 
-def _space_in_file(path: Path, direction: Direction | None) -> Space:
-    """Read a space from a file that has one table for each parameter, or [space]."""
+def _space_in_file(path: Path) -> Space:
     try:
-        given = toml.loads(toml.read(path))
-        return toml.read_space(_space_table(given, direction))
+        tables = toml.loads(toml.read(path))
+        direction = {"direction": tables.pop("direction")} if "direction" in tables else {}
+        return toml.read_space({"parameters": tables, **direction})
     except OSError as error:
         raise checks.unreadable("--from-space", path, error, "a TOML file") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _space_table(given: dict[str, Any], direction: Direction | None) -> dict[str, Any]:
-    """Build what a federation file has under [space], with a direction."""
-    inner = given.get("space")
-    if isinstance(inner, dict) and "type" not in inner:  # else it is a parameter of that name
-        others = [key for key in given if key not in ("space", "format")]
-        if others:
-            raise ValueError(
-                f"{others[0]!r} is outside [space], but only the space is read from this file: "
-                "remove it, and use an option (--features, --seed, --kind) instead"
-            )
-        table = dict(inner)
-    else:
-        parameters = {name: fields for name, fields in given.items() if name != "direction"}
-        if not parameters:
-            raise ValueError(f"there are no parameters, expected a table for each, {_SUCH_AS}")
-        for name, fields in parameters.items():
-            if not isinstance(fields, dict) or "type" not in fields:
-                raise ValueError(
-                    f"{name!r} is {fields!r}, expected a table with the type of the parameter, "
-                    f"{_SUCH_AS}"
-                )
-        table = {"parameters": parameters}
-        if "direction" in given:
-            table["direction"] = given["direction"]
-    there = table.setdefault("direction", direction or "maximize")
-    if direction not in (None, there):
-        raise ValueError(f"direction is {there!r} in the file, but --direction is {direction!r}")
-    return table
+        hint = "expected a table for each parameter; --help shows an example"
+        raise ValueError(f"{path}: {error}; {hint}") from None
 
 
 def _report(console: Console, federation: Federation, path: Path) -> None:
@@ -211,54 +183,29 @@ def _report(console: Console, federation: Federation, path: Path) -> None:
     screen.say(console, f"{_who(federation)}\n")
     screen.say(
         console,
-        f"A site that joins sends {screen.count(_numbers(federation), 'number')}: "
-        f"{_KINDS[federation.sends]}. {_about_tip(federation)}The message also has the name that "
-        "the site chose, how many trials it has, a counter, the fingerprint and a signature. "
-        f"{_what_stays(federation)} {_who_learns(federation)}\nEach site may have further "
-        "parameters, and its own kind of score.",
+        f"A site sends {screen.count(federation.sent_numbers, 'number')}: "
+        f"{_KINDS[federation.sends]}. {_TIP if federation.sends_tips else ''}The message also has "
+        "the name of the site, how many trials it has, a counter, the fingerprint and a signature. "
+        f"{_STAYS_BUT_TIP if federation.sends_tips else _STAYS} {_who_learns(federation)}",
     )
-
-
-def _about_tip(federation: Federation) -> str:
-    if not federation.sends_tips:
-        return ""
-    return (
-        "It also sends a tip, which its peers try first: the parameters of the trial that its "
-        "model likes best, with each continuous one rounded to one of 16 places. "
-    )
-
-
-def _what_stays(federation: Federation) -> str:
-    if federation.sends_tips:
-        return (
-            "A site sends no score, no data, no code, and no parameters of a trial but the tip; a "
-            "site that joins with --no-tips sends none."
-        )
-    return "A site sends no trial: neither parameters nor scores, neither data nor code."
 
 
 def _who_learns(federation: Federation) -> str:
     """Say who learns what of what a site sends."""
     plan = federation.privacy
     if plan is None:
-        return (
-            "Peers do learn roughly where this site's scores are good, because that is what helps "
-            "them."
-        )
-    made = screen.count(plan.releases, "private release")
-    fewer = screen.count(plan.least_trials, "trial")
+        return "Peers learn roughly where its scores are good, because that is what helps them."
     when = f"{plan.by!r} decides when."
-    if plan.least_trials > 1:
-        when = f"{plan.by!r} decides when; members with fewer than {fewer} are left out."
     if plan.least_members:
         when = (
-            f"A hub makes one when {plan.least_members:,} members have {plan.least_trials} trials "
-            f"or more, at the earliest {plan.days:g} days after the one before."
+            f"A hub makes one when {plan.least_members:,} members have contributed, at the "
+            f"earliest {plan.days:g} days after the one before."
         )
     return (
-        f"This is for {plan.by!r}, who must be trusted with it. Peers hear nothing but {made} by "
-        f"{plan.by!r}, which together cost each member at most ε = {plan.epsilon:g} at δ = "
-        f"{plan.delta:g}. {when}"
+        f"This is for {plan.by!r}, who must be trusted with it. Peers hear nothing but "
+        f"{screen.count(plan.releases, 'private release')} by {plan.by!r}, which together cost "
+        f"each member at most ε = {plan.epsilon:g} at δ = {plan.delta:g}. Members with fewer than "
+        f"{screen.count(plan.least_trials, 'trial')} are left out. {when}"
     )
 
 
@@ -291,11 +238,9 @@ def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
     screen.say(
         console,
         f"\nWritten to {path}. Give every site this very file: messages from sites with other "
-        f"values are refused. Each site then runs fedbo join EXCHANGE --federation {path} "
-        "--storage STORAGE --objective MODULE:FUNCTION, or uses "
-        f"FederatedSampler({str(path)!r}, EXCHANGE) as the sampler of its study. EXCHANGE is a "
-        "folder that all sites can reach, or the https:// address of a hub, where fedbo hub create "
-        "puts this file for those who are invited.",
+        f"values are refused. Each site then uses FederatedSampler({str(path)!r}, EXCHANGE) as the "
+        "sampler of its study. EXCHANGE is a folder that all sites can reach, or the https:// "
+        "address of a hub, where fedbo hub create puts this file for those who are invited.",
     )
 
 
@@ -324,7 +269,7 @@ def _described(parameter: Parameter) -> tuple[str, str, str]:
 
 
 def _agreed(federation: Federation) -> Table:
-    scale, numbers = federation.length_scale, _numbers(federation)
+    scale = federation.length_scale
     scales = (scale,) if isinstance(scale, float) else scale
     return screen.pairs(
         {
@@ -333,13 +278,9 @@ def _agreed(federation: Federation) -> Table:
             "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
             "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
-            f"{screen.count(numbers, 'number')}, about "
+            f"{screen.count(federation.sent_numbers, 'number')}, about "
             f"{screen.size(_HEADER + federation.sent_bytes)} each",
             "fingerprint": f"{federation.fingerprint}",
             "": "sites with the same fingerprint agree on everything above",
         }
     )
-
-
-def _numbers(federation: Federation) -> int:
-    return federation.sent_numbers
