@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import mpmath
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,7 +25,6 @@ from fedbo.privacy import (
     SubsampledGaussian,
     epsilon,
     epsilon_basic,
-    epsilon_moments,
     epsilon_pld,
     epsilon_renyi,
     gaussian_delta,
@@ -215,19 +213,11 @@ class TestPublished:
 
     def test_other_accountants(self) -> None:
         assert epsilon_renyi([DP_FTS_DE], 1e-5) == pytest.approx(21.6, abs=0.05)
-        assert epsilon_moments([DP_FTS_DE], 1e-5) == pytest.approx(22.97, abs=0.005)
-
-    @pytest.mark.parametrize(("z", "published"), [(1.0, 15.17), (2.0, 5.14), (4.0, 2.16)])
-    def test_published_table(self, z: float, published: float) -> None:
-        """Only z = 1 is stated. That the other two rows are z = 2 and 4 is inferred from this."""
-        row = SubsampledGaussian(z, rate=0.35, rounds=60)
-        assert epsilon_moments([row], 29**-1.1) == pytest.approx(published, abs=0.005)
-        assert epsilon([row], 29**-1.1) < published
 
     def test_order_of_the_accountants(self) -> None:
         for z, q, T in itertools.product((0.8, 2.0), (0.01, 0.3), (1, 50)):
             what = [SubsampledGaussian(z, q, T)]
-            bounds = [f(what, 1e-6) for f in (epsilon_pld, epsilon_renyi, epsilon_moments)]
+            bounds = [f(what, 1e-6) for f in (epsilon_pld, epsilon_renyi)]
             assert bounds == sorted(bounds)
             assert bounds[0] <= epsilon_basic(what, 1e-6) * (1 + 1e-3)
 
@@ -332,21 +322,11 @@ class TestLimits:
         (lambda: gaussian_delta([1.0], -1.0), "epsilon is -1.0; it must be at least 0"),
         (lambda: gaussian_epsilon([0.0], 0.1), "a noise multiplier is 0.0; it must be positive"),
         (lambda: epsilon([], 1.0), "delta is 1.0; it must be at least 0 and below 1"),
-        (lambda: epsilon_moments([], -0.1), "delta is -0.1; it must be at least 0"),
     ],
 )
 def test_errors_say_what_was_given_and_expected(make: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()
-
-
-def test_mechanisms_can_be_written_to_a_file() -> None:
-    released = [Pure(1.0), Laplace(1.0, 16), Gaussian(2.0, 1024), DP_FTS_DE]
-    text = msgspec.json.encode(released)
-    assert b'"type":"laplace"' in text
-    assert msgspec.json.decode(text, type=list[Mechanism]) == released
-    with pytest.raises(msgspec.ValidationError, match="unknown field"):
-        msgspec.json.decode(b'[{"type":"laplace","scale":1.0,"s":1}]', type=list[Mechanism])
 
 
 def test_dp_accounting_is_loaded_only_when_it_is_needed() -> None:

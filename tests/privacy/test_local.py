@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.privacy import Derived, Pure, Simulated, Source, epsilon, local_cost, local_vote
+from fedbo.privacy import Derived, Simulated, Source, local_vote
 
 UNITS = 2**64
 
@@ -101,15 +101,10 @@ class TestCost:
         uniform = [Fraction(1, 5)] * 5
         assert exact_probabilities(3, 5, 1e-30) == uniform
 
-    def test_the_accountant_adds_them_up(self) -> None:
-        assert local_cost(1.5) == Pure(1.5)
-        assert epsilon([local_cost(1.5)] * 3, 0.0) == pytest.approx(4.5)
-
     @pytest.mark.parametrize("target", [0.0, -1.0, math.nan, math.inf])
     def test_an_impossible_epsilon_is_refused(self, target: float) -> None:
-        for call in (lambda: local_cost(target), lambda: local_vote(0, 3, target)):
-            with pytest.raises(ValueError, match=f"epsilon is {target}, expected a number above 0"):
-                call()
+        with pytest.raises(ValueError, match=f"epsilon is {target}, expected a number above 0"):
+            local_vote(0, 3, target)
 
 
 class TestVote:

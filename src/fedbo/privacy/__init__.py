@@ -10,7 +10,6 @@ from fedbo.privacy.accounting import (
     SubsampledGaussian,
     epsilon,
     epsilon_basic,
-    epsilon_moments,
     epsilon_pld,
     epsilon_renyi,
     gaussian_delta,
@@ -19,7 +18,7 @@ from fedbo.privacy.accounting import (
 )
 from fedbo.privacy.budget import BudgetSpent, is_due, next_release, one_each, releases_made
 from fedbo.privacy.contribution import shape
-from fedbo.privacy.local import local_cost, local_vote
+from fedbo.privacy.local import local_vote
 from fedbo.privacy.noise import (
     Derived,
     Secret,
@@ -48,14 +47,12 @@ __all__ = [
     "discrete_laplace",
     "epsilon",
     "epsilon_basic",
-    "epsilon_moments",
     "epsilon_pld",
     "epsilon_renyi",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
     "is_due",
-    "local_cost",
     "local_vote",
     "mechanisms",
     "next_release",

@@ -43,11 +43,7 @@ def shape(federation: Federation, nu: Array) -> Array:
 
 
 def to_shape(federation: Federation) -> Array:
-    """Return the factors (d,) that turn the coordinates z into y, up to its length.
-
-    Args:
-        federation: What the members agree on.
-    """
+    """Return the factors (d,) that turn the coordinates z into y, up to its length."""
     lam = federation.basis.lam[: federation.shape_coordinates]
     if not lam[0] > 0.0:
         raise ValueError(
@@ -63,9 +59,6 @@ def unit(y: Array) -> Array:
 
     The largest coordinate becomes 1 first: squares of tiny numbers are rounded to 0 one by one, so
     that the length would come out too small, and those of huge ones overflow.
-
-    Args:
-        y: Finite numbers, (d,).
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:
@@ -77,11 +70,6 @@ def unit(y: Array) -> Array:
 def lifted(y: Array, c: float, e: int) -> Array:
     """Return v.
 
-    Args:
-        y: A shape (d,), of length 1 or less.
-        c: The weight of the second moments.
-        e: How many coordinates they are of.
-
     >>> lifted(np.array([0.6, 0.8]), 1.0, 2).round(3).tolist()
     [0.6, 0.8, 0.36, 0.679, 0.64]
     """
@@ -92,10 +80,6 @@ def lifted(y: Array, c: float, e: int) -> Array:
 
 def second_moments(part: Array, e: int) -> Array:
     """Return the matrix (e, e) whose svec is ``part``: the way back from `lifted`.
-
-    Args:
-        part: The second part of v, divided by c.
-        e: The number of its coordinates.
 
     >>> second_moments(lifted(np.array([0.6, 0.8]), 1.0, 2)[2:], 2).round(3).tolist()
     [[0.36, 0.48], [0.48, 0.64]]

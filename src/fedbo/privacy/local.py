@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 
-from fedbo.privacy.accounting import Pure
 from fedbo.privacy.noise import SECRET, Source
 
 _UNITS = 2**64  # of a
@@ -56,19 +55,6 @@ def local_vote(cell: int | None, cells: int, epsilon: float, *, source: Source =
     is_own = source.randbelow(_UNITS) < _own_units(epsilon, cells)
     other = source.randbelow(cells)  # is drawn in any case, so that the time says nothing
     return cell if is_own and cell is not None else other
-
-
-def local_cost(epsilon: float) -> Pure:
-    """Return what a vote costs, for the accountant.
-
-    Args:
-        epsilon: ε of the vote.
-
-    >>> local_cost(4.0)
-    Pure(epsilon=4.0)
-    """
-    _check(epsilon)
-    return Pure(epsilon)
 
 
 def _own_units(epsilon: float, cells: int) -> int:

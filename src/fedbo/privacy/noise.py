@@ -52,11 +52,7 @@ class Source(ABC):
 
     @abstractmethod
     def randbelow(self, n: int) -> int:
-        """Return an integer from 0 to n − 1, all with the same probability.
-
-        Args:
-            n: How many integers there are, 1 or more.
-        """
+        """Return an integer from 0 to n − 1, all with the same probability."""
 
 
 class Secret(Source):

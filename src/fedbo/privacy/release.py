@@ -63,11 +63,7 @@ _MANY = 300  # members from which the second moments of all coordinates are wort
 
 
 def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
-    """Return what the accountant needs to know of a release.
-
-    Args:
-        published: The release.
-    """
+    """Return what the accountant needs to know of a release."""
     return _costs(published.votes_scale, published.sums_deviation, published.weight)
 
 
@@ -75,9 +71,6 @@ def planned(plan: Plan) -> tuple[Laplace, Gaussian]:
     """Return what the accountant needs to know of a release whose content is lost.
 
     In the noise of a release, everything but the number of members follows from the plan.
-
-    Args:
-        plan: The privacy plan of the federation.
     """
     c, _ = _second_moments_of(1, 1)
     return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
@@ -148,14 +141,14 @@ def composed(
     c, e = _second_moments_of(len(contributions), d)
     votes = np.zeros(len(federation.cells), dtype=np.int64)
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
-    given = [message for message in contributions if message is not None]
-    for message in given:
+    present = [message for message in contributions if message is not None]
+    for message in present:
         federation.check(message)
         votes[message.cell] += STEPS
         v = lifted(unit(message.y.astype(np.float64)), c, e)
         sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
     if trials is None:  # one member that claims too many must not prevent the release
-        trials = min(sum(message.t_n for message in given), COUNTER_LIMITS["t_n"])
+        trials = min(sum(message.t_n for message in present), COUNTER_LIMITS["t_n"])
     return Release(
         fingerprint=federation.fingerprint,
         sender=plan.by,
@@ -175,13 +168,7 @@ def composed(
 
 
 def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
-    """Return a release with its noise.
-
-    Args:
-        federation: What the members agree on.
-        quiet: What `composed` returned.
-        source: The source of randomness.
-    """
+    """Return what `composed` returned with its noise, which may leave."""
     plan = federation.require_plan()
     scale, variance = _votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
     votes = quiet.votes + discrete_laplace(scale, len(quiet.votes), source=source)
@@ -191,7 +178,7 @@ def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
 
 def _check_noise(plan: Plan, published: Release) -> None:
     """Refuse a release with less noise than was planned; rounding errors do not count."""
-    for name, found, needed in (
+    for name, value, needed in (
         ("votes_scale", published.votes_scale, float(_votes_scale(plan))),
         (
             "sums_deviation",
@@ -199,9 +186,9 @@ def _check_noise(plan: Plan, published: Release) -> None:
             math.sqrt(_sums_variance(plan, published.weight)) * STEP,
         ),
     ):
-        if found < needed * (1.0 - 1e-9):
+        if value < needed * (1.0 - 1e-9):
             raise MessageRefused(
-                f"release {published.sequence} of {published.sender!r}: {name} is {found:g}, "
+                f"release {published.sequence} of {published.sender!r}: {name} is {value:g}, "
                 f"expected {needed:g}: it has less noise than the plan asks for"
             )
 
@@ -210,12 +197,7 @@ def _check_noise(plan: Plan, published: Release) -> None:
 
 
 def voted_points(federation: Federation, published: Release) -> Array:
-    """Return where the noisy mean is highest in each of the most voted cells, (3, D).
-
-    Args:
-        federation: What the members agree on.
-        published: The release.
-    """
+    """Return where the noisy mean is highest in each of the most voted cells, (3, D)."""
     m, _, _ = mean_and_spread(published)
     points = federation.space.cover(POINTS)
     psi = federation.basis.coordinates(points)[:, : len(m)]
@@ -225,11 +207,7 @@ def voted_points(federation: Federation, published: Release) -> Array:
 
 
 def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
-    """Return the mean m (d,), its variance in each direction, and the covariance V (d, d).
-
-    Args:
-        published: The release.
-    """
+    """Return the mean m (d,), its variance in each direction, and the covariance V (d, d)."""
     d, e, N = published.coordinates, published.squared, published.members
     s = published.sums_deviation / N
     mean = np.array(published.sums[:d]) * STEP / N
@@ -247,13 +225,7 @@ def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
 
 
 def draws(federation: Federation, published: Release, rng: np.random.Generator) -> Array:
-    """Return z (64, k) of functions that stand for peers, each with variance 1 over the space.
-
-    Args:
-        federation: What the members agree on.
-        published: The release.
-        rng: Draws them.
-    """
+    """Return z (64, k) of functions that stand for peers, each with variance 1 over the space."""
     factors, basis = to_shape(federation), federation.basis
     d = len(factors)
     m, variance, V = mean_and_spread(published)
@@ -272,10 +244,6 @@ def held_draws(federation: Federation, published: Release) -> list[Held]:
 
     The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
     everyone who holds the release.
-
-    Args:
-        federation: What the members agree on.
-        published: The release.
     """
     federation.check(published)
     _check_noise(federation.require_plan(), published)

@@ -38,9 +38,6 @@ def spent(
 def factor(cost: float) -> str:
     """Return e^ε as text, by which probabilities may differ.
 
-    Args:
-        cost: ε, of any size.
-
     >>> factor(2.0), factor(1000.0)
     ('7.4', 'e^1000')
     """
@@ -55,7 +52,7 @@ def statement(releases: Sequence[Release]) -> str:
     """
     first, cost = releases[0], spent(releases)
     known = "1 release is" if len(releases) == 1 else f"{len(releases)} releases are"
-    last = max(releases, key=lambda one: one.sequence)
+    last = max(releases, key=lambda release: release.sequence)
     return (
         f"{known} recorded here, made by {first.sender!r}; the last one is number {last.sequence} "
         f"of {first.releases} planned, and sums up {last.members:,} members. This costs each "
@@ -79,7 +76,7 @@ def broken_promise(releases: Sequence[Release]) -> str | None:
     Args:
         releases: All known releases of one federation, each once.
     """
-    numbers = [one.sequence for one in releases]
+    numbers = [release.sequence for release in releases]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if not twice:
         return None
