@@ -103,9 +103,8 @@ class _Index:
     """What the lines of a ledger say. Messages are known by their digests."""
 
     def __init__(self) -> None:
-        # What was sent and not withdrawn since, by where it went; and where anything ever went.
-        self.out: dict[_Reach, dict[bytes, Entry]] = {}
-        self.left: dict[bytes, set[_Reach]] = {}
+        # What was sent and not withdrawn since, by address, agent and federation.
+        self.out: dict[tuple[str, str, str], dict[bytes, Entry]] = {}
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
         self.releases: dict[str, dict[bytes, str]] = {}  # contents, by federation
         self.randomised: set[tuple[str, str]] = set()  # agents and federations with local privacy
@@ -113,17 +112,16 @@ class _Index:
 
     def add(self, entry: Entry) -> None:
         """Take note of an entry; of the same entry again, too."""
-        reach, digest = _reach(entry), _digest(entry.content)
-        out, left = self.out.setdefault(reach, {}), self.left.setdefault(digest, set())
+        digest = _digest(entry.content)
+        out = self.out.setdefault((entry.to, entry.agent, entry.federation), {})
         if entry.action == "undelivered":
             out.pop(digest, None)
-            left.discard(reach)
         elif entry.action == "withdrawn":
-            for other in [key for key, sent in out.items() if _same_study(sent, entry)]:
-                del out[other]
+            for other, sent in [*out.items()]:
+                if "" in (sent.study, entry.study) or sent.study == entry.study:
+                    del out[other]
         else:
             out[digest] = replace(entry, content="")
-            left.add(reach)
             self.studies.setdefault(digest, set()).add(entry.study)
         if entry.kind == "release":
             self.releases.setdefault(entry.federation, {})[digest] = entry.content
@@ -136,10 +134,12 @@ class _Index:
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
         digest = _digest(entry.content)
-        if entry.action == "sent":
-            sent = self.out.get(_reach(entry), {}).get(digest)
-            return sent is not None and entry.progress in (None, sent.progress)
-        return entry.action in ("handed out", "received") and bool(self.left.get(digest))
+        if entry.action in ("handed out", "received"):
+            return any(digest in out for out in self.out.values())
+        sent = self.out.get((entry.to, entry.agent, entry.federation), {}).get(digest)
+        return (
+            entry.action == "sent" and sent is not None and entry.progress in (None, sent.progress)
+        )
 
 
 class Ledger:
@@ -474,17 +474,6 @@ class Ledger:
                 self._index.damaged.add(self._position - len(line))
         self._position -= len(rest)
         return bool(rest)
-
-
-_Reach = tuple[str, str, str]  # an address, an agent and a federation: what a withdrawal covers
-
-
-def _reach(entry: Entry) -> _Reach:
-    return entry.to, entry.agent, entry.federation
-
-
-def _same_study(sent: Entry, withdrawn: Entry) -> bool:
-    return not sent.study or not withdrawn.study or sent.study == withdrawn.study
 
 
 def _default_path() -> Path:
