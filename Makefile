@@ -48,7 +48,6 @@ chromium:
 
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
-	.venv-bench/bin/python benchmarks/agents.py
 
 # docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Optuna's runs are kept.
 transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: five benchmarks and their picture (hours)
@@ -58,7 +57,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 	.venv-bench/bin/python benchmarks/landmine.py --box both --json $(TRANSFER)/landmine.json
 	.venv-bench/bin/python benchmarks/har.py --json $(TRANSFER)/har.json
 	.venv-bench/bin/python benchmarks/hostile.py --targets odd --json $(TRANSFER)/hostile.json
-	.venv/bin/python benchmarks/picture.py $(TRANSFER) --regret $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
+	.venv/bin/python benchmarks/picture.py $(TRANSFER)/regret.png $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -4,7 +4,7 @@ One query fits the hyper-parameters to all trials so far and chooses the next po
 
     ei         Agent.ask with the policy EI, the default of an agent alone: fit, maximum of log EI
     ts         the same with TS: fit, Matheron draw, maximum of the draw
-    pts        the same with TipsThenPool and the messages of 28 peers
+    peers      the same with TipsThenPool and the messages of 28 peers
     sampler    FederatedSampler, study.ask with every parameter: fedbo inside Optuna
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
     optuna_gp  GPSampler, study.ask with every parameter: fit, log EI, maximum of log EI
@@ -23,9 +23,10 @@ The trials from t = 41 to 60 are timed, from study.ask to study.tell:
     sampler     FederatedSampler, alone
     with_peers  FederatedSampler in a federation with 20 peers, publishing after every trial
 
-Last, agents with EI (only its own queries, no draws) and with TS query listed points, 500 to
-30,000 random ones of [0, 1]^2. Hyper-parameters are fitted in every query, and each takes part in
-the maximum that is shown beside the median.
+Last comes the time of a query against the number N of peers with 50 trials each: the paper's
+Fig. 3d, and TipsThenPool besides. The queries are those of real runs in D = 2, of which FTS makes
+about a third by a message, without a fit. Work that is done once when a message arrives is not
+counted. FTS and TipsThenPool hold up to a million messages.
 
     make bench                                   # builds the environment and prints the tables
     python benchmarks/speed.py --json out.json   # in that environment
@@ -33,15 +34,17 @@ the maximum that is shown beside the median.
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Protocol
+from statistics import mean, median
+from typing import Any, Protocol
 
 try:
     import numpy as np
@@ -54,7 +57,6 @@ try:
     from botorch.utils.sampling import optimize_posterior_samples
     from gpytorch.mlls import ExactMarginalLogLikelihood
     from threadpoolctl import threadpool_limits
-    from trials import command, progress, smooth_function, smooth_trials
 
     import fedbo
     from fedbo.exchange import Ledger, MemoryExchange
@@ -63,16 +65,71 @@ except ModuleNotFoundError as error:
     sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with BoTorch and Optuna.")
 
 DIMENSIONS = (2, 6)
-T = 50
-QUERIES = 20
-M = 100
+T, QUERIES, M = 50, 20, 100
 FUNCTIONS, PEERS = 5, 20
 POOLED = 28  # peers of the agent with TipsThenPool
-LISTED = (500, 1000, 2000, 2999, 3001, 10_000, 30_000)
-TOLD = (10, 50, 200)  # trials before the queries of listed points
-LISTED_POLICIES = {"ei": fedbo.EI(schedule=1e-9), "ts": fedbo.TS()}
+RUNS = 9  # for each number of peers
+MANY, SOME = (28, 100, 1_000, 10_000, 1_000_000), (28, 100, 1_000)
+POLICIES: dict[str, tuple[fedbo.Policy, str, Sequence[int]]] = {
+    "FTS": (fedbo.FTS(), "weights", MANY),
+    "TipsThenPool": (fedbo.TipsThenPool(), "weights", MANY),
+    "RGPE": (fedbo.RGPE(), "belief", SOME),
+    "TAF": (fedbo.TAF(), "belief", SOME),
+}
 IMPORTS = {"fedbo": "import fedbo", "numpy_scipy": "import numpy, scipy.optimize"}
 IMPORT_RUNS = 15
+
+Figures = dict[str, Any]
+
+
+# Trials
+
+
+def smooth_function(rng: np.random.Generator, D: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Draw a sum of random cosines, similar to a GP sample; it takes rows of X."""
+    frequencies = rng.standard_normal((100, D)) / 0.5
+    phases = rng.uniform(0, 2 * np.pi, 100)
+    amplitudes = rng.standard_normal(100) / np.sqrt(50)
+    return lambda X: np.cos(X @ frequencies.T + phases) @ amplitudes
+
+
+def smooth_trials(D: int, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n random points, and evaluate a smooth random function there."""
+    rng = np.random.default_rng(D if seed is None else [D, seed])
+    X = rng.random((n, D))
+    return X, smooth_function(rng, D)(X)
+
+
+def params(x: np.ndarray) -> dict[str, float]:
+    return {f"x{d}": value for d, value in enumerate(x.tolist())}
+
+
+def federation(D: int, kind: str = "compact") -> fedbo.Federation:
+    space = {f"x{d}": fedbo.Float(0.0, 1.0) for d in range(D)}
+    return fedbo.Federation(space, features=M, kind=kind)
+
+
+def message(agreed: fedbo.Federation, i: int) -> fedbo.Message:
+    """Create the message of a peer with T trials of its own smooth function."""
+    agent = fedbo.Agent(agreed, name=f"peer-{i}", seed=i)
+    for x, score in zip(*smooth_trials(agreed.space.dimensions, T, seed=100 + i % 50), strict=True):
+        agent.tell(params(x), float(score))
+    return agent.message()
+
+
+def cpu_ms(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU milliseconds of a call, and its result."""
+    start = time.process_time()
+    result = call()
+    return 1e3 * (time.process_time() - start), result
+
+
+def progress(text: str) -> None:
+    """Show what is being measured, in place of the line before."""
+    print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
+
+
+# Optimisers
 
 
 class Optimiser(Protocol):
@@ -82,34 +139,19 @@ class Optimiser(Protocol):
 
 class Fedbo:
     def __init__(self, D: int, policy: fedbo.Policy, peers: int = 0) -> None:
-        self.federation, self.names = federation_of(D)
-        settings = fedbo.Settings(repeats="allow")
-        self.agent = fedbo.Agent(self.federation, policy, seed=0, settings=settings)
-        for i in range(peers):
-            self.agent.receive(peer(self.federation, self.names, i).message())
-        self.trial = None
+        agreed, settings = federation(D), fedbo.Settings(repeats="allow")
+        self.agent = fedbo.Agent(agreed, policy, seed=0, settings=settings)
+        self.agent.receive([message(agreed, i) for i in range(peers)])
+        self.trial: fedbo.Trial | None = None
 
     def tell(self, x: np.ndarray, score: float) -> None:
         if self.trial is not None:
             self.agent.tell(self.trial, None)
-        self.agent.tell(dict(zip(self.names, x.tolist(), strict=True)), score)
+        self.agent.tell(params(x), score)
 
     def query(self) -> list[float]:
         self.trial = self.agent.ask()
         return list(self.trial.params.values())
-
-
-def federation_of(D: int) -> tuple[fedbo.Federation, list[str]]:
-    names = [f"x{i}" for i in range(D)]
-    return fedbo.Federation({name: fedbo.Float(0.0, 1.0) for name in names}, features=M), names
-
-
-def peer(federation: fedbo.Federation, names: list[str], i: int) -> fedbo.Agent:
-    """Create a peer with T trials of its own smooth function."""
-    agent = fedbo.Agent(federation, name=f"peer-{i}", seed=i)
-    for x, score in zip(*smooth_trials(len(names), T, seed=100 + i), strict=True):
-        agent.tell(dict(zip(names, x.tolist(), strict=True)), float(score))
-    return agent
 
 
 class BoTorch:
@@ -133,63 +175,44 @@ class BoTorch:
 
 class InStudy:
     def __init__(self, D: int, sampler: optuna.samplers.BaseSampler) -> None:
-        self.space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
+        self.space = distributions(D)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
         self.trial: optuna.Trial | None = None
 
     def tell(self, x: np.ndarray, score: float) -> None:
         if self.trial is not None:  # a running trial would make the next query use the slower qEI
             self.study.tell(self.trial, state=optuna.trial.TrialState.FAIL)
-        params = dict(zip(self.space, x.tolist(), strict=True))
-        self.study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=self.space, value=score)
+        finished = optuna.trial.create_trial(
+            params=params(x), distributions=self.space, value=score
         )
+        self.study.add_trial(finished)
 
     def query(self) -> list[float]:
         self.trial = self.study.ask(self.space)
         return list(self.trial.params.values())
 
 
+def distributions(D: int) -> dict[str, optuna.distributions.BaseDistribution]:
+    return {f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0) for d in range(D)}
+
+
 OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
     "ei": lambda D: Fedbo(D, fedbo.EI()),
     "ts": lambda D: Fedbo(D, fedbo.TS()),
-    "pts": lambda D: Fedbo(D, fedbo.TipsThenPool(), POOLED),
+    "peers": lambda D: Fedbo(D, fedbo.TipsThenPool(), POOLED),
     "sampler": lambda D: InStudy(D, FederatedSampler(seed=0)),
     "botorch": BoTorch,
     "optuna_gp": lambda D: InStudy(D, optuna.samplers.GPSampler(seed=0)),
 }
 
 
-def query_times(D: int, optimisers: dict[str, Callable[[int], Optimiser]]) -> dict[str, float]:
-    """Measure the median CPU milliseconds of a query, by optimiser."""
-    first = T - QUERIES // 2
-    X, y = smooth_trials(D, first + QUERIES)
-    running = {name: make(D) for name, make in optimisers.items()}
-    for optimiser in running.values():
-        for x, score in zip(X[:first], y[:first], strict=True):
-            optimiser.tell(x, float(score))
-        optimiser.query()  # the first query also pays for lazy imports and caches
-    times: dict[str, list[float]] = {name: [] for name in running}
-    for i in range(first, first + QUERIES):
-        progress(f"D = {D}, query {i - first + 1} of {QUERIES}")
-        for name, optimiser in running.items():
-            optimiser.tell(X[i], float(y[i]))
-            start = time.process_time()
-            x = optimiser.query()
-            times[name].append(1e3 * (time.process_time() - start))
-            if len(x) != D or not all(0 <= value <= 1 for value in x):
-                sys.exit(f"speed.py: {name} asked for {x}, expected a point of [0, 1]^{D}")
-    return {name: median(values) for name, values in times.items()}
-
-
 def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
     """Create a FederatedSampler in a federation with peers."""
-    federation, names = federation_of(D)
-    exchange = MemoryExchange()
+    agreed, exchange = federation(D), MemoryExchange()
     for i in range(PEERS):
-        exchange.publish(peer(federation, names, i).message())
+        exchange.publish(message(agreed, i))
     ledger = Ledger(folder / f"{D}-{seed}.jsonl")
-    return FederatedSampler(federation, exchange, seed=seed, every=1, ledger=ledger)
+    return FederatedSampler(agreed, exchange, seed=seed, every=1, ledger=ledger)
 
 
 SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
@@ -199,44 +222,100 @@ SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
 }
 
 
-def trial_times(D: int, folder: Path) -> dict[str, float]:
-    """Measure the median CPU milliseconds of a trial in a study, by sampler."""
-    last = T + QUERIES // 2
-    space = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(D)}
-    times: dict[str, list[float]] = {name: [] for name in SAMPLERS}
-    for seed in range(FUNCTIONS):
-        f = smooth_function(np.random.default_rng([D, seed]), D)
-        studies = {
-            name: optuna.create_study(direction="maximize", sampler=make(D, seed, folder))
-            for name, make in SAMPLERS.items()
-        }
-        for t in range(1, last + 1):
-            progress(f"D = {D}, function {seed + 1} of {FUNCTIONS}, trial {t} of {last}")
-            for name, study in studies.items():
-                start = time.process_time()
-                trial = study.ask(space)
-                study.tell(trial, float(f(np.array([*trial.params.values()]))))
-                if t > last - QUERIES:
-                    times[name].append(1e3 * (time.process_time() - start))
+# Measurements
+
+
+def query_times(D: int) -> dict[str, float]:
+    """Measure the median CPU milliseconds of a query, by optimiser."""
+    first = T - QUERIES // 2
+    X, y = smooth_trials(D, first + QUERIES)
+    running = {name: make(D) for name, make in OPTIMISERS.items()}
+    for optimiser in running.values():
+        for x, score in zip(X[:first], y[:first], strict=True):
+            optimiser.tell(x, float(score))
+        optimiser.query()  # the first query also pays for lazy imports and caches
+    times: dict[str, list[float]] = {name: [] for name in running}
+    for i in range(first, first + QUERIES):
+        progress(f"D = {D}, query {i - first + 1} of {QUERIES}")
+        for name, optimiser in running.items():
+            optimiser.tell(X[i], float(y[i]))
+            ms, x = cpu_ms(optimiser.query)
+            times[name].append(ms)
+            if len(x) != D or not all(0 <= value <= 1 for value in x):
+                sys.exit(f"speed.py: {name} asked for {x}, expected a point of [0, 1]^{D}")
     return {name: median(values) for name, values in times.items()}
 
 
-def listed_times(n: int, t: int, policy: fedbo.Policy) -> dict[str, float]:
-    """Measure the median and the largest CPU milliseconds of a query of n listed points."""
-    X, y = smooth_trials(2, n)
-    points = [{"a": a, "b": b} for a, b in X.tolist()]
-    space = fedbo.Space({"a": fedbo.Float(0.0, 1.0), "b": fedbo.Float(0.0, 1.0)}, points=points)
-    agent = fedbo.Agent(fedbo.Federation(space, features=M), policy, seed=0)
-    rows = dict(zip(X[:, 0].tolist(), range(n), strict=True))
-    for i in range(t):
-        agent.tell(points[i], float(y[i]))
-    times = []
-    for _ in range(QUERIES // 2 + 1):
-        start = time.process_time()
-        trial = agent.ask()
-        times.append(1e3 * (time.process_time() - start))
-        agent.tell(trial, float(y[rows[trial.params["a"]]]))
-    return {"median": median(times[1:]), "most": max(times[1:])}
+def trial_times(D: int) -> dict[str, float]:
+    """Measure the median CPU milliseconds of a trial in a study, by sampler."""
+    last, space = T + QUERIES // 2, distributions(D)
+    times: dict[str, list[float]] = {name: [] for name in SAMPLERS}
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(FUNCTIONS):
+            progress(f"D = {D}, study {seed + 1} of {FUNCTIONS}")
+            f = smooth_function(np.random.default_rng([D, seed]), D)
+            studies = {
+                name: optuna.create_study(direction="maximize", sampler=make(D, seed, Path(folder)))
+                for name, make in SAMPLERS.items()
+            }
+
+            def step(study: optuna.Study, f: Callable[[np.ndarray], np.ndarray] = f) -> None:
+                trial = study.ask(space)
+                study.tell(trial, float(f(np.array([*trial.params.values()]))))
+
+            for t in range(1, last + 1):
+                for name, study in studies.items():
+                    ms, _ = cpu_ms(lambda study=study, step=step: step(study))
+                    times[name] += [ms] * (t > last - QUERIES)
+    return {name: median(values) for name, values in times.items()}
+
+
+def peer_times(name: str) -> Figures:
+    """Measure the median CPU milliseconds of a query by the number of peers."""
+    policy, kind, sizes = POLICIES[name]
+    agreed = federation(2, kind)
+    messages = [message(agreed, i) for i in range(min(max(sizes), 1_000))]
+    inboxes = {}
+    for N in sizes:
+        progress(f"{name}: N = {N}")
+        agent = fedbo.Agent(agreed, policy, name="target", seed=0)
+        if kind == "belief":
+            agent.receive(messages[:N])
+        else:  # messages that repeat
+            omegas = np.array([message.omega for message in messages])
+            for first in range(0, N, 50_000):
+                rows = np.arange(first, min(first + 50_000, N))
+                names = [f"peer-{i}" for i in rows]
+                agent.inbox.extend(names, omegas[rows % len(omegas)], t_n=T, sequence=T)
+        inboxes[N] = agent.inbox
+    times: dict[int, list[float]] = {N: [] for N in inboxes}
+    for run in range(RUNS):  # sizes take turns, so that a busy machine slows all of them
+        for N, inbox in inboxes.items():
+            progress(f"{name}: run {run + 1} of {RUNS}, N = {N}")
+            agent = fedbo.Agent(agreed, policy, name="target", seed=run)
+            agent.inbox = inbox
+            times[N].append(_run_ms(agent))
+    # the paper does not count the incumbent for RGPE, which ignores it
+    parameters = messages[0].parameters - (name == "RGPE")
+    return {
+        **{f"N = {N:,}": median(values) for N, values in times.items()},
+        "parameters": parameters,
+        "bytes": messages[0].nbytes,
+        "inbox (MB)": inboxes[max(sizes)].nbytes / 1e6,
+    }
+
+
+def _run_ms(agent: fedbo.Agent) -> float:
+    """Measure the mean CPU milliseconds of a query, in a run from T - 10 trials on."""
+    rng = np.random.default_rng(2)
+    f, times = smooth_function(rng, 2), []
+    for x in rng.random((T - QUERIES // 2, 2)):
+        agent.tell(params(x), float(f(x)))
+    for _ in range(QUERIES + 1):  # the first query also pays for lazy imports and caches
+        ms, trial = cpu_ms(agent.ask)
+        times.append(ms)
+        agent.tell(trial, float(f(np.array([*trial.params.values()]))))
+    return mean(times[1:])
 
 
 def import_times() -> dict[str, float]:
@@ -246,79 +325,73 @@ def import_times() -> dict[str, float]:
         progress(f"import, run {run + 1} of {IMPORT_RUNS}")
         for name, statement in IMPORTS.items():
             code = (
-                f"import time; start = time.process_time()\n{statement}\n"
-                "print(time.process_time() - start)"
+                f"import time; t = time.process_time()\n{statement}\nprint(time.process_time() - t)"
             )
             done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
-            if run >= 0:
-                times[name].append(1e3 * float(done.stdout))
+            times[name] += [1e3 * float(done.stdout)] * (run >= 0)
     return {name: median(values) for name, values in times.items()}
 
 
-def measure() -> dict[str, dict]:
-    """Measure queries, trials and imports."""
+# The command
+
+
+def beside_optuna(by_D: dict[int, dict[str, float]]) -> Figures:
+    """Arrange times by row, each with the ratio of GPSampler's time to it."""
+    return {
+        name: {
+            f"D = {D}{word}": value
+            for D, times in by_D.items()
+            for word, value in (("", times[name]), (", ratio", times["optuna_gp"] / times[name]))
+        }
+        for name in next(iter(by_D.values()))
+    }
+
+
+def show(title: str, rows: Figures) -> None:
+    """Print a table as soon as it is measured."""
+    progress("")
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    width = [max(len(column), 7) + 2 for column in columns]
+    print(f"\r{title}\n{'':16}" + "".join(f"{c:>{w}}" for c, w in zip(columns, width, strict=True)))
+    for name, row in rows.items():
+        cells = (row.get(column, "") for column in columns)
+        texts = (f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in cells)
+        print(f"{name:16}" + "".join(f"{t:>{w}}" for t, w in zip(texts, width, strict=True)))
+    print(flush=True)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures there")
+    options = parser.parse_args()
     warnings.simplefilter("ignore", InputDataWarning)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     torch.set_num_threads(1)
-    with threadpool_limits(1):
-        by_D = {str(D): query_times(D, OPTIMISERS) for D in DIMENSIONS}
-        with tempfile.TemporaryDirectory() as folder:
-            trials = {str(D): trial_times(D, Path(folder)) for D in DIMENSIONS}
-        listed: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-        for name, policy in LISTED_POLICIES.items():
-            listed[name] = {}
-            for t in TOLD:
-                progress(f"listed points, {name}, {t} trials")
-                listed[name][str(t)] = {str(n): listed_times(n, t, policy) for n in LISTED}
-    imports = import_times()
-    cpu_ms = {name: {D: times[name] for D, times in by_D.items()} for name in OPTIMISERS}
-    ratio = {
-        name: {D: times["optuna_gp"] / times[name] for D, times in by_D.items()}
-        for name in OPTIMISERS
-        if name != "optuna_gp"
-    }
-    return {
-        "ratio": ratio,
-        "import_ratio": imports["fedbo"] / imports["numpy_scipy"],
-        "cpu_ms": {**cpu_ms, "import": imports},
-        "listed_cpu_ms": listed,
-        "trial_cpu_ms": {name: {D: trials[D][name] for D in trials} for name in SAMPLERS},
-        "trial_ratio": {
-            name: {D: trials[D]["optuna_gp"] / trials[D][name] for D in trials}
-            for name in SAMPLERS
-            if name != "optuna_gp"
+    measurements: dict[str, Callable[[], Figures]] = {
+        f"CPU ms of one query with its fit, t = {T}, M = {M}, median of {QUERIES}": lambda: (
+            beside_optuna({D: query_times(D) for D in DIMENSIONS})
+        ),
+        f"CPU ms of one trial in a study of Optuna, median of {FUNCTIONS * QUERIES}": lambda: (
+            beside_optuna({D: trial_times(D) for D in DIMENSIONS})
+        ),
+        f"CPU ms of one query against the number of peers, median of {RUNS} runs": lambda: {
+            name: peer_times(name) for name in POLICIES
+        },
+        f"CPU ms of an import, median of {IMPORT_RUNS} fresh interpreters": lambda: {
+            "import": import_times()
         },
     }
-
-
-def show(result: dict[str, dict]) -> None:
-    """Print the figures."""
-    print(f"\nCPU time of one query with its fit, t = {T}, M = {M}, median of {QUERIES}")
-    show_rows(result["cpu_ms"], result["ratio"], OPTIMISERS)
-    print(f"\nCPU time of one trial in a study of Optuna, t = {T}, median of {FUNCTIONS * QUERIES}")
-    show_rows(result["trial_cpu_ms"], result["trial_ratio"], SAMPLERS)
-    print(f"\nCPU milliseconds of one query of listed points, median (most) of {QUERIES // 2}")
-    print(f"{'trials':>12}" + "".join(f"{n:>14}" for n in LISTED))
-    for name, by_t in result["listed_cpu_ms"].items():
-        for t, by_n in by_t.items():
-            cells = (f"{by_n[str(n)]['median']:.1f} ({by_n[str(n)]['most']:.1f})" for n in LISTED)
-            print(f"{name:6}{t:>6}" + "".join(f"{cell:>14}" for cell in cells))
-    print(f"\nCPU time of an import, median of {IMPORT_RUNS} fresh interpreters")
-    for name, statement in IMPORTS.items():
-        print(f"{statement:30}{result['cpu_ms']['import'][name]:>9.1f} ms")
-    print(f"{'ratio':30}{result['import_ratio']:>9.2f}x")
-
-
-def show_rows(cpu_ms: dict[str, dict], ratio: dict[str, dict], names: Iterable[str]) -> None:
-    print(f"{'':12}" + "".join(f"{f'D = {D}':>12}{'ratio':>8}" for D in DIMENSIONS))
-    for name in names:
-        cells = (
-            f"{cpu_ms[name][str(D)]:>9.1f} ms"
-            + (f"{ratio[name][str(D)]:>7.1f}x" if name in ratio else f"{'':8}")
-            for D in DIMENSIONS
-        )
-        print(f"{name:12}" + "".join(cells))
+    results = {}
+    with threadpool_limits(1):
+        for title, measure in measurements.items():
+            results[title] = measure()
+            show(title, results[title])
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    command(__doc__, measure, show)
+    main()
