@@ -49,7 +49,7 @@ chromium:
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
 
-# docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Optuna's runs are kept.
+# docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Finished runs are stored.
 transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: five benchmarks and their picture (hours)
 	mkdir -p $(TRANSFER)
 	.venv-bench/bin/python benchmarks/table.py $${FEDBO_DATA:?is not set}/tst_svm_50x288.npz --targets odd --json $(TRANSFER)/svm.json
