@@ -52,8 +52,8 @@ from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
-from fedbo.hub import admin, schema
-from fedbo.hub.database import begin, open_database
+from fedbo.hub import store
+from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 from fedbo_paper.contests import options, screen
 
@@ -173,7 +173,6 @@ def message_of(sender: str, sequence: int, keys: KeyPair | None) -> fedbo.Messag
     message = fedbo.Message.of_weights(
         rng.standard_normal(FEDERATION.features),
         fingerprint=FEDERATION.fingerprint,
-        epoch=FEDERATION.epoch,
         sender=sender,
         sequence=sequence,
         t_n=sequence,
@@ -312,10 +311,10 @@ class Attack:
         self._up: list[tuple[float, float]] = []  # from when to when the hub was ready
         self._ready = 0.0
         self.hub = Hub(db, folder)
-        engine = open_database(db)
-        with begin(engine) as connection:
-            admin.create_federation(connection, NAME, FEDERATION, actor="kill.py")
-            word = admin.invite(connection, NAME, uses=SITES + 1, actor="kill.py").invitation
+        engine = store.open_database(db)
+        with store.begin(engine) as connection:
+            store.create_federation(connection, NAME, FEDERATION, actor="kill.py")
+            word = store.invite(connection, NAME, uses=SITES + 1, actor="kill.py").invitation
         engine.dispose()
         self.hub.start()
         self.hub.wait()

@@ -11,21 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic.config import Config
 from hub.running import RunningHub
+from hub.world import World
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
-from fedbo.hub import migrations
-from fedbo.hub.database import open_database
+from fedbo.hub.store import open_database
 
-LATER = """
-import sqlalchemy as sa
-from alembic import op
-revision, down_revision = "9999", "0002"
-def upgrade():
-    op.add_column("hub", sa.Column("motto", sa.String(9), server_default="together"))
-"""
 KINDS = ("sqlite", "postgresql")
 
 
@@ -81,19 +73,10 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Pretends a later fedbo, with another revision: the hub has a motto."""
-
-    def pretend() -> None:
-        folder = tmp_path / "later"
-        shutil.copytree(Path(str(migrations.__file__)).parent, folder)
-        (folder / "versions" / "r9999_motto.py").write_text(LATER)
-        config = Config()
-        config.set_main_option("script_location", str(folder))
-        monkeypatch.setattr(migrations, "_config", lambda: config)
-        monkeypatch.setattr(migrations, "NEWEST", "9999")
-
-    return pretend
+def world(tmp_path: Path) -> Iterator[World]:
+    """A hub in this process, with SQLite and without limits on requests."""
+    with World(f"sqlite:///{tmp_path}/hub.db") as running:
+        yield running
 
 
 @pytest.fixture

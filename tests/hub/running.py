@@ -14,7 +14,7 @@ import httpx
 from sqlalchemy import Engine
 
 import fedbo
-from fedbo.hub.database import open_database
+from fedbo.hub.store import open_database
 
 SOURCE = str(Path(fedbo.__file__).parents[1])
 PATIENCE = 120.0  # seconds for anything on a busy machine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,17 +13,19 @@ import msgspec
 import numpy as np
 from sqlalchemy import Engine, select
 
-from fedbo.exchange.hub.proof import Statement
-from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
-from fedbo.federation import Federation, Scalars
-from fedbo.hub import admin, schema
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.proof import Statement, hashed
+from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Progress, Publication, Wanted
+from fedbo.federation import Federation, Plan
+from fedbo.hub import store
 from fedbo.hub.app import create_app
-from fedbo.hub.database import begin
-from fedbo.hub.log import Log
+from fedbo.hub.names import COMMAND_LINE as ACTOR
+from fedbo.hub.records import ReleaseInfo
 from fedbo.hub.settings import Settings
-from fedbo.hub.tokens import digest
+from fedbo.hub.store import schema
+from fedbo.hub.telemetry import Log
 from fedbo.identity import KeyPair
-from fedbo.message import Message
+from fedbo.message import Message, Release, Withdrawal
 from fedbo.space import Float
 
 with warnings.catch_warnings():
@@ -32,8 +33,11 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 M = 8
-AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, features=M, seed=3, kind="weights")
-ACTOR = admin.COMMAND_LINE
+SPACE = {"x": Float(0, 1), "y": Float(0, 1)}
+AGREED = Federation(SPACE, features=M, seed=3, kind="weights")
+PLAN = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
+HERE = "/v1/federations/liver"
+BINARY = {"content-type": MEDIA_TYPE}
 
 
 class World:
@@ -66,24 +70,25 @@ class World:
         return engine
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the lines of the log, once the hub has stopped."""
+        """Return the lines of the log."""
         return [json.loads(line) for line in self.lines.getvalue().splitlines()]
 
     def operator(self, name: str = "ann") -> str:
-        with begin(self.engine) as connection:
-            return admin.new_operator(connection, name, actor=ACTOR)
+        with store.begin(self.engine) as connection:
+            return store.new_operator(connection, name, actor=ACTOR)
 
     def federation(self, name: str = "liver", agreed: Federation = AGREED) -> str:
         """Create a federation; return the secret of an invitation to it."""
-        with begin(self.engine) as connection:
-            admin.create_federation(connection, name, agreed, actor=ACTOR)
-            return admin.invite(connection, name, uses=1000, actor=ACTOR).invitation.secret
+        with store.begin(self.engine) as connection:
+            store.create_federation(connection, name, agreed, actor=ACTOR)
+            invited = store.invite(connection, name, uses=1000, actor=ACTOR)
+        return Invitation.parse(invited.invitation).secret
 
     def enrol(self, secret: str, name: str, keys: KeyPair | None = None) -> str:
         """Enrol a member; return its token."""
-        with begin(self.engine) as connection:
+        with store.begin(self.engine) as connection:
             key = None if keys is None else keys.public
-            return admin.enrol(connection, secret, name, key).token
+            return store.enrol(connection, secret, name, key).token
 
     def ask(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
         """Send a request."""
@@ -91,6 +96,26 @@ class World:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         return self.client.request(method, path, headers=headers, **given)
+
+    def put(
+        self,
+        content: Message | Withdrawal | bytes,
+        token: str,
+        *,
+        progress: Progress | None = None,
+        here: str = HERE,
+    ) -> httpx.Response:
+        """Publish something."""
+        data = content if isinstance(content, bytes) else content.encode()
+        body = msgspec.msgpack.encode(Publication(data, progress))
+        return self.ask("PUT", f"{here}/messages", token, content=body, headers=BINARY)
+
+    def fetch(self, token: str, cursor: str = "", *, here: str = HERE) -> News:
+        """Return what is handed out."""
+        body = msgspec.msgpack.encode(Wanted(cursor))
+        answer = self.ask("POST", f"{here}/fetch", token, content=body, headers=BINARY)
+        assert answer.status_code == 200, answer.text
+        return msgspec.msgpack.decode(answer.content, type=News)
 
     def rows(self, *leave_out: str) -> dict[str, list[tuple[Any, ...]]]:
         """Return all that is stored, except for when members were seen, and some tables."""
@@ -108,8 +133,72 @@ class World:
 
     def audit(self, action: str) -> list[dict[str, Any]]:
         """Return the lines of the audit log about an action."""
-        lines = map(json.loads, admin.audit_lines(self.engine))
+        lines = map(json.loads, store.audit_lines(self.engine))
         return [line for line in lines if line["action"] == action]
+
+
+class Lung:
+    """The federation ``lung`` with a privacy plan, an operator and members without keys."""
+
+    def __init__(self, world: World, agreed: Federation, *names: str) -> None:
+        self.world, self.agreed = world, agreed
+        self.operator = world.operator()
+        self.secret = world.federation("lung", agreed)
+        self.tokens = {name: world.enrol(self.secret, name) for name in names}
+        self.here = "/v1/federations/lung"
+
+    def ask(self, method: str, path: str, who: str = "", **given: Any) -> httpx.Response:
+        """Send a request of a member, or of the operator."""
+        token = self.tokens[who] if who else self.operator
+        return self.world.ask(method, self.here + path, token, **given)
+
+    def contribute(self, *names: str, sequence: int = 1, **given: Any) -> None:
+        for name in names:
+            made = contribution(self.agreed, name, sequence, **given)
+            answer = self.world.put(made, self.tokens[name], here=self.here)
+            assert answer.json() == {"out": True}, answer.text
+
+    def release(self, **body: Any) -> httpx.Response:
+        return self.ask("POST", "/releases", json=body)
+
+    def fetch(self, who: str = "a", cursor: str = "") -> list[Release]:
+        """Return the releases that a member is handed out; fail if it gets anything else."""
+        handed = self.world.fetch(self.tokens[who], cursor, here=self.here).handed
+        return [Release.decode(each.content) for each in handed]
+
+    def ledger(self) -> dict[str, Any]:
+        return dict(self.ask("GET", "/releases").json())
+
+    def recorded(self) -> list[Any]:
+        """Return the rows of the table of releases."""
+        with self.world.engine.connect() as connection:
+            query = select(schema.release).order_by(schema.release.c.sequence)
+            return [*connection.execute(query)]
+
+    def make(self, *, keys: KeyPair | None = None, number: int | None = None) -> ReleaseInfo:
+        """Make a release as the command line does."""
+        with store.begin(self.world.engine) as connection:
+            return store.make_release(connection, "lung", actor=ACTOR, keys=keys, number=number)
+
+
+def private_federation(plan: Plan = PLAN, **given: Any) -> Federation:
+    """Return a federation with a privacy plan."""
+    return Federation(SPACE, features=20, seed=3, privacy=plan, **given)
+
+
+def contribution(
+    agreed: Federation, sender: str, sequence: int = 1, *, cell: int = 0, t_n: int = 5
+) -> Message:
+    """Return a contribution with a shape that depends on the sender and the sequence."""
+    rng = np.random.default_rng([sequence, *sender.encode()])
+    return Message.of_contribution(
+        rng.standard_normal(agreed.shape_coordinates),
+        cell,
+        fingerprint=agreed.fingerprint,
+        sender=sender,
+        sequence=sequence,
+        t_n=t_n,
+    )
 
 
 def key_given(
@@ -131,7 +220,7 @@ def key_given(
         federation: The name of the federation.
         agreed: The federation.
     """
-    shared = federation, agreed.fingerprint, member, digest(secret)
+    shared = federation, agreed.fingerprint, member, hashed(secret)
     return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
 
 
@@ -141,45 +230,19 @@ def message(
     *,
     agreed: Federation = AGREED,
     keys: KeyPair | None = None,
-    omega: Any = None,
     **header: Any,
 ) -> Message:
     """Return a message of an agent."""
-    if omega is None:
-        omega = np.random.default_rng(sequence).standard_normal(agreed.features)
-    given: dict[str, Any] = {
-        "fingerprint": agreed.fingerprint,
-        "epoch": agreed.epoch,
-        "sender": sender,
-        "sequence": sequence,
-        "t_n": 3,
-        **header,
-    }
-    made = Message.of_weights(omega, **given)
+    omega = np.random.default_rng(sequence).standard_normal(agreed.features)
+    given = {"fingerprint": agreed.fingerprint, "sequence": sequence, "t_n": 3, **header}
+    made = Message.of_weights(omega, sender=sender, **given)
     return made if keys is None else keys.sign(made)
 
 
-def scalars(sender: str, agreed: Federation = AGREED) -> Scalars:
-    """Return the scalars of an agent."""
-    return Scalars(
-        fingerprint=agreed.fingerprint,
-        sender=sender,
-        length_scales=(0.4, 0.5),
-        noise_variance=0.01,
-        t_n=20,
-    )
-
-
-def wanted(**given: Any) -> dict[str, Any]:
-    """Return what a fetch sends."""
-    content = msgspec.msgpack.encode(Wanted(**{"epoch": 0, **given}))
-    return {"content": content, "headers": {"content-type": MEDIA_TYPE}}
-
-
-def news(response: httpx.Response) -> News:
-    """Return what a fetch was answered."""
-    assert response.status_code == 200, response.text
-    return msgspec.msgpack.decode(response.content, type=News)
+def withdrawal(sender: str, sequence: int, keys: KeyPair) -> Withdrawal:
+    """Return a signed withdrawal."""
+    made = Withdrawal(fingerprint=AGREED.fingerprint, sender=sender, sequence=sequence)
+    return keys.sign(made)
 
 
 def problem(response: httpx.Response) -> str:
@@ -190,8 +253,3 @@ def problem(response: httpx.Response) -> str:
     assert document["instance"] == response.headers["x-request-id"]
     assert document["title"] and document["detail"]
     return str(document["type"]).removeprefix("/problems/")
-
-
-def later(seconds: float = 1.1) -> None:
-    """Wait until a token that was found is looked up again."""
-    time.sleep(seconds)

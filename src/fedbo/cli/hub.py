@@ -7,34 +7,30 @@ from __future__ import annotations
 
 import typer
 
-from fedbo.cli import (
-    hub_federation,
-    hub_invitations,
-    hub_member,
-    hub_operator,
-    hub_release,
-    hub_serve,
-    hub_store,
-)
+from fedbo.cli import hub_manage, hub_member, hub_release, hub_serve
 
 _MEMBER = "For members"
 
 app = typer.Typer(no_args_is_help=True, help="Run a hub, manage it, or be a member of one.")
+operator = typer.Typer(no_args_is_help=True, help="Add, drop or list the operators of the hub.")
 app.command()(hub_serve.serve)
-app.command()(hub_federation.create)
-app.command()(hub_federation.invite)
-app.command()(hub_invitations.invitations)
-app.command()(hub_federation.members)
-app.command()(hub_federation.revoke)
-app.command()(hub_federation.remove)
-app.command()(hub_federation.epoch)
+app.command()(hub_manage.create)
+app.command()(hub_manage.update)
+app.command()(hub_manage.invite)
+app.command()(hub_manage.invitations)
+app.command()(hub_manage.members)
+app.command()(hub_manage.revoke)
+app.command()(hub_manage.remove)
 app.command()(hub_release.release)
 app.command()(hub_release.releases)
 app.command()(hub_release.reconcile)
-app.add_typer(hub_operator.app, name="operator")
-app.command()(hub_store.audit)
-app.command()(hub_store.backup)
-app.command()(hub_store.restore)
+app.add_typer(operator, name="operator")
+operator.command("add")(hub_manage.add_operator)
+operator.command("drop")(hub_manage.drop_operator)
+operator.command("list")(hub_manage.list_operators)
+app.command()(hub_manage.audit)
+app.command()(hub_serve.backup)
+app.command()(hub_serve.restore)
 app.command(rich_help_panel=_MEMBER)(hub_member.memberships)
 app.command(rich_help_panel=_MEMBER)(hub_member.rotate)
 app.command(rich_help_panel=_MEMBER)(hub_member.rekey)

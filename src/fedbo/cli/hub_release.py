@@ -8,16 +8,14 @@ import typer
 from rich.console import Console
 
 from fedbo.cli import checks, screen
-from fedbo.cli.hub_database import Config, Db, database, settings
+from fedbo.cli.hub_manage import Config, Db, Name, reading, settings_of, writing
 
 if TYPE_CHECKING:
-    from fedbo.hub.admin import Ledger
-
-_Name = Annotated[str, typer.Argument(help="The name of the federation at the hub.")]
+    from fedbo.hub.records import ReleaseLedger
 
 
 def release(
-    name: _Name,
+    name: Name,
     number: Annotated[
         int | None,
         typer.Option(
@@ -33,51 +31,45 @@ def release(
 
     What it costs is spent, and cannot be taken back. Members hear it when they fetch next.
     """
-    chosen = settings(db, config)
-    with database(chosen.db) as engine:
-        from fedbo.hub import admin
-        from fedbo.hub.database import begin
-        from fedbo.hub.release_key import release_keys
+    chosen = settings_of(db, config)
+    with writing(chosen.db) as connection:
+        from fedbo.hub import names, store
+        from fedbo.hub.service import release_keys
 
-        keys = release_keys(chosen)
-        if number is None:
-            with engine.connect() as connection:
-                number = admin.next_number(connection, name)
-        with begin(engine) as connection:
-            made = admin.make_release(
-                connection, name, actor=admin.COMMAND_LINE, number=number, keys=keys
-            )
-        with engine.connect() as connection:
-            found = admin.ledger(connection, name)
+        made = store.make_release(
+            connection,
+            name,
+            actor=names.COMMAND_LINE,
+            number=number,
+            keys=release_keys(chosen),
+        )
+        ledger = store.ledger(connection, name)
     screen.say(
         Console(),
         f"Release {made.number} of {name!r} has the contributions of "
         f"{screen.count(made.members, 'member')}, from {screen.count(made.trials, 'trial')}. "
-        f"{_cost(found)}",
+        f"{_cost(ledger)}",
     )
 
 
-def releases(name: _Name, db: Db = None, config: Config = None) -> None:
+def releases(name: Name, db: Db = None, config: Config = None) -> None:
     """List the private releases of a federation, and what they cost each member."""
-    with database(settings(db, config).db) as engine, engine.connect() as connection:
-        from fedbo.hub import admin
+    with reading(settings_of(db, config).db) as connection:
+        from fedbo.hub import store
 
-        found = admin.ledger(connection, name)
+        ledger = store.ledger(connection, name)
     console = Console()
-    if found.made:
-        grid = screen.grid("number", "made", "epoch", "members", "trials")
-        for one in found.made:
-            shown = ("lost", "") if one.is_lost else (f"{one.members:,}", f"{one.trials:,}")
-            grid.add_row(f"{one.number}", screen.moment(one.time), f"{one.epoch}", *shown)
+    if ledger.releases:
+        grid = screen.grid("number", "made", "members", "trials")
+        for row in ledger.releases:
+            shown = ("lost", "") if row.is_lost else (f"{row.members:,}", f"{row.trials:,}")
+            grid.add_row(f"{row.number}", screen.moment(row.time), *shown)
         screen.show(console, grid, below=1)
-    screen.say(console, _cost(found))
-    least = screen.count(found.plan.least_trials, "trial")
-    screen.say(
-        console,
-        f"{screen.count(found.contributed, 'member')} contributed from {least} or more in the "
-        "current epoch.",
-    )
-    if not found.is_reconciled:
+    screen.say(console, _cost(ledger))
+    members = screen.count(ledger.contributed, "member")
+    least = screen.count(ledger.least_trials, "trial")
+    screen.say(console, f"{members} contributed from {least} or more.")
+    if not ledger.is_reconciled:
         screen.say(
             console,
             "The hub was restored from a backup, and no release can be made before fedbo hub "
@@ -87,7 +79,7 @@ def releases(name: _Name, db: Db = None, config: Config = None) -> None:
 
 
 def reconcile(
-    name: _Name,
+    name: Name,
     releases: Annotated[
         int,
         typer.Option(
@@ -104,31 +96,28 @@ def reconcile(
     """
     if releases < 0:
         raise checks.refused("it must be 0 or more", "--releases")
-    with database(settings(db, config).db) as engine:
-        from fedbo.hub import admin
-        from fedbo.hub.database import begin
+    with writing(settings_of(db, config).db) as connection:
+        from fedbo.hub import names, store
 
-        with begin(engine) as connection:
-            lost = admin.reconcile(connection, name, releases, actor=admin.COMMAND_LINE)
-        with engine.connect() as connection:
-            found = admin.ledger(connection, name)
+        lost = store.reconcile(connection, name, releases, actor=names.COMMAND_LINE)
+        ledger = store.ledger(connection, name)
     new = f"{screen.count(lost, 'release')} that the backup did not have" if lost else "No release"
     screen.say(
         Console(),
-        f"{new} {'is' if lost < 2 else 'are'} recorded as spent. {_cost(found)} Releases can be "
+        f"{new} {'is' if lost < 2 else 'are'} recorded as spent. {_cost(ledger)} Releases can be "
         "made again.",
     )
 
 
-def _cost(found: Ledger) -> str:
+def _cost(ledger: ReleaseLedger) -> str:
     """Say in a sentence how many releases were made, and what they cost."""
-    plan, made = found.plan, len(found.made)
-    if found.spent is None:
+    made = len(ledger.releases)
+    if ledger.spent is None:
         spent = "what they cost is not known here: pip install 'fedbo[privacy]'"
     else:
-        spent = f"so far they cost each member ε = {found.spent:.3g}"
+        spent = f"so far they cost each member ε = {ledger.spent:.3g}"
     return (
-        f"{made} of {screen.count(plan.releases, 'planned release')} "
+        f"{made} of {screen.count(ledger.planned, 'planned release')} "
         f"{'was' if made == 1 else 'were'} made; {spent}. All of them cost at most "
-        f"ε = {plan.epsilon:g} with δ = {plan.delta:g}."
+        f"ε = {ledger.epsilon:g} with δ = {ledger.delta:g}."
     )

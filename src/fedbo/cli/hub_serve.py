@@ -1,14 +1,18 @@
-"""``fedbo hub serve``: run a hub."""
+"""``fedbo hub serve``: run a hub; back its database up, and restore it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from fedbo.cli import checks, screen
-from fedbo.cli.hub_database import Config, Db
+from fedbo.cli.hub_manage import Config, Db, database, reading, settings_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -66,36 +70,92 @@ def serve(
     """
     checks.require("hub", {"fastapi": "fastapi", "uvicorn": "uvicorn", "sqlalchemy": "SQLAlchemy"})
     flags = {name: value for name, value in locals().items() if name != "config"}
-    from fedbo.hub import settings as given
-    from fedbo.hub.database import HubError
     from fedbo.hub.serve import Stage
+    from fedbo.hub.settings import load
+    from fedbo.hub.store import HubError
 
     try:
-        settings = given.load(flags, config, os.environ)
+        settings = load(flags, config, os.environ)
         stage = Stage(settings)
     except (ValueError, HubError) as error:
         checks.end(str(error))
+    typer.echo(f"fedbo hub: {stage.address}")
+    for line in _welcome(settings, stage.engine, stage.address):
+        typer.echo(screen.lines(line))
+    raise typer.Exit(stage.run())
 
-    def announce() -> None:
-        typer.echo(f"fedbo hub: {stage.address}")
-        for line in _welcome(settings, stage.engine, stage.address):
-            typer.echo(screen.lines(line))
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to put it; an earlier backup is replaced.")],
+    db: Db = None,
+    config: Config = None,
+) -> None:
+    """Copy the whole database to one file, while the hub runs. Only this user can read it."""
+    with database(settings_of(db, config).db) as engine, _bar("backing up") as report:
+        from fedbo.hub.store import backup as backups
+
+        rows = backups.backup(engine, file, report)
+    size = screen.size(file.stat().st_size)
+    screen.say(
+        Console(),
+        f"{screen.count(rows, 'row')} are in {file} ({size}). It has no token in clear, but every "
+        "message: keep it as safe as the hub.",
+    )
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="What fedbo hub backup wrote.")],
+    db: Db = None,
+    config: Config = None,
+) -> None:
+    """Put a backup into a new database, SQLite or PostgreSQL, wherever it came from."""
+    chosen = settings_of(db, config)
+    from fedbo.hub import store
+    from fedbo.hub.store.backup import restore as put
 
     try:
-        code = stage.run(announce)
-    except HubError as error:
+        with _bar("restoring") as report:
+            rows = put(file, chosen.db, report)
+    except store.HubError as error:
         checks.end(str(error))
-    raise typer.Exit(code)
+    screen.say(
+        Console(),
+        f"{screen.count(rows, 'row')} are in {store.shown(chosen.db)}. Start the hub with this "
+        "database now, or start it again if it is running. What happened after the backup is lost: "
+        "whoever joined or got a new token since then has to join again, with a new invitation.",
+    )
+    with reading(chosen.db) as connection:
+        rows_of = [row.name for row in store.federations(connection)]
+        names = [name for name in rows_of if store.find_federation(connection, name).is_private]
+    for name in names:
+        screen.say(
+            Console(),
+            f"• {name!r} has a privacy plan, and releases may have been made after the backup. "
+            "None is made until you have asked the members for the number of the last release "
+            f"that fedbo ledger shows, and run fedbo hub reconcile {name} --releases NUMBER",
+            "yellow",
+        )
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far it has come, if this is a terminal."""
+    from rich.progress import Progress  # slow to import
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
     """Return what to tell who started a hub: where it is, and what to do next."""
-    from fedbo.hub import admin
+    from fedbo.hub import store
 
     page = settings.public_url or address
     with engine.connect() as connection:
-        federations = [one.name for one in admin.federations(connection)]
-        has_operator = bool(admin.operators(connection))
+        federations = store.federations(connection)
+        has_operator = bool(store.operators(connection))
     db = f" --db {settings.shown_db()}" if settings.db != type(settings)().db else ""
     said = [f"The page is at {page}/; the database is {_database(settings)}."]
     if not has_operator:

@@ -1,60 +1,54 @@
-"""The application: all endpoints of a hub, and what starts and stops with it."""
+"""The application: all endpoints of a hub, what starts and stops with it, and how it answers.
+
+Whatever happens inside, the answer is complete: what was refused is a problem (RFC 9457), and so is
+a failure of the hub itself. Every request has a number, and leaves a line in the log.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import multiprocessing
 import os
+import re
+import signal
+import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from multiprocessing.connection import wait
+from typing import Any
 
-import anyio.to_thread
+import msgspec
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.routing import Match
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedbo.hub import page, schedule
-from fedbo.hub.api import (
-    audit,
-    federations,
-    hub,
-    invitations,
-    member,
-    members,
-    messages,
-    progress,
-    releases,
-    scalars,
-)
-from fedbo.hub.api.endpoint import Problem
-from fedbo.hub.auth import COOKIE, SECURE_COOKIE
-from fedbo.hub.lane import Lane
-from fedbo.hub.log import Handler, Log
-from fedbo.hub.metrics import Metrics
-from fedbo.hub.problems import Refused
+from fedbo.hub import mailbox, page, routes
+from fedbo.hub.access import Entry, Problem
+from fedbo.hub.names import UNKNOWN
+from fedbo.hub.problems import MEDIA_TYPE, Refused
 from fedbo.hub.service import Service
 from fedbo.hub.settings import Settings
-from fedbo.hub.shell import Shell
+from fedbo.hub.telemetry import Log, LogHandler
 from fedbo.outside import shortened
 
-_MODULES = (
-    messages,
-    hub,
-    federations,
-    invitations,
-    members,
-    member,
-    scalars,
-    progress,
-    releases,
-    audit,
-)
-_METHODS = ("GET", "PUT", "POST", "DELETE")
+_GONE = 499  # the status in the log if the caller hung up
 _SHOWN = 5  # faults of a request
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"DENY",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+_TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
 
 def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
@@ -68,33 +62,26 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     """
     from fedbo.version import __version__
 
-    log, metrics = log or Log(settings.log), Metrics()
-    service = Service(settings, log, metrics)
+    log = log or Log(settings.log)
+    service = Service(settings, log)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
-            await anyio.to_thread.run_sync(service.start)
+            await run_in_threadpool(service.start)
         except BaseException as error:
             log.error("not-started", error, process=os.getpid())
-            log.close()
             raise
         log.write("started", version=__version__, process=os.getpid(), db=settings.shown_db())
-        tasks = [
-            asyncio.create_task(service.prune_daily()),
-            asyncio.create_task(schedule.run(service)),
-        ]
+        upkeep = asyncio.create_task(service.look_after())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            # A read goes on in its thread when its task is cancelled, and must give its connection
-            # back before the database is closed.
+            upkeep.cancel()
+            # A thread goes on when its task is cancelled, and must give its connection back first.
             await asyncio.get_running_loop().shutdown_default_executor()
-            await anyio.to_thread.run_sync(service.stop)
+            service.stop()
             log.write("stopped", process=os.getpid())
-            log.close()
 
     app = FastAPI(
         title="fedbo hub",
@@ -104,17 +91,13 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers={
-            HTTPException: _from_http,
-            RequestValidationError: _from_validation,
-        },
+        exception_handlers={HTTPException: _from_http, RequestValidationError: _from_validation},
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    app.add_middleware(Lane, main=app)
-    app.add_middleware(Shell, log=log, metrics=metrics, at_once=service.at_once)
-    for module in _MODULES:
-        module.resource.mount(app)
-    page.mount(app)
+    app.add_middleware(Shell, service=service)
+    for module in (mailbox, routes, page):
+        app.include_router(module.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -122,68 +105,152 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
 def from_environ() -> FastAPI:
     """Return the application of a hub whose settings are in the environment.
 
-    What libraries log goes to the log of the hub.
+    What libraries log goes to the log of the hub. A worker stops when its parent has died.
     """
     settings = Settings.from_environ(os.environ)
     log = Log(settings.log)
-    logging.getLogger().addHandler(Handler(log))
+    logging.getLogger().addHandler(LogHandler(log))
+    if (parent := multiprocessing.parent_process()) is not None:
+
+        def follow() -> None:
+            wait([parent.sentinel])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=follow, daemon=True).start()
     return create_app(settings, log)
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, with what FastAPI does not know."""
-    if app.openapi_schema is None:
-        made = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
+class Shell:
+    """The outermost part of the application, through which every request passes.
+
+    Args:
+        app: The rest of it.
+        service: The hub.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        entry = scope["fedbo"] = Entry(client[0] if client else "")
+        added = {**_HEADERS, b"x-request-id": entry.id.encode()}
+        if scope["path"].startswith("/v1"):
+            added[b"cache-control"] = b"no-store"
+        if scope.get("scheme") == "https":
+            added[b"strict-transport-security"] = b"max-age=86400"
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                entry.status = message["status"]
+                headers = [*message.get("headers", ())]
+                names = {name for name, _ in headers}
+                headers += [item for item in added.items() if item[0] not in names]
+                message["headers"] = headers
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            entry.status = _GONE
+        except Exception as error:
+            if entry.status:  # the answer has begun: only the server can break it off
+                raise
+            refused = self._refused(error, entry)
+            await _problem(refused, entry)(scope, receive, answer)
+            if scope["method"] not in ("GET", "HEAD"):
+                await run_in_threadpool(self._note, refused, entry)
+        finally:
+            self._finish(scope, entry)
+
+    def _refused(self, error: Exception, entry: Entry) -> Refused:
+        """Return the problem to answer with."""
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+            self._service.log.error("database", error, request=entry.id)
+            return Refused("not-ready", "the database does not answer; try again soon", 1)
+        self._service.log.error("failed", error, request=entry.id)
+        return Refused(
+            "failed",
+            "the hub failed, and nothing was changed by this request: try again, and tell its "
+            "operator the number of the request if it stays so",
         )
-        components = made.setdefault("components", {})
-        components["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer"},
-            "session": {
-                "type": "apiKey",
-                "in": "cookie",
-                "name": COOKIE,
-                "description": f"Through HTTPS, its name is {SECURE_COOKIE}.",
-            },
-        }
-        schemas = components.setdefault("schemas", {})
-        schemas["Problem"] = Problem.model_json_schema()
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        app.openapi_schema = made
-    return app.openapi_schema
+
+    def _note(self, refused: Refused, entry: Entry) -> None:
+        actor = UNKNOWN if entry.caller is None else entry.caller.actor
+        federation = entry.federation or refused.federation
+        # If the database does not answer, the log has the request.
+        with contextlib.suppress(OperationalError, InterfaceError, PoolTimeout):
+            self._service.note_refused(refused, actor, federation, entry.subject)
+
+    def _finish(self, scope: Scope, entry: Entry) -> None:
+        seconds = time.perf_counter() - entry.started
+        route = getattr(scope.get("route"), "path", "(none)")
+        method, problem = scope["method"], entry.problem
+        self._service.metrics.request(route, method, entry.status, seconds, problem)
+        self._service.log.write(
+            "request",
+            request=entry.id,
+            method=method,
+            route=route,
+            status=entry.status,
+            ms=round(seconds * 1e3, 1),
+            federation=entry.federation,
+            who="" if entry.caller is None else entry.caller.actor,
+            problem=problem,
+            address=entry.address,
+        )
 
 
-async def _from_http(request: Request, error: Exception) -> NoReturn:
+def _problem(refused: Refused, entry: Entry) -> Response:
+    """Return the answer that says why something was refused."""
+    entry.problem = refused.slug
+    document = refused.document(entry.id)
+    document["detail"] = _TOKEN.sub("(a token)", document["detail"])
+    headers = dict(refused.headers)
+    if refused.retry_after is not None:
+        headers["retry-after"] = str(refused.retry_after)
+    if refused.status == 401:
+        headers["www-authenticate"] = 'Bearer realm="fedbo hub"'
+    content = msgspec.json.encode(document)
+    return Response(content, refused.status, headers, media_type=MEDIA_TYPE)
+
+
+async def _from_http(request: Request, error: Exception) -> Response:
     """Turn what Starlette raises into a problem."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        request.scope["fedbo"].allowed = ", ".join(_allowed(request))
-        raise Refused("wrong-method", f"this address does not take {request.method}") from None
+        refused = Refused("wrong-method", f"this address does not take {request.method}")
+        refused.headers = error.headers or {}
+        raise refused from None
     if error.status_code == 404:
         raise Refused("not-found", "there is nothing at this address: see /docs") from None
     raise Refused("wrong-request", shortened(str(error.detail), 200)) from None
 
 
-async def _from_validation(_: Request, error: Exception) -> NoReturn:
+async def _from_validation(_: Request, error: Exception) -> Response:
     """Turn what FastAPI finds wrong into a problem that does not repeat what was given."""
     assert isinstance(error, RequestValidationError)
     faults = [
-        f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
-        for one in error.errors()[:_SHOWN]
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+        for fault in error.errors()[:_SHOWN]
     ]
     raise Refused("wrong-request", shortened("; ".join(faults), 500)) from None
 
 
-def _allowed(request: Request) -> list[str]:
-    scope = request.scope
-    found = []
-    for method in _METHODS:
-        asked = {"type": "http", "path": scope["path"], "method": method}
-        routes = request.app.router.routes
-        if any(route.matches(dict(asked))[0] == Match.FULL for route in routes):
-            found.append(method)
-    return found
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the description of the API, with what FastAPI does not know."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        schemas = document["components"].setdefault("schemas", {})
+        schemas["Problem"] = Problem.model_json_schema()
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 MEDIA_TYPE = "application/problem+json"
@@ -15,11 +16,9 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "no-such-federation": (404, "There is no such federation"),
     "not-found": (404, "There is no such thing"),
     "wrong-method": (405, "The address does not take this method"),
-    "too-slow": (408, "The request took too long to arrive"),
     "name-taken": (409, "The name is taken"),
-    "wrong-epoch": (409, "The federation has no such epoch"),
     "too-many-agents": (409, "The member has too many agents"),
-    "private-federation": (409, "Only private releases are shared in this federation"),
+    "private-federation": (409, "Only contributions are taken in this federation"),
     "no-privacy-plan": (409, "The federation has no privacy plan"),
     "nothing-to-release": (409, "There are no contributions to release"),
     "release-made": (409, "The release was made already"),
@@ -57,6 +56,7 @@ class Refused(Exception):
         self.slug, self.detail, self.retry_after = slug, detail, retry_after
         self.federation = federation
         self.status, self.title = PROBLEMS[slug]
+        self.headers: Mapping[str, str] = {}  # of the answer
 
     def document(self, request: str = "") -> dict[str, Any]:
         """Return the problem as RFC 9457 writes it.
@@ -71,8 +71,3 @@ class Refused(Exception):
             "detail": self.detail,
             **({"instance": request} if request else {}),
         }
-
-
-def no_database() -> Refused:
-    """Return the problem of a hub whose database does not answer."""
-    return Refused("not-ready", "the database does not answer; try again soon", 1)

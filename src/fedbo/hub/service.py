@@ -1,166 +1,99 @@
-"""The parts of a running hub that its endpoints share."""
+"""A running hub: its database, its limits, and what it does by itself.
+
+It makes private releases when they are due, and forgets what need not be remembered. Every process
+of a hub looks for both; which of them makes a release is decided in the transaction that makes it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation import Federation
-from fedbo.hub import admin, migrations, schema
-from fedbo.hub.auth import Auth, Caller
-from fedbo.hub.database import begin, open_database
-from fedbo.hub.feed import Feeds
-from fedbo.hub.limits import BURST, AtOnce, Buckets, Room
-from fedbo.hub.log import Log
-from fedbo.hub.metrics import Metrics
+from fedbo.hub import store
+from fedbo.hub.limits import Buckets, refuse_for
 from fedbo.hub.problems import Refused
-from fedbo.hub.release_key import release_keys
 from fedbo.hub.settings import Settings
-from fedbo.hub.writer import Writer
-from fedbo.identity import KeyPair
+from fedbo.hub.telemetry import Log, Metrics
+from fedbo.identity import KeyPair, KeyRefused
 
 T = TypeVar("T")
-K = TypeVar("K")
 
-#: What is said about a federation that is not there, and about one that is not the caller's.
-NO_FEDERATION = "there is no such federation, or it is not yours"
-_MOST_AGREED = 1000  # epochs of federations that are kept
-_MOST_NAMES = 100_000  # of federations
-_ROOM, _SHARE = 256 * 2**20, 64 * 2**20  # bytes in memory at the same time; of one member
-_STILL_READY = 1.0  # seconds
-_PATIENCE = 5.0  # seconds in which the database must answer
-_DAY = 86400.0  # seconds
+_BURST = 4  # seconds of requests that may come at once
+_LOOK = 60.0  # seconds between two looks for releases that are due
+_DAY = 86400.0
 _NOTED = 20  # refusals of one caller a minute that are in the audit log
 #: Not in the audit log: floods, and what is nobody's doing.
-_NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method", "too-slow")
+_NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method")
 
 
 class Service:
-    """A running hub. Start it in the event loop that serves.
+    """The parts of a running hub.
 
     Args:
         settings: Its settings.
         log: Where lines go.
-        metrics: Where things are counted.
     """
 
     engine: Engine
-    writer: Writer
-    feeds: Feeds
-    auth: Auth
 
-    def __init__(self, settings: Settings, log: Log, metrics: Metrics) -> None:
-        self.settings, self.log, self.metrics = settings, log, metrics
+    def __init__(self, settings: Settings, log: Log) -> None:
+        self.settings, self.log, self.metrics = settings, log, Metrics()
         self.keys: KeyPair | None = None  #: what signs private releases
-        self.requests = Buckets(settings.rate, BURST * settings.rate)
-        self.at_once = AtOnce()  #: requests that run: of addresses (str), of members (int), of all
+        self._requests = Buckets(settings.rate, _BURST * settings.rate)
+        self._failures = Buckets(settings.failures / 60.0, settings.failures)
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
-        self._agreed: OrderedDict[tuple[int, int], Federation] = OrderedDict()
-        self._ids: OrderedDict[str, int] = OrderedDict()
-        self._was_ready = -math.inf
-        self._look: asyncio.Task[tuple[str | None, str]] | None = None  # at the database
-        self.room = Room(_ROOM, _SHARE)  #: for messages that arrive
-        self.answers = Room(_ROOM, _SHARE)  #: for messages that are handed out
+        self.agreed = lru_cache(maxsize=1000)(self._agreed)
 
     def start(self) -> None:
-        """Open the database, and bring it up to date."""
+        """Open the database."""
         self.keys = release_keys(self.settings)
-        self.engine = open_database(self.settings.db)
-        with begin(self.engine) as connection:
-            admin.prune(connection)
-        self.writer = Writer(self.engine, committed=self.metrics.committed)
-        self.feeds = Feeds(self.engine)
-        self.auth = Auth(self.settings, self.engine, self.writer)
-
-    async def prune_daily(self) -> None:
-        """Forget once a day what a hub need not remember, until it is cancelled."""
-        while True:
-            await asyncio.sleep(_DAY)
-            with contextlib.suppress(Refused):  # the database does not answer
-                await self.change(admin.prune)
+        self.engine = store.open_database(self.settings.db)
 
     def stop(self) -> None:
-        """Write what waits, and close the database."""
-        self.writer.stop()
-        self.feeds.stop()
+        """Close the database."""
         self.engine.dispose()
 
-    async def read(self, function: Callable[[Connection], T]) -> T:
-        """Return what a function finds in the database, in a thread.
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Start a transaction that reads."""
+        return self.engine.connect()
 
-        Args:
-            function: What reads. It must not change anything.
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Start a transaction that writes: at its end, it is on the disk."""
+        return store.begin(self.engine)
+
+    def _agreed(self, federation_id: int) -> Federation:
+        """Return what the agents of a federation agree on; its list of members may be outdated."""
+        with self.reading() as connection:
+            return store.find_federation(connection, federation_id).agreed
+
+    def count_request(self, member_id: int) -> None:
+        """Count a request of a member; `Refused` if there were too many."""
+        if wait := self._requests.take(member_id):
+            raise refuse_for(wait, f"more than {self.settings.rate:g} requests a second")
+
+    def count_failure(self, address: str) -> None:
+        """Count a wrong token or invitation; `Refused` if there were too many.
+
+        A valid one is always taken: others behind the same address would suffer from one agent with
+        a wrong token, and a token is too long to be guessed.
         """
-        return await asyncio.to_thread(self._read, function)
+        if wait := self._failures.take(address):
+            raise refuse_for(wait, "there were too many wrong tokens from this address")
 
-    async def change(self, function: Callable[[Connection], T], federation: int | None = None) -> T:
-        """Change the database, and return what the function returned when it is on the disk.
-
-        Args:
-            function: What changes the database.
-            federation: The id of the federation that it concerns.
-        """
-        return await self.writer.submit(function, federation)
-
-    async def federation_id(self, name: str) -> int:
-        """Return the id of a federation; `Refused` if there is none.
-
-        Args:
-            name: Its name at the hub.
-        """
-        if (known := self._ids.get(name)) is None:
-            row = schema.federation.c
-            found = select(row.id).where(row.name == name)
-            known = await self.read(lambda connection: connection.scalar(found))
-            if known is None:  # the name is not repeated: it may be anything
-                raise Refused("no-such-federation", NO_FEDERATION)
-            _keep(self._ids, name, known, _MOST_NAMES)
-        return known
-
-    async def agreed(self, federation: int, epoch: int | None = None) -> Federation:
-        """Return what the agents of a federation agree on; `Refused` if there is no such epoch.
-
-        The list of members may be outdated.
-
-        Args:
-            federation: The id of the federation.
-            epoch: The epoch; by default the one that was current when it was first needed. The
-                kind of message, the features and the space are the same in all epochs.
-        """
-        key = federation, -1 if epoch is None else epoch
-        if (known := self._agreed.get(key)) is None:
-            known = await self.read(lambda connection: _agreed(connection, federation, epoch))
-            _keep(self._agreed, key, known, _MOST_AGREED)
-        else:
-            self._agreed.move_to_end(key)
-        return known
-
-    async def note_refused(
-        self, refused: Refused, caller: Caller | None, federation: str, subject: str = ""
-    ) -> None:
-        """Write to the audit log that something was refused, unless there are too many of these.
-
-        Args:
-            refused: Why.
-            caller: Who wanted it; None: nobody knows.
-            federation: The name of the federation; may be empty.
-            subject: What it was about.
-        """
-        key = "/" + federation if caller is None else caller.actor + "/" + caller.federation_name
-        if refused.slug in _NOT_NOTED or self._noted.take(key):
+    def note_refused(self, refused: Refused, actor: str, federation: str, subject: str) -> None:
+        """Write to the audit log that a change was refused, unless there are too many of these."""
+        if refused.slug in _NOT_NOTED or self._noted.take(f"{actor}/{federation}"):
             return
-        actor = admin.UNKNOWN if caller is None else caller.actor
-
-        def note(connection: Connection) -> None:
-            admin.record(
+        with self.writing() as connection:
+            store.record(
                 connection,
                 "refused",
                 actor=actor,
@@ -169,51 +102,60 @@ class Service:
                 detail={"problem": refused.slug},
             )
 
-        with contextlib.suppress(Refused):  # the database does not answer; the log has the request
-            await self.change(note)
+    async def look_after(self) -> None:
+        """Do what a hub does by itself, until it is cancelled."""
+        pruned = 0.0
+        while True:
+            if time.monotonic() >= pruned:
+                await self._attempt("not-pruned", self._prune)
+                pruned = time.monotonic() + _DAY
+            await asyncio.sleep(_LOOK)
+            await self._attempt("not-released", self.make_due_releases)
 
-    async def check_ready(self) -> None:
-        """Raise `Refused` unless the database answers, and is what this version knows.
-
-        All who ask at the same time wait for one look at the database. If it hangs, it takes one
-        thread, however many ask.
-        """
-        if time.monotonic() - self._was_ready < _STILL_READY:
-            return
-        if not self.writer.is_alive:
-            raise Refused("not-ready", "nothing is written any more: start the hub again", 60)
-        if (look := self._look) is None or look.done():
-            look = self._look = asyncio.create_task(self.read(_revisions))
+    async def _attempt(self, event: str, function: Callable[[], object]) -> None:
         try:
-            await asyncio.wait({look}, timeout=_PATIENCE)  # which does not cancel it
-            revision, newest = look.result()
-        except (SQLAlchemyError, asyncio.InvalidStateError):
-            raise Refused("not-ready", "the database does not answer", 5) from None
-        if revision != newest:
-            raise Refused(
-                "not-ready",
-                f"the database has revision {revision}, and this fedbo works with {newest}: start "
-                "the hub again, with the newest fedbo",
-                60,
-            )
-        self._was_ready = time.monotonic()
+            await asyncio.to_thread(function)
+        except Exception as error:  # the next look may do better
+            self.log.error(event, error)
 
-    def _read(self, function: Callable[[Connection], T]) -> T:
-        with self.engine.connect() as connection:
-            return function(connection)
+    def _prune(self) -> None:
+        with self.writing() as connection:
+            store.prune(connection)
+
+    def make_due_releases(self) -> None:
+        """Make all releases that are due, and log them."""
+        with self.reading() as connection:
+            due = store.due_releases(connection)
+        for row in due:
+            try:
+                row.agreed.basis  # noqa: B018 (computed here, not while others wait)
+                with self.writing() as connection:
+                    made = store.make_due_release(connection, row.id, keys=self.keys)
+            except Refused as refused:
+                fault = {"problem": refused.slug, "detail": refused.detail}
+                self.log.write("not-released", federation=row.name, **fault)
+            except (SQLAlchemyError, ValueError) as error:  # the others do not wait for it
+                self.log.error("not-released", error, federation=row.name)
+            else:
+                if made is not None:  # else another process was first
+                    told = {"number": made.number, "members": made.members}
+                    self.log.write("released", federation=row.name, **told)
 
 
-def _keep(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
+def release_keys(settings: Settings) -> KeyPair | None:
+    """Return the key pair that signs private releases; None if they are not signed.
 
-
-def _revisions(connection: Connection) -> tuple[str | None, str]:
-    return migrations.current(connection), migrations.NEWEST
-
-
-def _agreed(connection: Connection, federation: int, epoch: int | None) -> Federation:
-    if epoch is None:
-        epoch = admin.find_federation(connection, federation).epoch
-    return Federation.from_toml(admin.epoch_file(connection, federation, epoch).file)
+    Raises:
+        HubError: If the file cannot be used; the text says why.
+    """
+    if not settings.release_key:
+        return None
+    try:
+        return KeyPair.load(settings.release_key)
+    except KeyRefused as error:
+        raise store.HubError(f"release_key: {error}") from None
+    except OSError as error:
+        raise store.HubError(
+            f"release_key: {settings.release_key} cannot be read ({error.strerror}): give the "
+            "file of a private key, an identity.pem"
+        ) from None

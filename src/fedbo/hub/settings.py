@@ -23,8 +23,6 @@ from fedbo.outside import shortened
 
 PREFIX = "FEDBO_HUB_"
 CONFIG = PREFIX + "CONFIG"  # names the TOML file
-#: Where the numbers of several workers meet; prometheus_client looks when it is imported.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _LARGEST = 2**16  # bytes of the file
 _EXPECTED = {
     int: "a whole number",

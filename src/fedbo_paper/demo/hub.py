@@ -9,14 +9,12 @@ import threading
 from functools import cached_property
 from pathlib import Path
 
-from fedbo.hub import admin
-from fedbo.hub.database import begin, open_database
+from fedbo.hub import store
+from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.serve import Stage
 from fedbo.hub.settings import Settings
 from fedbo_paper.demo.demo import Demo
 from fedbo_paper.demo.processes import Process
-
-_ACTOR = "command line"
 
 
 class Hub:
@@ -30,17 +28,19 @@ class Hub:
     def __init__(self, demo: Demo, folder: Path) -> None:
         folder.mkdir(mode=0o700)
         settings = Settings(db=f"sqlite:///{folder / 'hub.db'}", port=0, rate=0)
-        engine = open_database(settings.db)
+        engine = store.open_database(settings.db)
         #: The invitation to the federation of each repeat.
         self.invitations: list[str] = []
-        with begin(engine) as connection:
+        with store.begin(engine) as connection:
             #: An operator's token, with which one can log in at the page.
-            self.token = admin.new_operator(connection, "demo", actor=_ACTOR)
+            self.token = store.new_operator(connection, "demo", actor=COMMAND_LINE)
             for repeat in range(demo.repeats):
                 name = f"repeat-{repeat + 1:02}"
-                admin.create_federation(connection, name, demo.federation(repeat), actor=_ACTOR)
-                invited = admin.invite(connection, name, uses=demo.agents, actor=_ACTOR)
-                self.invitations.append(str(invited.invitation))
+                store.create_federation(
+                    connection, name, demo.federation(repeat), actor=COMMAND_LINE
+                )
+                invited = store.invite(connection, name, uses=demo.agents, actor=COMMAND_LINE)
+                self.invitations.append(invited.invitation)
         engine.dispose()
         environ = settings.to_environ()
         self.process = Process("the hub", __name__, folder=folder, environ=environ)

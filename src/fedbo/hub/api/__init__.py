@@ -1,1 +1,0 @@
-"""What a hub does over HTTP: one file for each resource."""

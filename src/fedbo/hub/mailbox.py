@@ -1,0 +1,230 @@
+"""The API of a hub for messages: what agents publish and fetch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fedbo.exchange.choice import most_bytes
+from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
+from fedbo.federation import Federation
+from fedbo.hub import store
+from fedbo.hub.access import AnyMember, BoundedRoute, Running, problems
+from fedbo.hub.limits import read_body
+from fedbo.hub.problems import Refused
+from fedbo.hub.routes import Name
+from fedbo.hub.store import Caller
+from fedbo.identity import verify
+from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
+from fedbo.message.signed import SENDER_BYTES, key_text, member
+from fedbo.outside import shortened
+
+router = APIRouter(prefix="/v1/federations/{federation}", route_class=BoundedRoute)
+
+SenderName = Annotated[
+    str, Query(max_length=SENDER_BYTES, description="The agent: MEMBER or MEMBER/ANYTHING.")
+]
+_BESIDE = 64  # bytes of a publication beside the message
+_WANTED_BYTES = 1024
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}}
+_PACKED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "`News`, or a `Listing`, in MessagePack.",
+        "content": {MEDIA_TYPE: _BINARY},
+    }
+}
+_publication = msgspec.msgpack.Decoder(Publication)
+_wanted = msgspec.msgpack.Decoder(Wanted)
+
+
+class Outcome(BaseModel):
+    """What became of a message or a withdrawal."""
+
+    out: bool = Field(description="Whether the hub now hands out exactly this message.")
+    was_out: bool | None = Field(
+        default=None, description="Whether there was a message to withdraw."
+    )
+
+
+async def _published(request: Request, service: Running, caller: AnyMember) -> bytes:
+    agreed = await run_in_threadpool(service.agreed, caller.federation)
+    return await read_body(request, most_bytes(agreed.sent_bytes) + _BESIDE)
+
+
+async def _asked(request: Request, caller: AnyMember) -> bytes:
+    return await read_body(request, _WANTED_BYTES)
+
+
+@router.put(
+    "/messages",
+    tags=["messages"],
+    responses=problems(
+        "wrong-message",
+        "wrong-sender",
+        "wrong-key",
+        "wrong-signature",
+        "too-many-agents",
+        "private-federation",
+    ),
+    response_model_exclude_none=True,
+    openapi_extra=_BODY,
+)
+def publish(
+    service: Running,
+    caller: AnyMember,
+    federation: Name,
+    body: Annotated[bytes, Depends(_published)],
+) -> Outcome:
+    """Publish a message of an agent, or its signed withdrawal (`Publication` in MessagePack).
+
+    An older message never replaces a newer one; the same message again changes nothing. In a
+    federation with a privacy plan, messages are contributions, which nobody else can fetch.
+    """
+    try:
+        publication = _publication.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _not_asked("a publication", error) from None
+    agreed = service.agreed(caller.federation)
+    signed = _signed(caller, agreed, publication.content)
+    if publication.progress is not None and agreed.privacy is not None:
+        raise Refused(
+            "private-federation",
+            "progress is not taken in a federation with a privacy plan, which does not cover it: "
+            "publish without progress",
+        )
+    with service.writing() as connection:
+        is_done = store.publish(
+            connection, caller, signed, publication.content, publication.progress
+        )
+    if isinstance(signed, Withdrawal):
+        return Outcome(out=False, was_out=is_done)
+    if is_done:
+        service.metrics.published()
+    return Outcome(out=is_done)
+
+
+@router.post(
+    "/fetch",
+    tags=["messages"],
+    responses=problems() | _PACKED,
+    response_class=Response,
+    openapi_extra=_BODY,
+)
+def fetch(
+    service: Running,
+    caller: AnyMember,
+    federation: Name,
+    body: Annotated[bytes, Depends(_asked)],
+) -> Response:
+    """Return what has changed since the member last asked (`Wanted` in MessagePack).
+
+    Of more than 1,024 messages, the latest are handed out. In a federation with a privacy plan, its
+    latest release is handed out, and nothing else.
+    """
+    try:
+        wanted = _wanted.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _not_asked("what a fetch asks for", error) from None
+    with service.reading() as connection:
+        return _packed(store.fetch(connection, caller.federation, wanted.cursor))
+
+
+@router.get(
+    "/messages",
+    tags=["messages"],
+    responses=problems("wrong-sender") | _PACKED,
+    response_class=Response,
+)
+def messages(
+    service: Running, caller: AnyMember, federation: Name, sender: SenderName | None = None
+) -> Response:
+    """List the messages that are handed out: of one's own agent, or of anyone.
+
+    Of anyone, at most 1,024: one's own, and those that were changed last. In a federation with a
+    privacy plan: one's own contributions, and the latest release.
+    """
+    if sender is not None:
+        _check_sender(caller, sender)
+    with service.reading() as connection:
+        return _packed(store.listed(connection, caller, sender))
+
+
+@router.delete(
+    "/messages",
+    tags=["messages"],
+    responses=problems("wrong-sender", "wrong-key"),
+    response_model_exclude_none=True,
+)
+def withdraw(service: Running, caller: AnyMember, federation: Name, sender: SenderName) -> Outcome:
+    """Withdraw the message of an agent.
+
+    Only if it is not signed: signed messages are withdrawn by a signed withdrawal.
+    """
+    _check_sender(caller, sender)
+    if caller.key:
+        raise Refused(
+            "wrong-key",
+            f"the messages of {caller.name!r} are signed with {key_text(caller.key)}: publish a "
+            "withdrawal that is signed with it",
+        )
+    with service.writing() as connection:
+        return Outcome(out=False, was_out=store.withdraw(connection, caller, sender))
+
+
+def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Withdrawal:
+    """Read what a member publishes, and check that it is the member's and fits the federation."""
+    try:
+        signed = read(content)
+        if isinstance(signed, Release):
+            raise MessageRefused("it is a private release, which only the hub itself makes")
+        _check_sender(caller, signed.sender)
+        _check_key(caller, signed)
+        if isinstance(signed, Message):
+            agreed.check(signed)
+        elif fault := agreed.fingerprint.mismatch(signed.fingerprint):
+            raise MessageRefused(f"withdrawal {signed.sequence} of {signed.sender!r}: {fault}")
+        return signed
+    except MessageRefused as error:
+        raise Refused("wrong-message", shortened(str(error), 500)) from None
+
+
+def _check_key(caller: Caller, signed: Message | Withdrawal) -> None:
+    if signed.key != caller.key:
+        given = f"signed with {signed.signer}" if signed.key else "not signed"
+        expected = f"sign it with {key_text(caller.key)}" if caller.key else "do not sign it"
+        raise Refused(
+            "wrong-key",
+            f"it is {given}, but {caller.name!r} is enrolled "
+            f"{'with another key' if caller.key else 'without a key'}: {expected}, or change the "
+            "member's key at the hub",
+        )
+    if signed.key:
+        try:
+            verify(signed)
+        except MessageRefused as error:
+            raise Refused("wrong-signature", str(error)) from None
+
+
+def _check_sender(caller: Caller, sender: str) -> None:
+    if member(sender) != caller.name:
+        raise Refused(
+            "wrong-sender",
+            f"the sender is {shortened(sender)!r}, expected {caller.name!r} or a name that starts "
+            f"with {caller.name + '/'!r}",
+        )
+
+
+def _not_asked(expected: str, error: Exception) -> Refused:
+    reason = shortened(str(error), 200)
+    return Refused("wrong-request", f"the body is not {expected}: {reason}")
+
+
+def _packed(answer: object) -> Response:
+    return Response(msgspec.msgpack.encode(answer), media_type=MEDIA_TYPE)

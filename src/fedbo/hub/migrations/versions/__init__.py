@@ -1,1 +1,0 @@
-"""One file for each revision; what was released never changes."""

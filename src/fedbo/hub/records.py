@@ -1,0 +1,198 @@
+"""What a hub tells of its federations, members, invitations and releases.
+
+Each record is defined here once: the store returns it, the API and the page send it as JSON, and
+the commands print it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Record(BaseModel):
+    """Something that a hub tells."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class FederationInfo(Record):
+    """A federation at this hub."""
+
+    name: str
+    fingerprint: str = Field(description="In hexadecimal digits.")
+    members: int = Field(description="How many members it has.")
+    messages: int = Field(description="How many messages it keeps.")
+    created: float
+
+
+class FederationFile(Record):
+    """A federation and its file."""
+
+    name: str
+    fingerprint: str = Field(description="In hexadecimal digits.")
+    file: str = Field(description="The federation file (TOML).")
+    members: int = Field(description="How many members it has.")
+    created: float
+
+
+class OpenInvitation(Record):
+    """An invitation that can be used, without its secret."""
+
+    id: int
+    uses: int = Field(description="How many members can still enrol.")
+    expires: float
+    created: float
+
+
+class NewInvitation(Record):
+    """A new invitation, shown once."""
+
+    id: int
+    invitation: str
+    uses: int
+    expires: float
+
+
+class Enrolled(Record):
+    """A new member and its token, shown once."""
+
+    federation: str
+    member: str
+    token: str
+    file: str = Field(description="The federation file (TOML).")
+
+
+class Reported(Record):
+    """The progress that members report because they want to."""
+
+    trials: int
+    best: float | None = Field(default=None, description="The best score so far.")
+    saved: float | None = Field(default=None, description="The site's own estimate.")
+
+
+class Member(Record):
+    """A member and what the hub has of it."""
+
+    id: int
+    name: str
+    key: str = Field(description="Its public key; empty if its messages are not signed.")
+    joined: float
+    seen: float
+    is_revoked: bool
+    agents: int = Field(description="Its agents whose messages are kept.")
+    messages: int
+    bytes: int = Field(description="Of these messages.")
+    trials: int = Field(description="Observations behind these messages.")
+    progress: Reported | None = Field(default=None, description="What its agents report.")
+
+
+class Members(Record):
+    """Some of a federation's members."""
+
+    matching: int = Field(description="How many members have the text in their name.")
+    rows: list[Member]
+
+
+class Operator(Record):
+    """An operator, without the token."""
+
+    id: int
+    name: str
+    created: float
+
+
+class AuditLine(Record):
+    """A line of the audit log."""
+
+    number: int
+    time: datetime
+    federation: str
+    actor: str
+    action: str
+    subject: str
+    detail: dict[str, Any]
+
+
+class ReleaseInfo(Record):
+    """A private release."""
+
+    number: int = Field(description="From 1.")
+    time: float = Field(description="When it was made, in seconds since 1970.")
+    members: int = Field(description="How many members' contributions are in it.")
+    trials: int = Field(description="How many trials are behind these.")
+    is_lost: bool = Field(
+        description="Whether only its number is known, because the hub was restored from a backup."
+    )
+
+
+class ReleaseLedger(Record):
+    """The releases of a federation, what was planned, and what they cost."""
+
+    epsilon: float = Field(description="ε that all planned releases cost each member, at most.")
+    delta: float = Field(description="δ of this guarantee.")
+    planned: int = Field(description="How many releases are planned.")
+    spent: float | None = Field(
+        description="ε of the releases so far; null: the hub has no accountant installed."
+    )
+    contributed: int = Field(description="How many members have contributed from enough trials.")
+    least_members: int = Field(
+        description="The hub waits for so many new contributions; 0: the operator makes releases."
+    )
+    least_trials: int = Field(description="From how many trials a contribution counts.")
+    is_reconciled: bool = Field(description="false after a restore: no release can be made.")
+    releases: list[ReleaseInfo]
+
+
+class Figures(Record):
+    """Key figures; revoked members are counted apart, and only messages that are out."""
+
+    members: int
+    revoked: int
+    agents: int
+    messages: int
+    bytes: int
+    hour: int = Field(description="Messages published in this hour and the one before.")
+    day: int = Field(description="Messages published in the last 24 hours.")
+
+
+class Check(Record):
+    """One thing that tells whether a federation is well."""
+
+    name: str
+    text: str
+    is_good: bool
+
+
+class Health(Record):
+    """Whether a federation is well."""
+
+    state: Literal["new", "good", "quiet", "attention"]
+    checks: list[Check]
+
+
+class Activity(Record):
+    """How many lines the audit log got in each hour of the last week."""
+
+    start: float = Field(description="When the first hour begins.")
+    published: list[int]
+    refused: list[int]
+    other: list[int]
+
+
+class AgentProgress(Reported):
+    """The progress of one agent."""
+
+    sender: str
+    changed: float
+
+
+class Progress(Record):
+    """All progress that is reported, and the latest reports by name."""
+
+    agents: int
+    trials: int
+    saved: float | None = Field(description="null: nobody gives an estimate.")
+    rows: list[AgentProgress]

@@ -1,0 +1,123 @@
+"""All that a hub stores, and all SQL; the API, the page and the commands do everything here.
+
+Every function works on a connection in a transaction (`begin` if it changes something), and writes
+its lines of the audit log in the same transaction. It checks everything before it changes anything:
+after a `fedbo.hub.problems.Refused` the transaction can go on with other work.
+"""
+
+from fedbo.hub.store.audit import activity_of, audit_lines, latest_lines, record
+from fedbo.hub.store.credentials import (
+    Caller,
+    by_session,
+    by_token,
+    check_still,
+    close_session,
+    drop_operator,
+    is_seen_anew,
+    new_operator,
+    note_seen,
+    open_session,
+    operators,
+)
+from fedbo.hub.store.database import (
+    HubError,
+    begin,
+    check_version,
+    open_database,
+    shown,
+    unusable,
+)
+from fedbo.hub.store.federations import (
+    FederationRow,
+    create_federation,
+    drop_invitation,
+    federation_file,
+    federations,
+    find_federation,
+    invitations,
+    invite,
+    lock_federation,
+    open_invitation,
+    take_cursors,
+    update_federation,
+)
+from fedbo.hub.store.figures import counts, figures_of, health_of, progress_of, state_of
+from fedbo.hub.store.members import (
+    enrol,
+    find_member,
+    leave,
+    members,
+    rekey,
+    remove,
+    revoke,
+    rotate,
+)
+from fedbo.hub.store.messages import fetch, listed, prune, publish, withdraw
+from fedbo.hub.store.releases import (
+    due_releases,
+    ledger,
+    make_due_release,
+    make_release,
+    next_number,
+    reconcile,
+)
+
+__all__ = [
+    "Caller",
+    "FederationRow",
+    "HubError",
+    "activity_of",
+    "audit_lines",
+    "begin",
+    "by_session",
+    "by_token",
+    "check_still",
+    "check_version",
+    "close_session",
+    "counts",
+    "create_federation",
+    "drop_invitation",
+    "drop_operator",
+    "due_releases",
+    "enrol",
+    "federation_file",
+    "federations",
+    "fetch",
+    "figures_of",
+    "find_federation",
+    "find_member",
+    "health_of",
+    "invitations",
+    "invite",
+    "is_seen_anew",
+    "latest_lines",
+    "leave",
+    "ledger",
+    "listed",
+    "lock_federation",
+    "make_due_release",
+    "make_release",
+    "members",
+    "new_operator",
+    "next_number",
+    "note_seen",
+    "open_database",
+    "open_invitation",
+    "open_session",
+    "operators",
+    "progress_of",
+    "prune",
+    "publish",
+    "reconcile",
+    "record",
+    "rekey",
+    "remove",
+    "revoke",
+    "rotate",
+    "shown",
+    "state_of",
+    "take_cursors",
+    "unusable",
+    "update_federation",
+    "withdraw",
+]

@@ -1,0 +1,171 @@
+"""The audit log: one line for every change. The database refuses to change or delete lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Row,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from fedbo.hub.records import Activity, AuditLine
+from fedbo.hub.store.schema import activity, audit, member
+from fedbo.outside import printable
+
+#: How many hours of activity are kept and shown.
+HOURS = 168
+_HOUR = 3600.0
+_PAGE = 1000  # lines that are read at once
+_LOOKED_AT = 5000  # lines, to find the latest ones of a member
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_ACTOR, _SUBJECT = 80, 128  # characters, at most
+_KINDS = ("published", "refused")  # actions that are counted apart
+_COUNTED = {
+    name: dialect.insert(activity)
+    .values(federation=bindparam("federation"), hour=bindparam("hour"), kind=bindparam("kind"))
+    .values(lines=1)
+    .on_conflict_do_update(
+        index_elements=["federation", "hour", "kind"], set_={"lines": activity.c.lines + 1}
+    )
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+}
+
+
+def record(
+    connection: Connection,
+    action: str,
+    *,
+    actor: str,
+    federation: str = "",
+    subject: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Add a line to the audit log.
+
+    Args:
+        connection: In the transaction that makes the change.
+        action: What was done: created, updated, invited, joined, published, withdrew, left,
+            revoked, removed, rotated, rekeyed, refused, operator, restored, released, reconciled.
+        actor: Who did it: a member's name, or one of `fedbo.hub.names`.
+        federation: The name of the federation; empty if it concerns the whole hub.
+        subject: What it was done to, such as a member or a sender.
+        detail: More about it, such as a sequence number; never a secret.
+    """
+    now = time.time()
+    line = {
+        "time": now,
+        "federation": federation,
+        "actor": printable(actor)[:_ACTOR],
+        "action": action,
+        "subject": printable(subject)[:_SUBJECT],
+        "detail": json.dumps(detail or {}, ensure_ascii=False),
+    }
+    connection.execute(insert(audit), [line])
+    if federation:
+        kind = action if action in _KINDS else "other"
+        hour = {"federation": federation, "hour": int(now // _HOUR), "kind": kind}
+        connection.execute(_COUNTED[connection.dialect.name], hour)
+
+
+def audit_lines(
+    engine: Engine,
+    federation: str | None = None,
+    *,
+    member: str | None = None,
+    since: float = 0.0,
+) -> Iterator[str]:
+    """Yield the lines of the audit log as JSON, each with a line break at its end.
+
+    A slow reader does not hold a transaction open. Lines that are added meanwhile are left out.
+
+    Args:
+        engine: The database.
+        federation: Only lines about the federation of this name.
+        member: Only lines of which this member is the actor or the subject.
+        since: Only lines from this time on, such as when the member joined: someone else may have
+            had its name before.
+    """
+    wanted = [audit.c.time >= since]
+    if federation is not None:
+        wanted.append(audit.c.federation == federation)
+    if member is not None:
+        wanted.append(_concerns(audit, member))
+    with engine.connect() as connection:
+        last = connection.scalar(select(func.max(audit.c.id))) or 0
+    after = 0
+    while after < last:
+        page = audit.c.id.between(after + 1, last)
+        query = select(audit).where(page, *wanted).order_by(audit.c.id).limit(_PAGE)
+        with engine.connect() as connection:
+            rows = connection.execute(query).all()
+        for row in rows:
+            # JSON does not escape these control characters, and a terminal may obey them.
+            yield _line(row).model_dump_json().translate(_ESCAPES) + "\n"
+        after = rows[-1].id if len(rows) == _PAGE else last
+
+
+def latest_lines(
+    connection: Connection, federation: str, most: int, *, member_id: int | None = None
+) -> list[AuditLine]:
+    """Return the latest lines about a federation, the last one first.
+
+    Args:
+        connection: To the database.
+        federation: The name of the federation.
+        most: At most so many.
+        member_id: Only lines that concern this member.
+    """
+    latest = select(audit).where(audit.c.federation == federation)
+    latest = latest.order_by(audit.c.time.desc(), audit.c.id.desc())
+    if member_id is None:
+        return [_line(row) for row in connection.execute(latest.limit(most))]
+    is_it = select(member.c.name, member.c.joined).where(member.c.id == member_id)
+    name, joined = connection.execute(is_it).one()
+    recent = latest.where(audit.c.time >= joined).limit(_LOOKED_AT).subquery()
+    own = select(recent).where(_concerns(recent, name)).limit(most)
+    own = own.order_by(recent.c.time.desc(), recent.c.id.desc())
+    return [_line(row) for row in connection.execute(own)]
+
+
+def activity_of(connection: Connection, federation: str) -> Activity:
+    """Return how much happened in a federation in each hour of the last week."""
+    last = int(time.time() // _HOUR)
+    hours = range(last - HOURS + 1, last + 1)
+    query = select(activity.c.hour, activity.c.kind, activity.c.lines)
+    query = query.where(activity.c.federation == federation, activity.c.hour >= hours[0])
+    lines = {(row.hour, row.kind): row.lines for row in connection.execute(query)}
+    series = {kind: [lines.get((hour, kind), 0) for hour in hours] for kind in (*_KINDS, "other")}
+    return Activity(start=hours[0] * _HOUR, **series)
+
+
+def _concerns(lines: FromClause, name: str) -> ColumnElement[bool]:
+    """Return the condition that a line is about a member: what it or its agents did or met."""
+    agents = f"{name}/"
+    begins = func.substr(lines.c.subject, 1, len(agents))  # LIKE ignores case on SQLite
+    return or_(lines.c.actor == name, lines.c.subject == name, begins == agents)
+
+
+def _line(row: Row[Any]) -> AuditLine:
+    return AuditLine(
+        number=row.id,
+        time=datetime.fromtimestamp(row.time, UTC),
+        federation=row.federation,
+        actor=row.actor,
+        action=row.action,
+        subject=row.subject,
+        detail=json.loads(row.detail),
+    )

@@ -1,0 +1,272 @@
+"""The database of a hub: how it is opened and written to.
+
+It is a SQLite file, or a PostgreSQL database. What was committed is on the disk. On SQLite, one
+transaction writes at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from fedbo.hub.store import schema
+
+#: A table that only backups have.
+BACKUP_TABLE = "fedbo_backup"
+_EXPECTED = "expected sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+_BUSY = 30.0  # seconds that SQLite waits for a lock
+_CONNECT = 10  # seconds in which PostgreSQL must answer
+_THREADS = 40  # that may use a connection at once: as many as Starlette has
+_CREATING = 0x666564626F  # the lock of whoever creates the tables in PostgreSQL
+_SECRETS = ("password", "sslpassword")  # in the query of a URL
+_SHOWN = 3  # tables of another program
+
+
+class HubError(RuntimeError):
+    """A hub cannot work with its database or a file; the text says why and what to do."""
+
+
+def shown(url: str | URL) -> str:
+    """Return the URL of a database without its password.
+
+    >>> shown("postgresql+psycopg://hub:secret@db.example.org/fedbo")
+    'postgresql+psycopg://hub:***@db.example.org/fedbo'
+    """
+    parsed = _parsed(url)
+    hidden = {name: "hidden" for name in _SECRETS if name in parsed.query}
+    return parsed.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
+    """Connect to the database of a hub. A new one gets its tables.
+
+    Several processes may open one at the same time.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``.
+        must_exist: Whether a database that has no hub yet is an error.
+
+    Raises:
+        HubError: If it cannot be reached, or belongs to another program or version.
+    """
+    parsed = _parsed(url)
+    try:
+        engine = _sqlite(parsed, must_exist) if _is_sqlite(parsed) else _postgresql(parsed)
+    except ModuleNotFoundError as error:
+        raise HubError(
+            f"PostgreSQL needs {error.name}, which is not installed: pip install 'fedbo[hub]'"
+        ) from None
+    try:
+        with begin(engine) as connection:
+            _prepare(connection, parsed, must_exist)
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, DBAPIError):
+            raise unusable(engine, error) from None
+        raise
+    return engine
+
+
+@contextlib.contextmanager
+def begin(engine: Engine) -> Iterator[Connection]:
+    """Start a transaction that writes; it is committed at the end, or undone after an exception.
+
+    On SQLite nobody else writes until it ends, and nothing that it reads can change. On PostgreSQL
+    a transaction locks the rows that it is going to change.
+    """
+    # Threads of one process wait for one another in turn; SQLite's own way of waiting, between
+    # processes, is to try again and again.
+    with _turns.get(engine, contextlib.nullcontext()), engine.connect() as connection:
+        connection.execution_options(is_write=True)
+        with connection.begin():
+            yield connection
+
+
+def create_tables(connection: Connection) -> None:
+    """Create all tables in an empty database."""
+    schema.metadata.create_all(connection, checkfirst=False)
+    now = time.time()
+    first = {"id": 1, "version": schema.VERSION, "generation": new_generation(), "created": now}
+    connection.execute(insert(schema.hub).values(first))
+
+
+def new_generation() -> str:
+    """Return a name for the history of a database; cursors of another history do not fit it."""
+    return secrets.token_hex(8)
+
+
+def check_version(connection: Connection, what: str) -> None:
+    """Raise `HubError` unless the tables are of the version that this fedbo knows.
+
+    Args:
+        connection: To a database that has a table ``hub``.
+        what: What it is, for the error.
+    """
+    from fedbo.version import __version__
+
+    try:
+        found = connection.scalar(select(schema.hub.c.version))
+    except DBAPIError:  # there is no such column
+        found = None
+    if found != schema.VERSION:
+        raise HubError(
+            f"{what} has tables of version {found}, and fedbo {__version__} works with version "
+            f"{schema.VERSION}: use the fedbo that made it, or a new database"
+        )
+
+
+def unusable(engine: Engine, error: DBAPIError) -> HubError:
+    """Say why a database did not do what it should.
+
+    Args:
+        engine: Its engine.
+        error: What happened. Its statement and its values are not shown.
+    """
+    reason = " ".join(str(error.orig).split()).rstrip(".")
+    where = shown(engine.url)
+    code = getattr(error.orig, "sqlite_errorname", "")
+    if code == "SQLITE_NOTADB":
+        return HubError(f"{engine.url.database} is not a SQLite database: give the hub a new file")
+    if code == "SQLITE_CORRUPT":
+        return HubError(f"{engine.url.database} is damaged ({reason}): restore a backup")
+    if not _is_sqlite(engine.url) and type(error.orig).__name__ == "OperationalError":
+        return HubError(
+            f"the database {where} cannot be reached ({reason}): check the address, and that "
+            "PostgreSQL is running"
+        )
+    return HubError(f"the database {where} cannot be used: {reason}")
+
+
+_turns: dict[Engine, contextlib.AbstractContextManager[Any]] = {}  # of threads that write to SQLite
+
+
+def _parsed(url: str | URL) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # not quoted: it may contain a password
+        raise HubError(f"the address of the database is not a URL, {_EXPECTED}") from None
+    if parsed.drivername not in _DRIVERS:
+        raise HubError(f"the database is of the kind {parsed.drivername!r}, {_EXPECTED}")
+    parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
+    if not _is_sqlite(parsed):
+        return parsed
+    file = parsed.database or ""
+    if not file or file == ":memory:" or file.startswith("file:") or parsed.query or parsed.host:
+        raise HubError(f"the database is {parsed}, expected the path of a file: sqlite:///FILE")
+    return parsed.set(database=os.path.abspath(file))
+
+
+def _is_sqlite(url: URL) -> bool:
+    return url.drivername == "sqlite"
+
+
+def _postgresql(url: URL) -> Engine:
+    timeout = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT}
+    return create_engine(
+        url, hide_parameters=True, pool_pre_ping=True, max_overflow=_THREADS, connect_args=timeout
+    )
+
+
+def _sqlite(url: URL, must_exist: bool) -> Engine:
+    file = str(url.database)
+    _make_file(file, must_exist)
+    engine = create_engine(
+        url, hide_parameters=True, max_overflow=_THREADS, connect_args={"timeout": _BUSY}
+    )
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin below, and not by themselves
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        is_write = connection.get_execution_options().get("is_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+    try:
+        with contextlib.closing(engine.raw_connection()) as connection:
+            (mode,) = connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite3.Error as error:
+        raise unusable(engine, DBAPIError(None, None, error)) from None
+    except DBAPIError as error:
+        raise unusable(engine, error) from None
+    if mode != "wal":
+        raise HubError(
+            f"{file} is in a place where SQLite cannot write ahead (its journal mode is {mode!r}), "
+            "such as a network drive: put it on a local disk"
+        )
+    _turns[engine] = threading.Lock()
+    return engine
+
+
+def _make_file(file: str, must_exist: bool) -> None:
+    """Create the file so that only this user can read it, or say why that cannot be done."""
+    folder = os.path.dirname(file)
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        if must_exist:
+            raise HubError(_no_hub(f"there is no file {file}")) from None
+        if not os.path.isdir(folder):
+            raise HubError(f"the folder {folder} does not exist: create it first") from None
+        try:
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise HubError(f"{file} cannot be created: {error.strerror}") from None
+        return
+    except OSError as error:
+        raise HubError(f"{file} cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise HubError(f"{file} is not a regular file: give the hub a file of its own")
+    for path in (file, folder):  # SQLite puts other files beside it
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise HubError(
+                f"{path} cannot be read and written by this user: run this as the user who runs "
+                "the hub"
+            )
+
+
+def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
+    names = inspect(connection).get_table_names()
+    if BACKUP_TABLE in names:
+        raise HubError(
+            f"{url.database} is a backup: put it into a new database with fedbo hub restore"
+        )
+    if schema.hub.name in names:
+        check_version(connection, f"the database {shown(url)}")
+        return
+    if names:
+        listed = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        raise HubError(
+            f"the database {shown(url)} has tables of another program ({listed}): give the hub "
+            "a database of its own"
+        )
+    if must_exist:
+        raise HubError(_no_hub(f"the database {shown(url)} is empty"))
+    create_tables(connection)
+
+
+def _no_hub(what: str) -> str:
+    return f"{what}: check --db, or create a federation with fedbo hub create"

@@ -1,0 +1,271 @@
+"""Federations at a hub, and invitations to them."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from fedbo.exchange.hub.memberships import Invitation, check_name
+from fedbo.exchange.hub.proof import hashed
+from fedbo.federation import Federation
+from fedbo.hub.names import invitation_subject
+from fedbo.hub.problems import Refused
+from fedbo.hub.records import FederationFile, FederationInfo, NewInvitation, OpenInvitation
+from fedbo.hub.store.audit import record
+from fedbo.hub.store.credentials import new_secret
+from fedbo.hub.store.schema import federation, hub, invitation, member, message
+from fedbo.message import Fingerprint
+
+MOST_USES, MOST_DAYS = 100_000, 3650
+_DAY = 86400.0
+
+
+class FederationRow(NamedTuple):
+    """A federation, as its table has it."""
+
+    id: int
+    name: str
+    fingerprint: bytes
+    file: str
+    cursor: int
+    floor: int
+    created: float
+    is_private: bool
+    is_unreconciled: bool
+
+    @property
+    def agreed(self) -> Federation:
+        """What its agents agree on."""
+        return _read(self.file)
+
+
+_COLUMNS = tuple(federation.c[name] for name in FederationRow._fields)
+
+
+def create_federation(
+    connection: Connection, name: str, agreed: Federation, *, actor: str
+) -> FederationFile:
+    """Create a federation at this hub.
+
+    Args:
+        connection: In a transaction that writes.
+        name: Its name at the hub.
+        agreed: What its agents agree on.
+        actor: Who creates it.
+    """
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise Refused("wrong-name", str(error)) from None
+    connection.execute(select(hub.c.id).with_for_update())  # one at a time
+    if connection.execute(select(federation.c.id).where(federation.c.name == name)).first():
+        raise Refused("name-taken", f"this hub has a federation {name!r} already")
+    fingerprint = bytes(agreed.fingerprint)
+    twin = select(federation.c.name).where(federation.c.fingerprint == fingerprint)
+    if agreed.privacy is not None and (other := connection.scalar(twin)):
+        raise Refused(
+            "wrong-federation",
+            f"{other!r} at this hub has the same file, and with it the same privacy plan: members "
+            "could not tell the releases of the two apart. Use that one, or change the seed of the "
+            "features",
+        )
+    row = {
+        "name": name,
+        "fingerprint": fingerprint,
+        "file": agreed.to_toml(),
+        "cursor": 0,
+        "floor": 0,
+        "created": time.time(),
+        "is_private": agreed.privacy is not None,
+        "is_unreconciled": False,
+    }
+    connection.execute(insert(federation).values(row))
+    detail = {"fingerprint": str(agreed.fingerprint)}
+    record(connection, "created", actor=actor, federation=name, detail=detail)
+    return federation_file(connection, name)
+
+
+def update_federation(
+    connection: Connection, name: str, agreed: Federation, *, actor: str
+) -> FederationFile:
+    """Replace the file of a federation by one with another list of members.
+
+    Args:
+        connection: In a transaction that writes.
+        name: The name of the federation at the hub.
+        agreed: The same federation, with the same fingerprint.
+        actor: Who does it.
+    """
+    row = lock_federation(connection, name)
+    if fault := row.agreed.fingerprint.mismatch(agreed.fingerprint):
+        raise Refused(
+            "wrong-federation",
+            f"the file is of another federation than {name!r} ({fault}): only the list of members "
+            "can be replaced; create a new federation for the rest",
+        )
+    if (file := agreed.to_toml()) != row.file:
+        change = update(federation).where(federation.c.id == row.id)
+        connection.execute(change.values(file=file))
+        detail = {"members": len(agreed.members)}
+        record(connection, "updated", actor=actor, federation=name, detail=detail)
+    return federation_file(connection, name)
+
+
+def find_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
+    """Return a federation by its name or id; `Refused` if there is none."""
+    return _found(connection, name_or_id, is_locked=False)
+
+
+def lock_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
+    """Return a federation, and keep others from changing it until the transaction ends.
+
+    A transaction that changes a federation, its members or their messages does this first, and
+    locks several federations in the order of their ids. Otherwise two transactions on PostgreSQL
+    could wait for each other.
+    """
+    return _found(connection, name_or_id, is_locked=True)
+
+
+def take_cursors(connection: Connection, federation_id: int, count: int = 1) -> range:
+    """Return the next cursors of a federation, which no other change gets. This locks it."""
+    taken = update(federation).where(federation.c.id == federation_id)
+    taken = taken.values(cursor=federation.c.cursor + count)
+    last: int = connection.execute(taken.returning(federation.c.cursor)).scalar_one()
+    return range(last - count + 1, last + 1)
+
+
+def federations(connection: Connection) -> list[FederationInfo]:
+    """Return all federations by name."""
+    own = federation.c.id
+    members = select(func.count()).where(member.c.federation == own, member.c.token.is_not(None))
+    messages = select(func.count()).where(message.c.federation == own, message.c.is_out)
+    query = select(
+        federation.c.name,
+        federation.c.fingerprint,
+        members.scalar_subquery().label("members"),
+        messages.scalar_subquery().label("messages"),
+        federation.c.created,
+    ).order_by(federation.c.name)
+    return [
+        FederationInfo(**row | {"fingerprint": bytes(row["fingerprint"]).hex()})
+        for row in map(dict, connection.execute(query).mappings())
+    ]
+
+
+def federation_file(connection: Connection, name_or_id: str | int) -> FederationFile:
+    """Return a federation and its file; `Refused` if there is none."""
+    row = find_federation(connection, name_or_id)
+    members = select(func.count()).where(member.c.federation == row.id, member.c.token.is_not(None))
+    return FederationFile(
+        name=row.name,
+        fingerprint=row.fingerprint.hex(),
+        file=row.file,
+        members=connection.scalar(members) or 0,
+        created=row.created,
+    )
+
+
+class Opened(NamedTuple):
+    """An invitation that can be used, and the federation that it is for."""
+
+    id: int
+    federation: FederationRow
+
+
+def invite(
+    connection: Connection, name: str, *, uses: int = 10, days: float = 14, actor: str
+) -> NewInvitation:
+    """Make an invitation to a federation.
+
+    Args:
+        connection: In a transaction that writes.
+        name: The name of the federation at the hub.
+        uses: How many members can enrol with it.
+        days: For how many days.
+        actor: Who invites.
+    """
+    if not 1 <= uses <= MOST_USES:
+        raise Refused("wrong-request", f"uses is {uses}, expected 1 to {MOST_USES:,}")
+    if not (math.isfinite(days) and 0 < days <= MOST_DAYS):
+        raise Refused("wrong-request", f"days is {days}, expected above 0 to {MOST_DAYS:,}")
+    row = lock_federation(connection, name)
+    made, now = Invitation(name, Fingerprint(row.fingerprint), new_secret()), time.time()
+    values = {
+        "federation": row.id,
+        "secret": hashed(made.secret),
+        "uses": uses,
+        "expires": now + days * _DAY,
+        "created": now,
+    }
+    new = insert(invitation).values(values).returning(invitation.c.id)
+    number = connection.execute(new).scalar_one()
+    detail = {"id": number, "uses": uses, "days": days}
+    record(connection, "invited", actor=actor, federation=name, detail=detail)
+    return NewInvitation(id=number, invitation=str(made), uses=uses, expires=now + days * _DAY)
+
+
+def invitations(connection: Connection, name: str) -> list[OpenInvitation]:
+    """Return the invitations to a federation that can still be used, without their secrets."""
+    row = find_federation(connection, name)
+    columns = [invitation.c[name] for name in OpenInvitation.model_fields]
+    usable = invitation.c.uses > 0, invitation.c.expires > time.time()
+    query = select(*columns).where(invitation.c.federation == row.id, *usable)
+    rows = connection.execute(query.order_by(invitation.c.id)).mappings()
+    return [OpenInvitation(**each) for each in rows]
+
+
+def drop_invitation(connection: Connection, name: str, number: int, *, actor: str) -> None:
+    """Take an invitation back. Members that enrolled with it stay."""
+    row = lock_federation(connection, name)
+    own = (invitation.c.federation == row.id) & (invitation.c.id == number)
+    if not connection.execute(delete(invitation).where(own)).rowcount:
+        raise Refused("not-found", f"there is no invitation {number} to {name!r}")
+    subject = invitation_subject(number)
+    record(connection, "revoked", actor=actor, federation=name, subject=subject)
+
+
+def open_invitation(connection: Connection, secret: str, *, is_locked: bool = False) -> Opened:
+    """Return what a secret invites to; `Refused` if it cannot be used. It is not used up by this.
+
+    Args:
+        connection: To the database.
+        secret: The secret of the invitation.
+        is_locked: Whether to lock the federation, in a transaction that writes.
+    """
+    by_secret = select(invitation).where(invitation.c.secret == hashed(secret))
+    if (found := connection.execute(by_secret).first()) is None:
+        raise Refused(
+            "not-invited",
+            "this hub does not know the invitation: check the address of the hub, and copy the "
+            "invitation again, completely",
+        )
+    find = lock_federation if is_locked else find_federation
+    row = find(connection, found.federation)
+    if is_locked:  # it may have been used while this transaction waited for the lock
+        found = connection.execute(by_secret).first()
+    if found is None or not found.uses:
+        text = "the invitation is used up: ask for a new one"
+        raise Refused("not-invited", text, federation=row.name)
+    if found.expires <= time.time():
+        text = "the invitation has expired: ask for a new one"
+        raise Refused("not-invited", text, federation=row.name)
+    return Opened(found.id, row)
+
+
+@lru_cache(maxsize=1024)
+def _read(file: str) -> Federation:
+    """Read a federation file; a long list of members takes long."""
+    return Federation.from_toml(file)
+
+
+def _found(connection: Connection, name_or_id: str | int, *, is_locked: bool) -> FederationRow:
+    column = federation.c.name if isinstance(name_or_id, str) else federation.c.id
+    query = select(*_COLUMNS).where(column == name_or_id)
+    row = connection.execute(query.with_for_update() if is_locked else query).first()
+    if row is None:
+        raise Refused("no-such-federation", f"this hub has no federation {name_or_id!r}")
+    return FederationRow(*row)

@@ -1,0 +1,327 @@
+"""Members of a federation: how they enrol, change their token and key, and leave."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from fedbo.exchange.hub.proof import hashed
+from fedbo.federation import Federation
+from fedbo.hub.names import check_person
+from fedbo.hub.problems import Refused
+from fedbo.hub.records import Enrolled, Member, Members, Reported
+from fedbo.hub.store.audit import record
+from fedbo.hub.store.credentials import Caller, check_still, new_token
+from fedbo.hub.store.federations import (
+    FederationRow,
+    find_federation,
+    lock_federation,
+    open_invitation,
+    take_cursors,
+)
+from fedbo.hub.store.schema import invitation, member, message, session
+from fedbo.message.signed import key_text, parse_key
+from fedbo.outside import shortened
+
+Order = Literal["id", "name", "seen"]
+
+
+class MemberRow(NamedTuple):
+    """A member, as its table has it."""
+
+    id: int
+    name: str
+    key: bytes | None
+    is_revoked: bool
+    joined: float
+    seen: float
+
+
+_COLUMNS = (
+    member.c.id,
+    member.c.name,
+    member.c.key,
+    member.c.token.is_(None),
+    member.c.joined,
+    member.c.seen,
+)
+
+
+def enrol(connection: Connection, secret: str, name: str, key: bytes | None = None) -> Enrolled:
+    """Make a new member of the federation that a secret invites to.
+
+    Args:
+        connection: In a transaction that writes.
+        secret: The secret of an invitation, which is used up by one.
+        name: The name of the member.
+        key: The public key that will sign its messages; None: they will not be signed.
+    """
+    number, row = open_invitation(connection, secret, is_locked=True)
+    check_person(name)
+    _check_free(row.agreed, name)
+    _check_key(row.agreed, name, key)
+    taken = select(member.c.id).where(member.c.federation == row.id, member.c.name == name)
+    if connection.execute(taken).first():
+        raise Refused(
+            "name-taken",
+            f"{row.name!r} has a member {name!r} already: take another name, or ask the operator "
+            "to remove that member if it is yours",
+        )
+    token, now = new_token("member"), time.time()
+    values = {"federation": row.id, "name": name, "key": key, "joined": now, "seen": now}
+    connection.execute(insert(member).values(**values, token=hashed(token)))
+    used = update(invitation).where(invitation.c.id == number)
+    connection.execute(used.values(uses=invitation.c.uses - 1))
+    detail = {"invitation": number, "key": key_text(key) if key else ""}
+    record(connection, "joined", actor=name, federation=row.name, subject=name, detail=detail)
+    return Enrolled(federation=row.name, member=name, token=token, file=row.file)
+
+
+def find_member(connection: Connection, federation: str, name: str) -> MemberRow:
+    """Return a member by its name; `Refused` if there is none."""
+    return _named(connection, find_federation(connection, federation), name)
+
+
+def members(
+    connection: Connection,
+    federation: str,
+    *,
+    search: str = "",
+    order: Order = "id",
+    after: int = 0,
+    offset: int = 0,
+    most: int | None = None,
+) -> Members:
+    """Return the members of a federation, or some of them.
+
+    Args:
+        connection: To the database.
+        federation: The name of the federation at the hub.
+        search: Only members with this text in their name.
+        order: How they are sorted: as they joined, by name, or the one seen last first.
+        after: Only members with a larger id.
+        offset: How many to skip.
+        most: At most so many; all by default.
+    """
+    row = find_federation(connection, federation)
+    wanted = [member.c.federation == row.id, member.c.id > after]
+    if search:
+        wanted.append(member.c.name.icontains(search, autoescape=True))
+    matching = connection.scalar(select(func.count()).select_from(member).where(*wanted))
+    orders: dict[Order, Any] = {"id": (), "name": (member.c.name,), "seen": (member.c.seen.desc(),)}
+    query = select(*_COLUMNS).where(*wanted).order_by(*orders[order], member.c.id)
+    found = [MemberRow(*each) for each in connection.execute(query.offset(offset).limit(most))]
+    is_larger_best = row.agreed.space.direction == "maximize"
+    sums = _sums(connection, [each.id for each in found], is_larger_best=is_larger_best)
+    return Members(
+        matching=matching or 0,
+        rows=[
+            Member(
+                **each._asdict() | {"key": key_text(each.key) if each.key else ""},
+                **sums.get(each.id, _NOTHING),
+            )
+            for each in found
+        ],
+    )
+
+
+def rotate(connection: Connection, caller: Caller) -> str:
+    """Give a member a new token, which is returned. The old one and its sessions are not valid."""
+    row, own = _locked(connection, caller)
+    token = new_token("member")
+    change = update(member).where(member.c.id == own.id)
+    connection.execute(change.values(token=hashed(token)))
+    connection.execute(delete(session).where(session.c.member == own.id))
+    record(connection, "rotated", actor=own.name, federation=row.name, subject=own.name)
+    return token
+
+
+def rekey(connection: Connection, caller: Caller, key: bytes | None) -> None:
+    """Give a member another key, or none. Messages signed with the old one are taken back."""
+    row, own = _locked(connection, caller)
+    if key == own.key:
+        return
+    _check_key(row.agreed, own.name, key)
+    connection.execute(update(member).where(member.c.id == own.id).values(key=key))
+    _take_back(connection, row, own.id)
+    detail = {"key": key_text(key) if key else ""}
+    record(
+        connection, "rekeyed", actor=own.name, federation=row.name, subject=own.name, detail=detail
+    )
+
+
+def leave(connection: Connection, caller: Caller) -> None:
+    """Let a member leave: what the hub has of it is deleted, and its name is free.
+
+    What is left for a while are the counters of its messages, and withdrawals that it signed.
+    """
+    row, own = _locked(connection, caller)
+    _clear(connection, row, own.id)
+    connection.execute(delete(member).where(member.c.id == own.id))
+    record(connection, "left", actor=own.name, federation=row.name, subject=own.name)
+
+
+def remove(connection: Connection, federation: str, name: str, *, actor: str) -> None:
+    """Remove a member: what the hub has of it is deleted, and its name is free."""
+    row = lock_federation(connection, federation)
+    own = _named(connection, row, name)
+    _clear(connection, row, own.id)
+    connection.execute(delete(member).where(member.c.id == own.id))
+    record(connection, "removed", actor=actor, federation=row.name, subject=name)
+
+
+def revoke(connection: Connection, federation: str, name: str, *, actor: str) -> None:
+    """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
+    row = lock_federation(connection, federation)
+    own = _named(connection, row, name)
+    if own.is_revoked:
+        return
+    _clear(connection, row, own.id)
+    connection.execute(update(member).where(member.c.id == own.id).values(token=None))
+    record(connection, "revoked", actor=actor, federation=row.name, subject=name)
+
+
+def _locked(connection: Connection, caller: Caller) -> tuple[FederationRow, MemberRow]:
+    """Return a member that may act, and its federation, which is locked."""
+    row = lock_federation(connection, caller.federation)
+    check_still(connection, caller)
+    own = select(*_COLUMNS).where(member.c.id == caller.id)
+    return row, MemberRow(*connection.execute(own).one())
+
+
+def _named(connection: Connection, row: FederationRow, name: str) -> MemberRow:
+    query = select(*_COLUMNS).where(member.c.federation == row.id, member.c.name == name)
+    if (found := connection.execute(query).first()) is None:
+        raise Refused("not-found", f"{row.name!r} has no member {shortened(name)!r}")
+    return MemberRow(*found)
+
+
+_NOTHING = {"agents": 0, "messages": 0, "bytes": 0, "trials": 0}
+
+
+def _sums(
+    connection: Connection, ids: list[int], *, is_larger_best: bool
+) -> dict[int, dict[str, Any]]:
+    """Sum up what is kept of each of these members, and what they report."""
+    best = func.max if is_larger_best else func.min
+    agents = (
+        select(
+            message.c.member,
+            func.count().label("messages"),
+            func.sum(func.length(message.c.content)).label("bytes"),
+            func.max(message.c.t_n).label("trials"),
+            func.sum(message.c.trials).label("reported"),
+            best(message.c.best).label("best"),
+            func.sum(message.c.saved).label("saved"),
+        )
+        .where(message.c.member.in_(ids), message.c.is_out)
+        .group_by(message.c.member, message.c.sender)
+        .subquery()
+    )
+    totals = [
+        cast(func.sum(agents.c[name]), BigInteger).label(name)  # PostgreSQL's sums are decimal
+        for name in ("messages", "bytes", "trials", "reported")
+    ]
+    query = select(
+        agents.c.member,
+        func.count().label("agents"),
+        *totals,
+        best(agents.c.best).label("best"),
+        func.sum(agents.c.saved).label("saved"),
+    ).group_by(agents.c.member)
+    sums = {}
+    for columns in map(dict, connection.execute(query).mappings()):
+        number = columns.pop("member")
+        reported, score, saved = (columns.pop(name) for name in ("reported", "best", "saved"))
+        if reported is not None:
+            columns["progress"] = Reported(trials=reported, best=score, saved=saved)
+        sums[number] = columns
+    return sums
+
+
+def _check_free(agreed: Federation, name: str) -> None:
+    if agreed.privacy is not None and name == agreed.privacy.by:
+        raise Refused(
+            "name-taken",
+            f"{name!r} is the name under which this hub publishes private releases: take another "
+            "name",
+        )
+
+
+def _check_key(agreed: Federation, name: str, key: bytes | None) -> None:
+    if key is not None:
+        try:
+            parse_key(key_text(key))
+        except ValueError as error:
+            raise Refused("wrong-key", str(error)) from None
+    if not agreed.members:
+        return
+    if (listed := agreed.members.get(name)) is None:
+        raise Refused(
+            "wrong-name",
+            f"the federation file lists its members, and {name!r} is not among them: ask the "
+            "operator to add your name and key",
+        )
+    if key != listed:
+        given = "without a key" if key is None else f"with the key {key_text(key)}"
+        raise Refused(
+            "wrong-key",
+            f"the federation file lists {name!r} with the key {key_text(listed)}, and you come "
+            f"{given}: use the listed key, or ask the operator to change the list",
+        )
+
+
+def _clear(connection: Connection, row: FederationRow, member_id: int) -> None:
+    """Delete everything that the hub has of a member, except for its own row."""
+    _take_back(connection, row, member_id)
+    traces = update(message).where(message.c.member == member_id)
+    connection.execute(traces.values(member=None, changed=time.time()))
+    connection.execute(delete(session).where(session.c.member == member_id))
+
+
+def _take_back(connection: Connection, row: FederationRow, member_id: int) -> None:
+    """Take all messages of a member back.
+
+    Empty rows remain for a while: they tell the others, and their sequences keep signed messages
+    from being put back. What the member itself has withdrawn stays withdrawn by its signature.
+    """
+    own = select(message.c.id).where(message.c.member == member_id, message.c.is_out)
+    take_back_messages(connection, row.id, list(connection.scalars(own.order_by(message.c.id))))
+
+
+def take_back_messages(connection: Connection, federation_id: int, ids: list[int]) -> None:
+    """Take messages back, whose rows become empty.
+
+    Args:
+        connection: In a transaction that writes and has locked the federation.
+        federation_id: The id of the federation.
+        ids: Of the rows.
+    """
+    if not ids:
+        return
+    gone = update(message).where(message.c.id == bindparam("row"))
+    gone = gone.values(
+        is_out=False,
+        content=b"",
+        t_n=0,
+        trials=None,
+        best=None,
+        saved=None,
+        changed=time.time(),
+        cursor=bindparam("new"),
+    )
+    cursors = take_cursors(connection, federation_id, len(ids))
+    rows = [{"row": row, "new": cursor} for row, cursor in zip(ids, cursors, strict=True)]
+    connection.execute(gone, rows)

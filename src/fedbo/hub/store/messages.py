@@ -1,0 +1,300 @@
+"""Messages: what becomes of those that are published, and which ones are handed out.
+
+What becomes of a message or a withdrawal depends on the row of the federation, sender and key:
+
+======================  ==========================================================
+the row                 a message is handed out if
+======================  ==========================================================
+there is none           always
+has a message           its sequence is larger; the same message again is a retry
+has a withdrawal        its sequence is larger
+is empty                its sequence is larger, or it is not signed
+======================  ==========================================================
+
+A row is empty if its message was deleted: its member has left, or has another key. Whoever kept a
+signed message cannot put it back. Without a signature anyone can write a message with a larger
+sequence, so the sequence of an empty row protects nobody there, and a study that has withdrawn may
+publish the same message again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, case, delete, func, insert, not_, or_, select, update
+
+from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News, Progress
+from fedbo.hub.problems import Refused
+from fedbo.hub.store.audit import record
+from fedbo.hub.store.credentials import Caller, check_still, note_seen
+from fedbo.hub.store.federations import (
+    FederationRow,
+    find_federation,
+    lock_federation,
+    take_cursors,
+)
+from fedbo.hub.store.members import take_back_messages
+from fedbo.hub.store.schema import federation, hub, invitation, message, release, session
+from fedbo.message import MOST_PEERS, Message, Withdrawal
+from fedbo.message.signed import MOST_AGENTS
+
+#: How many names the agents of one member may have had, withdrawn messages included. A name counts
+#: once for each key, because each has a row of its own.
+MOST_NAMES = 256
+#: Days after which the hub forgets that a message was removed. Then a copy could be put back.
+DAYS = 30
+_DAY = 86400.0
+_RELEASE = 1  # the number of the latest release, which takes the place of the one before
+_CURSOR = re.compile(r"([0-9a-f]+)\.([0-9]{1,18})")
+_UNREPORTED: dict[str, float | None] = {"trials": None, "best": None, "saved": None}
+
+
+def publish(
+    connection: Connection,
+    caller: Caller,
+    signed: Message | Withdrawal,
+    content: bytes,
+    progress: Progress | None = None,
+) -> bool:
+    """Put a message or a signed withdrawal in its place.
+
+    Args:
+        connection: In a transaction that writes.
+        caller: The member, who was checked to be the sender.
+        signed: The message or the withdrawal, which was checked to fit the federation.
+        content: As its sender encoded it.
+        progress: What the sender reports while this message is the latest.
+
+    Returns:
+        For a message, whether it is handed out now; for a withdrawal, whether there was a message.
+    """
+    place = lock_federation(connection, caller.federation)
+    check_still(connection, caller)
+    is_message = isinstance(signed, Message)
+    own = and_(
+        message.c.federation == place.id,
+        message.c.sender == signed.sender,
+        message.c.key == signed.key,
+    )
+    columns = message.c.id, message.c.sequence, message.c.is_out, message.c.content
+    row = connection.execute(select(*columns).where(own)).first()
+    was_out = row is not None and row.is_out
+    is_free = row is None or not (row.content or signed.key)
+    if row is not None and not is_free and signed.sequence <= row.sequence:
+        if is_message:
+            return was_out and row.content == content
+        if not was_out or signed.sequence < row.sequence:
+            return False
+    if not was_out:
+        _check_agents(connection, caller, signed, len(content))
+    reported: dict[str, float | None] = _UNREPORTED
+    if is_message and progress is not None:
+        reported = {"trials": progress.trials, "best": progress.best, "saved": progress.saved}
+    (cursor,) = take_cursors(connection, place.id)
+    values = {
+        "member": caller.id,
+        "sequence": signed.sequence,
+        "t_n": signed.t_n if isinstance(signed, Message) else 0,
+        "is_out": is_message,
+        "content": content,
+        "cursor": cursor,
+        "changed": time.time(),
+        **reported,
+    }
+    if row is None:
+        origin = {"federation": place.id, "sender": signed.sender, "key": signed.key}
+        connection.execute(insert(message).values(**origin, **values))
+    else:
+        connection.execute(update(message).where(message.c.id == row.id).values(values))
+    note_seen(connection, caller)
+    record(
+        connection,
+        "published" if is_message else "withdrew",
+        actor=caller.actor,
+        federation=place.name,
+        subject=signed.sender,
+        detail={"sequence": signed.sequence, "bytes": len(content)},
+    )
+    return is_message or was_out
+
+
+def withdraw(connection: Connection, caller: Caller, sender: str) -> bool:
+    """Withdraw an unsigned message; return whether there was one."""
+    place = lock_federation(connection, caller.federation)
+    check_still(connection, caller)
+    own = select(message.c.id, message.c.sequence).where(
+        message.c.member == caller.id, message.c.sender == sender, message.c.is_out
+    )
+    rows = connection.execute(own).all()
+    take_back_messages(connection, place.id, [row.id for row in rows])
+    for row in rows:
+        detail = {"sequence": row.sequence}
+        record(
+            connection,
+            "withdrew",
+            actor=caller.actor,
+            federation=place.name,
+            subject=sender,
+            detail=detail,
+        )
+    return bool(rows)
+
+
+def fetch(connection: Connection, federation_id: int, cursor: str) -> News:
+    """Return what has changed in a federation since a cursor.
+
+    Of more than 1,024 messages, the latest are handed out. In a federation with a privacy plan, its
+    latest release is handed out, and nothing else.
+
+    Args:
+        connection: To the database.
+        federation_id: The federation.
+        cursor: What the last answer gave; if it means nothing here, everything is handed out.
+    """
+    place = find_federation(connection, federation_id)
+    generation = connection.scalar(select(hub.c.generation))
+    known = _CURSOR.fullmatch(cursor)
+    since = int(known[2]) if known and known[1] == generation else -1
+    is_known = place.floor <= since <= place.cursor
+    head = f"{generation}.{place.cursor}"
+    if place.is_private:
+        released = connection.execute(_released(place, since if is_known else -1))
+        handed = tuple(Handed(_RELEASE, bytes(row.content)) for row in released)
+        return News(head, not is_known, handed, ())
+    most = _most(place)
+    if is_known:
+        rows = _changed_since(connection, place, since, 2 * most + 1)
+        if len(rows) <= 2 * most:
+            early = {row.id for row in [row for row in rows if row.is_out][:-most]}
+            news = [row for row in rows if row.content and row.id not in early]
+            gone = tuple(row.id for row in rows if not row.content)
+            return News(head, False, _handed(news), gone)
+    return News(head, True, _latest(connection, place, most), ())
+
+
+def listed(connection: Connection, caller: Caller, sender: str | None = None) -> tuple[Listed, ...]:
+    """Return messages that are handed out, and when each was published.
+
+    Args:
+        connection: To the database.
+        caller: The member that asks.
+        sender: Only those of this agent of the member. By default its own messages, and the latest
+            of the others; in a federation with a privacy plan, its own and the latest release.
+    """
+    place = find_federation(connection, caller.federation)
+    is_own = message.c.member == caller.id
+    query = select(message.c.changed, message.c.content).where(
+        message.c.federation == place.id, message.c.is_out
+    )
+    if sender is not None:
+        query = query.where(is_own, message.c.sender == sender)
+    elif place.is_private:
+        query = query.where(is_own)
+    order = func.coalesce(is_own, False).desc(), message.c.cursor.desc()
+    rows = [*connection.execute(query.order_by(*order).limit(_most(place)))]
+    if place.is_private and sender is None:
+        rows += connection.execute(_released(place, -1, release.c.time))
+    return tuple(Listed(when, bytes(content)) for when, content in rows)
+
+
+def prune(connection: Connection, *, days: float = DAYS) -> int:
+    """Delete traces of messages removed long ago, and old invitations and sessions.
+
+    Signed withdrawals stay as long as their member does. Whoever asks with a cursor from before
+    such a removal gets everything anew.
+
+    Args:
+        connection: In a transaction that writes.
+        days: How old they must be; a month by default.
+
+    Returns:
+        How many traces of messages were deleted.
+    """
+    now, pruned = time.time(), 0
+    oldest = now - days * _DAY
+    is_trace = or_(func.length(message.c.content) == 0, message.c.member.is_(None))
+    old = and_(not_(message.c.is_out), is_trace, message.c.changed < oldest)
+    for number in connection.scalars(select(federation.c.id).order_by(federation.c.id)).all():
+        place = lock_federation(connection, number)
+        own = and_(message.c.federation == place.id, old)
+        highest = connection.scalar(select(func.max(message.c.cursor)).where(own))
+        if highest is None:
+            continue
+        pruned += connection.execute(delete(message).where(own)).rowcount
+        change = update(federation).where(federation.c.id == place.id)
+        connection.execute(change.values(floor=max(place.floor, highest)))
+    used = case((invitation.c.uses == 0, invitation.c.created), else_=invitation.c.expires)
+    connection.execute(delete(invitation).where(used < oldest))
+    connection.execute(delete(session).where(session.c.expires < now))
+    return pruned
+
+
+def _check_agents(
+    connection: Connection, caller: Caller, signed: Message | Withdrawal, size: int
+) -> None:
+    """Check that a member does not get too many agents."""
+    query = select(message.c.sender, message.c.key, message.c.is_out)
+    agents = {
+        (sender, bytes(key)): is_out
+        for sender, key, is_out in connection.execute(query.where(message.c.member == caller.id))
+    }
+    agent = signed.sender, signed.key
+    others = sum(is_out for other, is_out in agents.items() if other != agent)
+    most = min(MOST_AGENTS, max(1, ANSWER_BYTES // max(1, size)))
+    if isinstance(signed, Message) and others >= most:
+        raise Refused(
+            "too-many-agents",
+            f"{caller.name!r} has {others} agents with a message here, expected at most {most} "
+            f"with messages of {size:,} bytes: withdraw one, or publish under one of their names",
+        )
+    if agent not in agents and len(agents) >= MOST_NAMES:
+        raise Refused(
+            "too-many-agents",
+            f"the agents of {caller.name!r} have had {MOST_NAMES} names here (a name counts again "
+            "under each new key), and cannot have more: publish under one of these names with its "
+            "key, or leave and join again",
+        )
+
+
+def _most(place: FederationRow) -> int:
+    """Return how many messages of a federation one answer has at most."""
+    return max(1, min(MOST_PEERS, ANSWER_BYTES // max(1, place.agreed.sent_bytes)))
+
+
+def _changed_since(
+    connection: Connection, place: FederationRow, since: int, most: int
+) -> list[Row[Any]]:
+    """Return the rows that have changed since a cursor, the latest last, at most so many."""
+    columns = message.c.id, message.c.is_out, message.c.content
+    query = select(*columns).where(message.c.federation == place.id, message.c.cursor > since)
+    return [*connection.execute(query.order_by(message.c.cursor.desc()).limit(most))][::-1]
+
+
+def _latest(connection: Connection, place: FederationRow, most: int) -> tuple[Handed, ...]:
+    """Return the messages that were published last, the latest last."""
+    query = select(message.c.id, message.c.content).where(
+        message.c.federation == place.id, message.c.is_out
+    )
+    latest = connection.execute(query.order_by(message.c.cursor.desc()).limit(most))
+    return _handed([*latest][::-1])
+
+
+def _handed(rows: Iterable[Row[Any]]) -> tuple[Handed, ...]:
+    return tuple(Handed(row.id, bytes(row.content)) for row in rows)
+
+
+def _released(place: FederationRow, since: int, *columns: Any) -> Any:
+    """Select the latest release, if it was made after a cursor."""
+    return (
+        select(*columns, release.c.content)
+        .where(
+            release.c.federation == place.id,
+            release.c.cursor > since,
+            release.c.content.is_not(None),
+        )
+        .order_by(release.c.sequence.desc())
+        .limit(1)
+    )

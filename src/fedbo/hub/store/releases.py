@@ -1,0 +1,318 @@
+"""Private releases: what a hub publishes of its members' contributions, and what that costs.
+
+A release is a row of its table, which says all of it. The transaction that adds the row has locked
+the federation and has read all earlier rows: nobody can fetch a release that is not counted, and no
+two processes make the same one. `fedbo.privacy.budget` says when one is due, and makes it within
+the plan.
+
+In the noise of a release, everything but the number of members follows from the plan. So a release
+of which only the number is known has a known cost too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    distinct,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from fedbo.federation import Federation, Plan
+from fedbo.hub.names import SCHEDULE
+from fedbo.hub.problems import Refused
+from fedbo.hub.records import ReleaseInfo, ReleaseLedger
+from fedbo.hub.store.audit import record
+from fedbo.hub.store.federations import (
+    FederationRow,
+    find_federation,
+    lock_federation,
+    take_cursors,
+)
+from fedbo.hub.store.schema import federation, member, message, release
+from fedbo.identity import KeyPair, KeyRefused
+from fedbo.message import Message, Release
+from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
+from fedbo.privacy.budget import BudgetSpent, is_due, next_release, one_each
+from fedbo.privacy.release import composed, mechanisms
+
+
+def make_release(
+    connection: Connection,
+    name: str,
+    *,
+    actor: str,
+    number: int | None = None,
+    keys: KeyPair | None = None,
+) -> ReleaseInfo:
+    """Make the next release of a federation, from the contributions of its members.
+
+    Args:
+        connection: In a transaction that writes.
+        name: The name of the federation at the hub.
+        actor: Who does it.
+        number: The number that the release should have; by default the next one. Whoever asks for
+            the same number twice gets one release.
+        keys: What signs it; None: it is not signed.
+
+    Raises:
+        Refused: If there is no plan, if it is used up, if there are no contributions, if the hub
+            was restored and not reconciled, or if the release cannot be signed.
+    """
+    row = lock_federation(connection, name)
+    plan = _plan(row)
+    if row.is_unreconciled:
+        raise Refused(
+            "not-reconciled",
+            f"this hub was restored from a backup, and releases of {name!r} may have been made "
+            "after that backup. Ask the members for the number of the last release that fedbo "
+            f"ledger shows, and run fedbo hub reconcile {name} --releases NUMBER with the largest",
+        )
+    made = _count(connection, row)
+    if number is not None and number <= made:
+        raise Refused(
+            "release-made",
+            f"release {number} of {name!r} was made already; fedbo hub releases {name} lists all",
+        )
+    if number is not None and number > made + 1:
+        raise Refused("wrong-request", f"release {number} was asked for, but {made + 1} is next")
+    chosen = _contributions(connection, row)
+    if not chosen and made < plan.releases:
+        anyone = _contributors(connection, row, least=0)
+        raise Refused(
+            "nothing-to-release",
+            f"nobody in {name!r} has contributed from {plan.least_trials} trials or more, as its "
+            f"plan asks for; {anyone} of its members contributed from fewer",
+        )
+    return _make(connection, row, chosen, actor, keys)
+
+
+def make_due_release(
+    connection: Connection, federation_id: int, *, keys: KeyPair | None = None
+) -> ReleaseInfo | None:
+    """Make the next release of a federation if its plan asks for it now; None if it does not."""
+    row = lock_federation(connection, federation_id)
+    if not _is_due(connection, row):
+        return None
+    chosen = _contributions(connection, row)
+    if len(chosen) < _plan(row).least_members:  # some have another key than the file lists
+        return None
+    return _make(connection, row, chosen, SCHEDULE, keys)
+
+
+def due_releases(connection: Connection) -> list[FederationRow]:
+    """Return the federations whose plan asks for a release now."""
+    private = select(federation.c.id).where(federation.c.is_private)
+    rows = [find_federation(connection, number) for number in connection.scalars(private).all()]
+    return [row for row in rows if _is_due(connection, row)]
+
+
+def reconcile(connection: Connection, name: str, releases: int, *, actor: str) -> int:
+    """Record releases that were made after the backup from which this hub was restored.
+
+    Args:
+        connection: In a transaction that writes.
+        name: The name of the federation at the hub.
+        releases: The number of the last release that any member's ledger shows; 0 if none does.
+        actor: Who does it.
+
+    Returns:
+        How many releases are recorded that this hub did not know.
+    """
+    row = lock_federation(connection, name)
+    plan, made = _plan(row), _count(connection, row)
+    if not made <= releases <= plan.releases:
+        raise Refused(
+            "wrong-request",
+            f"releases is {releases}, expected {made} to {plan.releases}: this hub knows of "
+            f"{made}, and the plan of {name!r} has {plan.releases}",
+        )
+    lost = range(made + 1, releases + 1)
+    for number in lost:
+        _insert(connection, row, number)
+    known = update(federation).where(federation.c.id == row.id)
+    connection.execute(known.values(is_unreconciled=False))
+    detail = {"releases": releases, "lost": len(lost)}
+    record(connection, "reconciled", actor=actor, federation=name, detail=detail)
+    return len(lost)
+
+
+def ledger(connection: Connection, name: str) -> ReleaseLedger:
+    """Return the releases of a federation, and what they cost each member."""
+    row = find_federation(connection, name)
+    plan, rows = _plan(row), _rows(connection, row)
+    return ReleaseLedger(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        planned=plan.releases,
+        spent=_spent(row.agreed, plan, (each.content for each in rows)),
+        contributed=_contributors(connection, row, plan.least_trials),
+        least_members=plan.least_members,
+        least_trials=plan.least_trials,
+        is_reconciled=not row.is_unreconciled,
+        releases=[
+            ReleaseInfo(
+                number=each.sequence,
+                time=each.time,
+                members=each.members,
+                trials=each.trials,
+                is_lost=each.content is None,
+            )
+            for each in rows
+        ],
+    )
+
+
+def next_number(connection: Connection, name: str) -> int:
+    """Return the number of the next release of a federation; `Refused` if it has no plan."""
+    row = find_federation(connection, name)
+    _plan(row)
+    return _count(connection, row) + 1
+
+
+def _make(
+    connection: Connection,
+    row: FederationRow,
+    chosen: list[Message],
+    actor: str,
+    keys: KeyPair | None,
+) -> ReleaseInfo:
+    """Make a release within the plan, and record it in the same transaction."""
+    contents = [each.content for each in _rows(connection, row)]
+    released = [Release.decode(bytes(content)) for content in contents if content is not None]
+    lost = len(contents) - len(released)
+    try:
+        made = next_release(row.agreed, released, chosen, lost=lost, keys=keys)
+    except BudgetSpent as error:
+        raise Refused("budget-spent", f"{row.name!r}: {error}") from None
+    except KeyRefused as error:
+        raise Refused(
+            "no-release-key",
+            f"{error}. Set release_key to the file of the listed private key, an identity.pem",
+        ) from None
+    when = _insert(connection, row, made.sequence, made)
+    record(
+        connection,
+        "released",
+        actor=actor,
+        federation=row.name,
+        detail={"number": made.sequence, "members": made.members},
+    )
+    return ReleaseInfo(
+        number=made.sequence, time=when, members=made.members, trials=made.trials, is_lost=False
+    )
+
+
+def _insert(
+    connection: Connection, row: FederationRow, number: int, made: Release | None = None
+) -> float:
+    """Add a release, or a lost one; return its time."""
+    (cursor,) = take_cursors(connection, row.id)
+    now = time.time()
+    values = {
+        "federation": row.id,
+        "sequence": number,
+        "members": made.members if made else 0,
+        "trials": made.trials if made else 0,
+        "content": made.encode() if made else None,
+        "cursor": cursor,
+        "time": now,
+    }
+    connection.execute(insert(release).values(values))
+    return now
+
+
+def _plan(row: FederationRow) -> Plan:
+    """Return the privacy plan of a federation; `Refused` if it has none."""
+    if (plan := row.agreed.privacy) is None:
+        raise Refused(
+            "no-privacy-plan",
+            f"{row.name!r} has no privacy plan, so its members hear one another's messages and "
+            "not releases; create a federation whose file has a table [privacy]",
+        )
+    return plan
+
+
+def _rows(connection: Connection, row: FederationRow) -> list[Row[Any]]:
+    own = select(release).where(release.c.federation == row.id)
+    return [*connection.execute(own.order_by(release.c.sequence))]
+
+
+def _count(connection: Connection, row: FederationRow) -> int:
+    last = select(func.max(release.c.sequence)).where(release.c.federation == row.id)
+    return connection.scalar(last) or 0
+
+
+def _is_due(connection: Connection, row: FederationRow) -> bool:
+    if not row.is_private or row.is_unreconciled:
+        return False
+    plan = _plan(row)
+    last = select(release.c.sequence, release.c.time, release.c.cursor)
+    last = last.where(release.c.federation == row.id).order_by(release.c.sequence.desc()).limit(1)
+    made, when, cursor = connection.execute(last).first() or (0, row.created, -1)
+    if made >= plan.releases or row.cursor == cursor:  # there is no need to look further
+        return False
+    members = _contributors(connection, row, plan.least_trials, since=cursor)
+    return is_due(plan, members=members, last=when, now=time.time())
+
+
+def _counted(row: FederationRow, least: int, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Select from the contributions of members, from so many trials."""
+    return (
+        select(*columns)
+        .select_from(message.join(member, message.c.member == member.c.id))
+        .where(
+            message.c.federation == row.id,
+            message.c.is_out,
+            message.c.t_n >= least,
+            member.c.token.is_not(None),
+        )
+    )
+
+
+def _contributors(connection: Connection, row: FederationRow, least: int, since: int = -1) -> int:
+    """Count the members that have contributed from so many trials, since a cursor."""
+    members = _counted(row, least, func.count(distinct(member.c.id)))
+    return int(connection.scalar(members.where(message.c.cursor > since)) or 0)
+
+
+def _contributions(connection: Connection, row: FederationRow) -> list[Message]:
+    """Return one contribution of each member whose messages others would accept."""
+    columns = member.c.name, message.c.key, message.c.content
+    agreed = row.agreed
+    rows = connection.execute(_counted(row, _plan(row).least_trials, *columns))
+    return one_each(
+        agreed,
+        (
+            Message.decode(bytes(content))
+            for name, key, content in rows
+            if not agreed.members or agreed.members.get(name) == bytes(key)
+        ),
+    )
+
+
+def _spent(agreed: Federation, plan: Plan, contents: Iterable[bytes | None]) -> float | None:
+    """Return ε of releases, of which lost ones cost what the plan says; None: it is not known."""
+    planned = mechanisms(composed(agreed, [None], None, 1))
+    costs: list[Laplace | Gaussian] = []
+    for content in contents:
+        costs += planned if content is None else mechanisms(Release.decode(bytes(content)))
+    try:
+        return _epsilon(tuple(costs), plan.delta) if costs else 0.0
+    except ModuleNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _epsilon(costs: tuple[Laplace | Gaussian, ...], delta: float) -> float:
+    return epsilon(costs, delta)

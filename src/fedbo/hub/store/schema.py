@@ -1,0 +1,196 @@
+"""The tables of a hub's database. None of them has a place for a trial.
+
+`docs/hub.md` says what each column is for; a test holds it to that.
+
+Everything that a fetch can see has a cursor: a number that grows with every change in a federation.
+It is taken while the federation's row is locked, so whoever has seen a cursor has seen everything
+below it.
+
+Rows that can be deleted and are known outside by their number never leave it to another row
+(``sqlite_autoincrement``; PostgreSQL does so always).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+)
+
+#: The version of these tables. A database of another version is refused.
+VERSION = 1
+
+metadata = MetaData()
+
+#: SQLite numbers rows by itself only in a column of type INTEGER.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+_Time = Float(53)  # seconds since 1970, UTC
+
+hub = Table(
+    "hub",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1
+    Column("version", Integer, nullable=False),  # of the tables
+    Column("generation", String(32), nullable=False),  # a new one after a restore: cursors restart
+    Column("created", _Time, nullable=False),
+)
+
+operator = Table(
+    "operator",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("token", LargeBinary, nullable=False, unique=True),  # its hash
+    Column("created", _Time, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+federation = Table(
+    "federation",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", String(63), nullable=False, unique=True),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("file", Text, nullable=False),  # the federation file
+    Column("cursor", BigInteger, nullable=False),  # of the last change
+    Column("floor", BigInteger, nullable=False),  # removals up to this cursor are forgotten
+    Column("created", _Time, nullable=False),
+    Column("is_private", Boolean, nullable=False),  # its file has a privacy plan
+    Column("is_unreconciled", Boolean, nullable=False),  # restored: there may be later releases
+)
+
+invitation = Table(
+    "invitation",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", ForeignKey("federation.id"), nullable=False, index=True),
+    Column("secret", LargeBinary, nullable=False, unique=True),  # its hash
+    Column("uses", Integer, nullable=False),  # how many are left
+    Column("expires", _Time, nullable=False),
+    Column("created", _Time, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+member = Table(
+    "member",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", ForeignKey("federation.id"), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("key", LargeBinary),  # the public key that signs its messages; NULL: they are unsigned
+    Column("token", LargeBinary, unique=True),  # its hash; NULL: revoked
+    Column("joined", _Time, nullable=False),
+    Column("seen", _Time, nullable=False),
+    UniqueConstraint("federation", "name"),
+    sqlite_autoincrement=True,
+)
+
+message = Table(
+    "message",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", ForeignKey("federation.id"), nullable=False),
+    Column("member", ForeignKey("member.id"), index=True),  # NULL: the member has left
+    Column("sender", String(64), nullable=False),
+    Column("key", LargeBinary, nullable=False),  # empty if unsigned
+    Column("sequence", BigInteger, nullable=False),
+    Column("t_n", BigInteger, nullable=False),  # observations behind the message
+    Column("is_out", Boolean, nullable=False),  # False: it was withdrawn or removed
+    Column("content", LargeBinary, nullable=False),  # the message, its withdrawal, or empty
+    Column("cursor", BigInteger, nullable=False),
+    Column("changed", _Time, nullable=False),
+    Column("trials", BigInteger),  # what the sender reported with it; NULL: nothing
+    Column("best", Float(53)),  # its best score so far
+    Column("saved", Float(53)),  # its own estimate of trials saved
+    UniqueConstraint("federation", "sender", "key"),
+    Index("message_cursor", "federation", "cursor"),
+    sqlite_autoincrement=True,
+)
+
+release = Table(
+    "release",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", ForeignKey("federation.id"), nullable=False),
+    Column("sequence", Integer, nullable=False),  # from 1
+    Column("members", Integer, nullable=False),  # whose contributions are in it
+    Column("trials", BigInteger, nullable=False),  # behind these contributions
+    Column("content", LargeBinary),  # the release; NULL: it was lost, but its cost was not
+    Column("cursor", BigInteger, nullable=False),
+    Column("time", _Time, nullable=False),
+    UniqueConstraint("federation", "sequence"),
+)
+
+session = Table(
+    "session",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("secret", LargeBinary, nullable=False, unique=True),  # the hash of the cookie
+    Column("operator", ForeignKey("operator.id")),
+    Column("member", ForeignKey("member.id"), index=True),
+    Column("expires", _Time, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("time", _Time, nullable=False),
+    Column("federation", String(63), nullable=False),  # its name; '' for the hub
+    Column("actor", String(80), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", String(128), nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("audit_time", "federation", "time"),
+)
+
+#: How many lines the audit log got in each hour, so that the page need not count them.
+activity = Table(
+    "activity",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("federation", String(63), nullable=False),  # its name
+    Column("hour", Integer, nullable=False),  # since 1970
+    Column("kind", String(16), nullable=False),  # published, refused or other
+    Column("lines", BigInteger, nullable=False),
+    UniqueConstraint("federation", "hour", "kind"),
+)
+
+_APPEND_ONLY = "the audit log is append-only"
+_TRIGGERS = {
+    "sqlite": (
+        "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit "
+        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
+        "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit "
+        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
+        # INSERT OR REPLACE deletes a row without the trigger above
+        "CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit "
+        "WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id) "
+        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
+        "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION audit_append_only()",
+        "CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()",
+    ),
+}
+for _dialect, _statements in _TRIGGERS.items():
+    for _statement in _statements:
+        event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))  # type: ignore[no-untyped-call]

@@ -1,0 +1,298 @@
+"""What becomes of messages: the store's contract, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hub.world import ACTOR, AGREED, message, withdrawal
+from sqlalchemy import Connection, Engine, func, insert, select, update
+
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.wire import News, Progress
+from fedbo.hub import store
+from fedbo.hub.problems import Refused
+from fedbo.hub.store import messages, schema
+from fedbo.hub.store.messages import MOST_NAMES
+from fedbo.identity import KeyPair
+from fedbo.message import MOST_PEERS, Message, Withdrawal
+from fedbo.message.signed import MOST_AGENTS
+
+
+class Group:
+    """Members of one federation."""
+
+    def __init__(self, engine: Engine, *names: str, keys: KeyPair | None = None) -> None:
+        self.engine = engine
+        with store.begin(engine) as connection:
+            store.create_federation(connection, "liver", AGREED, actor=ACTOR)
+            self.id = store.find_federation(connection, "liver").id
+            invited = store.invite(connection, "liver", uses=100, actor=ACTOR).invitation
+        self.secret = Invitation.parse(invited).secret
+        self.tokens: dict[str, str] = {}
+        for name in names:
+            self.enrol(name, keys)
+
+    def enrol(self, name: str, keys: KeyPair | None = None) -> None:
+        key = keys.public if keys else None
+        with store.begin(self.engine) as connection:
+            self.tokens[name] = store.enrol(connection, self.secret, name, key).token
+
+    def caller(self, connection: Connection, name: str) -> store.Caller:
+        caller = store.by_token(connection, self.tokens[name])
+        assert caller is not None
+        return caller
+
+    def publish(self, *contents: Message | Withdrawal, progress: Progress | None = None) -> bool:
+        """Publish in the given order; return the answer to the last one."""
+        for content in contents:
+            with store.begin(self.engine) as connection:
+                caller = self.caller(connection, content.sender.partition("/")[0])
+                encoded = content.encode()
+                answer = store.publish(connection, caller, content, encoded, progress)
+        return answer
+
+    def fetch(self, cursor: str = "") -> News:
+        with self.engine.connect() as connection:
+            return store.fetch(connection, self.id, cursor)
+
+    def out(self) -> list[str]:
+        """Return what is handed out to a newcomer."""
+        news = self.fetch()
+        assert news.is_all and not news.gone
+        return [named(each.content) for each in news.handed]
+
+    def put_many(self, count: int) -> None:
+        """Put messages of nobody into the table."""
+        with store.begin(self.engine) as connection:
+            cursors = store.take_cursors(connection, self.id, count)
+            common = {"federation": self.id, "key": b"", "sequence": 1, "t_n": 1, "is_out": True}
+            rows = [
+                {**common, "sender": f"many/{n}", "content": b"%d" % n, "cursor": n, "changed": 1.0}
+                for n in cursors
+            ]
+            connection.execute(insert(schema.message), rows)
+
+
+def named(content: bytes) -> str:
+    found = Message.decode(content)
+    return f"{found.sender} {found.sequence}"
+
+
+@pytest.fixture
+def group(engine: Engine) -> Group:
+    return Group(engine, "a", "b")
+
+
+def test_a_later_message_replaces_an_earlier_one(group: Group) -> None:
+    first, second = message("a", 1), message("a", 2)
+    assert group.publish(first)
+    assert group.publish(first)  # a retry
+    assert group.publish(second)
+    assert not group.publish(first)
+    assert not group.publish(message("a", 2, t_n=9))  # another one with the same number
+    assert group.out() == ["a 2"]
+
+
+def test_a_fetch_returns_what_is_new(group: Group) -> None:
+    group.publish(message("a", 1), message("b", 1))
+    first = group.fetch()
+    assert [named(each.content) for each in first.handed] == ["a 1", "b 1"]
+    nothing = group.fetch(first.cursor)
+    assert (nothing.is_all, nothing.handed, nothing.gone) == (False, (), ())
+    group.publish(message("a", 2))
+    second = group.fetch(first.cursor)
+    assert [each.number for each in second.handed] == [first.handed[0].number]
+    assert group.fetch(second.cursor).handed == ()
+    with store.begin(group.engine) as connection:
+        assert store.withdraw(connection, group.caller(connection, "b"), "b")
+    third = group.fetch(second.cursor)
+    assert third.handed == () and third.gone == (first.handed[1].number,)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "0000000000000000.1", "{}.99", "{}.-1"])
+def test_a_cursor_that_means_nothing_gets_everything(group: Group, cursor: str) -> None:
+    group.publish(message("a", 1))
+    generation = group.fetch().cursor.partition(".")[0]
+    news = group.fetch(cursor.format(generation))
+    assert news.is_all and len(news.handed) == 1
+
+
+def test_a_withdrawal_stays(engine: Engine) -> None:
+    keys = KeyPair.generate()
+    group = Group(engine, "a", keys=keys)
+    kept = message("a", 1, keys=keys)
+    group.publish(kept)
+    cursor = group.fetch().cursor
+    assert group.publish(withdrawal("a", 1, keys))
+    assert group.out() == []
+    (handed,) = group.fetch(cursor).handed
+    assert Withdrawal.decode(handed.content).sequence == 1
+    assert not group.publish(kept)  # nobody can put it back
+    assert not group.publish(withdrawal("a", 1, keys))  # there was nothing to withdraw
+    assert group.publish(message("a", 2, keys=keys))
+    assert not group.publish(withdrawal("a", 1, keys))  # an old one
+    assert group.out() == ["a 2"]
+
+
+def test_signed_messages_of_a_member_that_left_cannot_be_put_back(engine: Engine) -> None:
+    keys = KeyPair.generate()
+    group = Group(engine, "a", keys=keys)
+    kept = message("a", 5, keys=keys)
+    group.publish(kept)
+    cursor = group.fetch().cursor
+    with store.begin(engine) as connection:
+        store.leave(connection, group.caller(connection, "a"))
+    assert group.out() == [] and group.fetch(cursor).gone
+    group.enrol("a", keys)
+    assert not group.publish(kept)
+    assert group.publish(message("a", 6, keys=keys))
+
+
+def test_an_unsigned_message_may_come_back(group: Group) -> None:
+    group.publish(message("a", 5))
+    with store.begin(group.engine) as connection:
+        store.withdraw(connection, group.caller(connection, "a"), "a")
+    assert group.publish(message("a", 5))
+
+
+def test_another_key_takes_back_what_the_old_one_signed(engine: Engine) -> None:
+    old, new = KeyPair.generate(), KeyPair.generate()
+    group = Group(engine, "a", keys=old)
+    group.publish(message("a", 5, keys=old))
+    with store.begin(engine) as connection:
+        store.rekey(connection, group.caller(connection, "a"), new.public)
+    assert group.out() == []
+    assert group.publish(message("a", 1, keys=new))
+    assert group.out() == ["a 1"]
+
+
+def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
+    keys = KeyPair.generate()
+    group = Group(engine, "a", "b", keys=keys)
+    signed = message("a", 1, keys=keys)
+    with store.begin(engine) as connection:
+        early = group.caller(connection, "a")
+        store.rekey(connection, early, None)
+    with pytest.raises(Refused) as refused, store.begin(engine) as connection:
+        store.publish(connection, early, signed, signed.encode())
+    assert refused.value.slug == "wrong-key"
+    with store.begin(engine) as connection:
+        store.rotate(connection, group.caller(connection, "a"))
+    with pytest.raises(Refused) as refused, store.begin(engine) as connection:
+        store.publish(connection, early, signed, signed.encode())
+    assert refused.value.slug == "wrong-token"
+
+
+def test_progress_belongs_to_a_message(group: Group) -> None:
+    def reported() -> Any:
+        with group.engine.connect() as connection:
+            return store.progress_of(connection, store.find_federation(connection, "liver"))
+
+    group.publish(message("a", 1), progress=Progress(20, best=0.5, saved=3.0))
+    group.publish(message("b", 1), progress=Progress(4))
+    found = reported()
+    assert (found.agents, found.trials, found.saved) == (2, 24, 3.0)
+    assert [(row.sender, row.best) for row in found.rows] == [("a", 0.5), ("b", None)]
+    group.publish(message("a", 2))
+    assert [row.sender for row in reported().rows] == ["b"]
+    with store.begin(group.engine) as connection:
+        store.withdraw(connection, group.caller(connection, "b"), "b")
+    assert reported().agents == 0
+
+
+def test_of_many_the_latest_are_handed_out(group: Group) -> None:
+    group.put_many(MOST_PEERS + 5)
+    group.publish(message("a", 1))
+    news = group.fetch()
+    assert len(news.handed) == MOST_PEERS
+    assert [each.content for each in news.handed[:2]] == [b"7", b"8"]
+    assert named(news.handed[-1].content) == "a 1"
+    assert group.fetch(news.cursor).handed == ()
+    with store.begin(group.engine) as connection:  # as many changes as one answer can have
+        cursors = store.take_cursors(connection, group.id, MOST_PEERS + 2)
+        rows = select(schema.message.c.id).order_by(schema.message.c.id).limit(MOST_PEERS + 2)
+        for row, cursor in zip(connection.scalars(rows).all(), cursors, strict=True):
+            own = schema.message.c.id == row
+            connection.execute(update(schema.message).where(own).values(cursor=cursor))
+    later = group.fetch(news.cursor)
+    assert not later.is_all and len(later.handed) == MOST_PEERS
+    assert later.handed[0].content == b"3" and later.handed[-1].content == b"%d" % (MOST_PEERS + 2)
+
+
+def test_of_too_many_changes_everything_is_handed_out(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "MOST_PEERS", 2)
+    cursor = group.fetch().cursor
+    group.put_many(4)
+    assert not group.fetch(cursor).is_all
+    group.publish(message("a", 1))
+    news = group.fetch(cursor)
+    assert news.is_all and len(news.handed) == 2
+
+
+def test_large_messages_share_the_room_of_an_answer(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.publish(message("a", 1), message("b", 1))
+    monkeypatch.setattr(messages, "ANSWER_BYTES", AGREED.sent_bytes)
+    assert group.out() == ["b 1"]
+
+
+def test_listed(group: Group) -> None:
+    group.publish(message("a", 1), message("a/2", 1), message("b", 1))
+    with group.engine.connect() as connection:
+        caller = group.caller(connection, "a")
+        everything = store.listed(connection, caller)
+        own = store.listed(connection, caller, "a/2")
+    assert [named(each.content) for each in everything] == ["a/2 1", "a 1", "b 1"]
+    assert [named(each.content) for each in own] == ["a/2 1"]
+
+
+def test_a_member_has_so_many_agents(group: Group) -> None:
+    for number in range(MOST_AGENTS):
+        group.publish(message(f"a/{number}"))
+    with pytest.raises(Refused) as refused:
+        group.publish(message("a/one-more"))
+    assert refused.value.slug == "too-many-agents"
+    assert group.publish(message("a/3", 2))
+    assert group.publish(message("b"))
+
+
+def test_the_agents_of_a_member_have_so_many_names(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_NAMES > MOST_AGENTS
+    monkeypatch.setattr(messages, "MOST_NAMES", 3)
+    for number in range(3):
+        group.publish(message(f"a/{number}"))
+        with store.begin(group.engine) as connection:
+            store.withdraw(connection, group.caller(connection, "a"), f"a/{number}")
+    with pytest.raises(Refused):
+        group.publish(message("a/one-more"))
+    assert group.publish(message("a/0", 2))
+
+
+def test_traces_are_forgotten_after_a_month(group: Group) -> None:
+    group.publish(message("a", 1), message("b", 1))
+    before = group.fetch().cursor
+    with store.begin(group.engine) as connection:
+        store.withdraw(connection, group.caller(connection, "a"), "a")
+    with store.begin(group.engine) as connection:
+        assert store.prune(connection) == 0
+        assert store.prune(connection, days=-1.0) == 1
+        count = connection.scalar(select(func.count()).select_from(schema.message))
+    assert count == 1
+    assert group.fetch(before).is_all  # it cannot be told which messages have gone
+    assert not group.fetch(group.fetch().cursor).is_all
+
+
+def test_withdrawals_are_kept_as_long_as_their_member(engine: Engine) -> None:
+    keys = KeyPair.generate()
+    group = Group(engine, "a", keys=keys)
+    group.publish(message("a", 1, keys=keys), withdrawal("a", 1, keys))
+    with store.begin(engine) as connection:
+        assert store.prune(connection, days=-1.0) == 0
+        store.leave(connection, group.caller(connection, "a"))
+        assert store.prune(connection, days=-1.0) == 1
