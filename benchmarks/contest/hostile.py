@@ -51,8 +51,8 @@ from msgspec.structs import replace
 
 import fedbo
 from fedbo.message.compact import Compact
-from fedbo.model.compact import quantise
 from fedbo.model.kernel import Array
+from fedbo.model.summary import quantise
 from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
 
 from . import figures, peers, runs, terminal

@@ -7,6 +7,7 @@ or a library has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbo.table import Table
-from fedbo_paper.harness.store import LIBRARIES, Store, digest, library_versions, source_digest
+from fedbo_paper.harness import store as stores
+
+LIBRARIES = (*stores.LIBRARIES, "optuna", "botorch", "gpytorch", "torch")
 
 #: The code behind a task, behind the runs of samplers from outside, and behind runs of fedbo.
 TASKS = ("fedbo.space", "fedbo_paper.data", "fedbo_paper.problems", f"{__package__}.grounds")
@@ -28,7 +31,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rows: int
     details: tuple[str | int, ...]
-    source: tuple[str, ...]
 
 
 def stored(
@@ -50,8 +52,8 @@ def stored(
         source: The modules and packages that decide the scores.
     """
     file = "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
-    store = Store(folder, _key)
-    request = Request(name=file, rows=rows, details=details, source=source)
+    store = stores.Store(folder, partial(stores.key, source=source, libraries=LIBRARIES))
+    request = Request(name=file, rows=rows, details=details)
     table = store.get(request)
     if table is None:
         table = Table({"score": compute()})
@@ -67,10 +69,4 @@ def array_digest(arrays: Iterable[ArrayLike]) -> str:
     False
     """
     contiguous = map(np.ascontiguousarray, arrays)
-    return digest(f"{a.dtype.str} {a.shape}".encode() + a.tobytes() for a in contiguous)[:16]
-
-
-def _key(request: Request) -> str:
-    versions = library_versions(*LIBRARIES, "optuna", "botorch", "gpytorch", "torch")
-    parts = (request, source_digest(*request.source), versions)
-    return digest([msgspec.json.encode(parts, order="deterministic")])[:16]
+    return stores.digest(f"{a.dtype.str} {a.shape}".encode() + a.tobytes() for a in contiguous)[:16]

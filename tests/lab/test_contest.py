@@ -16,6 +16,7 @@ import fedbo
 from benchmarks.contest import compare, grounds, outside, peers, picture, runs, shards, stored
 from benchmarks.contest.runs import BEST_FIRST
 from fedbo.exchange.timing import due
+from fedbo_paper.harness import store
 
 
 @pytest.mark.parametrize("name", ["figures", "grounds", "peers", "private", "stored", "terminal"])
@@ -98,9 +99,9 @@ def test_stored_scores_are_not_served_after_a_change(
     again = stored.stored(tmp_path, "tiny", 2, lambda: [0.0, 0.0], *details)
     assert first == again == [0.1 + 0.2, 1e-300]
     if changed == "source":
-        monkeypatch.setattr(stored, "source_digest", lambda *_: "other code")
+        monkeypatch.setattr(store, "source_digest", lambda *_: "other code")
     elif changed == "packages":
-        monkeypatch.setattr(stored, "library_versions", lambda *_: {"numpy": "9.9"})
+        monkeypatch.setattr(store, "library_versions", lambda *_: {"numpy": "9.9"})
     else:
         details[1] = 1
     assert stored.stored(tmp_path, "tiny", 2, lambda: [3.0, 4.0], *details) == [3.0, 4.0]
