@@ -55,7 +55,7 @@ def site(number: int, folder: Path) -> None:
             every=EVERY,
             name=f"site-{number}",
             seed=number,  # the same both ways; leave it out if messages should be private
-            ledger=Ledger(folder / "releases.jsonl"),  # instead of the user's log
+            ledger=Ledger(folder / "ledger.jsonl"),  # instead of the user's log
         )
         study = optuna.create_study(
             study_name=way, storage=storage(folder, number), sampler=sampler, direction="maximize"
@@ -115,7 +115,7 @@ def main() -> None:
         trials = [trial for study in together for trial in study.trials]
         sources = Counter(trial.system_attrs["fedbo:query"]["source"] for trial in trials)
         print("Queries together came from:", dict(sources.most_common()))
-        sent = Ledger(folder / "releases.jsonl").read()
+        sent = Ledger(folder / "ledger.jsonl").read()
         print(f"The sites sent {len(sent)} messages of {sent[0].numbers} numbers each.")
 
         from fedbo.optuna.plots import plot_together

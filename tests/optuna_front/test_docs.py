@@ -118,7 +118,7 @@ def test_everything_runs_as_written(read: Folder) -> None:
 @pytest.mark.slow
 def test_the_second_site_counted_on_the_first(read: Folder) -> None:
     queries = [trial.system_attrs["fedbo:query"] for trial in read.study("b").trials]
-    assert any("site-a" in query.get("weights", {}) for query in queries)
+    assert any("site-a" in query.get("trust", {}) for query in queries)
 
 
 @pytest.mark.slow
@@ -130,13 +130,13 @@ def test_a_federation_made_of_the_study_has_the_same_parameters(read: Folder) ->
 
 @pytest.mark.slow
 def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) -> None:
-    log = Ledger(read.path / "state" / "releases.jsonl").read()
-    assert {"site-a", "site-b", "site-d"} <= {release.agent for release in log}
-    assert log[-1].action == "withdrawn"
+    log = Ledger(read.path / "state" / "ledger.jsonl").read()
+    assert {"site-a", "site-b", "old"} <= {entry.agent for entry in log}
+    assert ("old", "withdrawn") in {(entry.agent, entry.action) for entry in log}
     federation = fedbo.Federation.load(read.path / "federation.toml")
     senders = {m.sender for m in FolderExchange(read.path / "exchange").fetch(federation)}
     assert {"site-a", "site-b"} <= senders
-    assert "site-d" not in senders
+    assert "old" not in senders
 
 
 @pytest.mark.slow
