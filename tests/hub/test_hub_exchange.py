@@ -84,6 +84,7 @@ class TestHubOnSQLite(HubContract):
         return sqlite_hub
 
 
+@pytest.mark.slow
 class TestHubOnPostgreSQL(HubContract):
     @pytest.fixture
     def hub(self, postgresql_hub: HubProcess) -> HubProcess:

@@ -251,7 +251,7 @@ def test_the_status_of_a_hub_is_shown(liver: Liver) -> None:
     result = invoke("exchange", "status", liver.hub, "--federation", FILE)
     assert result.exit_code == 0, result.output
     assert f"Exchange {liver.hub}" in said(result)
-    assert f"The federation '{liver.name}', where you are the member 'clinic'" in said(result)
+    assert f"The federation '{liver.name}', where you are 'clinic'" in said(result)
     assert "clinic/a" in said(result) and "accepted" in said(result)
     Memberships().remove(Memberships().all()[0])
     result = invoke("exchange", "status", liver.hub)
