@@ -336,8 +336,8 @@ def calls(exchange: HubExchange) -> list[Callable[[], object]]:
         lambda: exchange.fetch(OURS),
         lambda: exchange.withdraw(OURS, "site-a"),
         lambda: exchange.holdings(),
-        lambda: exchange.site().federation(),
-        lambda: exchange.site().rotate(),
+        lambda: exchange.member().federation(),
+        lambda: exchange.member().rotate(),
         lambda: enrol(exchange.address, word, "someone"),
     ]
 
@@ -443,7 +443,7 @@ def test_another_federation_from_the_hub_is_not_taken(
     for file in (OTHERS["seed"].to_toml(), "no toml"):
         say(Answer(200, json.dumps({"file": file}).encode()))
         with pytest.raises(ExchangeError):
-            exchange.site().federation()
+            exchange.member().federation()
 
 
 def test_an_invitation_to_another_federation_is_noticed() -> None:
@@ -464,7 +464,7 @@ def test_a_lost_answer_to_a_rotation_is_explained(
     exchange, set_answer = lying_hub
     set_answer(lost)
     with pytest.raises(ExchangeError, match="it had changed it and its answer was lost"):
-        exchange.site().rotate()
+        exchange.member().rotate()
 
 
 @pytest.mark.parametrize("lost", [Answer(raw=b""), Answer(502, b"")])

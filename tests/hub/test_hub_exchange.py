@@ -147,7 +147,7 @@ def test_a_token_can_be_rotated_while_others_use_it(exchange: OpenHub) -> None:
     mine = joined(exchange)
     mine.publish(message())
     before = Memberships().all()[-1]
-    member = mine.site(OURS)
+    member = mine.member(OURS)
     assert member.membership.token == before.token
     Member(before, Memberships()).rotate()
     after = Memberships().all()[-1]
@@ -165,21 +165,21 @@ def test_a_key_can_be_replaced(exchange: OpenHub) -> None:
     old, new = new_keys(), new_keys()
     mine = joined(exchange, key=old.public)
     mine.publish(old.sign(message()))
-    mine.site().rekey(new)
+    mine.member().rekey(new)
     assert Memberships().all()[-1].key == str(new)
     assert mine.identity(OURS) == Identity("site-a", str(new))
     with pytest.raises(HubRefused) as caught:
         mine.publish(old.sign(message(sequence=2)))
     assert caught.value.slug == "wrong-key"
     assert mine.publish(new.sign(message(sequence=2))) is True
-    mine.site().rekey(None)
+    mine.member().rekey(None)
     assert mine.publish(message(sequence=3)) is True
 
 
 def test_a_key_can_be_replaced_with_a_token_that_another_process_has_rotated(
     exchange: OpenHub,
 ) -> None:
-    keys, member = new_keys(), joined(exchange).site(OURS)
+    keys, member = new_keys(), joined(exchange).member(OURS)
     Member(member.membership, Memberships()).rotate()
     member.rekey(keys)
     assert Memberships().all()[-1].key == str(keys)
@@ -194,7 +194,7 @@ def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
         lambda: stranger.withdraw(OURS, "site-a"),
         lambda: stranger.identity(OURS),
         stranger.holdings,
-        stranger.site,
+        stranger.member,
     ):
         with pytest.raises(ExchangeError, match=r"not a member .* fedbo join .* --invite"):
             call()
@@ -303,7 +303,7 @@ def test_nothing_that_is_kept_or_said_has_a_token(
     mine.holdings()
     with pytest.raises(ExchangeError) as caught:
         mine.publish(spoilt(message(sequence=2)))
-    mine.site().leave()
+    mine.member().leave()
     said = caplog.text + str(caught.value) + sqlite_hub.log + ledger.path.read_text()
     assert caplog.text and mine.address in ledger.path.read_text()
     assert token not in said

@@ -244,14 +244,7 @@ def _exchange(to: str) -> Exchange:
 def _federation(exchange: Exchange, file: Path | None) -> Federation:
     """Return the federation in a file; without one, that of the hub, or of federation.toml."""
     if file is None and isinstance(exchange, HubExchange):
-        member = exchange.member()
-        theirs, agreed = member.federation(), member.membership.agreed
-        if fault := agreed.mismatch(theirs.fingerprint):
-            raise ValueError(
-                f"the federation at {member.membership.place} is not the one that you have joined "
-                f"({fault}); ask whoever runs the hub"
-            )
-        return theirs
+        return exchange.member().federation()
     if file is None and not _USUAL.exists():
         problem = (
             "give the file that all sites share. To make one of this study: fedbo federation new "

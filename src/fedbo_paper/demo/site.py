@@ -80,7 +80,7 @@ class Site:
         """Join the federation, tune with the messages that are there, and leave one."""
         membership = enrol(turn.hub, turn.invitation, self.name, self.keys)
         exchange = HubExchange(membership.place)
-        federation = exchange.site().federation()
+        federation = exchange.member().federation()
         agent = Agent(federation, name=self.name, seed=self._seed(turn), keys=self.keys)
         received = agent.receive(exchange.fetch(federation))
         for trial in tune(agent, self.objective, self.demo.trials):

@@ -29,7 +29,7 @@ from fedbo.identity import KeyPair, Keyring
 from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
-from fedbo.message.signed import member
+from fedbo.message.signed import member as member_of
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # skipped messages that one fetch names; the rest are counted
@@ -114,19 +114,19 @@ class HubExchange(Exchange):
         mine: Callable[[Message], bool] | None = None,
     ) -> bool:
         memberships = self._memberships_for(federation.fingerprint)
-        if all(membership.member != member(sender) for membership in memberships):
+        if all(membership.member != member_of(sender) for membership in memberships):
             return False  # this user cannot have published under this name
-        site = self._member(federation.fingerprint, sender)
+        own = self._member(federation.fingerprint, sender)
         is_withdrawn = False
-        for listed in site.listed(sender):
+        for listed in own.listed(sender):
             message = _read(listed.content)
             if isinstance(message, Message) and is_withdrawable(
                 message, federation, sender, keys, mine
             ):
                 if keys is None:
-                    site.withdraw(sender)
+                    own.withdraw(sender)
                 else:
-                    site.publish(withdrawal_of(message, keys))
+                    own.publish(withdrawal_of(message, keys))
                 is_withdrawn = True
         return is_withdrawn
 
@@ -153,7 +153,7 @@ class HubExchange(Exchange):
         mine = self._member(federation.fingerprint).membership
         return Identity(mine.member, mine.key)
 
-    def site(self, federation: Federation | None = None) -> Member:
+    def member(self, federation: Federation | None = None) -> Member:
         """Return this user's member of a federation, for what no other exchange can do.
 
         Args:
@@ -170,7 +170,7 @@ class HubExchange(Exchange):
         """Return the member that takes part in a federation, and may be this sender."""
         memberships = self._memberships_for(fingerprint)
         for membership in memberships:
-            if sender is None or membership.member == member(sender):
+            if sender is None or membership.member == member_of(sender):
                 return self._session(membership)
         name = memberships[0].member
         raise ExchangeError(
