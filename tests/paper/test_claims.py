@@ -130,12 +130,6 @@ def test_the_measure_names_its_unit() -> None:
     assert "validation error after 4" in finding.measure
 
 
-def test_a_lead_too_small_to_matter_is_said_to_be() -> None:
-    finding = found(judge(real("landmine", lead=0.003)), "beats-taf")
-    assert finding.verdict == "holds"
-    assert "below the 0.01 that would matter" in finding.note
-
-
 @pytest.mark.slow
 def test_equal_methods_are_seldom_called_different() -> None:
     verdicts = []
@@ -162,7 +156,6 @@ def test_run_times_are_compared_as_ratios() -> None:
     finding = found(judge(real("landmine", 0.0)), "shorter-time")
     assert finding.verdict == "holds"
     assert finding.value == pytest.approx(5.0)  # the smaller of RGPE's and TAF's
-    assert "TAF to FTS: 10 [10, 10], holds" in finding.note
 
 
 def agents(seconds: Callable[[str, int], float]) -> Table:
@@ -249,16 +242,6 @@ def test_some_targets_may_gain_and_none_may_lose(leads: Sequence[float], verdict
     assert finding.n == 5
 
 
-def test_intervals_of_several_targets_are_wider() -> None:
-    levels = [noisy(0.5, seed=i) for i in range(2)]
-    few, many = (
-        table(arm("TS", levels[0], targets=n), arm("FTS", levels[1], targets=n)) for n in (2, 6)
-    )
-    one, five = (found(judge(runs), "some-targets-better") for runs in (few, many))
-    assert f"1: {one.value:+.4f} [{one.low:+.4f}" in one.note
-    assert f"1: {one.value:+.4f} [{one.low:+.4f}" not in five.note
-
-
 def test_presets_are_judged_apart() -> None:
     runs = Table.join([real("landmine", 0.03), real("landmine", -0.03, preset="default")])
     assert found(judge(runs), "beats-ts").verdict == "holds"
@@ -285,10 +268,6 @@ def test_one_pair_decides_nothing() -> None:
     runs = table(*(arm(m, 0.5, targets=1, repeats=1) for m in ("TS", "FTS")))
     finding = found(judge(runs), "beats-ts")
     assert (finding.verdict, finding.n) == ("not decided", 1)
-    both = found(
-        judge(table(*(arm(m, 0.5, repeats=1) for m in ("TS", "FTS")))), "some-targets-better"
-    )
-    assert "1: +0.0000 (no interval: too few values, or all equal)" in both.note
 
 
 def test_only_complete_pairs_count() -> None:
@@ -321,4 +300,4 @@ def test_every_claim_is_judged_on_every_experiment_it_is_about() -> None:
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     assert [f.section for f in findings] == sorted(f.section for f in findings)
     assert {f.section for f in findings} == {"3.2", "5", "5.1", "5.2", "D"}
-    assert all("nan" not in f.note and f.low <= f.value <= f.high for f in findings)
+    assert all(f.low <= f.value <= f.high for f in findings)

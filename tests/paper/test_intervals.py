@@ -19,7 +19,6 @@ from fedbo_paper.harness.intervals import (
     bootstrap,
     comparable,
     exponent,
-    is_small,
     mean,
     no_worse,
     paired,
@@ -155,12 +154,6 @@ def test_where_an_interval_lies_decides(
     rules = (superior, comparable, no_worse)
     assert tuple(rule(effect, DELTA) for rule in rules) == expected
     assert tuple(rule(ratio_, DELTA, zero=1.0) for rule in rules) == expected
-
-
-def test_a_small_lead_is_named() -> None:
-    assert is_small(Effect(0.2, 0.1, 0.3, 9), DELTA)
-    assert not is_small(Effect(0.2, -0.1, 0.3, 9), DELTA)
-    assert not is_small(Effect(0.5, 0.1, 0.9, 9), DELTA)
 
 
 def test_one_unit_decides_nothing() -> None:

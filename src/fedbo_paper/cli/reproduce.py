@@ -105,8 +105,9 @@ def reproduce(
     data = None if data is None else data.absolute()  # workers may be in other folders
     made_up = stand_in or None
     if name == "dp":
-        _refuse("dp", {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs})
-        _refuse("dp", {"--preset": preset == "default" or None, "--stand-in": made_up})
+        others = {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs}
+        others |= {"--preset": preset == "default" or None, "--stand-in": made_up}
+        _refuse("dp", others)
         _compare(quick, seeds, scheduler, jobs, seed, scoring or "decision", data, out)
         return
     _refuse(name, {"--seeds": seeds})
@@ -156,9 +157,8 @@ def _compare(
     if seeds is not None:
         asked = msgspec.structs.replace(asked, seeds=seeds)
     console = Console()
-    outcome = _run(console, scheduler, jobs, partial(results.reproduce, asked, out, data=data))
-    for table in results.tables(outcome):
-        console.print(table)
+    summary = _run(console, scheduler, jobs, partial(results.reproduce, asked, out, data=data))
+    console.print(results.shown(summary))
     console.print("ε is ours by privacy loss distributions; published ones are in brackets.")
     console.print(f"{asked.seeds} seeds. The figure is in {out / 'dp.png'}.", soft_wrap=True)
 

@@ -36,6 +36,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
         label: Its name in the table and in the figure.
         published: The published 1 − AUC at round 60, if there is one.
         published_epsilon: The published ε.
+        rival: The method that it is judged against.
         is_drawn: Whether the figure shows its curve against rounds, beside its last value.
     """
 
@@ -43,11 +44,12 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     published: float | None = None
     published_epsilon: float | None = None
+    rival: str = "TS"
     is_drawn: bool = True
 
 
-#: Everything that is compared, in the order of tables and legends; differences are taken to the
-#: first. A further method is one more entry.
+#: Everything that is compared, in the order of tables and legends. A further method is one more
+#: entry.
 CURVES = (
     Curve(method=Alone(name="TS"), label="TS"),
     Curve(method=FTS(name="FTS"), label="FTS", is_drawn=False),
@@ -71,8 +73,8 @@ CURVES = (
         published_epsilon=2.16,
     ),
     Curve(method=ExpectedImprovement(name="EI"), label="EI alone"),
-    Curve(method=Released(name="release-2"), label="one release, ε ≤ 2"),
-    Curve(method=Released(name="null", is_empty=True), label="null (noise alone)"),
+    Curve(method=Released(name="release-2"), label="one release, ε ≤ 2", rival="null"),
+    Curve(method=Released(name="null", is_empty=True), label="null (noise alone)", rival="EI"),
     Curve(
         method=Alone(name="TS-box", starts=1),
         label="TS, whole box",
@@ -86,10 +88,6 @@ CURVES = (
         is_drawn=False,
     ),
 )
-
-#: Who is compared with whom, beside TS: a method, and what it is judged against. Both have the same
-#: settings and the same initial points.
-PAIRS = (("release-2", "EI"), ("release-2", "null"))
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,20 +143,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def jobs(self) -> list[Job]:
         """Return the runs; methods alternate, so that the remaining time can be estimated."""
         return [
-            self.job(curve, seed)
+            Job(
+                problem=self.problem,
+                method=curve.method,
+                seed=seed,
+                agents=self.agents,
+                rounds=self.rounds,
+            )
             for seed in range(self.first_seed, self.first_seed + self.seeds)
             for curve in CURVES
         ]
-
-    def job(self, curve: Curve, seed: int) -> Job:
-        """Return the run of a method with a seed."""
-        return Job(
-            problem=self.problem,
-            method=curve.method,
-            seed=seed,
-            agents=self.agents,
-            rounds=self.rounds,
-        )
 
 
 def quick(comparison: Comparison) -> Comparison:

@@ -53,7 +53,7 @@ from fedbo.privacy import (
 )
 from fedbo.space import Float
 from fedbo_paper.dp.policy import FollowPeer, FollowServer
-from fedbo_paper.dp.server import Aggregate, Mean, PrivateMean, Regions, Weights
+from fedbo_paper.dp.server import Mean, PrivateMean, Regions, Weights
 from fedbo_paper.preset import PAPER, paper_federation
 from fedbo_paper.problems.problems import Tasks
 
@@ -167,7 +167,7 @@ class Served(Method, frozen=True, kw_only=True, tag="served"):
         return FollowServer(self.parts)
 
     def relay(self, federation: Federation, seed: int) -> Relay:
-        return Server(federation, self.parts, self.weights, self.aggregate, seed)
+        return Server(federation, self, seed)
 
     def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         if not isinstance(self.aggregate, PrivateMean):
@@ -177,27 +177,17 @@ class Served(Method, frozen=True, kw_only=True, tag="served"):
 
 
 class Server:
-    """The trusted server: it receives all messages, and hands out one aggregate for each region.
+    """The trusted server: it receives all messages, and hands out one aggregate for each region."""
 
-    Args:
-        federation: What the agents agree on.
-        parts: Parts of each dimension.
-        weights: How agents weigh in each region.
-        aggregate: From messages and weights to aggregates.
-        seed: Seed of the noise and of the choice of messages.
-    """
-
-    def __init__(
-        self, federation: Federation, parts: int, weights: Weights, aggregate: Aggregate, seed: int
-    ) -> None:
-        self.federation, self.weights, self.aggregate = federation, weights, aggregate
-        self.regions = Regions(federation.space.dimensions, parts)
+    def __init__(self, federation: Federation, method: Served, seed: int) -> None:
+        self.federation, self.method = federation, method
+        self.regions = Regions(federation.space.dimensions, method.parts)
         self._rng = np.random.default_rng(seed)
 
     def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message]:
         messages = Agent.messages(agents)
         omega = np.array([message.omega for message in messages], dtype=np.float64)
-        W = self.weights(t, self.regions.assigned(len(agents)), self.regions.count)
+        W = self.method.weights(t, self.regions.assigned(len(agents)), self.regions.count)
         return [
             Message.of_weights(
                 aggregate,
@@ -206,7 +196,7 @@ class Server:
                 sequence=t,
                 t_n=sum(message.t_n for message in messages),
             )
-            for p, aggregate in enumerate(self.aggregate(omega, W, self._rng))
+            for p, aggregate in enumerate(self.method.aggregate(omega, W, self._rng))
         ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from fedbo.insight.colours import COLOURS
 from fedbo_paper.dp.comparison import CURVES, PUBLISHED_ROUND, Comparison, Curve
 from fedbo_paper.harness.intervals import Floats, mean
-from fedbo_paper.report import figures, strokes
+from fedbo_paper.report import strokes
 
 _BLUE, _RED, _GREEN, _PINK, _ORANGE, _SKY = COLOURS
 _DOTS = (0, (1, 1.2))
@@ -37,24 +36,13 @@ _BANDS = ("TS", "release-2")
 _SIZE = (strokes.WIDTH, 5.0)
 
 
-def draw(comparison: Comparison, found: Mapping[str, Floats], folder: Path) -> None:
-    """Write ``dp.png`` and ``dp.svg``; the same runs give the same files.
-
-    Args:
-        comparison: What was run.
-        found: The mean loss over fields, (R, T + 1), of each method by its name.
-        folder: Where the files are written.
-    """
-    figures.save(paint(comparison, found), folder / "dp")
-
-
-def paint(comparison: Comparison, found: Mapping[str, Floats]) -> Figure:
-    """Draw the figure."""
+def paint(comparison: Comparison, by_method: Mapping[str, Floats]) -> Figure:
+    """Draw the figure from the mean loss over fields, (R, T + 1), of each method by its name."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.35, 1.0))
     with matplotlib.rc_context(strokes.RC):
-        _against_rounds(left, comparison, found)
-        _at_the_end(right, comparison, found)
+        _against_rounds(left, comparison, by_method)
+        _at_the_end(right, comparison, by_method)
     return figure
 
 
@@ -68,12 +56,12 @@ def label(curve: Curve, rounds: int) -> str:
     return f"{curve.label} (accounted ε {epsilon:.3g}{theirs})"
 
 
-def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floats]) -> None:
+def _against_rounds(axes: Axes, comparison: Comparison, by_method: Mapping[str, Floats]) -> None:
     rounds = np.arange(comparison.rounds + 1)
     for curve in CURVES:
         if not curve.is_drawn:
             continue
-        level = found[curve.method.name]
+        level = by_method[curve.method.name]
         effects = [mean(level[:, t]) for t in rounds]
         middle = np.array([effect.value for effect in effects])
         reach = np.array([effect.high - effect.value for effect in effects])
@@ -88,11 +76,11 @@ def _against_rounds(axes: Axes, comparison: Comparison, found: Mapping[str, Floa
     axes.legend(loc="upper right")
 
 
-def _at_the_end(axes: Axes, comparison: Comparison, found: Mapping[str, Floats]) -> None:
+def _at_the_end(axes: Axes, comparison: Comparison, by_method: Mapping[str, Floats]) -> None:
     places = np.arange(len(CURVES))[::-1]
     for place, curve in zip(places, CURVES, strict=True):
         colour, _ = _look(curve)
-        effect = mean(found[curve.method.name][:, -1])
+        effect = mean(by_method[curve.method.name][:, -1])
         reach = effect.high - effect.value
         error = reach if math.isfinite(reach) else 0.0
         axes.errorbar(

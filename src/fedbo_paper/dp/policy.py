@@ -79,13 +79,7 @@ class FollowServer(_Mixed, frozen=True, tag="follow-server"):
 
 
 def argmax_by_region(target: Target, regions: Regions, omega: NDArray[np.floating]) -> Array:
-    """Return the point (D,) where φ(x)ᵀω of the region that x lies in is largest.
-
-    Args:
-        target: The agent that asks.
-        regions: The regions.
-        omega: The aggregate of each region, (P, M).
-    """
+    """Return the point (D,) where φ(x)ᵀω of the region that x lies in is largest; ω is (P, M)."""
     screened = max(_SCREENED // regions.count, 512)
     tops, values = [], []
     for p in range(regions.count):

@@ -1,9 +1,7 @@
 """From a comparison to everything in the output folder.
 
 =====================  ==========================================================================
-``dp.csv``             each method at some rounds: means, differences to TS, intervals, ε
-``dp-pairs.csv``       one release less what it is judged against, with intervals
-``dp-curves.csv``      1 − best AUC so far of every field in every run
+``dp.csv``             each method at some rounds: means, differences to its rival, intervals, ε
 ``dp.png``, ``.svg``   the figure
 ``runs/``              finished runs, which are not run again
 =====================  ==========================================================================
@@ -29,7 +27,6 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from rich.table import Table as Shown
@@ -37,10 +34,11 @@ from rich.table import Table as Shown
 from fedbo import files
 from fedbo.table import Cell, Table
 from fedbo_paper.dp import picture
-from fedbo_paper.dp.comparison import CURVES, PAIRS, PUBLISHED_ROUND, Comparison, Job, perform
+from fedbo_paper.dp.comparison import CURVES, PUBLISHED_ROUND, Comparison, Job, perform
 from fedbo_paper.experiments import runner
 from fedbo_paper.harness import screen, store, workers
 from fedbo_paper.harness.intervals import Floats, mean, paired
+from fedbo_paper.report import figures
 
 #: Rounds that the summary lists, beside the last one.
 LISTED = (0, 5, 10, 20, 30, 40, 50, 60)
@@ -57,13 +55,6 @@ key = partial(store.key, source=SOURCE)
 Runs = Mapping[Job, Table]
 
 
-class Outcome(NamedTuple):
-    """What a comparison gave: each method at some rounds, and one release less its rivals."""
-
-    summary: Table
-    pairs: Table
-
-
 def reproduce(
     comparison: Comparison,
     out: str | os.PathLike[str],
@@ -71,8 +62,8 @@ def reproduce(
     data: str | os.PathLike[str] | None = None,
     run: runner.RunCalls = workers.run,
     progress: runner.Progress = lambda stage, done, of: None,
-) -> Outcome:
-    """Run what is not finished yet, and write the tables and the figure.
+) -> Table:
+    """Run what is not finished yet, write the table and the figure, and return the table.
 
     Args:
         comparison: What to run.
@@ -94,13 +85,11 @@ def reproduce(
     calls = {job: partial(perform, job, at) for job in comparison.jobs()}
     jobs: store.Store[Job] = store.Store(folder / "runs", key)
     runs = runner.finish("runs", calls, jobs, run, progress)
-    found = levels(comparison, runs)
-    outcome = Outcome(summary(comparison, found), pairs(comparison, found))
-    files.write(folder / "dp.csv", outcome.summary.csv().encode())
-    files.write(folder / "dp-pairs.csv", outcome.pairs.csv().encode())
-    files.write(folder / "dp-curves.csv", every_curve(comparison, runs).csv().encode())
-    picture.draw(comparison, found, folder)
-    return outcome
+    by_method = levels(comparison, runs)
+    table = summary(comparison, by_method)
+    files.write(folder / "dp.csv", table.csv().encode())
+    figures.save(picture.paint(comparison, by_method), folder / "dp")
+    return table
 
 
 def loss(run: Table, agents: int, rounds: int) -> Floats:
@@ -115,111 +104,53 @@ def loss(run: Table, agents: int, rounds: int) -> Floats:
 
 def levels(comparison: Comparison, runs: Runs) -> dict[str, Floats]:
     """Return the mean loss over fields, (R, T + 1), of each method by its name."""
-    seeds = range(comparison.first_seed, comparison.first_seed + comparison.seeds)
-    return {
-        curve.method.name: np.array(
-            [
-                loss(runs[comparison.job(curve, seed)], comparison.agents, comparison.rounds).mean(
-                    axis=0
-                )
-                for seed in seeds
-            ]
-        )
-        for curve in CURVES
-    }
+    by_method: dict[str, list[Floats]] = {}
+    for job in comparison.jobs():
+        curves = loss(runs[job], job.agents, job.rounds)
+        by_method.setdefault(job.method.name, []).append(curves.mean(axis=0))
+    return {name: np.array(curves) for name, curves in by_method.items()}
 
 
-def summary(comparison: Comparison, found: Mapping[str, Floats]) -> Table:
+def summary(comparison: Comparison, by_method: Mapping[str, Floats]) -> Table:
     """Summarise each method at some rounds.
 
     Returns:
-        The mean of 1 − AUC with its interval, the paired difference to the first method with its
+        The mean of 1 − AUC with its interval, the paired difference to the method's rival with its
         interval (below 0 is better), ε, and what was published for the last round.
     """
-    base = found[CURVES[0].method.name]
+    rounds = [t for t in LISTED if t < comparison.rounds] + [comparison.rounds]
     rows: list[list[Cell]] = []
     for curve in CURVES:
-        level = found[curve.method.name]
-        for t in _listed(comparison):
-            own = mean(level[:, t])
-            lead = paired(level[:, t], base[:, t])
-            known = curve.published if t == PUBLISHED_ROUND else None
+        level, rival = by_method[curve.method.name], by_method[curve.rival]
+        for t in rounds:
+            own, lead = mean(level[:, t]), paired(level[:, t], rival[:, t])
+            published = curve.published if t == PUBLISHED_ROUND else None
             effects = (own.value, own.low, own.high, lead.value, lead.low, lead.high)
-            theirs = [math.nan if x is None else x for x in (curve.published_epsilon, known)]
-            paid = curve.method.epsilon(comparison.rounds)
-            rows.append([curve.method.name, t, comparison.seeds, *effects, paid, *theirs])
+            paid = (curve.method.epsilon(comparison.rounds), curve.published_epsilon, published)
+            numbers = (math.nan if x is None else x for x in (*effects, *paid))
+            rows.append([curve.method.name, t, comparison.seeds, curve.rival, *numbers])
     columns = (
-        *("method", "round", "seeds", "loss", "low", "high"),
+        *("method", "round", "seeds", "rival", "loss", "low", "high"),
         *("difference", "difference_low", "difference_high"),
         *("epsilon", "published_epsilon", "published"),
     )
     return Table.from_rows(columns, rows)
 
 
-def pairs(comparison: Comparison, found: Mapping[str, Floats]) -> Table:
-    """Compare each method of `PAIRS` with what it is judged against, at the same rounds.
-
-    Returns:
-        The paired difference of 1 − AUC with its interval; below 0, the method is better.
-    """
-    rows: list[list[Cell]] = []
-    for method, against in PAIRS:
-        for t in _listed(comparison):
-            lead = paired(found[method][:, t], found[against][:, t])
-            effect = (lead.value, lead.low, lead.high)
-            rows.append([method, against, t, comparison.seeds, *effect])
-    columns = ("method", "against", "round", "seeds")
-    return Table.from_rows((*columns, "difference", "low", "high"), rows)
-
-
-def _listed(comparison: Comparison) -> list[int]:
-    return [t for t in LISTED if t < comparison.rounds] + [comparison.rounds]
-
-
-def every_curve(comparison: Comparison, runs: Runs) -> Table:
-    """Return the curve of every field in every run: method, seed, agent, round, loss."""
-    tables, names, seeds = [], [], []
-    for curve in CURVES:
-        for seed in range(comparison.first_seed, comparison.first_seed + comparison.seeds):
-            run = runs[comparison.job(curve, seed)]
-            curves = loss(run, comparison.agents, comparison.rounds)
-            agent, t = np.indices(curves.shape)
-            columns = {"agent": agent.ravel(), "round": t.ravel(), "loss": curves.ravel()}
-            tables.append(Table(columns))
-            names.append(curve.method.name)
-            seeds.append(seed)
-    return Table.join(tables, method=names, seed=seeds)
-
-
-def tables(outcome: Outcome) -> list[Shown]:
-    """Return tables for a terminal: the last round, and what one release gained."""
-    summary = outcome.summary
+def shown(summary: Table) -> Shown:
+    """Return the last round as a table for a terminal."""
     last = summary.where(round=int(summary["round"].max()))
     title = f"1 − AUC after round {last['round'][0]}, mean of all fields ± half its 95 % interval"
-    table = screen.table("method", "ε", "1 − AUC", "less TS", "published", title=title)
-    labels = {curve.method.name: curve.label for curve in CURVES}
-    for i, method in enumerate(last["method"].tolist()):
+    table = screen.table("method", "ε", "1 − AUC", "less its rival", "", "published", title=title)
+    for i, curve in enumerate(CURVES):
         at = {name: column[i] for name, column in last.items()}
         reach = at["difference_high"] - at["difference"]
         table.add_row(
-            *(labels[method], _epsilon(at["epsilon"], at["published_epsilon"])),
+            *(curve.label, _epsilon(at["epsilon"], at["published_epsilon"])),
             f"{at['loss']:.4f} ± {at['high'] - at['loss']:.4f}",
-            f"{at['difference']:+.4f} ± {reach:.4f}" if i else "",
+            *((f"{at['difference']:+.4f} ± {reach:.4f}", curve.rival) if i else ("", "")),
             "" if math.isnan(at["published"]) else f"{at['published']:.4f}",
         )
-    return [table, _gains(outcome.pairs)]
-
-
-def _gains(pairs: Table) -> Shown:
-    """One release less what it is judged against, at a few rounds."""
-    rounds = [t for t in (5, 20) if t in pairs["round"]] + [int(pairs["round"].max())]
-    title = "Paired differences of 1 − AUC; below 0, the first method is better"
-    table = screen.table("methods", *(f"after round {t}" for t in rounds), title=title)
-    at = {(row[0], row[1], row[2]): row[4:] for row in zip(*pairs.values(), strict=True)}
-    for method, against in PAIRS:
-        effects = [at[method, against, t] for t in rounds]
-        cells = [f"{value:+.4f} ± {high - value:.4f}" for value, _, high in effects]
-        table.add_row(f"{method} less {against}", *cells)
     return table
 
 

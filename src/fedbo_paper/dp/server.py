@@ -34,7 +34,6 @@ such a round hands out its noise, which is all that the mechanism says.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -63,11 +62,6 @@ class Regions(msgspec.Struct, frozen=True):
     dimensions: int
     parts: int
 
-    def __post_init__(self) -> None:
-        for name in ("dimensions", "parts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected 1 or more")
-
     @property
     def count(self) -> int:
         """P, the number of regions."""
@@ -78,11 +72,7 @@ class Regions(msgspec.Struct, frozen=True):
         return (self.parts,) * self.dimensions
 
     def box(self, region: int) -> tuple[Array, Array]:
-        """Return the lower and the upper corner (D,) of a region.
-
-        Args:
-            region: Number of the region, from 0.
-        """
+        """Return the lower and the upper corner (D,) of a region, counted from 0."""
         corner = np.array(np.unravel_index(region, self._shape), dtype=np.float64)
         return corner / self.parts, (corner + 1.0) / self.parts
 
@@ -130,34 +120,17 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
         return self.a + (self.b - self.a) * min(max(passed, 0.0), 1.0)
 
     def __call__(self, t: int, assigned: Indices, P: int) -> Array:
-        """Return W_t, (P, N).
-
-        Args:
-            t: Number of the round, from 1.
-            assigned: The region of each agent, (N,).
-            P: Number of regions.
-        """
+        """Return W_t, (P, N), for the region that each agent is assigned to, (N,)."""
         own = assigned[None, :] == np.arange(P)[:, None]
         W = np.exp(np.where(own, self.exponent(t), self.b) - max(self.a, self.b))
         weights: Array = W / W.sum(axis=1, keepdims=True)
         return weights
 
 
-class Aggregate(Protocol):
-    """How a server turns the messages of a round into one aggregate for each region."""
-
-    def __call__(self, omega: Array, W: Array, rng: np.random.Generator) -> Array:
-        """Return the aggregates, (P, M).
-
-        Args:
-            omega: The messages, (N, M).
-            W: The weights of the agents in each region, (P, N).
-            rng: The source of all randomness.
-        """
-
-
 class Mean(msgspec.Struct, frozen=True, tag="mean"):
     """The weighted mean of all messages: no clipping, no subsampling, no noise, no privacy.
+
+    It turns messages (N, M) and the weights W (P, N) into aggregates (P, M).
 
     >>> Mean()(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5, 0.5]]), np.random.default_rng())
     array([[2., 3.]])
@@ -208,10 +181,6 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, tag="private"):
 
 def clip(omega: Array, most: float) -> Array:
     """Return the rows of ω (N, M), those that are longer than ``most`` shortened to it.
-
-    Args:
-        omega: The messages, (N, M).
-        most: The largest length of a row, above 0.
 
     >>> clip(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     array([[0.6, 0.8],

@@ -32,7 +32,6 @@ from fedbo_paper.harness.intervals import (
     all_of,
     comparable,
     exponent,
-    is_small,
     paired,
     ratio,
     superior,
@@ -106,22 +105,11 @@ def scale(runs: Runs) -> tuple[int, float]:
 
 
 class Answer(NamedTuple):
-    """What the runs say about a claim.
-
-    >>> Answer("holds", Effect(0.02, 0.01, 0.03, 30), "lead in AUC", "Thirty pairs.").shown
-    '+0.0200 [+0.0100, +0.0300]'
-    """
+    """What the runs say about a claim."""
 
     verdict: Verdict
     effect: Effect
     measure: str
-    note: str
-    zero: float = 0.0  # where neither side is ahead
-    said: str = ""  # replaces the effect where the result is not an interval
-
-    @property
-    def shown(self) -> str:
-        return _shown(self.effect) if self.zero == 0.0 else _shown(self.effect, ".3g")
 
 
 Test = Callable[[Runs], Answer | None]
@@ -136,14 +124,8 @@ def ahead(
     if not len(pairs.ours):
         return None
     effect = quantity.lead(runs, pairs)
-    notes = [
-        f"{ours.name} has {quantity.values[pairs.ours].mean():.4f} on average, "
-        f"{theirs.name} has {quantity.values[pairs.theirs].mean():.4f}"
-    ]
-    if rule is superior and is_small(effect, quantity.matters):
-        notes.append(f"the lead is certain, but below the {quantity.matters:g} that would matter")
     measure = f"lead of {ours.name} over {theirs.name} in {quantity.what}"
-    return Answer(rule(effect, quantity.matters), effect, measure, sentence(notes))
+    return Answer(rule(effect, quantity.matters), effect, measure)
 
 
 def across_features(runs: Runs, *, side: Side, rule: Rule) -> Answer | None:
@@ -166,9 +148,8 @@ def times(
         return None
     a, b, clusters = needed[pairs.ours], needed[pairs.theirs], runs.clusters[pairs.ours]
     effect = ratio(b, a, clusters)
-    note = f"mean {what} of {ours.name} {a.mean():.3g}, of {theirs.name} {b.mean():.3g}"
     measure = f"ratio of {what}, {theirs.name} to {ours.name}"
-    return Answer(superior(effect, matters, zero=1.0), effect, measure, sentence([note]), 1.0)
+    return Answer(superior(effect, matters, zero=1.0), effect, measure)
 
 
 def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
@@ -185,12 +166,8 @@ def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
     until = runs.clock[pairs.ours, -1]
     curves = [_mean_over_time(runs, rows, until) for rows in (pairs.ours, pairs.theirs)]
     effect = paired(sign * curves[0], sign * curves[1])
-    note = (
-        f"{ours.name} has {curves[0].mean():.4f} on average over the {until.mean():.3g} s of its "
-        f"{runs.T} iterations; {theirs.name} has {curves[1].mean():.4f} in the same time"
-    )
     measure = f"lead over {theirs.name} in {_metric(runs)}, averaged over the run time"
-    return Answer(superior(effect, matters), effect, measure, sentence([note]))
+    return Answer(superior(effect, matters), effect, measure)
 
 
 def _mean_over_time(runs: Runs, rows: Rows, until: Floats) -> Floats:
@@ -210,7 +187,6 @@ def all_parts(runs: Runs, *, parts: Sequence[Test]) -> Answer | None:
     return least._replace(
         verdict=all_of(answer.verdict for answer in answers),
         measure=f"smallest of {len(answers)}: {least.measure}",
-        note=_each(answers),
     )
 
 
@@ -222,17 +198,13 @@ def both_ways(runs: Runs, *, ours: Side, theirs: Side, rule: Rule = superior) ->
         return None
     first, last = answers
     verdict = first.verdict if first.verdict == last.verdict else "not decided"
-    return first._replace(verdict=verdict, note=_each(answers))
+    return first._replace(verdict=verdict)
 
 
 def _answers(runs: Runs, parts: Sequence[Test]) -> list[Answer]:
     """The answers to all parts; none if the runs of one part are missing."""
     answers = [answer for part in parts if (answer := part(runs)) is not None]
     return answers if len(answers) == len(parts) else []
-
-
-def _each(answers: Sequence[Answer]) -> str:
-    return sentence([f"{a.measure}: {a.shown}, {a.verdict}" for a in answers])
 
 
 def message_lengths(runs: Runs) -> Answer | None:
@@ -249,9 +221,8 @@ def message_lengths(runs: Runs) -> Answer | None:
     effect = Effect(float(values.mean()), float(values.min()), float(values.max()), len(values))
     exact = np.isclose(values, 1.0, rtol=1e-9)
     verdict: Verdict = "holds" if exact.all() else "does not hold"
-    said = f"{np.count_nonzero(exact)} of {len(values)} runs have exactly the paper's count"
     measure = "numbers that a peer sends, divided by the paper's count"
-    return Answer(verdict, effect, measure, "", said=said)
+    return Answer(verdict, effect, measure)
 
 
 def growth(
@@ -270,10 +241,8 @@ def growth(
     if not len(seconds) or len(N) < 2:
         return None
     effect = exponent(N.astype(np.float64), seconds)
-    fewest, most = seconds.mean(axis=0)[[0, -1]]
-    note = f"{runs.T} iterations take {fewest:.3g} s with {N[0]} agents, {most:.3g} s with {N[-1]}"
     measure = f"exponent of {method}'s run time in the number of agents, {N[0]} to {N[-1]}"
-    return Answer(rule(effect, delta), effect, measure, sentence([note]))
+    return Answer(rule(effect, delta), effect, measure)
 
 
 def linear(effect: Effect, delta: float) -> Verdict:
@@ -306,24 +275,5 @@ def some_targets(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
         verdict = "holds"
     elif all(lead.high < quantity.matters for lead in leads):
         verdict = "does not hold"
-    note = "lead by target: " + ", ".join(
-        f"{t}: {_shown(lead)}" for t, lead in zip(targets, leads, strict=True)
-    )
     measure = f"largest lead of {ours.name} over {theirs.name} among targets, in {quantity.what}"
-    return Answer(verdict, max(leads, key=lambda lead: lead.value), measure, sentence([note]))
-
-
-def _shown(effect: Effect, form: str = "+.4f") -> str:
-    if not np.isfinite(effect.low):
-        return f"{effect.value:{form}} (no interval: too few values, or all equal)"
-    return f"{effect.value:{form}} [{effect.low:{form}}, {effect.high:{form}}]"
-
-
-def sentence(parts: Sequence[str]) -> str:
-    """Join parts into one sentence.
-
-    >>> sentence(["by M: 50", "over 30 pairs"])
-    'By M: 50; over 30 pairs.'
-    """
-    text = "; ".join(parts)
-    return text[0].upper() + text[1:] + "."
+    return Answer(verdict, max(leads, key=lambda lead: lead.value), measure)

@@ -57,7 +57,6 @@ class Finding(Sentence, frozen=True, kw_only=True):
     """A claim, and what the runs of one experiment with one preset say about it.
 
     ``value``, ``low``, ``high`` and ``n`` are the effect, its interval and the number of units.
-    ``said`` replaces them where the result is not an interval.
     """
 
     experiment: str
@@ -68,8 +67,6 @@ class Finding(Sentence, frozen=True, kw_only=True):
     low: float
     high: float
     n: int
-    note: str
-    said: str = ""
 
 
 def judge(runs: Table, published: Table | None = None) -> list[Finding]:
@@ -97,8 +94,6 @@ def _finding(claim: Claim, group: Runs, answer: Answer) -> Finding:
         preset=group.preset,
         verdict=answer.verdict,
         measure=answer.measure,
-        note=answer.note,
-        said=answer.said,
         **msgspec.structs.asdict(answer.effect),
     )
 

@@ -23,7 +23,7 @@ claim          holds                    does not hold                       othe
 `no_worse`     low > −δ                 high < −δ                           not decided
 =============  =======================  ==================================  ===========
 
-A lead that is certain, but certainly smaller than δ, holds and is called small (`is_small`). If
+A lead that is certain, but certainly smaller than δ, holds too. If
 neither side is ahead, "superior" holds in 2.5 % of experiments. If the lead is δ or more, it fails
 in at most 2.5 %. The other two rules have the same error rates at their limits. A claim with
 several parts (`all_of`) holds if all parts hold, and does not hold if one part does not. So it
@@ -216,15 +216,6 @@ def no_worse(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
     if effect.low > zero - delta:
         return "holds"
     return "does not hold" if effect.high < zero - delta else "not decided"
-
-
-def is_small(effect: Effect, delta: float, zero: float = 0.0) -> bool:
-    """Check whether there is a lead that is smaller than δ.
-
-    >>> is_small(Effect(0.002, 0.001, 0.003, 30), delta=0.01)
-    True
-    """
-    return zero < effect.low and effect.high < zero + delta
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,4 +1,4 @@
-"""The report: one HTML page with every verdict, and each figure with the claims it supports.
+"""The report: one HTML page with every verdict, and each figure with its numbers.
 
 `page` fills the template ``report.html.jinja``. The page is self-contained: figures and style are
 embedded, and it has no script. A claim is judged once for each data set and preset, and presets are
@@ -318,8 +318,6 @@ def _template() -> Template:
         effect=_effect,
         grouped=_grouped,
         named=_named,
-        capital=_capital,
-        chapter_of=_chapter_of,
         section_name=_section_name,
         figure_name=_figure_name,
         data_url=_data_url,
@@ -329,14 +327,12 @@ def _template() -> Template:
 
 class _Chapter(NamedTuple):
     pictures: list[Picture]
-    findings: list[Finding]
     grids: list[Grid]
 
 
 def _chapter(name: str, contents: Contents) -> _Chapter:
     return _Chapter(
         [picture for shown, picture in contents.pictures.items() if shown.startswith(name)],
-        [finding for finding in contents.findings if finding.figure.startswith(name)],
         [grid for grid in contents.grids if grid.chapter == name],
     )
 
@@ -363,8 +359,6 @@ def _effect(finding: Finding) -> str:
 
     Half an interval gets three significant digits, but at most four decimals.
     """
-    if finding.said:
-        return finding.said
     value, low, high = finding.value, finding.low, finding.high
     n = f"n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{finding.n}"
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -390,14 +384,6 @@ def _grouped(findings: Iterable[Finding], by: str) -> list[tuple[str, list[Findi
 
 def _named(name: str) -> str:
     return _NAMES.get(name, name)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _chapter_of(figure: str) -> str:
-    return next(name for name in CHAPTERS if figure.startswith(name))
 
 
 def _section_name(section: str) -> str:

@@ -14,7 +14,6 @@ from fedbo.table import Table
 from fedbo_paper.dp import results
 from fedbo_paper.dp.comparison import (
     CURVES,
-    PAIRS,
     Comparison,
     Job,
     initial_points,
@@ -70,32 +69,32 @@ def test_a_comparison_is_complete_paired_and_resumed(
 ) -> None:
     out, stages = tmp_path / "out", []
     here = partial(workers.run, jobs=1)
-    summary, pairs = results.reproduce(
+    summary = results.reproduce(
         SMALL, out, data=data, run=here, progress=lambda *stage: stages.append(stage)
     )
     jobs = len(CURVES) * 2
     assert stages[0] == ("runs", 0, jobs) and stages[-1] == ("runs", jobs, jobs)
     assert {*summary["method"].tolist()} == {curve.method.name for curve in CURVES}
-    for name in ("dp.csv", "dp-curves.csv", "dp-pairs.csv", "dp.png", "dp.svg"):
+    for name in ("dp.csv", "dp.png", "dp.svg"):
         assert (out / name).stat().st_size > 100
-    curves = Table.from_csv(out / "dp-curves.csv")
-    assert curves.height == len(CURVES) * 2 * 5 * 4
-    for curve in CURVES:  # the mean of the summary is that of all curves; starts are the same
-        name = curve.method.name
-        own = curves.where(method=name, round=3)["loss"].mean()
-        assert summary.where(method=name, round=3)["loss"][0] == pytest.approx(own)
-        if curve.method.starts == 2:
-            first = curves.where(method=name, round=0)["loss"]
-            assert (first == curves.where(method="TS", round=0)["loss"]).all()
-
-    for method, against in PAIRS:
-        [row] = np.flatnonzero(
-            (pairs["method"] == method) & (pairs["against"] == against) & (pairs["round"] == 3)
+    runs = {run: perform(run, data) for run in SMALL.jobs() if run.method.name in ("TS", "EI")}
+    last = summary.where(round=3)
+    means = {
+        name: np.mean(
+            [results.loss(t, 5, 3)[:, 3].mean() for r, t in runs.items() if r.method.name == name]
         )
-        own, other = (
-            curves.where(method=name, round=3)["loss"].mean() for name in (method, against)
+        for name in ("TS", "EI")
+    }
+    assert last.where(method="EI")["loss"][0] == pytest.approx(means["EI"])
+    assert last.where(method="EI")["difference"][0] == pytest.approx(means["EI"] - means["TS"])
+    first = summary.where(round=0)  # the initial points are the same
+    starts = {curve.method.name: curve.method.starts for curve in CURVES}
+    assert (
+        len(
+            {loss for m, loss in zip(first["method"], first["loss"], strict=True) if starts[m] == 2}
         )
-        assert pairs["difference"][row] == pytest.approx(own - other)
+        == 1
+    )
 
     def fail(*_: object) -> None:
         raise AssertionError("a finished run was run again")
@@ -106,9 +105,8 @@ def test_a_comparison_is_complete_paired_and_resumed(
     assert (out / "dp.csv").read_bytes() == before
 
 
-def test_pairs_have_the_same_initial_points() -> None:
-    starts = {curve.method.name: curve.method.starts for curve in CURVES}
-    assert all(starts[method] == starts[against] for method, against in PAIRS)
+def test_rivals_exist() -> None:
+    assert {curve.rival for curve in CURVES} <= {curve.method.name for curve in CURVES}
 
 
 def test_quick_is_a_small_part_of_everything() -> None:
