@@ -47,6 +47,7 @@ def download(address: str, target: Path, verify: Callable[[Path], None], report:
     except FileRefused as error:
         raise FetchFailed(f"what {address} sent is not the data set: {error}") from None
     except HTTPError as error:
+        error.close()
         raise FetchFailed(f"{address} answers {error.code} ({error.reason})") from None
     except (OSError, HTTPException) as error:  # a URLError wraps the reason
         raise FetchFailed(f"{address}: {getattr(error, 'reason', error)!s}") from None

@@ -81,7 +81,7 @@ class Cluster:
 
     def _finished(self, futures: list[Any]) -> list[Any]:
         """Wait for a moment, and return the futures that are done."""
-        with suppress(TimeoutError, CancelledError):
+        with self.client.as_current(), suppress(TimeoutError, CancelledError):
             wait(futures, timeout=_PAUSE, return_when="FIRST_COMPLETED")
         return [future for future in futures if future.done()]
 
