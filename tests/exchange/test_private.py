@@ -11,13 +11,10 @@ from contracts.private_exchange import OURS, PLAN, PrivateExchangeContract
 from contracts.releases import contribution, private, released
 from msgspec.structs import replace
 
-from fedbo import Federation
 from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.exchange.choice import most_in
 from fedbo.exchange.file import file_name, name_of, seal
 from fedbo.identity import Keyring
-from fedbo.message import Message
-from fedbo.privacy import Plan, one_each
 
 
 class TestMemoryExchange(PrivateExchangeContract):
@@ -93,46 +90,3 @@ def test_everything_is_listed(folder: FolderExchange) -> None:
     folder.publish(released(OURS))
     held = {one.message for one in folder.holdings()}
     assert held == {contribution(OURS), released(OURS)}
-
-
-# One contribution of each member
-
-
-def senders(agreed: Federation, given: list[Message]) -> list[str]:
-    return [one.sender for one in one_each(agreed, given)]
-
-
-def test_each_member_contributes_once() -> None:
-    """The agent with most trials speaks for its member; names after a slash are agents."""
-    given = [
-        contribution(OURS, "clinic/lung", t_n=20),
-        contribution(OURS, "clinic/liver", t_n=30),
-        contribution(OURS, "clinic", t_n=5),
-        contribution(OURS, "atelier", t_n=1),
-        contribution(OURS, "clinic-2", t_n=2),
-    ]
-    right = ["atelier", "clinic/liver", "clinic-2"]
-    assert senders(OURS, given) == senders(OURS, given[::-1]) == right
-    assert one_each(OURS, []) == []
-
-
-def test_of_equal_ones_everyone_chooses_the_same() -> None:
-    given = [contribution(OURS, f"clinic/{name}", t_n=20) for name in ("a", "c", "b")]
-    assert senders(OURS, given) == senders(OURS, given[::-1]) == ["clinic/c"]
-
-
-def test_the_choice_does_not_depend_on_what_is_contributed() -> None:
-    for cell in range(4):
-        given = [contribution(OURS, "clinic/a", cell=cell), contribution(OURS, "clinic/b")]
-        assert senders(OURS, given) == ["clinic/b"]
-
-
-def test_too_few_trials_are_left_out() -> None:
-    strict = private(plan=Plan(epsilon=2.0, delta=1e-3, least_trials=5))
-    given = [contribution(strict, name, t_n=t_n) for name, t_n in (("a", 4), ("b", 5), ("c", 6))]
-    assert senders(strict, given) == ["b", "c"]
-
-
-def test_without_a_plan_nobody_contributes() -> None:
-    with pytest.raises(ValueError, match="has no privacy plan"):
-        one_each(Federation({"x": OURS.space.parameters["x"]}), [])

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from contracts.exchange import child, ended, new_keys, together
-from contracts.releases import LINE, contribution, private, record, released
+from contracts.releases import contribution, private, record, released
 
 from fedbo import Agent, Federation, Settings
 from fedbo.exchange import (
@@ -104,12 +104,6 @@ def test_a_release_is_signed(ledger: Ledger) -> None:
     assert ledger.releases(OURS) == [made]
 
 
-def test_a_federation_without_a_plan_has_no_releases(ledger: Ledger) -> None:
-    with pytest.raises(ValueError, match="the federation has no privacy plan"):
-        record(ledger, Federation(LINE), NOBODY)
-    assert ledger.read() == []
-
-
 # What it costs
 
 
@@ -148,21 +142,23 @@ def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
     assert statement(ledger.releases(OURS)[:1]).startswith("1 release is recorded here")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"contributions": []},
-        {"contributions": [contribution(OURS, y=np.full(OURS.shape_coordinates, np.nan))]},
-        {"contributions": [contribution(OURS, cell=99)]},
-        {"contributions": [contribution(private(plan=PLAN, seed=1))]},
-        {"trials": -1},
-    ],
-)
-def test_what_is_refused_costs_nothing(ledger: Ledger, given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        record(ledger, OURS, **{"contributions": NOBODY, "trials": 100} | given)
-    assert ledger.releases(OURS) == []
+def test_what_is_refused_costs_nothing(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="expected one of each member"):
+        record(ledger, OURS, [contribution(OURS)] * 2)
+    assert ledger.read() == []
     assert record(ledger, OURS, NOBODY).sequence == 1
+
+
+@pytest.mark.parametrize("change", [{"sequence": 1}, {"sequence": 4}, {"epsilon": 1.0}])
+def test_a_ledger_records_no_release_that_was_not_planned(
+    ledger: Ledger, change: dict[str, Any]
+) -> None:
+    """Whatever makes it."""
+    record(ledger, OURS, NOBODY)
+    wrong = msgspec.structs.replace(released(OURS, sequence=2), **change)
+    with pytest.raises(ValueError):
+        ledger.add_release(OURS, lambda made: wrong)
+    assert len(ledger.releases(OURS)) == 1
 
 
 def test_what_cannot_be_recorded_is_not_released(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_its_two_halves_fit_together(tmp_path, monkeypatch):
 
     grid = Loopback(client, 3, tmp_path / "out", partition)
     config = tomllib.loads((tmp_path / "two-halves" / "pyproject.toml").read_text())
-    given = config["tool"]["flwr"]["app"]["config"] | {"folder": str(tmp_path / "out")}
-    server(grid, grid.context(**{k: v for k, v in given.items() if k != "folder"}))
+    options = config["tool"]["flwr"]["app"]["config"] | {"folder": str(tmp_path / "out")}
+    server(grid, grid.context(**{k: v for k, v in options.items() if k != "folder"}))
     agents = [fedbo.Agent.load(path) for path in (tmp_path / "out").glob("*/sites/*/agent.fedbo")]
     assert [len(agent.trials) for agent in agents] == 3 * [9]
     assert all(agent.best.score > -2.0 for agent in agents)
@@ -60,14 +60,15 @@ def test_a_folder_without_sites(tmp_path):
 def test_no_two_apps_share_trials(tmp_path):
     for name in ("one", "two"):
         write_app(tmp_path / name)
-    one, two = (fedbo.Federation.load(tmp_path / n / n / "federation.toml") for n in ("one", "two"))
-    assert one.fingerprint.lasting != two.fingerprint.lasting
+    files = [tmp_path / n / n / "federation.toml" for n in ("one", "two")]
+    first, second = map(fedbo.Federation.load, files)
+    assert first.fingerprint != second.fingerprint
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "mine.txt").write_text("mine")
-    with pytest.raises(NotWritten, match="is there and not empty"):
+    with pytest.raises(NotWritten, match="exists and is not empty"):
         write_app(tmp_path / "app")
     assert [path.name for path in (tmp_path / "app").iterdir()] == ["mine.txt"]
     result = CliRunner().invoke(app, ["flower", "new", str(tmp_path / "app")])

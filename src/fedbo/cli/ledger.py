@@ -171,13 +171,14 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         if place != (place := f"{to}, federation {entry.federation}"):
             _print(console, screen.printable(place))
         has_left = entry.action not in _NOTHING_LEFT
-        counts = entry.t_n, entry.numbers, entry.nbytes
         action = "release " if entry.kind == "release" else ""
         action += entry.action
         if entry.action == "undelivered":
             action = f"not delivered ({screen.count(failures, 'attempt')})"
-        cells = [f"{count:,}" if has_left else "" for count in counts]
-        line = _line(f"{number}", _local(entry.when), *cells, action)
+        t_n, numbers, nbytes = (
+            (entry.t_n, entry.numbers, entry.nbytes) if has_left else ("", "", "")
+        )
+        line = _line(number, _local(entry.when), t_n, numbers, nbytes, action)
         _print(console, screen.printable(line), "" if has_left else "yellow")
     console.print()
     if any(entry.kind in ("release", "contribution") for entry in entries.values()):
@@ -200,7 +201,9 @@ def _list(console: Console, entries: Mapping[int, Entry], path: Path) -> None:
         )
 
 
-def _line(number: str, when: str, trials: str, numbers: str, nbytes: str, what: str) -> str:
+def _line(
+    number: object, when: str, trials: object, numbers: object, nbytes: object, what: str
+) -> str:
     return f"{number:>6}  {when:<19}  {trials:>7}  {numbers:>7}  {nbytes:>9}  {what}"
 
 

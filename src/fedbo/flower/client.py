@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import Mod
+from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
-from fedbo.flower import votes, wire
+from fedbo.flower import wire
 from fedbo.flower.folders import site_folder
 from fedbo.flower.site import Score, Site, log
+from fedbo.message import Message as FedboMessage
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.policy import Policy
+
+_local_epsilon: ContextVar[float | None] = ContextVar(
+    "local_epsilon", default=None
+)  # while the mod is at work
 
 
 class ObjectiveFailed(RuntimeError):
     """The objective could not be made; the text has only the kind of error, because it is sent."""
+
+
+class NothingSent(RuntimeError):
+    """The mod stopped what would have left the node."""
 
 
 def client_app(
@@ -90,7 +101,7 @@ def _site(
     seed: int | None,
 ) -> Site:
     """Return the site of a node."""
-    epsilon = votes.local_epsilon.get()
+    epsilon = _local_epsilon.get()
     if epsilon is not None:
         settings = msgspec.structs.replace(settings or Settings(), local_epsilon=epsilon)
     name, partition = node_name(context.node_config), context.node_config.get("partition-id")
@@ -106,24 +117,63 @@ def _site(
 
 
 def node_name(node_config: Mapping[str, Any]) -> str:
-    """Return what a node is called among its peers.
-
-    Args:
-        node_config: The configuration of the node.
+    """Return what the node with this configuration is called among its peers.
 
     >>> node_name({"name": "clinic-a"}), node_name({"partition-id": 3})
     ('clinic-a', 'site-3')
     """
-    given, partition = node_config.get("name"), node_config.get("partition-id")
-    if given is None and partition is None:
+    chosen, partition = node_config.get("name"), node_config.get("partition-id")
+    if chosen is None and partition is None:
         raise ValueError(
             "this node has no name, and without one its trials could not be found again: start it "
             "with flower-supernode --node-config 'name=\"clinic-a\"'"
         )
-    name = str(f"site-{partition}" if given is None else given)
+    name = str(f"site-{partition}" if chosen is None else chosen)
     if not name.isprintable() or not 1 <= len(name.encode()) <= SENDER_BYTES:
         raise ValueError(
             f"name in the node config is {name[:80]!r}, expected 1 to {SENDER_BYTES} bytes of "
             "printable UTF-8"
         )
     return name
+
+
+def local_votes(epsilon: float) -> Mod:
+    """Return a Flower mod that lets nothing but a randomised vote leave the site.
+
+    The federation must have a privacy plan. The agent's vote then depends on its first trials and a
+    secret, never changes, and costs ε of local privacy once, however many rounds there are; see
+    `fedbo.privacy.local`. The mod looks at what leaves, and stops anything else. Of an error, the
+    server only hears that there was one.
+
+    Args:
+        epsilon: ε of local privacy, above 0.
+
+    >>> from fedbo.flower import client_app
+    >>> app = client_app("federation.toml", objective, mods=[local_votes(4.0)])  # doctest: +SKIP
+    """
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon is {epsilon}, expected a number above 0, not infinite")
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        before = _local_epsilon.set(epsilon)
+        try:
+            answer = wire.answer(call_next(message, context).content)
+        except Exception:
+            log.exception("the node failed")
+            raise NothingSent("the node failed; its own log says why") from None
+        finally:
+            _local_epsilon.reset(before)
+        if answer.message and not _is_vote(FedboMessage.decode(answer.message), epsilon):
+            raise NothingSent(
+                f"nothing was sent: the answer is not a vote with local ε = {epsilon}; use the "
+                "ClientApp of fedbo.flower.client_app"
+            )
+        return Message(wire.packed(answer), reply_to=message)
+
+    return mod
+
+
+def _is_vote(handed_out: FedboMessage, epsilon: float) -> bool:
+    """Tell whether this is a vote that was randomised with this ε, and nothing else."""
+    spent = handed_out.local_epsilon
+    return spent is not None and spent <= epsilon and not handed_out.y.any()

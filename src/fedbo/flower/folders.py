@@ -11,8 +11,8 @@ the server's  ``<folder>/<federation>/server`` if the run config has a ``folder`
               ``flower/<federation>/server`` in the user's state folder
 ============  ==========================================================================
 
-``<federation>`` is the part of the fingerprint that is the same in all epochs, so that several
-federations can use one folder. Paths are absolute: Flower starts apps in folders of its own.
+``<federation>`` is the fingerprint, so that several federations can use one folder. Paths are
+absolute: Flower starts apps in folders of its own.
 """
 
 from __future__ import annotations
@@ -31,41 +31,25 @@ FOLDER = "folder"  # in the configurations of a node and of a run
 
 
 def site_folder(federation: Federation, name: str, context: Context) -> Path:
-    """Return the folder of a site.
-
-    Args:
-        federation: What all sites agree on.
-        name: What the site is called.
-        context: Flower's context of the node.
-    """
-    own = _given("node config", context.node_config)
+    """Return the folder of the site with this name, from Flower's context of its node."""
+    own = _configured("node config", context.node_config)
     shared = run_folder(federation, context) / "sites"
-    sites = shared if own is None else own / federation.fingerprint.lasting
+    sites = shared if own is None else own / str(federation.fingerprint)
     return sites / Path(file_name(name, b"")).stem
 
 
 def server_folder(federation: Federation, context: Context) -> Path:
-    """Return the folder of the server.
-
-    Args:
-        federation: What all sites agree on.
-        context: Flower's context of the ServerApp.
-    """
+    """Return the folder of the server, from Flower's context of the ServerApp."""
     return run_folder(federation, context) / "server"
 
 
 def run_folder(federation: Federation, context: Context) -> Path:
-    """Return the folder of a federation, in which all others are, unless a node has its own.
-
-    Args:
-        federation: What all sites agree on.
-        context: Flower's context of the node or of the ServerApp.
-    """
-    given = _given("run config", context.run_config)
-    return (given or state_folder() / "flower") / federation.fingerprint.lasting
+    """Return the folder of a federation, in which all others are, unless a node has its own."""
+    folder = _configured("run config", context.run_config)
+    return (folder or state_folder() / "flower") / str(federation.fingerprint)
 
 
-def _given(whose: str, config: Mapping[str, Any]) -> Path | None:
+def _configured(whose: str, config: Mapping[str, Any]) -> Path | None:
     if not (text := config.get(FOLDER)):
         return None
     path = Path(str(text)).expanduser()

@@ -8,9 +8,9 @@ in the same way, and hands out its latest private release and nothing else.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,13 @@ from numpy.typing import NDArray
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.choice import most_in
 from fedbo.exchange.contributions import make_release
-from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.federation import Federation
-from fedbo.federation.likeness import Likeness
 from fedbo.flower.site import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
-from fedbo.privacy.budget import BudgetSpent, one_each
+from fedbo.message.message import MOST_PEERS
+from fedbo.privacy.budget import BudgetSpent, is_due, one_each
 from fedbo.state import make_folder
-
-#: Which peers a node hears if there are more than it may hear.
-Hear = Literal["uniform", "alike"]
-
-_GROWTH = 2  # times the trials of the last release are worth the next one
 
 
 class Mailbox:
@@ -40,9 +34,6 @@ class Mailbox:
         folder: Where messages and the ledger of releases are kept.
         federation: What all agents agree on. If it lists its members, the private releases are
             signed with the key of the party that makes them.
-        hear: Of more than ``most`` messages, a node hears a random sample that changes as little as
-            possible ("uniform"), or those that are most like its own ("alike").
-        most: The most messages that a node hears.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
@@ -57,22 +48,19 @@ class Mailbox:
     (1, 1)
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        federation: Federation,
-        *,
-        hear: Hear = "uniform",
-        most: int = MOST_PEERS,
-    ) -> None:
-        if hear not in get_args(Hear):
-            raise ValueError(f"hear is {hear!r}, expected one of {', '.join(get_args(Hear))}")
-        if not isinstance(most, int) or not 1 <= most <= MOST_PEERS:
-            raise ValueError(f"most is {most!r}, expected 1 to {MOST_PEERS:,} messages")
+    def __init__(self, folder: Path, federation: Federation) -> None:
         plan = federation.privacy
+        if plan is not None and not plan.least_members:
+            raise ValueError(
+                "least_members of the privacy plan is 0, expected 1 or more: the server of a fleet "
+                "makes a release when so many members have contributed"
+            )
         self._keys = None if plan is None else listed_keys(federation, plan.by)
-        self.federation, self._hear, self._most = federation, hear, most
+        self.federation = federation
         make_folder(folder)
+        self._start = folder / "federation.toml"
+        if not self._start.exists():
+            federation.save(self._start)
         self._keyring = Keyring()  # it needs to know nobody: see `put`
         self._exchange = FolderExchange(folder / "messages", self._keyring)
         self._ledger = Ledger(folder / "ledger.jsonl")
@@ -88,13 +76,9 @@ class Mailbox:
         return len(self._held)
 
     def name(self, node: int) -> str:
-        """Return what to call a node in a log: its name, if it is known in this run, and its id.
-
-        Args:
-            node: The node.
-        """
-        known = self._names.get(node)
-        return f"node {node}" if known is None else f"{known} (node {node})"
+        """Return what to call a node in a log: its id, and its name once it has answered."""
+        name = self._names.get(node)
+        return f"node {node}" if name is None else f"{name} (node {node})"
 
     def put(self, node: int, data: bytes, present: Sequence[int] = ()) -> str:
         """Keep a node's message in place of its earlier one; return its sender.
@@ -105,7 +89,7 @@ class Mailbox:
         Args:
             node: The node that sent the message.
             data: The bytes of the message.
-            present: The nodes that are there now.
+            present: The nodes that are connected now.
 
         Raises:
             MessageRefused: If the message is damaged, does not fit the federation, or does not come
@@ -115,11 +99,6 @@ class Mailbox:
             raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
         message = Message.decode(data)
         self.federation.check(message)
-        if message.epoch != self.federation.epoch:
-            raise MessageRefused(
-                f"it is of epoch {message.epoch}, and the server is in {self.federation.epoch}: "
-                "use the same federation file everywhere"
-            )
         if message.key and not self.federation.members:
             raise MessageRefused(
                 "it is signed, but the federation lists no members, so that anybody could claim a "
@@ -154,86 +133,64 @@ class Mailbox:
                 )
 
     def release(self) -> Release | None:
-        """Make the next private release if the plan allows one and it is worth it; else None.
+        """Make the next private release if it is due by the plan and within its budget; else None.
 
-        ``least_members`` members (at least one) must have contributed what the plan asks for, and
-        their trials must have doubled since the last release. A release that was recorded, and not
-        published because the server was killed, is published first.
+        A release that was recorded, and not published because the server was killed, is published
+        first.
         """
-        plan, last = self.federation.require_plan(), self._last_release()
-        if last is None or last in self._exchange.fetch(self.federation):
-            counted = one_each(self.federation, self._kept())
-            trials = sum(message.t_n for message in counted)
-            if len(counted) < max(plan.least_members, 1):
-                return None
-            if last is not None and trials < _GROWTH * last.trials:
+        plan, holdings = self.federation.require_plan(), self._exchange.holdings()
+        published = {h.message: h.when for h in holdings if isinstance(h.message, Release)}
+        made = self._ledger.releases(self.federation)
+        if not made or made[-1] in published:
+            times = [when for when in published.values() if when is not None]
+            last = max(times, default=self._start.stat().st_mtime)
+            recent = [
+                holding.message
+                for holding in holdings
+                if isinstance(holding.message, Message)
+                and holding.when is not None
+                and (holding.when > last or not times)
+            ]
+            members = len(one_each(self.federation, recent))
+            if not is_due(plan, members=members, last=last, now=time.time()):
                 return None
         try:
-            made, _ = make_release(self._exchange, self.federation, self._ledger, self._keys)
-            return made
+            return make_release(self._exchange, self.federation, self._ledger, self._keys)[0]
         except BudgetSpent:
             return None
 
-    def _last_release(self) -> Release | None:
-        made = self._ledger.releases(self.federation)
-        return made[-1] if made and made[-1].epoch == self.federation.epoch else None
-
     def messages_for(self, nodes: Sequence[int]) -> dict[int, list[bytes]]:
-        """Return the messages that each node may hear, as bytes.
+        """Return the messages that each of these nodes may hear, as bytes.
 
         Its own may be among them: agents ignore their own messages.
-
-        Args:
-            nodes: The nodes.
         """
         if self.federation.privacy is not None:
-            published = [one.encode() for one in self._exchange.fetch(self.federation)]
+            published = [release.encode() for release in self._exchange.fetch(self.federation)]
             return dict.fromkeys(nodes, published)
         senders = sorted(self._held)
         everything = [self._held[sender].encode() for sender in senders]
-        if len(everything) <= self._most:
+        if len(everything) <= MOST_PEERS:
             return dict.fromkeys(nodes, everything)
-        chosen = self._alike(nodes, senders) if self._hear == "alike" else {}
-        others = [node for node in nodes if node not in chosen]
-        chosen |= self._uniform(others, senders)
-        return {node: [everything[i] for i in sorted(chosen[node])] for node in nodes}
-
-    def _uniform(self, nodes: Sequence[int], senders: list[str]) -> dict[int, list[int]]:
-        """Choose at random. A sender that comes or goes replaces at most one that is chosen."""
         theirs = np.array([_hashed(sender) for sender in senders], dtype=np.uint64)
-        found = {}
-        for node in nodes:
-            own = _hashed(self._names.get(node, str(node)))
-            ranks = _mixed(theirs ^ np.uint64(own))
-            ranks[theirs == own] = np.iinfo(np.uint64).max  # one's own message comes last
-            found[node] = np.argsort(ranks, kind="stable")[: self._most].tolist()
-        return found
-
-    def _alike(self, nodes: Sequence[int], senders: list[str]) -> dict[int, list[int]]:
-        """Choose the messages that are most like those of each node that has sent one."""
-        likeness = Likeness(self.federation)
-        U = likeness.directions([_vector(self._held[sender]) for sender in senders])
-        row = {sender: i for i, sender in enumerate(senders)}
-        found = {}
-        for node in nodes:
-            own = row.get(self._names.get(node, ""))
-            if own is not None:
-                likes = U @ U[own]
-                likes[own] = -np.inf
-                found[node] = np.argsort(-likes, kind="stable")[: self._most].tolist()
-        return found
+        names = {node: self._names.get(node, str(node)) for node in nodes}
+        return {
+            node: [everything[i] for i in _sample(theirs, _hashed(name), MOST_PEERS)]
+            for node, name in names.items()
+        }
 
 
-def _vector(message: Message) -> NDArray[np.float32]:
-    return message.omega if message.kind == "weights" else message.nu
+def _sample(theirs: NDArray[np.uint64], own: int, most: int) -> list[int]:
+    """Choose senders at random. One that comes or goes replaces at most one that is chosen.
+
+    Args:
+        theirs: The hash of each sender.
+        own: The hash of the name of the node that hears them.
+        most: How many to choose.
+    """
+    ranks = theirs * np.uint64(own | 1)  # modulo 2⁶⁴: another order for each node
+    ranks[theirs == np.uint64(own)] = np.iinfo(np.uint64).max  # a node's own message comes last
+    return sorted(np.argsort(ranks, kind="stable")[:most].tolist())
 
 
 def _hashed(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble numbers so that their order looks random: the last step of SplitMix64."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)))

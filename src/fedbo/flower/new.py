@@ -22,12 +22,7 @@ class NotWritten(ValueError):
 
 
 def write_app(folder: Path) -> list[Path]:
-    """Write a Flower app into a new or empty folder; return its files.
-
-    The name of the folder is that of the app.
-
-    Args:
-        folder: The folder.
+    """Write a Flower app into a new or empty folder, whose name it gets; return its files.
 
     Raises:
         NotWritten: If the folder is not empty, or its name is no name for an app.
@@ -41,14 +36,14 @@ def write_app(folder: Path) -> list[Path]:
             "and single hyphens, starting with a letter, and no name that Python or Flower uses"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise NotWritten(f"{folder} is there and not empty: name a folder that is new or empty")
+        raise NotWritten(f"{folder} exists and is not empty: name a folder that is new or empty")
     inside = folder / package
     inside.mkdir(parents=True)
     written = []
     for parent, names in ((folder, _OUTSIDE), (inside, _INSIDE)):
-        for each in names:
-            text = (files("fedbo.flower") / "template" / f"{each}.in").read_text("utf-8")
-            path = parent / each
+        for file in names:
+            text = (files("fedbo.flower") / "template" / f"{file}.in").read_text("utf-8")
+            path = parent / file
             path.write_text(text.replace("{{name}}", name).replace("{{package}}", package), "utf-8")
             written.append(path)
     _example().save(inside / "federation.toml")

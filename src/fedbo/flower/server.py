@@ -1,6 +1,6 @@
 """The ServerApp of a fleet: rounds in which nodes run trials and hear of one another.
 
-In a round, every node that is there is asked for some trials, and handed what it may hear. The
+In a round, every connected node is asked for some trials, and handed what it may hear. The
 server waits until all have answered, or for ``timeout`` seconds. A node that did not answer in time
 is *late*: its answer counts whenever it comes, but nobody waits for it until then. It is asked once
 more, in case it was killed and has forgotten what it was asked, and then not before it answers. A
@@ -23,11 +23,10 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from fedbo.exchange import ExchangeError
-from fedbo.exchange.hub.wire import MOST_PEERS
 from fedbo.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import server_folder
-from fedbo.flower.mailbox import Hear, Mailbox
+from fedbo.flower.mailbox import Mailbox
 from fedbo.flower.site import log
 from fedbo.message import MessageRefused
 from fedbo.outside import printable, shortened
@@ -50,11 +49,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         federation: What all nodes agree on.
         rounds: How many rounds a run has.
         trials: How many trials each node runs in a round; at most 10,000.
-        nodes: How many nodes must be there before the first round begins.
-        timeout: Seconds to wait for the answers of a round, and for nodes to be there.
-        hear: Which messages a node hears if there are more than ``most``: "uniform", a random
-            sample that changes as little as possible, or "alike", those most like its own.
-        most: The most messages that a node hears; at most 1,024, the default.
+        nodes: How many nodes must be connected before the first round begins.
+        timeout: Seconds to wait for the answers of a round, and for nodes to connect.
 
     >>> from fedbo import Federation, Float
     >>> Rounds(federation=Federation({"x": Float(0, 1)})).with_config({"rounds": 5}).rounds
@@ -66,8 +62,6 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     trials: int = 3
     nodes: int = 1
     timeout: float = 600.0
-    hear: Hear = "uniform"
-    most: int = MOST_PEERS
 
     def __post_init__(self) -> None:
         for name in ("rounds", "trials", "nodes"):
@@ -82,52 +76,37 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"timeout is {timeout!r}, expected a number of seconds above 0")
 
     def with_config(self, config: Mapping[str, Any]) -> Rounds:
-        """Return the same with what a run config gives.
-
-        Args:
-            config: The run config; other keys in it are ignored.
-        """
+        """Return the same with what a run config says; other keys in it are ignored."""
         return msgspec.structs.replace(self, **{n: config[n] for n in _CONFIG if n in config})
 
     def run(self, grid: Grid, context: Context) -> Mailbox:
         """Run all rounds; return the mailbox with the latest messages.
 
-        Args:
-            grid: Flower's grid.
-            context: Flower's context of the ServerApp.
-
         Raises:
             RuntimeError: If there are too few nodes, or if none answered in any round.
         """
-        asked = self.with_config(context.run_config)
+        wanted = self.with_config(context.run_config)
         folder = server_folder(self.federation, context)
-        mailbox = Mailbox(folder, self.federation, hear=self.hear, most=self.most)
+        mailbox = Mailbox(folder, self.federation)
         log.info("the server starts with %d messages from %s", len(mailbox), folder)
-        return _Run(asked, grid, mailbox).run()
+        return _Run(wanted, grid, mailbox).run()
 
 
-def server_app(
-    federation: Federation | str | os.PathLike[str],
-    *,
-    hear: Hear = "uniform",
-    most: int = MOST_PEERS,
-) -> ServerApp:
+def server_app(federation: Federation | str | os.PathLike[str]) -> ServerApp:
     """Return a ServerApp that runs a federation, see `Rounds`.
 
     To do something before or after the rounds, write a ServerApp of your own and call
     `Rounds.run` in it. If the federation has a privacy plan, nodes send contributions and hear
-    private releases; `Mailbox.release` says when one is made.
+    private releases; `fedbo.privacy.budget.is_due` says when one is made.
 
     Args:
         federation: What all nodes agree on, or the path of its file.
-        hear: As for `Rounds`.
-        most: As for `Rounds`.
 
     >>> from fedbo import Federation, Float
     >>> app = server_app(Federation({"x": Float(0, 1)}))
     """
     agreed = federation if isinstance(federation, Federation) else Federation.load(federation)
-    rounds, app = Rounds(federation=agreed, hear=hear, most=most), ServerApp()
+    rounds, app = Rounds(federation=agreed), ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
@@ -139,8 +118,8 @@ def server_app(
 class _Run:
     """The rounds of one run."""
 
-    def __init__(self, asked: Rounds, grid: Grid, mailbox: Mailbox) -> None:
-        self.asked, self.grid, self.mailbox = asked, grid, mailbox
+    def __init__(self, wanted: Rounds, grid: Grid, mailbox: Mailbox) -> None:
+        self.wanted, self.grid, self.mailbox = wanted, grid, mailbox
         self.unanswered: dict[str, int] = {}  # the node of each message, in the order sent
         self.expected: dict[int, list[str]] = {}  # of these, what each node will answer
         self.sent: dict[str, float] = {}  # when each message was sent
@@ -148,26 +127,28 @@ class _Run:
         self.error = ""  # of the last node that reported one
 
     def run(self) -> Mailbox:
-        for number in range(1, self.asked.rounds + 1):
-            self._round(number, self._enough_nodes(self.asked.nodes if number == 1 else 1))
+        for number in range(1, self.wanted.rounds + 1):
+            self._round(number, self._enough_nodes(self.wanted.nodes if number == 1 else 1))
         if not self.answers:
             why = f"; the last error was: {self.error}" if self.error else ""
             raise RuntimeError(
-                f"no node answered in {self.asked.rounds} rounds of up to {self.asked.timeout:g} s"
-                f"{why}"
+                f"no node answered in {self.wanted.rounds} rounds of up to "
+                f"{self.wanted.timeout:g} s{why}"
             )
         return self.mailbox
 
     def _enough_nodes(self, least: int) -> list[int]:
-        """Wait until enough nodes are there."""
-        deadline, is_told = time.monotonic() + self.asked.timeout, False
+        """Wait until enough nodes are connected."""
+        deadline, is_logged = time.monotonic() + self.wanted.timeout, False
         while len(nodes := sorted(self.grid.get_node_ids())) < least:
-            if not is_told:
-                is_told, wait = True, self.asked.timeout
-                log.info("waiting up to %g s for %d nodes, %d are there", wait, least, len(nodes))
+            if not is_logged:
+                is_logged, wait = True, self.wanted.timeout
+                log.info(
+                    "waiting up to %g s for %d nodes, %d are connected", wait, least, len(nodes)
+                )
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"after {self.asked.timeout:g} s, {len(nodes)} nodes are there, expected "
+                    f"after {self.wanted.timeout:g} s, {len(nodes)} nodes are connected, expected "
                     f"{least}: start more nodes, or lower 'nodes' in the run config"
                 )
             self._collect()
@@ -179,34 +160,34 @@ class _Run:
             self._release()
         late = {node: self._late(node) for node in nodes}
         sent = self._send(number, [node for node in nodes if late[node] < _ASKED])
-        awaited = {one for one, node in sent.items() if not late[node]}
-        before, deadline = self.answers, time.monotonic() + self.asked.timeout
+        awaited = {message for message, node in sent.items() if not late[node]}
+        before, deadline = self.answers, time.monotonic() + self.wanted.timeout
         while True:
-            heard_any = self._collect() or self.answers > before
+            is_any = self._collect() or self.answers > before
             missing = awaited & self.unanswered.keys()
             # if all nodes are late, one answer is worth the next round
-            if (not missing and (awaited or heard_any)) or time.monotonic() > deadline:
+            if (not missing and (awaited or is_any)) or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE)
         log.info(
             "round %d of %d: nodes present %d, asked %d, answers %d, messages held %d",
-            number, self.asked.rounds, len(nodes), len(sent), self.answers - before,
+            number, self.wanted.rounds, len(nodes), len(sent), self.answers - before,
             len(self.mailbox),
         )  # fmt: skip
         if missing:
-            names = self._listed({self.unanswered[one] for one in missing})
-            log.warning("no answer in %g s from %s", self.asked.timeout, names)
+            names = self._listed({self.unanswered[message] for message in missing})
+            log.warning("no answer in %g s from %s", self.wanted.timeout, names)
 
     def _late(self, node: int) -> int:
         """Count the messages that a node has still to answer."""
-        since = time.monotonic() - _LOST * self.asked.timeout
-        return sum(self.sent[one] > since for one in self.expected.get(node, ()))
+        since = time.monotonic() - _LOST * self.wanted.timeout
+        return sum(self.sent[message] > since for message in self.expected.get(node, ()))
 
     def _release(self) -> None:
         try:
             if (made := self.mailbox.release()) is not None:
                 log.info("private release %d of %d members", made.sequence, made.members)
-        except ExchangeError as error:  # the round goes on with the releases that there are
+        except ExchangeError as error:  # the round goes on with earlier releases
             log.warning("no private release: %s", error)
 
     def _send(self, number: int, nodes: Sequence[int]) -> dict[str, int]:
@@ -217,9 +198,9 @@ class _Run:
                 wire.packed(
                     wire.Instruction(
                         round=number,
-                        trials=self.asked.trials,
+                        trials=self.wanted.trials,
                         heard=heard[node],
-                        patience=min(self.asked.timeout / 2.0, wire.MOST_PATIENCE),
+                        patience=min(self.wanted.timeout / 2.0, wire.MOST_PATIENCE),
                     )
                 ),
                 dst_node_id=node,
@@ -228,27 +209,27 @@ class _Run:
             )
             for node in nodes
         ]
-        taken = {one for one in self.grid.push_messages(messages) if one}
-        ids = [(one.metadata.message_id, one.metadata.dst_node_id) for one in messages]
-        if refused := {node for one, node in ids if one not in taken}:
-            largest = max(sum(map(len, each)) for each in heard.values())
+        taken = {*self.grid.push_messages(messages)} - {""}
+        ids = [(m.metadata.message_id, m.metadata.dst_node_id) for m in messages]
+        if refused := {node for message, node in ids if message not in taken}:
+            largest = max(sum(map(len, contents)) for contents in heard.values())
             self.error = (
                 f"the SuperLink did not take messages of up to {largest:,} bytes to "
-                f"{self._listed(refused)}: these nodes have left, or should hear less (most=...)"
+                f"{self._listed(refused)}: these nodes have left, or it takes only smaller ones"
             )
             log.warning(self.error)
-        sent = {one: node for one, node in ids if one in taken}
+        sent = {message: node for message, node in ids if message in taken}
         self.unanswered |= sent
         self.sent |= dict.fromkeys(sent, time.monotonic())
-        for one, node in sent.items():
-            self.expected.setdefault(node, []).append(one)
+        for message, node in sent.items():
+            self.expected.setdefault(node, []).append(message)
         return sent
 
     def _collect(self) -> bool:
         """Take the answers that have arrived; return whether there were any, or errors."""
         if not self.unanswered:
             return False
-        order = {one: i for i, one in enumerate(self.unanswered)}
+        order = {message: i for i, message in enumerate(self.unanswered)}
         replies = [
             reply
             for reply in self.grid.pull_messages([*self.unanswered])
@@ -266,7 +247,7 @@ class _Run:
         node = self.unanswered.pop(answered)
         expected = self.expected[node]
         if reply.has_error():
-            self.expected[node] = [one for one in expected if one != answered]
+            self.expected[node] = [message for message in expected if message != answered]
             reason = _quoted(reply.error.reason or "no reason given")
             self.error = f"{self.mailbox.name(node)} failed: {reason}"
             log.warning(self.error)
@@ -284,9 +265,9 @@ class _Run:
             log.warning(self.error)
 
     def _listed(self, nodes: Iterable[int]) -> str:
-        every = [self.mailbox.name(node) for node in sorted(nodes)]
-        more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-        return ", ".join(every[:_NAMED]) + more
+        names = [self.mailbox.name(node) for node in sorted(nodes)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
 
 
 def _quoted(text: str) -> str:

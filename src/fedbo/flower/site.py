@@ -195,11 +195,7 @@ class Site:
 def listen(agent: Agent, heard: Sequence[bytes]) -> None:
     """Take messages of peers in place of all earlier ones.
 
-    Those that are refused are logged and ignored: one bad message must not silence the others.
-
-    Args:
-        agent: The agent that hears them.
-        heard: The bytes of messages and releases.
+    Those that are refused are logged and ignored: a bad message must not silence the others.
     """
     senders: set[str] = set()
     for data in heard:

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import msgspec
 from flwr.app import ConfigRecord, RecordDict
 
-from fedbo.agent.agent import MOST_PEERS
 from fedbo.exchange.choice import LARGEST
+from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
 RECORD = "fedbo"
@@ -32,7 +32,7 @@ MOST_TRIALS = 10_000
 #: Seconds for which a node can be asked to wait.
 MOST_PATIENCE = 86_400.0
 
-_NAMED, _LONGEST = 3, 300  # records, and characters of an error, that quote the other side
+_NAMED, _LONGEST = 3, 300  # records, and characters of an error, that are quoted
 
 T = TypeVar("T")
 
@@ -66,11 +66,7 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site hands out.
-
-    Args:
-        message: Its message as bytes; empty if it has no score yet.
-    """
+    """What a site hands out: its message as bytes; empty if it has no score yet."""
 
     message: bytes
 
@@ -81,40 +77,27 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def packed(said: Instruction | Answer) -> RecordDict:
-    """Return what is said as the content of a Flower message.
-
-    Args:
-        said: The instruction or the answer.
-    """
-    fields = {name: getattr(said, name) for name in said.__struct_fields__}
-    return RecordDict({RECORD: ConfigRecord(fields)})
+def packed(words: Instruction | Answer) -> RecordDict:
+    """Return an instruction or an answer as the content of a Flower message."""
+    return RecordDict({RECORD: ConfigRecord(msgspec.structs.asdict(words))})
 
 
 def instruction(content: RecordDict) -> Instruction:
-    """Return the instruction in a message of the server.
-
-    Args:
-        content: The content of the message.
-    """
+    """Return the instruction in the content of a message of the server."""
     return _unpacked(content, Instruction)
 
 
 def answer(content: RecordDict) -> Answer:
-    """Return the answer in a message of a site.
-
-    Args:
-        content: The content of the message.
-    """
+    """Return the answer in the content of a message of a site."""
     return _unpacked(content, Answer)
 
 
 def _unpacked(content: RecordDict, kind: type[T]) -> T:
     record: Mapping[str, Any] | None = content.get(RECORD)
     if not isinstance(record, ConfigRecord):
-        given = [shortened(str(name)) for name in islice(content, _NAMED)]
+        names = [shortened(str(name)) for name in islice(content, _NAMED)]
         raise Refused(
-            f"a message with the records {given}, expected {RECORD!r}: use fedbo.flower, in the "
+            f"a message with the records {names}, expected {RECORD!r}: use fedbo.flower, in the "
             "same version, for the ServerApp and the ClientApp"
         )
     try:

@@ -63,13 +63,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tabled:
-    """An exact joint draw at the points of a discrete domain.
-
-    Args:
-        points: The points, (n, D).
-        values: The values there, (n,).
-        length_scales: Those of the belief, (D,).
-    """
+    """An exact joint draw at the points of a discrete domain."""
 
     def __init__(self, points: Array, values: Array, length_scales: Array) -> None:
         self.points, self.values, self.length_scales = points, values, length_scales
@@ -161,12 +155,6 @@ def argmax_each(
 
     This search is quicker than `argmax`: it screens fewer points, climbs from fewer, and does not
     try other levels.
-
-    Args:
-        functions: The functions to maximise, defined on the whole cube.
-        domain: Where to look.
-        near: For each function, the ``near`` of `argmax`.
-        taken: For each function, the ``taken`` of `argmax`.
 
     >>> from fedbo.model.features import Features
     >>> from fedbo.space import Float, Space

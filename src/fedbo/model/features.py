@@ -121,10 +121,6 @@ class Features:
 class FeatureFunction:
     """The function φ(x)ᵀω: a peer's message, or a draw from a posterior over ω.
 
-    Args:
-        features: The feature map φ.
-        omega: The weights ω, (M,).
-
     >>> phi, X = Features(1, 20, seed=1), np.array([[0.5]])
     >>> bool(np.isclose(phi.function(np.ones(20))(X)[0], phi(X)[0].sum()))
     True
@@ -160,10 +156,6 @@ class FeatureFunction:
 
 class Tangent:
     """φ at points, and gradients of functions of φ with respect to the points.
-
-    Args:
-        features: The feature map φ.
-        X: The points, (n, D).
 
     >>> phi = Features(1, 20, seed=1)
     >>> phi.tangent(np.array([[0.5]])).gradient(np.ones((1, 20))).shape
@@ -233,19 +225,11 @@ class Basis:
         return (self.features(X) - self.mean) @ self.vectors
 
     def size(self, z: Array) -> Array:
-        """Return the standard deviation (n,) of the functions ψᵀz over the space.
-
-        Args:
-            z: Coordinates of functions, (n, k).
-        """
+        """Return the standard deviation (n,) of the functions ψᵀz over the space."""
         return np.sqrt((z * z) @ self.lam)
 
     def height(self, z: Array) -> Array:
-        """Return how far the functions ψᵀz rise above their means over the space, (n,).
-
-        Args:
-            z: Coordinates of functions, (n, k).
-        """
+        """Return how far the functions ψᵀz rise above their means over the space, (n,)."""
         highest: Array = (z @ self.psi.T).max(axis=1)
         return highest
 

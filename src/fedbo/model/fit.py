@@ -30,12 +30,7 @@ _ANYWHERE = 1.2  # spread of the length scales that a search without priors star
 
 
 class LogNormal(msgspec.Struct, frozen=True):
-    """A log-normal prior.
-
-    Args:
-        median: The median.
-        spread: Standard deviation of the logarithm.
-    """
+    """A log-normal prior."""
 
     median: float
     spread: float

@@ -176,11 +176,6 @@ class GP:
         inverse = self.solve(np.eye(len(self))[:, rows])[rows]
         return LeaveOneOut(inverse, self.alpha[rows], self.y[rows], self.hyper.noise_variance)
 
-    def posterior_covariance(self, X: Array) -> Array:
-        """Return σ_t²(x, x') between the rows of X, (n, n)."""
-        V = solve_lower(self.L, self.covariance(self.X, X))
-        return self.covariance(X, X) - V.T @ V
-
     def sample(
         self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
     ) -> SampledFunction:
@@ -203,13 +198,7 @@ class GP:
         return self.solve(self.y - beta * (prior_at_X + noise))
 
     def sample_exactly(self, rng: np.random.Generator, beta: float, points: Array) -> Tabled:
-        """Draw f_t at listed points through a factor of their covariance, in O(n³) for a new GP.
-
-        Args:
-            rng: Source of randomness.
-            beta: β, the factor on the draw's deviation from the mean.
-            points: The points (n, D), including all observations.
-        """
+        """Draw f_t at listed points through a factor of their covariance, in O(n³) for a new GP."""
         if self._table is None or self._table[0] is not points:
             self._table = points, semidefinite_factor(self.covariance(points, points))
         F = self._table[1]
@@ -235,12 +224,6 @@ class LeaveOneOut:
     Leaving out an observation is a rank-one change. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
     ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
     mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
-
-    Args:
-        P: Block of (K + σ²I)⁻¹, (n, n).
-        alpha: (K + σ²I)⁻¹ y at the n observations, (n,).
-        y: Their standard scores, (n,).
-        sigma2: σ², the noise variance.
 
     >>> P, y = np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([1.0, -1.0])
     >>> LeaveOneOut(P, P @ y, y, 0.1).draws(np.random.default_rng(0), 10).shape
@@ -275,11 +258,6 @@ class Waves:
 
     With r_i² exponential and b_i uniform, each wave is the sum of a sine and a cosine with normal
     coefficients. So f⁰ is Gaussian given s, and the mean of its covariance over s is k.
-
-    Args:
-        hyper: The hyper-parameters of the prior.
-        rng: Source of randomness.
-        waves: W, the number of waves.
     """
 
     def __init__(self, hyper: Hyper, rng: np.random.Generator, waves: int = _WAVES) -> None:

@@ -183,9 +183,6 @@ def single(values: Array) -> Array:
 class Twins:
     """Arrays in float32 and float64; each version is made when it is first needed.
 
-    Args:
-        arrays: The arrays, in either precision.
-
     >>> a, b = Twins(np.ones(2), np.zeros(3)).like(np.empty((5, 1), dtype=np.float32))
     >>> a.dtype, b.dtype
     (dtype('float32'), dtype('float32'))

@@ -28,14 +28,7 @@ _TOGETHER = 16  # posteriors computed at a time: (16, M, M) stays in the cache
 
 
 class Posterior:
-    """ω ~ N(ν, σ²Σ⁻¹), and the distribution of the function φ(x)ᵀω.
-
-    Args:
-        features: The feature map φ.
-        nu: ν, (M,).
-        L: Lower Cholesky factor of Σ, (M, M).
-        sigma2: σ², the noise variance.
-    """
+    """ω ~ N(ν, σ²Σ⁻¹), and the distribution of the function φ(x)ᵀω."""
 
     def __init__(self, features: Features, nu: Array, L: Array, sigma2: float) -> None:
         self.features, self.nu, self.L, self.sigma2 = features, nu, L, sigma2
@@ -81,10 +74,6 @@ class Posterior:
 
 class Regression:
     """Observed points. `posterior` takes their scores: a new one changes all standard scores.
-
-    Args:
-        features: The feature map φ.
-        sigma2: σ², the noise variance.
 
     >>> phi = Features(1, 30, seed=1)
     >>> regression = Regression(phi, sigma2=0.1)

@@ -88,14 +88,7 @@ def cell_features(features: Features, X: Array, cells: Counts, sigma2: float) ->
 
 
 def known_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
-    """Return G (k, k), or (N, k, k) for the counts of N agents.
-
-    Args:
-        A: The features of cells, (c, M).
-        counts: How many trials are in each cell, (c,) or (N, c).
-        sigma2: σ², the noise variance.
-        B: The leading directions, (M, k).
-    """
+    """Return G (k, k), or (N, k, k) for the counts of N agents."""
     tried = np.flatnonzero(counts.any(axis=tuple(range(counts.ndim - 1))))
     A, root = A[tried], np.sqrt(counts[..., tried], dtype=np.float64)[..., None]
     noise = sigma2 * np.eye(len(tried))
@@ -106,14 +99,7 @@ def known_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
 
 
 def factor_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
-    """Return V (r, k) with G = VᵀV for the counts of one agent, a row for each cell tried.
-
-    Args:
-        A: The features of cells, (c, M).
-        counts: How many trials are in each cell, (c,).
-        sigma2: σ², the noise variance.
-        B: The leading directions, (M, k).
-    """
+    """Return V (r, k) with G = VᵀV for the counts of one agent, a row for each cell tried."""
     tried = np.flatnonzero(counts)
     Phi = A[tried] * np.sqrt(counts[tried], dtype=np.float64)[:, None]
     L = np.linalg.cholesky(Phi @ Phi.T + sigma2 * np.eye(len(tried)))
@@ -167,9 +153,6 @@ def quantise(m: Array, rng: np.random.Generator) -> tuple[Levels, Scales]:
 def saturated(counts: Counts) -> NDArray[np.uint8]:
     """Return counts as a receiver takes them: 0, 1, 2, or 4 for 3 and more.
 
-    Args:
-        counts: How many trials are in each cell, of any shape.
-
     >>> saturated(np.array([0, 1, 2, 3, 4, 50])).tolist()
     [0, 1, 2, 4, 4, 4]
     """
@@ -181,11 +164,6 @@ def belief(levels: Levels, scale: float, V: Array) -> tuple[Array, Array]:
 
     G has no more directions than cells were tried, so a young agent's message takes a tenth of the
     time of computing with (k, k) matrices.
-
-    Args:
-        levels: The levels of the message, (k,).
-        scale: Its scale Δ.
-        V: A factor of G, (r, k).
     """
     g, U = np.linalg.eigh(V @ V.T)
     g, U = g[::-1].clip(0.0, 1.0), U[:, ::-1]

@@ -53,9 +53,6 @@ class Standardised:
     A score z standard deviations below the mean becomes −log(1 − z). The order of the scores is
     kept, and neither their unit nor their origin matters.
 
-    Args:
-        y: Scores (t,), to be maximised.
-
     >>> Standardised(np.array([-100.0, 0.0, 1.0, 2.0])).z.round(2).tolist()
     [-1.73, 0.53, 0.58, 0.63]
     >>> Standardised(np.array([1.0, 3.0])).unwarp(np.array([-1.0, 0.0, 1.0])).tolist()
@@ -64,7 +61,10 @@ class Standardised:
 
     def __init__(self, y: Array) -> None:
         self.y = y
-        self.z = standardised(y) if len(y) else y
+        self.z = y
+        if len(y):
+            z = _unit(_without_outliers(y))
+            self.z = _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
 
     def unwarp(self, z: Array) -> Array:
         """Return standard scores in the user's units.
@@ -91,19 +91,6 @@ class Raw:
 
     def unwarp(self, z: Array) -> Array:
         return z
-
-
-def standardised(y: Array) -> Array:
-    """Return the z of `Standardised` for the scores of one agent, (t,), or of many, (n, t).
-
-    Args:
-        y: Scores, to be maximised; at least one of each agent.
-
-    >>> standardised(np.array([[1.0, 3.0], [5.0, 5.0]])).tolist()
-    [[-1.0, 1.0], [0.0, 0.0]]
-    """
-    z = _unit(_without_outliers(y))
-    return _unit(np.where(z < 0.0, -np.log1p(np.maximum(-z, 0.0)), z))
 
 
 def _without_outliers(y: Array) -> Array:

@@ -50,19 +50,11 @@ class Policy(msgspec.Struct, frozen=True):
     begins: ClassVar[bool] = False
 
     def query(self, target: Target) -> Query:
-        """Choose the next query of the agent that ``target`` describes.
-
-        Args:
-            target: The agent that asks, as its policy sees it.
-        """
+        """Choose the next query of the agent that ``target`` describes."""
         raise TypeError(f"{type(self).__name__} does not say how to query: define query(target)")
 
     def chance(self, sender: str) -> float:
-        """Return this peer's P_N before normalisation; 0 means that it is never drawn.
-
-        Args:
-            sender: The name of the peer.
-        """
+        """Return this peer's P_N before normalisation; 0 means that it is never drawn."""
         return 1.0
 
 

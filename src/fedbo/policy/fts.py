@@ -27,9 +27,6 @@ from fedbo.policy.target import Origin, Query, Target
 class TS(Policy, frozen=True, tag="ts"):
     """Thompson sampling on the agent's own GP: an agent that works alone.
 
-    Args:
-        beta: β_t, a constant or a sequence.
-
     >>> TS()
     TS(beta=1.0)
     """

@@ -49,9 +49,6 @@ class Peers:
     """The peers whose messages say something, at most 1,024 of them.
 
     Their ``rows`` (K,) are those of the inbox.
-
-    Args:
-        target: The agent that asks.
     """
 
     def __init__(self, target: Target) -> None:

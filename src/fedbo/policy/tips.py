@@ -65,12 +65,7 @@ def _initial_point_is_best(target: Target, sources: Sequence[Source]) -> bool:
 
 
 def next_tip(target: Target, peers: Peers) -> Query | None:
-    """Return the tip to try next, or None if no tip is worth a trial.
-
-    Args:
-        target: The agent that asks.
-        peers: What its peers say.
-    """
+    """Return the tip to try next, or None if no tip is worth a trial."""
     is_mature = target.inbox.t_n[peers.rows] > len(target.X)
     if not is_mature.any() or _followed_in_a_row(target) >= IN_A_ROW:
         return None

@@ -15,10 +15,9 @@ import msgspec
 
 from fedbo.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.exchange import Ledger
+from fedbo.exchange import Ledger, Progress
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
-from fedbo.exchange.progress import Progress
 from fedbo.identity import KeyPair
 from fedbo.space.axis import Value
 from fedbo_paper.demo.demo import Demo, Mode
@@ -85,11 +84,10 @@ class Site:
         received = agent.receive(exchange.fetch(federation))
         for trial in tune(agent, self.objective, self.demo.trials):
             yield _tried(turn, "together", trial)
-            if agent.best is not None and agent.best.number == trial.number:
-                self._show(exchange, agent)
-        self._show(exchange, agent)
         message = agent.message()
-        self.ledger.publish(exchange, message)
+        best = None if agent.best is None else agent.best.score
+        progress = Progress(len(agent.trials), best=best)  # which a site shows only if it wants
+        self.ledger.publish(exchange, message, progress=progress)
         yield Left(turn.repeat, received, len(message.encode()))
 
     def alone(self, turn: Turn) -> Iterator[Report]:
@@ -98,13 +96,6 @@ class Site:
         agent = Agent(federation, name=self.name, seed=self._seed(turn))
         for trial in tune(agent, self.objective, self.demo.trials):
             yield _tried(turn, "alone", trial)
-
-    def _show(self, exchange: HubExchange, agent: Agent) -> None:
-        """Report the best score so far for the hub's page, which a site does only if it wants."""
-        best = None if agent.best is None else agent.best.score
-        fingerprint, trials = agent.federation.fingerprint, len(agent.trials)
-        progress = Progress(fingerprint=fingerprint, sender=agent.name, trials=trials, best=best)
-        self.ledger.report(exchange, progress)
 
     def _seed(self, turn: Turn) -> int:
         """The seed makes the demo repeatable. Where messages must stay private, give none."""

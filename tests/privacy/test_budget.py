@@ -1,0 +1,188 @@
+"""The budget of private releases: when one is due, whose contributions count, and how many."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from contracts.exchange import new_keys
+from contracts.releases import contribution, private, released
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbo import Federation
+from fedbo.identity import KeyRefused, verify
+from fedbo.message import Message
+from fedbo.privacy import (
+    BudgetSpent,
+    Plan,
+    Release,
+    is_due,
+    next_release,
+    one_each,
+    planned,
+    releases_made,
+    spent,
+)
+
+PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
+OURS = private(plan=PLAN)
+NOBODY = (None,) * 20
+DAY = 86400.0
+
+
+# When a release is due
+
+
+@pytest.mark.parametrize(
+    ("least_members", "days", "members", "passed", "is_time"),
+    [
+        (20, 0.0, 20, 0.0, True),
+        (20, 0.0, 19, 99.0, False),
+        (20, 7.0, 20, 6.99, False),
+        (20, 7.0, 20, 7.0, True),
+        (20, 7.0, 10**6, -1.0, False),  # the clock was set back
+        (1, 0.0, 0, 99.0, False),  # nobody has anything new
+        (0, 0.0, 10**6, 99.0, False),  # somebody makes them by hand
+    ],
+)
+def test_a_release_is_due_when_enough_members_contributed_and_days_have_passed(
+    least_members: int, days: float, members: int, passed: float, is_time: bool
+) -> None:
+    plan = Plan(epsilon=2.0, delta=1e-3, least_members=least_members, days=days)
+    assert is_due(plan, members=members, last=1e9, now=1e9 + passed * DAY) is is_time
+
+
+# How many there are
+
+
+@pytest.mark.parametrize(
+    ("numbers", "lost", "made"),
+    [
+        ([], 0, 0),
+        ([1, 2], 0, 2),
+        ([3], 0, 3),  # earlier ones were made, and are not known here
+        ([1, 1], 0, 2),  # two different ones have one number
+        ([1, 1, 3], 0, 4),
+        ([], 2, 2),
+        ([1], 2, 3),
+        ([1, 4], 2, 4),  # two of those before the last one are lost
+    ],
+)
+def test_every_release_counts_that_may_have_been_made(
+    numbers: list[int], lost: int, made: int
+) -> None:
+    known = [released(OURS, sequence=n, seed=i) for i, n in enumerate(numbers)]
+    assert releases_made(known, lost) == made
+    plan = Plan(epsilon=2.0, delta=1e-3, releases=made + 1)
+    assert next_release(private(plan=plan), known, NOBODY, lost=lost).sequence == made + 1
+    if made:
+        with pytest.raises(BudgetSpent):
+            spent_plan = Plan(epsilon=2.0, delta=1e-3, releases=made)
+            next_release(private(plan=spent_plan), known, NOBODY, lost=lost)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 6), st.integers(0, 2**32))
+def test_a_budget_is_never_overspent_whatever_is_forgotten(releases: int, seed: int) -> None:
+    """A party that forgets all but the last release and some others never makes too many."""
+    federation, rng = (
+        private(plan=Plan(epsilon=2.0, delta=1e-3, releases=releases)),
+        random.Random(seed),
+    )
+    made: list[Release] = []
+    while True:
+        known = [release for release in made[:-1] if rng.random() < 0.5] + made[-1:]
+        try:
+            made.append(next_release(federation, known, NOBODY))
+        except BudgetSpent:
+            break
+    assert [release.sequence for release in made] == [*range(1, releases + 1)]
+    assert spent(made) <= 2.0
+
+
+def test_lost_releases_cost_what_was_planned() -> None:
+    known, lost = released(OURS), planned(PLAN)
+    assert spent([known], lost) == pytest.approx(spent([known, released(OURS, sequence=2)]))
+    assert spent([], lost * 3, PLAN.delta) == pytest.approx(spent([known] * 3), rel=1e-6)
+    assert spent([], lost * 3, PLAN.delta) <= 2.0 and spent([]) == 0.0
+
+
+# What is refused, and costs nothing
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"contributions": []},
+        {"contributions": [contribution(OURS, y=np.full(OURS.shape_coordinates, np.nan))]},
+        {"contributions": [contribution(OURS, cell=99)]},
+        {"contributions": [contribution(private(plan=PLAN, seed=1))]},
+        {"contributions": [contribution(OURS, "clinic/a"), contribution(OURS, "clinic/b")]},
+        {"trials": -1},
+    ],
+)
+def test_what_is_no_contribution_of_a_member_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        next_release(OURS, **{"released": [], "contributions": NOBODY, "trials": 100} | given)
+
+
+def test_a_federation_without_a_plan_has_no_releases() -> None:
+    with pytest.raises(ValueError, match="the federation has no privacy plan"):
+        next_release(Federation({"x": OURS.space.parameters["x"]}), [], NOBODY)
+
+
+def test_a_release_that_members_would_refuse_is_not_made() -> None:
+    keys, other = new_keys(), new_keys()
+    listed = private(plan=PLAN, members={"hub": str(keys)})
+    for wrong in (None, other):
+        with pytest.raises(KeyRefused, match="only who has the listed private key"):
+            next_release(listed, [], NOBODY, keys=wrong)
+    release = next_release(listed, [], NOBODY, keys=keys)
+    verify(release)
+    assert release.key == keys.public
+
+
+# One contribution of each member
+
+
+def senders(agreed: Federation, given: list[Message]) -> list[str]:
+    return [one.sender for one in one_each(agreed, given)]
+
+
+def test_each_member_contributes_once() -> None:
+    """The agent with most trials speaks for its member; names after a slash are agents."""
+    given = [
+        contribution(OURS, "clinic/lung", t_n=20),
+        contribution(OURS, "clinic/liver", t_n=30),
+        contribution(OURS, "clinic", t_n=5),
+        contribution(OURS, "atelier", t_n=1),
+        contribution(OURS, "clinic-2", t_n=2),
+    ]
+    right = ["atelier", "clinic/liver", "clinic-2"]
+    assert senders(OURS, given) == senders(OURS, given[::-1]) == right
+    assert one_each(OURS, []) == []
+
+
+def test_of_equal_ones_everyone_chooses_the_same() -> None:
+    given = [contribution(OURS, f"clinic/{name}", t_n=20) for name in ("a", "c", "b")]
+    assert senders(OURS, given) == senders(OURS, given[::-1]) == ["clinic/c"]
+
+
+def test_the_choice_does_not_depend_on_what_is_contributed() -> None:
+    for cell in range(4):
+        given = [contribution(OURS, "clinic/a", cell=cell), contribution(OURS, "clinic/b")]
+        assert senders(OURS, given) == ["clinic/b"]
+
+
+def test_too_few_trials_are_left_out() -> None:
+    strict = private(plan=Plan(epsilon=2.0, delta=1e-3, least_trials=5))
+    given = [contribution(strict, name, t_n=t_n) for name, t_n in (("a", 4), ("b", 5), ("c", 6))]
+    assert senders(strict, given) == ["b", "c"]
+
+
+def test_without_a_plan_nobody_contributes() -> None:
+    with pytest.raises(ValueError, match="has no privacy plan"):
+        one_each(Federation({"x": OURS.space.parameters["x"]}), [])
