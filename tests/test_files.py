@@ -163,18 +163,6 @@ def test_reading_waits_for_nobody_and_reads_no_more_than_it_may(tmp_path: Path) 
     assert files.read(tmp_path / "file", 10, start=b"ab") == b"01"
 
 
-def test_large_files_are_read_in_pieces(tmp_path: Path) -> None:
-    data = os.urandom(300_000)
-    files.write(tmp_path / "file", data)
-    assert files.read(tmp_path / "file", 300_000, start=data[:5]) == data
-
-
-def test_nothing_of_a_file_is_in_its_refusal() -> None:
-    with pytest.raises(FileRefused) as caught:
-        files.unseal("fedbo agent 1", b"SECRET", "x.fedbo")
-    assert "SECRET" not in str(caught.value) and "x.fedbo" in str(caught.value)
-
-
 def test_a_lock_waits_for_no_pipe_and_takes_descriptors(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with alone(tmp_path / "pipe"):
@@ -188,29 +176,3 @@ def test_a_lock_waits_for_no_pipe_and_takes_descriptors(tmp_path: Path) -> None:
         os.fstat(fd)  # it is still open
     finally:
         os.close(fd)
-
-
-def test_of_a_full_folder_only_a_part_is_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for i in range(30):
-        (tmp_path / f".file.{i:08x}").touch()
-        made_old(tmp_path / f".file.{i:08x}")
-    files.write(tmp_path / "file", b"x")
-    monkeypatch.setattr(files, "MOST_SWEPT", 10)
-    files.sweep(tmp_path / "file")
-    assert 20 <= len(os.listdir(tmp_path)) - 1 <= 21
-    monkeypatch.undo()
-    files.sweep(tmp_path / "file")
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_an_agent_is_saved_for_its_user_only(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        Agent(Federation(PLANE), seed=0).save(tmp_path / "agent")
-        (tmp_path / "agent").chmod(0o666)
-        Agent(Federation(PLANE), seed=0).save(tmp_path / "agent")
-    finally:
-        os.umask(before)
-    assert mode(tmp_path / "agent") == 0o600

@@ -14,11 +14,9 @@ from fedbo import FTS, TS, Agent, Categorical, Federation, FederationMismatch, F
 from fedbo.agent.settings import Settings
 from fedbo.message import Kind, Message
 from fedbo.policy import Policy, Query, Target
-from fedbo.policy.base import Power
 from fedbo.privacy import Plan
 from fedbo.simulate import Party, simulate
 from fedbo.table import Table
-from fedbo_paper.preset import PAPER, paper_federation
 
 M = 10
 FEDERATION = Federation({"x": Float(0, 1)}, features=M)
@@ -69,24 +67,6 @@ def test_messages_travel_when_they_are_due(every: int | None, rounds: list[int])
     assert arrivals.tolist() == by_hand
 
 
-def test_a_message_that_is_not_new_is_neither_counted_nor_drawn_again() -> None:
-    target = Agent(FEDERATION, PEERS_ONLY, name="target", seed=0)
-    table = simulate([Party(agent=target, objective=height), static("a"), static("b")], 4, every=1)
-    assert table["source"].tolist() == ["initial"] * 3 + ["peer"] * 2 + ["own"] * 2
-    assert {*table["peer"][3:5].tolist()} == {"a", "b"}
-    assert table["peer"][5:].tolist() == ["", ""]
-    assert table["messages"].tolist() == [0, 0, 0, 1, 0, 0, 0]
-    assert table["parameters_received"].tolist() == [0] * 3 + [2 * SENT] * 4
-    assert table["t"].tolist() == [0, 0, 0, 1, 2, 3, 4]
-
-
-def test_a_peer_with_new_scores_can_be_drawn_again() -> None:
-    target = Agent(FEDERATION, PEERS_ONLY, name="target", seed=0)
-    parties = [Party(agent=target, objective=height), active("peer")]
-    table = simulate(parties, 4, every=1).where(agent="target")
-    assert table["peer"].tolist() == ["", "", "", "", "peer", "peer", "peer"]
-
-
 def test_a_newcomer_hears_what_there_is_before_its_first_trial() -> None:
     """A default agent does; one that begins with its design hears the same messages later."""
     agents = [Agent(FEDERATION, name="new", seed=0), Agent(FEDERATION, FTS(), name="fts", seed=0)]
@@ -105,12 +85,6 @@ def test_nobody_hears_of_agents_that_start_together_before_the_first_round() -> 
     table = simulate([Party(agent=agent, objective=height) for agent in agents], 1)
     assert table["parameters_received"].tolist() == [0] * 6 + [SENT] * 2
     assert {*table["source"][:6].tolist()} == {"initial"}
-
-
-def test_losses_of_the_first_round_hold_before_the_first_trial_too() -> None:
-    party = Party(agent=Agent(FEDERATION, name="new", seed=0), objective=height)
-    table = simulate([party, static("a", 8)], 2, stragglers=1.0)
-    assert table["parameters_received"].tolist() == [0] * 5
 
 
 def test_t_n_grows_with_an_objective_and_stays_without() -> None:
@@ -145,20 +119,6 @@ def test_stragglers_are_binomial_and_lost_to_all_alike() -> None:
     assert abs(handed_out.var() - n * lost * (1 - lost)) < 3 * n * lost * (1 - lost) / rounds**0.5
 
 
-@pytest.mark.parametrize(("stragglers", "received"), [(0.0, 3 * SENT), (1.0, 0)])
-def test_certain_losses(stragglers: float, received: int) -> None:
-    parties = [active("target"), static("a"), static("b"), static("c")]
-    table = simulate(parties, 2, every=1, stragglers=stragglers)
-    assert table["parameters_received"].tolist() == [received] * 2
-
-
-def test_a_straggler_may_come_in_a_later_round() -> None:
-    parties = [active("target"), *(static(f"peer-{i}") for i in range(30))]
-    left = simulate(parties, 12, every=1, stragglers=0.5, seed=3)["messages"]
-    assert 5 < left[0] < 25
-    assert left[-1] == 30
-
-
 def test_regrets_by_hand() -> None:
     agent = Agent(FEDERATION, Listed((0.2, 0.75, 0.5)), initial=[{"x": 0.25}, {"x": 0.0}], name="a")
     table = simulate([Party(agent=agent, objective=height, optimum=1.0)], 3)
@@ -183,22 +143,6 @@ def test_regret_of_a_noisy_objective_is_that_of_its_truth() -> None:
     assert table["best"].tolist() == [1.0, 1.0, 4.25]
     assert table["simple_regret"].tolist() == [0.5, 0.25, 0.25]
     assert table["cumulative_regret"].tolist() == [0.5, 0.75, 1.5]
-
-
-def test_minimising_turns_best_and_regret() -> None:
-    federation = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=M)
-    agent = listed("a", 0.75, 0.25, 0.5, federation=federation)
-    table = simulate([Party(agent=agent, objective=height, optimum=0.0)], 3)
-    assert table["best"].tolist() == [0.75, 0.25, 0.25]
-    assert table["simple_regret"].tolist() == [0.75, 0.25, 0.25]
-    assert table["cumulative_regret"].tolist() == [0.75, 1.0, 1.5]
-
-
-def test_without_an_optimum_there_is_no_regret() -> None:
-    table = simulate([active("a")], 2)
-    assert np.isnan(table["simple_regret"]).all()
-    assert np.isnan(table["cumulative_regret"]).all()
-    assert table["best"].tolist() == [0.1, 0.9]
 
 
 def test_a_failed_trial_has_no_score_and_no_regret() -> None:
@@ -262,19 +206,6 @@ def test_same_seeds_same_table(tmp_path: Path) -> None:
     assert Table.from_csv(tmp_path / "table.csv") == table
 
 
-def test_losses_do_not_disturb_the_agents() -> None:
-    """The seed of the losses is also an agent's seed here; without losses it changes nothing."""
-    tables = [simulate(federation_of_four(0), 3, every=1, seed=seed) for seed in (0, 1)]
-    assert tables[0] == tables[1]
-
-
-def test_rows_come_in_order_of_iterations_and_parties() -> None:
-    parties = [active("b"), static("s"), active("a")]
-    table = simulate(parties, 2)
-    assert table["agent"].tolist() == ["b", "a", "b", "a"]
-    assert table["iteration"].tolist() == [1, 1, 2, 2]
-
-
 def test_a_discrete_domain_of_several_types(tmp_path: Path) -> None:
     points = [{"x": x, "n": n, "c": c} for x in (0.0, 0.3) for n in (1, 2) for c in ("u", "v", "w")]
     space = Space(
@@ -297,16 +228,6 @@ def test_a_discrete_domain_of_several_types(tmp_path: Path) -> None:
     assert table["simple_regret"][-1] == pytest.approx(0.0)
     table.to_csv(tmp_path / "table.csv")
     assert Table.from_csv(tmp_path / "table.csv") == table
-
-
-def test_choices_of_several_types_keep_them(tmp_path: Path) -> None:
-    federation = Federation({"c": Categorical(["auto", 2, True, 0.5])}, features=M)
-    agent = Agent(federation, TS(), name="a", seed=0, settings=Settings(n_initial=8))
-    table = simulate([Party(agent=agent, objective=lambda params: len(str(params["c"])))], 0)
-    assert {*map(str, table["param_c"].tolist())} == {"auto", "2", "True", "0.5"}
-    table.to_csv(tmp_path / "table.csv")
-    again = Table.from_csv(tmp_path / "table.csv")["param_c"].tolist()
-    assert [*map(repr, again)] == [*map(repr, table["param_c"].tolist())]
 
 
 def same_numbers(one: Message, other: Message) -> bool:
@@ -348,26 +269,6 @@ def test_messages_of_several_federations_and_kinds() -> None:
     for message, agent in zip(Agent.messages(build()), build(), strict=True):
         assert message.kind == agent.federation.kind
         assert same_numbers(message, agent.message())
-
-
-def test_an_agent_whose_messages_leave_initial_points_out_waits() -> None:
-    federation = paper_federation({"x": Float(0, 1)}, features=M)
-    agent = Agent(federation, Listed((0.5,)), name="a", settings=PAPER)
-    target = Agent(federation, FTS(schedule=Power(2)), name="target", settings=PAPER, seed=0)
-    parties = [Party(agent=a, objective=height) for a in (agent, target)]
-    received = simulate(parties, 3, every=1).where(agent="target")["parameters_received"]
-    assert received.tolist() == [0, 0, 0, 0, M, 2 * M]
-
-
-def test_progress_counts_from_the_initial_points() -> None:
-    calls: list[tuple[int, int]] = []
-    simulate([active("a")], 3, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(0, 3), (1, 3), (2, 3), (3, 3)]
-
-
-def test_an_objective_cannot_change_the_trial() -> None:
-    party = Party(agent=listed("a", 0.5), objective=lambda params: params.pop("x"))
-    assert simulate([party], 1)["param_x"].tolist() == [0.5]
 
 
 def fails(params: dict[str, Any]) -> float:

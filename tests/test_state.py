@@ -72,11 +72,6 @@ def test_a_folder_that_others_can_write_to_is_reported_once(
     assert mode(tmp_path / "my state") == 0o777
 
 
-def test_a_ledger_elsewhere_may_lie_in_a_shared_folder(tmp_path: Path) -> None:
-    (tmp_path / "shared").mkdir(mode=0o777)
-    Ledger(tmp_path / "shared" / "ledger").publish(MemoryExchange(), message())
-
-
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -68,17 +68,6 @@ def test_queries_are_those_of_an_agent_that_never_heard_of_them(
     assert queries(forgetful) == expected
 
 
-@pytest.mark.parametrize(("policy", "kind"), POLICIES)
-def test_without_any_peer_left_queries_are_those_of_an_agent_alone(
-    policy: type[Policy], kind: Kind
-) -> None:
-    federation = Federation(SPACE, features=30, kind=kind)
-    forgetful, alone = target(federation, policy), target(federation, policy)
-    forgetful.receive([peer(federation, name, 12, 0.3) for name in "ab"])
-    assert forgetful.forget("ab"[i] for i in range(2)) == 2
-    assert queries(forgetful) == queries(alone)
-
-
 def test_a_forgotten_peer_is_heard_again_whatever_its_sequence_is() -> None:
     federation = Federation(SPACE, features=30)
     agent = target(federation, TipsThenPool)
@@ -113,8 +102,3 @@ def test_forgetting_makes_room_for_other_agents_of_a_member() -> None:
         assert agent.receive(messages[-1]) == 0
     agent.forget(names[:1])
     assert agent.receive(messages[-1]) == 1
-
-
-def test_one_name_is_not_a_list_of_names() -> None:
-    with pytest.raises(TypeError, match=r"expected a list of names, \['site-a'\]"):
-        target(Federation(SPACE, features=30), TipsThenPool).forget("site-a")

@@ -67,18 +67,6 @@ def test_length_scales_grow_with_distances_unless_given() -> None:
     assert [Federation(space).length_scale for space in spaces] == [0.3, 0.6, 0.9]
 
 
-def test_one_length_scale_is_that_of_every_dimension() -> None:
-    assert federation(length_scale=0.2).phi.length_scales.tolist() == [0.2] * 8
-    assert federation(length_scale=[0.2] * 8) == federation(length_scale=0.2)
-    assert federation(length_scale=np.full(8, 0.2)).length_scale == 0.2
-
-
-def test_paper_settings() -> None:
-    paper = paper_federation(PARAMETERS)
-    assert (paper.features, paper.length_scale, paper.noise_variance) == (100, 0.01, 1e-6)
-    assert paper_federation(PARAMETERS, features=50, seed=3).seed == 3
-
-
 # The file
 
 
@@ -113,14 +101,6 @@ def test_the_file_is_pleasant(tmp_path: Path) -> None:
         "high = 9\n"
         "step = 2\n"
     )
-
-
-def test_points_and_lists_have_one_item_a_line() -> None:
-    space = Space({"x": Float(0, 1)}, points=[{"x": i / 2} for i in range(3)])
-    text = Federation(space).to_toml()
-    assert "points = [\n    { x = 0.0 },\n    { x = 0.5 },\n    { x = 1.0 },\n]\n" in text
-    scales = Federation({"x": Float(0, 1), "y": Int(0, 9)}, length_scale=(0.1, 1 / 3)).to_toml()
-    assert "length_scale = [\n    0.1,\n    0.3333333333333333,\n]\n" in scales
 
 
 def saved_and_loaded(ours: Federation, path: Path) -> Federation:
@@ -220,35 +200,17 @@ SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
     [
         ("colour = 3\n" + SHORT, "unknown key 'colour', expected one of format, features, kernel"),
         ("format = 2\ncolour = 3\n[space]\nx = 3", "format is 2, expected format = 1"),
-        ("format = '1'\n" + SHORT, "format is '1', expected format = 1"),
         ("format = true\n" + SHORT, "format is True, expected format = 1"),
         ("members = 3\n" + SHORT, "members is 3, expected names and public keys"),
         (SHORT + "[members]\na = 'ssh'\n", "member 'a': the key is 'ssh', expected 'ed25519:'"),
-        (SHORT + "[members]\n'a/b' = 'x'\n", "a member is named 'a/b', .* without '/'"),
-        (
-            SHORT + f"[members]\n{'a' * 65} = 'x'\n",
-            "a member is named 'a*', expected 1 to 64 bytes",
-        ),
         (CHOICES.format("{ none = false }"), r"parameter 'C': Expected .*, got `object`"),
-        (CHOICES.format("{ none = 1 }"), r"parameter 'C': Expected .*, got `object`"),
-        (CHOICES.format("{ none = true }, { none = true }"), "no two of them equal"),
-        (CHOICES.format("[1]"), "parameter 'C': Expected .*, got `array`"),
         (CHOICES.format("nan"), "parameter 'C': choice nan is not a str, a finite number"),
-        (CHOICES.format("1979-05-27"), "parameter 'C': Expected .*, got `date`"),
-        (SHORT + "[[space.points]]\nC = nan\n", r"points\[0\]: parameter 'C' is nan"),
         (SHORT + "[[space.points]]\nC = [1]\n", r"points\[0\]: parameter 'C' is \[1\]"),
         (SHORT + "colour = 3\n", "parameter 'C': .*unknown field `colour`"),
         (SHORT + "[space]\ncolour = 3\n", r"\[space\]: .*unknown field `colour`"),
         ("features = 10\n", r"\[space\]: .*missing required field `parameters`"),
-        ("space = 3\n", r"\[space\]: Expected `object`, got `int`"),
-        ("[space]\nparameters = {}\n", "parameters is empty"),
-        (SHORT.replace("float", "real"), "parameter 'C': Invalid value 'real'"),
         (SHORT.replace("high = 1", "high = -1"), "parameter 'C': low is 0.0 and high is -1.0"),
-        (SHORT.replace("high = 1", "high = inf"), "parameter 'C': high is inf"),
-        (SHORT.replace("high = 1", 'high = "1"'), "parameter 'C': Expected `float`, got `str`"),
-        ("features = 2.5\n" + SHORT, "features is 2.5, expected an int from 1"),
         ("length_scale = [0.1, 0.2]\n" + SHORT, "expected one number or 1, one for each dim"),
-        ("noise_variance = nan\n" + SHORT, "noise_variance is nan"),
         ("this is not TOML", "federation.toml: "),
     ],
 )
@@ -276,32 +238,17 @@ TOO_MUCH: dict[str, tuple[str, str]] = {
     "features": ("features = 20000\n" + SHORT, "features is 20000, .* 1 to 5000, because a model"),
     "int": (f"seed = 0x{'f' * 10**5}\n" + SHORT, "'seed' has a whole number of more than 64 bits"),
     "digits": (f"seed = {'1' * 10**5}\n" + SHORT, "a number has too many digits"),
-    "nested int": (f"length_scale = [0x{'f' * 99}]\n" + SHORT, "'length_scale' has a whole number"),
-    "scales": (
-        f"length_scale = [{'0.5, ' * 10**5}]\n" + SHORT,
-        "expected one number or 1, one for",
-    ),
     "choices": (CHOICES.format(", ".join(map(str, range(10**5)))), "there are 100001 choices"),
     "text": (SHORT.replace("float", "x" * 10**6), "parameter 'C': Invalid value 'xxx"),
-    "parameters": (
-        "".join(SHORT.replace(".C]", f".C{i}]") for i in range(2000)),
-        "with parameter 'C1000' the cube has 1001 dimensions, expected at most 1000",
-    ),
     "points": (points_of(10_001), "there are 10001 points of 1000 dimensions each"),
     "lists": (f"seed = {'[' * 10**5}", "nested more than 32 levels deep"),
-    "tables": (f"seed = {'{a=' * 10**5}", "nested more than 32 levels deep"),
     "few lists": (f"seed = {'[' * 40}{']' * 40}\n" + SHORT, "nested more than 32 levels deep"),
     "key": (f"{'a.' * 10**5}a = 1\n" + SHORT, "a key has more than 32 parts between dots"),
-    "header": (f"[{'a . ' * 10**5}a]\n" + SHORT, "a key has more than 32 parts between dots"),
     "hidden": (
         'x = {a = """t"""", ' + "a." * 10**5 + 'a = "y"}',
         "a key has more than 32 parts between dots",
     ),
-    "quotes": ('x = "' + '\\"' * 10**6, "Unterminated string"),
     "long quotes": ('x = """' + '\\"' * 10**6, "Unterminated string"),
-    "triple quotes": ('x = """' + '\\"""' * 10**5, "Unterminated string"),
-    "apostrophes": ("x = '''" + "''a" * 10**5, "Expected \"'''\""),
-    "quoted": ("x = {" + '"a".' * 10**5 + "a = 1}", "a key has more than 32 parts between dots"),
 }
 
 
@@ -323,11 +270,6 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**34)
     with pytest.raises(ValueError, match=r"federation.toml: it has .* bytes, expected at most"):
         Federation.load(path)
-
-
-def test_a_file_without_end_is_not_read_to_its_end() -> None:
-    with pytest.raises(ValueError, match="/dev/zero: it is not a regular file"):
-        Federation.load("/dev/zero")
 
 
 @pytest.mark.parametrize(
@@ -428,13 +370,8 @@ def test_members_are_saved_but_not_compared(tmp_path: Path) -> None:
     ("members", "words"),
     [
         ({"": KEYS["site-a"]}, "a member is named '', expected 1 to 64 bytes of printable"),
-        ({"é" * 33: KEYS["site-a"]}, "a member is named 'é"),
-        ({"a\n": KEYS["site-a"]}, r"a member is named 'a\\n'"),
         ({"a/b": KEYS["site-a"]}, "a member is named 'a/b', .* without '/'"),
-        ({3: KEYS["site-a"]}, "a member is named 3"),
-        ({"a": "ed25519:abc"}, "member 'a': the key is 'ed25519:abc', expected"),
         ({"a": bytes(31)}, "member 'a': the key has 31 bytes, expected 32"),
-        ({"a": None}, "member 'a': the key is None, expected"),
         (["a"], "members is .*, expected names and public keys"),
     ],
 )
@@ -449,20 +386,13 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"features": 0}, "features is 0, expected an int from 1"),
         ({"features": True}, "features is True"),
-        ({"features": 10.0}, "features is 10.0"),
         ({"features": 5001}, "features is 5001, expected an int from 1 to 5000, because a model"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
         ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'weights', 'belief'"),
         ({"seed": -1}, "seed is -1"),
-        ({"length_scale": 0}, "length_scale is 0, expected a finite number above 0"),
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
-        ({"length_scale": (0.1, 0.2)}, "expected one number or 8, one for each dimension"),
         ({"length_scale": (0.1,) * 7 + (math.inf,)}, "length_scale is inf"),
-        ({"length_scale": 5e-324}, "length_scale is 5e-324, expected a number from 1e-06 to 1e"),
-        ({"length_scale": (0.1,) * 7 + (1e300,)}, "length_scale is 1e.300, expected a number"),
-        ({"noise_variance": 1e-300}, "noise_variance is 1e-300, expected a number from 1e-10"),
         ({"noise_variance": 1e300}, "noise_variance is 1e.300, expected a number from 1e-10"),
         ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a finite number above 0"),
         ({"space": {}}, "parameters is empty"),
@@ -514,14 +444,6 @@ def test_the_same_federation_is_the_same_however_typed() -> None:
     assert ours == theirs and ours.fingerprint == theirs.fingerprint
     ours.require_same(theirs)
     assert ours != "a federation"
-
-
-def test_listed_points_are_part_of_the_space() -> None:
-    ours = federation(space=Space({"a": Float(0, 1)}, points=[{"a": 0}, {"a": 1}]))
-    theirs = federation(space=Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}]))
-    assert ours.difference(theirs) == "points[1] is {'a': 1.0} here and {'a': 0.5} there"
-    assert ours.fingerprint.difference(theirs.fingerprint) == "space"
-    assert ours != federation(space={"a": Float(0, 1)})
 
 
 def test_fingerprints_never_change() -> None:
@@ -579,15 +501,6 @@ def test_how_many_cells_there_are(name: str, n: int) -> None:
     np.testing.assert_array_equal(Federation(CELLED[name]).cells, ours.cells)
 
 
-@pytest.mark.parametrize("name", CELLED)
-def test_no_cell_is_a_single_point(name: str) -> None:
-    """It has at least four points of the space, unless the space has fewer."""
-    ours = Federation(CELLED[name])
-    points = np.unique(ours.space.sample(np.random.default_rng(0), 20_000), axis=0)
-    inside = np.bincount(ours.nearest_cells(points), minlength=len(ours.cells))
-    assert inside.min() >= min(4, len(points))
-
-
 def test_a_point_far_from_all_others_shares_its_cell() -> None:
     """Lists with outliers, wherever in the list they are."""
     rng = np.random.default_rng(0)
@@ -636,11 +549,6 @@ def test_cells_are_the_same_everywhere() -> None:
     assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
     other = Federation(CELLED["plane"], features=7, seed=3, length_scale=2.0)
     assert np.array_equal(other.cells, plane.cells)
-
-
-def test_cells_do_not_depend_on_the_order_of_parameters() -> None:
-    names = {"b": CELLED["plane"]["b"], "a": CELLED["plane"]["a"]}
-    assert np.array_equal(Federation(names).cells, Federation(CELLED["plane"]).cells)
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])

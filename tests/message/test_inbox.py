@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from scipy.stats import chisquare
 
-from fedbo import Agent, Federation, Float
-from fedbo.message import Fingerprint, Message, MessageRefused
+from fedbo.message import Fingerprint, Message
 from fedbo.message.inbox import _BLOCK, CHANCE_LIMIT, Held, Inbox, held
 
 AGREED = Fingerprint.from_parts(space=0, features=0, kind="weights", scales=0)
@@ -79,15 +78,6 @@ def test_arrays_are_read_only_and_senders_a_copy() -> None:
     assert inbox.hold(message("peer-0", 2))  # the inbox itself can still write
 
 
-def test_arrays_keep_their_values_while_the_inbox_grows() -> None:
-    inbox = filled(8)
-    before, copy = inbox.omega, inbox.omega.copy()
-    for i in range(100):
-        inbox.hold(message(f"new-{i}"))
-    np.testing.assert_array_equal(before, copy)
-    np.testing.assert_array_equal(inbox.omega[:8], copy)
-
-
 def test_only_a_newer_message_replaces_and_makes_a_used_peer_drawable() -> None:
     inbox = Inbox(2)
     inbox.hold(message("a", 5, [1, 1]), chance=0.25)
@@ -113,40 +103,6 @@ def test_nothing_left_draws_none_and_takes_no_random_number() -> None:
     assert rng.bit_generator.state == untouched.bit_generator.state
 
 
-def test_bad_input_is_refused_and_changes_nothing() -> None:
-    inbox = filled(2)
-    before = inbox.state()
-    with pytest.raises(ValueError, match="broadcast"):
-        inbox.hold(message("c", omega=[1, 2, 3]))
-    for row in (-1, 2):
-        with pytest.raises(IndexError, match=f"row is {row}, expected 0 to 1"):
-            inbox.use(row)
-    assert all(np.array_equal(before[key], value) for key, value in inbox.state().items())
-    with pytest.raises(ValueError, match="M is 0"):
-        Inbox(0)
-
-
-def test_a_message_that_is_refused_changes_nothing() -> None:
-    """Messages are checked where they enter: `Agent.receive`."""
-    federation = Federation({"x": Float(0, 1)}, features=2, kind="weights")
-    header: dict[str, Any] = {"fingerprint": federation.fingerprint, "t_n": 5}
-    agent = Agent(federation, name="me", seed=0)
-    good = Message.of_weights([1.0, 2.0], sender="a", sequence=1, **header)
-    for omega, sentence in (
-        ([1.0, 2.0, 3.0], "it has M = 3, expected M = 2"),
-        ([1.0], "it has M = 1, expected M = 2"),
-        ([1.0, np.nan], "omega holds NaN or infinity"),
-        ([1.0, -np.inf], "omega holds NaN or infinity"),
-        ([1.0, 1e9], r"omega has norm 1e\+09, expected at most"),
-    ):
-        bad = Message.of_weights(omega, sender="b", sequence=7, **header)
-        for wire in (bad, bad.encode()):
-            with pytest.raises(MessageRefused, match=f"message 7 of 'b': {sentence}"):
-                agent.receive([good, wire])
-            assert len(agent.inbox) == agent.account.received.messages == 0
-    assert agent.receive([good, good.encode()]) == 1
-
-
 @pytest.mark.parametrize("n", [1, 28, _BLOCK - 1, _BLOCK, _BLOCK + 1, 5 * _BLOCK + 3])
 def test_draws_are_those_of_the_definition_with_the_same_random_numbers(n: int) -> None:
     chance = np.random.default_rng(1).exponential(size=n)
@@ -159,19 +115,6 @@ def test_draws_are_those_of_the_definition_with_the_same_random_numbers(n: int) 
             if row is not None:
                 inbox.use(row)
         assert one.random() == other.random()
-
-
-@pytest.mark.parametrize("n", [40, 3 * _BLOCK])
-@pytest.mark.slow
-def test_draws_follow_the_chances_of_what_is_left(n: int) -> None:
-    chance = np.random.default_rng(1).uniform(0.5, 2.0, n)
-    chance[::3] = 0.0
-    inbox = filled(n, chance=chance)
-    for row in range(0, n, 2):
-        inbox.use(row)
-    seen, kept = counts(inbox, 15 * n), (chance > 0) & (np.arange(n) % 2 == 1)
-    assert not seen[~kept].any() and inbox.left == kept.sum()
-    assert chisquare(seen[kept], 15 * n * chance[kept] / chance[kept].sum()).pvalue > 1e-3
 
 
 @pytest.mark.slow
@@ -187,14 +130,6 @@ def test_using_what_is_drawn_gives_every_order_of_peers_its_chance() -> None:
     exact = {(a, b, c): chance[a] / 6 * chance[b] / (6 - chance[a]) for a, b, c in orders}
     assert len(orders) == 6
     assert chisquare(list(orders.values()), [6_000 * p for p in exact.values()]).pvalue > 1e-3
-
-
-def test_all_peers_are_drawn_once_without_replacement() -> None:
-    inbox, rng, rows = filled(_BLOCK + 10), np.random.default_rng(3), list[int]()
-    while inbox.left:
-        rows.append(drawn(inbox, rng))
-        inbox.use(rows[-1])
-    assert sorted(rows) == list(range(_BLOCK + 10))
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, CHANCE_LIMIT])

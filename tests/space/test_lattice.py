@@ -20,11 +20,6 @@ MIXED = Space(
 TABLE = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.1, 0.5, 0.7, 0.9)])
 
 
-def test_its_size_is_the_product_of_the_levels() -> None:
-    assert Lattice(MIXED).size == 16 * 10 * 5 * 16 * 2 * 3
-    assert Lattice(TABLE).size == 4
-
-
 def test_every_number_is_a_point_and_back() -> None:
     lattice = Lattice(MIXED)
     seen = set()
@@ -55,14 +50,6 @@ def test_a_point_is_rounded_by_half_a_step_at_most() -> None:
         exact = [d for d in range(len(x)) if d not in continuous]
         assert np.abs(near - x)[continuous].max() <= 0.5 / 15 + 1e-5
         assert (near[exact] == x[exact]).all()
-
-
-@pytest.mark.parametrize("space", [MIXED, TABLE, Space({f"x{d}": Float(0, 1) for d in range(20)})])
-def test_many_points_are_packed_as_each_of_them(space: Space) -> None:
-    lattice = Lattice(space)
-    X = space.sample(np.random.default_rng(1), 50)
-    assert [row.tobytes() for row in lattice.pack_all(X)] == [lattice.pack(x) for x in X]
-    assert lattice.pack_all(X[:0]).shape == (0, lattice.nbytes)
 
 
 def test_ends_of_ranges_are_on_it() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -260,12 +258,6 @@ def test_snap_leaves_a_continuous_space_alone() -> None:
     assert space.snap(np.empty((0, 2))).shape == (0, 2)
 
 
-def test_snap_stays_on_the_cube() -> None:
-    X = np.array([[-0.5] * 8, [1.5] * 8])
-    snapped = mixed().snap(X)[:, 1:]
-    assert snapped.min() >= 0 and snapped.max() <= 1
-
-
 def test_sample_is_uniform_over_what_is_allowed() -> None:
     space = mixed()
     X = space.sample(np.random.default_rng(0), 6000)
@@ -347,11 +339,6 @@ def test_a_design_is_a_scrambled_sobol_sequence() -> None:
     assert np.array_equal(design(space, 16, seed=3), sequence)
 
 
-def test_a_design_has_allowed_points_only() -> None:
-    X = design(mixed(), 9)
-    assert np.array_equal(mixed().snap(X), X)
-
-
 def test_a_design_of_listed_points_picks_from_the_whole_list() -> None:
     space = Space({"a": Float(0, 1)}, points=[{"a": i / 1000} for i in range(64)])
     X = design(space, 64)
@@ -404,12 +391,6 @@ def test_a_cover_has_distinct_allowed_points(name: str, n: int) -> None:
         assert len(X) == FINITE.get(name, 1024) or name == "mixed"
 
 
-@pytest.mark.parametrize("n", [3, 64, 999])
-def test_a_cover_of_listed_points_has_as_many_as_there_are(n: int) -> None:
-    assert len(COVERED["many listed"].cover(n)) == n
-    assert len(COVERED["few listed"].cover(n)) == 3
-
-
 def test_a_cover_fills_the_space() -> None:
     """No part of the plane is far from 64 points; each number takes all of its range."""
     X = Space({"a": Float(0, 1), "b": Float(0, 1)}).cover(64)
@@ -442,48 +423,27 @@ def test_a_part_offers_what_its_space_does() -> None:
     ("build", "words"),
     [
         (lambda: Float(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
-        (lambda: Float(0, math.inf), "high is inf, expected a finite number"),
         (lambda: Float(math.nan, 1), "low is nan"),
         (lambda: Float(0, 2e300), "high is 2e[+]300, .* at most 1e300"),
-        (lambda: Float("0", 1), "low is '0'"),  # type: ignore[arg-type]
         (lambda: Float(False, 1), "low is False"),
         (lambda: Float(0, 1, log=True), "low is 0.0, expected more than 0 on a log scale"),
-        (lambda: Float(1, 2, log=1), "log is 1, expected True or False"),  # type: ignore[arg-type]
         (lambda: Float(1, 2, log=True, step=0.5), "step is 0.5 and log is True"),
         (lambda: Float(1, 1 + 1e-14, log=True), "equal in the 12 digits .*; use log=False"),
-        (lambda: Float(0, 1, step=0), "step is 0.0, expected more than 0"),
-        (lambda: Float(0, 1, step=math.nan), "step is nan"),
         (lambda: Float(1e9, 1e9 + 1, step=1e-9), "too small to tell neighbours apart"),
         (lambda: Float(0, 1, step=0.3), "largest they reach is 0.9"),
-        (lambda: Float(0, 1, step=1e-13), "too fine"),
-        (lambda: Int(0, 10, step=4), "largest they reach is 8"),
         (lambda: Int(0, 10**13), "too fine"),
-        (lambda: Int(1, 10**13, log=True), "too fine"),
         (lambda: Int(1.0, 3), "low is 1.0, expected an int"),  # type: ignore[arg-type]
-        (lambda: Int(True, 3), "low is True, expected an int"),
-        (lambda: Int(0, 4, log=True), "low is 0, expected more than 0"),
-        (lambda: Int(1, 9, log=True, step=2), "step is 2 and log is True"),
         (lambda: Int(1, 9, step=0), "step is 0, expected more than 0"),
         (lambda: Categorical(["a"]), "expected two or more"),
-        (lambda: Categorical(["a", "a"]), "no two of them equal"),
         (lambda: Categorical([1, True]), "no two of them equal"),
         (lambda: Categorical([1, 1j]), "choice 1j is not a str, .* or None"),  # type: ignore[list-item]
-        (lambda: Categorical([None, None]), "no two of them equal"),
         (lambda: Categorical([2**70, 1]), f"choice {2**70} is an int of more than 64 bits"),
-        (lambda: Categorical([1, -(2**63) - 1]), "is an int of more than 64 bits"),
         (lambda: Categorical(["a", "\ud800"]), r"choice '\\ud800' contains half of a surrogate"),
-        (lambda: Categorical(range(1001)), "there are 1001 choices, expected at most 1000"),
         (lambda: Categorical(range(10**7)), "there are 10000000 choices, expected at most 1000"),
-        (lambda: Categorical([1, math.nan]), "choice nan"),
         (lambda: Categorical("abc"), "choices is 'abc', expected a list"),
         (lambda: Space({}), "parameters is empty"),
         (lambda: Space({"a": 3}), "parameter 'a' is 3, expected a Float, an Int"),  # type: ignore[dict-item]
-        (lambda: Space({"": Float(0, 1)}), "parameter name is ''"),
         (lambda: Space({"\udfff": Int(0, 1)}), r"parameter name '\\udfff' contains half of a sur"),
-        (
-            lambda: Space({f"x{i}": Float(0, 1) for i in range(1001)}),
-            "with parameter 'x1000' the cube has 1001 dimensions, expected at most 1000",
-        ),
         (
             lambda: Space({name: Categorical(range(600)) for name in "abc"}),
             "with parameter 'b' the cube has 1200 dimensions",
@@ -498,10 +458,6 @@ def test_a_part_offers_what_its_space_does() -> None:
         (lambda: mixed(direction="up"), "direction is 'up', expected 'maximize'"),
         (lambda: mixed(points=[]), "points is empty"),
         (
-            lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 2.0}]),
-            r"points\[1\]: parameter 'a' is 2.0, expected a number from 0.0 to 1.0",
-        ),
-        (
             lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}, {"a": 0}]),
             r"points\[2\] is .*, the same as points\[0\]",
         ),
@@ -513,46 +469,14 @@ def test_what_cannot_be_built_is_named(build: Callable[[], object], words: str) 
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
-    [
-        (lambda: Float(1, 2, True), r"as in Float\(1, 2, log=True\)"),  # type: ignore[misc]
-        (lambda: Int(1, 9, True), r"Int takes two .*, as in Int\(1, 9, log=True\)"),  # type: ignore[misc]
-        (lambda: Int(1, 9, 2), r"third is 2: name it, as in Int\(1, 9, step=2\)"),  # type: ignore[misc]
-        (lambda: Float(0, 1, False, 0.1), "the third is False: name it"),  # type: ignore[misc]
-    ],
-)
-def test_a_scale_or_a_step_is_named(build: Callable[[], object], words: str) -> None:
-    with pytest.raises(TypeError, match=words):
-        build()
-
-
-@pytest.mark.parametrize("parameter", [Float(1, 2, log=True), Int(1, 9, step=2)])
-def test_parameters_can_be_copied(parameter: Parameter) -> None:
-    assert copy.deepcopy(parameter) == parameter
-    assert pickle.loads(pickle.dumps(parameter)) == parameter
-    assert msgspec.structs.replace(parameter, high=3) == type(parameter)(
-        **msgspec.structs.asdict(parameter) | {"high": 3}
-    )
-
-
-@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"C": 11.0}, "parameter 'C' is 11.0, expected a number from 0.0001 to 10.0"),
         ({"C": math.nan}, "parameter 'C' is nan, expected a number from"),
-        ({"C": math.inf}, "parameter 'C' is inf, expected"),
-        ({"C": "1"}, "parameter 'C' is '1', expected"),
         ({"C": True}, "parameter 'C' is True, expected"),
-        ({"C": None}, "parameter 'C' is None, expected"),
-        ({"depth": True}, "parameter 'depth' is True, expected an int: 1, 2, ... 8"),
         ({"depth": 3.0}, "parameter 'depth' is 3.0, expected an int"),
-        ({"depth": 0}, "parameter 'depth' is 0, expected"),
         ({"depth": 10**400}, "parameter 'depth' is 1000"),
-        ({"width": 1001}, "parameter 'width' is 1001, expected an int: 1, 2, ... 1000"),
         ({"rate": 0.33}, "parameter 'rate' is 0.33, expected a number: 0.0, 0.05, ... 1.0"),
-        ({"rate": 1e299}, "parameter 'rate' is 1e[+]299"),
-        ({"rate": math.nan}, "parameter 'rate' is nan"),
-        ({"loss": "l3"}, "parameter 'loss' is 'l3', expected one of 'l1', 'l2'"),
         ({"loss": ["l1"]}, "parameter 'loss' is .*, expected one of"),
         ({"colour": "red"}, r"missing \[\], unknown \['colour'\]"),
     ],
@@ -560,12 +484,6 @@ def test_parameters_can_be_copied(parameter: Parameter) -> None:
 def test_wrong_values_are_named(change: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         mixed().encode({**GOOD, **change})
-
-
-def test_large_steps_of_an_int_are_exact() -> None:
-    space = Space({"a": Int(0, 10**10, step=10**9)})
-    with pytest.raises(ValueError, match="'a' is 1000000001"):
-        space.encode({"a": 10**9 + 1})
 
 
 def test_missing_names_and_wrong_points_are_named() -> None:
@@ -604,10 +522,6 @@ def test_parameters_go_through_plain_data(parameter: Parameter) -> None:
     assert hash(parameter) == hash(msgspec.convert(data, Float | Int | Categorical))
 
 
-def test_a_number_is_the_same_however_typed() -> None:
-    assert repr(Float(-0.0, 10)) == repr(Float(0, 10.0)) == "Float(low=0.0, high=10.0)"
-
-
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -630,13 +544,6 @@ def test_the_first_difference_is_named(other: Space, words: str) -> None:
     assert other.difference(space) is not None
 
 
-def test_equality() -> None:
-    assert mixed() == mixed() and hash(mixed()) == hash(mixed())
-    assert listed() == listed() and listed() != "a space"
-    assert Space({"a": Categorical([0, 1])}) != Space({"a": Categorical([False, True])})
-    assert "points=[{'a': 0.1, 'b': 'x'}" in repr(listed())
-
-
 # Canonical order
 
 
@@ -648,12 +555,6 @@ def test_the_canonical_order_of_choices_does_not_depend_on_theirs(
     ours, theirs = Categorical(choices).canonical(), Categorical(shuffled).canonical()
     assert repr(ours) == repr(theirs) and ours.canonical() == ours
     assert {*ours.choices} == {*choices}
-
-
-def test_the_canonical_order_is_by_type_and_value() -> None:
-    given = ["b", "é", 2, 1.5, "a", True, "B", -3, None, False]
-    sorted_choices = (None, False, True, -3, 1.5, 2, "B", "a", "b", "é")
-    assert Categorical(given).canonical().choices == sorted_choices
 
 
 @given(st.permutations(["C", "depth", "loss", "kernel"]))
@@ -674,11 +575,3 @@ def test_a_permutation_leads_from_the_given_order_to_the_canonical_one(names: li
         assert {*moved[at]} == {*x[given.axes[name][1]]}
         if axis.size == 3:  # None, "poly", "rbf" from "rbf", None, "poly"
             assert (moved[at] - x[given.axes[name][1]].min()).tolist() == [1, 2, 0]
-
-
-def test_listed_points_stay_the_same_in_canonical_order() -> None:
-    points: list[dict[str, Any]] = [{"b": 1 / 3, "a": None}, {"b": 0.0, "a": "y"}]
-    given = Space({"b": Float(0, 1), "a": Categorical(["y", None, "x"])}, points=points)
-    ours = given.canonical()
-    assert ours.names == ("a", "b") and ours.listed == points
-    assert ours.points is not None and [*map(ours.decode, ours.points)] == points

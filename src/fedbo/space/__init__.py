@@ -2,7 +2,6 @@
 
 from fedbo.space.lattice import Lattice
 from fedbo.space.parameter import Categorical, Float, Int, Parameter
-from fedbo.space.part import Part
-from fedbo.space.space import Direction, Space
+from fedbo.space.space import Direction, Part, Space
 
 __all__ = ["Categorical", "Direction", "Float", "Int", "Lattice", "Parameter", "Part", "Space"]

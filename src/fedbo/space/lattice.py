@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedbo.space.axis import Array
 from fedbo.space.space import Space, nearest
@@ -44,15 +43,10 @@ class Lattice:
 
     def pack(self, x: Array) -> bytes:
         """Return the number of the point nearest to x (D,), as bytes."""
-        return self.pack_all(x[None]).tobytes()
-
-    def pack_all(self, X: Array) -> NDArray[np.uint8]:
-        """Return what `pack` returns for the rows of X (n, D), as bytes in an array (n, nbytes)."""
-        number = np.zeros(len(X), dtype=object)  # Python's integers, which have no largest one
+        number = 0
         for at, places in self._places:
-            number = number * len(places) + nearest(X[:, at], places)
-        data = b"".join(one.to_bytes(self.nbytes) for one in number)
-        return np.frombuffer(data, np.uint8).reshape(len(X), self.nbytes)
+            number = number * len(places) + int(nearest(x[None, at], places)[0])
+        return number.to_bytes(self.nbytes)
 
     def unpack(self, data: bytes) -> Array | None:
         """Return the point (D,) with this number, or None if there is none.

@@ -24,29 +24,13 @@ MOST_CHOICES = 1000  # each takes a dimension of the cube
 _N = TypeVar("_N", int, float)
 
 
-class _TwoPositional(msgspec.StructMeta):
-    """Refuses a third positional argument, which could be a scale or a step."""
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        if len(args) > 2:
-            kind, (low, high, third) = self.__name__, args[:3]
-            meant = "log" if isinstance(third, bool) else "step"
-            raise TypeError(
-                f"{kind} takes two positional arguments, low and high; the third is {third!r}: "
-                f"name it, as in {kind}({low!r}, {high!r}, {meant}={third!r})"
-            )
-        return super().__call__(*args, **named)
-
-
 class _Parameter(
     msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True, forbid_unknown_fields=True
 ):
     pass
 
 
-class _Range(
-    _Parameter, Generic[_N], frozen=True, repr_omit_defaults=True, metaclass=_TwoPositional
-):
+class _Range(_Parameter, Generic[_N], frozen=True, repr_omit_defaults=True):
     low: _N
     high: _N
 
