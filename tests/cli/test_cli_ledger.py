@@ -86,34 +86,6 @@ def test_a_time_in_another_format_is_shown_as_it_is(log: Path, when: str) -> Non
         assert (result.exit_code, when in result.stdout) == (0, True)
 
 
-def test_numbers_stay_the_same_for_one_agent(log: Path) -> None:
-    for name in ("site-a", "site-b"):
-        Ledger().publish(MemoryExchange(), message(name))
-    assert "\n     2 " in invoke("--agent", "site-b").stdout
-    assert "site-a" not in invoke("--agent", "site-b").stdout
-    assert "only of site-a, site-b" in said(invoke("--agent", "nobody"))
-    assert invoke("--agent", "site-b", "--show", "2").exit_code == 0
-    result = invoke("--agent", "site-b", "--show", "1")
-    assert result.exit_code == 1
-    assert "no message of 'site-b' has this number" in said(result)
-
-
-def test_times_are_local(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    Ledger().publish(MemoryExchange(), message())
-    line = log.read_text()
-    start = line.index('"when":"') + 8
-    log.write_text(line[:start] + "2026-01-31T23:30:00.000Z" + line[start + 24 :])
-    monkeypatch.setenv("TZ", "Etc/GMT-1")
-    time.tzset()
-    try:
-        assert "2026-02-01 00:30:00" in invoke().stdout
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
 def test_the_content_of_a_message_is_shown_whole(log: Path) -> None:
     sent = message(scores=3)
     Ledger().publish(MemoryExchange(), sent)
@@ -153,26 +125,6 @@ def test_the_content_of_a_compact_message_is_its_mean_and_its_counts(log: Path) 
     assert found == sent.counts[::10].tolist()
 
 
-def test_what_was_withdrawn_has_no_content(log: Path) -> None:
-    exchange = MemoryExchange()
-    Ledger().publish(exchange, message())
-    Ledger().withdraw(exchange, federation(), "site-a")
-    result = invoke("--show", "2")
-    assert result.exit_code == 0
-    assert "Message 2, withdrawn" in said(result)
-
-
-def test_json_has_everything(log: Path) -> None:
-    sent = message()
-    Ledger().publish(MemoryExchange(), sent)
-    [row] = json.loads(invoke("--json").stdout)
-    assert row["number"] == 1
-    assert (row["agent"], row["numbers"], row["nbytes"]) == ("site-a", 25, sent.nbytes)
-    [entry] = Ledger().read()
-    assert row["content"] == entry.content
-    assert json.loads(invoke("--json", "--show", "1").stdout) == [row]
-
-
 def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
     Ledger().publish(MemoryExchange(), message())
     Ledger().publish(MemoryExchange(), message("site-b"))
@@ -185,23 +137,6 @@ def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:
     assert r"a\x1b[2J\x9b" in invoke("--agent", "nobody").output
     assert json.loads(invoke("--json").stdout)[0]["agent"] == name
     assert "\x1b" not in invoke("--log", "no\x1b[2J").output
-
-
-def test_a_message_of_an_older_version_says_so(log: Path) -> None:
-    Ledger().publish(MemoryExchange(), message())
-    log.write_text(re.sub('"content":"....', '"content":"AAAA', log.read_text()))
-    result = invoke("--show", "1")
-    assert result.exit_code == 1
-    assert "The content cannot be read: " in said(result)
-
-
-def test_another_log_can_be_read(log: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.jsonl"
-    Ledger(other).publish(MemoryExchange(), message("elsewhere"))
-    assert "elsewhere" in invoke("--log", str(other)).stdout
-    result = invoke("--log", str(tmp_path / "none"))
-    assert result.exit_code == 2
-    assert "there is no file" in said(result)
 
 
 @pytest.mark.filterwarnings("default::fedbo.exchange.ExchangeWarning")

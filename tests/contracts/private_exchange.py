@@ -47,10 +47,6 @@ class PrivateExchangeContract:
         """The same place, as another program comes to it."""
         return copy.deepcopy(exchange)
 
-    def test_nothing_is_there_at_first(self, exchange: Exchange) -> None:
-        assert exchange.fetch(OURS) == []
-        assert exchange.contributions(OURS) == []
-
     def test_agents_hear_releases_only(self, exchange: Exchange) -> None:
         sent = [contribution(OURS, sender) for sender in ("b", "a")]
         for one in sent:
@@ -102,24 +98,6 @@ class PrivateExchangeContract:
             assert place.fetch(OURS) == [one]
             assert place.contributions(OURS) == [ours]
 
-    def test_what_is_signed_arrives(self, exchange: Exchange, keys: KeyPair) -> None:
-        listed = private(plan=PLAN, members={"hub": str(keys), "site-a": str(keys)})
-        ours, one = keys.sign(contribution(listed)), keys.sign(released(listed))
-        for content in (ours, one):
-            assert exchange.publish(content) is True
-        assert exchange.fetch(listed) == [one]
-        assert exchange.contributions(listed) == [ours]
-
-    @pytest.mark.parametrize("change", [{"epsilon": 2.5}, {"releases": 4}, {"by": "other"}])
-    def test_other_plans_do_not_mix(self, exchange: Exchange, change: dict[str, Any]) -> None:
-        table = PLAN.table | change
-        other = private(plan=Plan(**table))
-        exchange.publish(contribution(other))
-        exchange.publish(released(other))
-        with pytest.warns(ExchangeWarning, match="another privacy plan"):
-            assert exchange.fetch(OURS) == []
-        assert exchange.contributions(OURS) == []
-
     def test_open_messages_are_not_heard(self, exchange: Exchange) -> None:
         open_one = Federation({"x": OURS.space.parameters["x"]})
         exchange.publish(message(open_one))
@@ -160,17 +138,6 @@ class PrivateExchangeContract:
         exchange.publish(one)
         assert exchange.withdraw(OURS, "hub", keys if signed else None) is False
         assert exchange.fetch(OURS) == [one]
-
-    def test_withdrawing_a_contribution_does_not_touch_the_release(
-        self, exchange: Exchange, keys: KeyPair
-    ) -> None:
-        """Though both have one name and key, and the contribution the larger number."""
-        one = keys.sign(released(OURS))
-        exchange.publish(keys.sign(contribution(OURS, "hub", sequence=50)))
-        exchange.publish(one)
-        assert exchange.withdraw(OURS, "hub", keys) is True
-        assert exchange.fetch(OURS) == [one]
-        assert exchange.publish(keys.sign(released(OURS, sequence=2))) is True
 
     # What does not fit
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import hashlib
 import os
-import pickle
 import random
 import resource
 import shutil
@@ -21,8 +18,6 @@ from typing import get_args
 import msgspec
 import pytest
 from contracts.exchange import (
-    NAMES,
-    OTHERS,
     OURS,
     ExchangeContract,
     child,
@@ -34,8 +29,6 @@ from contracts.exchange import (
     together,
     unwarned,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fedbo import Federation, files
@@ -49,7 +42,6 @@ from fedbo.exchange import (
 from fedbo.exchange.choice import LARGEST, most_bytes
 from fedbo.exchange.file import file_name, name_of, seal
 from fedbo.identity import Keyring
-from fedbo.locks import alone
 from fedbo.message import Kind, Withdrawal
 from fedbo.message.message import Weights
 
@@ -58,16 +50,6 @@ class TestFolderExchange(ExchangeContract):
     @pytest.fixture
     def exchange(self, tmp_path: Path) -> FolderExchange:
         return FolderExchange(tmp_path / "exchange")
-
-
-class TestFolderThatWasThere(ExchangeContract):
-    """With a space, a percent sign and another script in its name, and through a link."""
-
-    @pytest.fixture
-    def exchange(self, tmp_path: Path) -> FolderExchange:
-        (tmp_path / "a 100% 共有").mkdir()
-        (tmp_path / "link").symlink_to("a 100% 共有")
-        return FolderExchange(tmp_path / "link")
 
 
 class TestWithoutDescriptors(ExchangeContract):
@@ -157,18 +139,6 @@ def test_an_address_may_be_a_hub() -> None:
         assert exchange.address == known_as
 
 
-def test_an_address_does_not_depend_on_where_the_program_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    here, at_home = exchange_at("shared"), exchange_at("~/shared")
-    assert here.address == at_home.address == str(tmp_path / "shared")
-    monkeypatch.chdir("/")
-    here.publish(message())
-    assert at_home.fetch(OURS) == [message()]
-
-
 @pytest.mark.parametrize(
     ("address", "said"),
     [
@@ -187,15 +157,6 @@ def test_an_address_that_leads_nowhere_is_refused_at_once(address: str, said: st
         exchange_at(address)
 
 
-def test_a_file_is_no_folder_and_has_none_in_it(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ExchangeError, match=r"file is a file, expected a folder"):
-        FolderExchange(tmp_path / "file")
-    for below in ("file/x", "file/x/y"):
-        with pytest.raises(ExchangeError, match="cannot be reached: Not a directory"):
-            FolderExchange(tmp_path / below)
-
-
 # Where messages lie
 
 
@@ -205,28 +166,6 @@ def test_a_message_lies_where_people_find_it(folder: Path) -> None:
     assert path.name == "site-a-d74a1ffe.fedbo"
     assert files.unseal("fedbo message 1", path.read_bytes(), "x") == message().encode()
     assert visible(folder) == [path.name]
-
-
-def test_names_of_files_are_plain_short_and_differ_in_more_than_capitals(tmp_path: Path) -> None:
-    exchange = FolderExchange(tmp_path)
-    for name in NAMES:
-        exchange.publish(message(sender=name))
-    names = [path.name for path in home(tmp_path).iterdir()]
-    assert len({name.lower() for name in names}) == len(NAMES)
-    for name in names:
-        assert name.isascii() and len(name) + len(".") + len(".12345678") < 255
-        assert not set(name) & set('<>:"/\\|?*~ ') and name.count(".") == 1 and name[0] != "."
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(min_size=1, max_size=16).filter(str.isprintable), unique=True, max_size=5))
-@pytest.mark.slow
-def test_any_names_at_all(names: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        exchange = FolderExchange(place)
-        for name in names:
-            exchange.publish(message(sender=name))
-        assert sequences(exchange).keys() == set(names)
 
 
 def test_who_may_write_into_the_folder_may_write_below_and_read(tmp_path: Path) -> None:
@@ -258,16 +197,6 @@ def test_a_folder_that_was_there_and_is_gone_is_an_error(folder: Path) -> None:
     assert exchange.fetch(OURS) == [message()]
 
 
-def test_a_folder_whose_parent_is_gone_is_not_made(tmp_path: Path) -> None:
-    (tmp_path / "drive").mkdir()
-    exchange = FolderExchange(tmp_path / "drive" / "exchange")
-    (tmp_path / "drive").rmdir()
-    with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
-        exchange.publish(message())
-    with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
-        exchange.fetch(OURS)
-
-
 # What does not belong there
 
 
@@ -293,15 +222,6 @@ def test_a_copy_under_another_name_is_skipped(folder: Path) -> None:
         assert sequences(exchange) == {"site-a": 2}
     assert exchange.withdraw(OURS, "site-a") is True
     assert exchange.fetch(OURS) == []
-
-
-def test_a_message_of_another_federation_in_our_folder_is_skipped(folder: Path) -> None:
-    theirs = a_folder_with(folder.parent / "theirs", "other", OTHERS["seed"])
-    shutil.copy(only_file(theirs), home(folder))
-    exchange = FolderExchange(folder)
-    with pytest.warns(ExchangeWarning, match="foreign features"):
-        assert sequences(exchange) == {"site-a": 1}
-    assert exchange.withdraw(OURS, "other") is False
 
 
 def damaged(whole: bytes) -> dict[str, tuple[bytes, str]]:
@@ -343,12 +263,6 @@ def test_a_damaged_file_is_told_of_once_for_each_version(folder: Path, how: str)
     assert sequences(exchange) == {"good": 1, "site-a": 1}
 
 
-def test_a_damaged_file_can_be_withdrawn(folder: Path) -> None:
-    only_file(folder).write_bytes(b"x")
-    assert FolderExchange(folder).withdraw(OURS, "site-a") is True
-    assert visible(folder) == []
-
-
 def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
     exchange = FolderExchange(folder)
     with (home(folder) / "huge.fedbo").open("wb") as file:
@@ -378,29 +292,6 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
     large.write_bytes(seal(largest) + bytes(most + 1 - len(seal(largest))))
     with pytest.warns(ExchangeWarning, match=f"has {most + 1:,} bytes, expected at most {most:,}"):
         assert exchange.fetch(federation) == [largest]
-
-
-def test_a_large_file_with_a_long_name_in_it_costs_next_to_nothing(folder: Path) -> None:
-    """Its refusal once repeated the sender: 62 MB took 11 s and 2.6 GB."""
-    raw = msgspec.msgpack.decode(message().encode())
-    raw[2] = "\x1b" * (62 * 10**6)
-    whole = files.seal("fedbo message 1", msgspec.msgpack.encode(raw))
-    (home(folder) / "long.fedbo").write_bytes(whole)
-    exchange = FolderExchange(folder)
-    start = time.monotonic()
-    with pytest.warns(ExchangeWarning, match=r"long\.fedbo was skipped") as caught:
-        assert sequences(exchange) == {"site-a": 1}
-    assert time.monotonic() - start < 1
-    assert len(str(caught[0].message)) < 500
-    [fault] = [one.fault for one in exchange.holdings() if one.fault is not None]
-    assert len(fault) < 500
-
-
-def test_long_names_of_files_are_cut(folder: Path) -> None:
-    (home(folder) / f"{'c' * 240}.fedbo").write_bytes(b"x")
-    with pytest.warns(ExchangeWarning, match=r"… \(\d+ characters\) was skipped") as caught:
-        FolderExchange(folder).fetch(OURS)
-    assert len(str(caught[0].message)) < len(str(home(folder))) + 400
 
 
 def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> None:
@@ -440,13 +331,6 @@ def test_links_are_neither_followed_nor_read_and_reported_once(
     assert all((home(folder) / name).is_symlink() for name in targets)
     listed = {one.place for one in exchange.holdings() if one.message is None}
     assert listed == {f"{home(folder)}/{name}" for name in targets}
-
-
-def test_nothing_of_a_foreign_file_is_in_a_warning(folder: Path) -> None:
-    (home(folder) / "notes.fedbo").write_bytes(b"PASSWORD=swordfish")
-    with pytest.warns(ExchangeWarning, match="written by another program") as caught:
-        FolderExchange(folder).fetch(OURS)
-    assert not any("PASS" in str(one.message) for one in caught)
 
 
 def test_links_to_folders_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
@@ -609,44 +493,6 @@ def test_names_of_files_do_not_reach_the_screen_as_they_are(folder: Path) -> Non
     assert all(one.isprintable() for one in said)
 
 
-def test_a_copy_can_be_made_while_the_drive_is_off(tmp_path: Path) -> None:
-    drive = tmp_path / "drive"
-    drive.mkdir()
-    exchange = FolderExchange(drive / "exchange")
-    exchange.publish(message())
-    exchange.fetch(OURS)
-    taken_along = pickle.dumps(exchange)
-    drive.rename(tmp_path / "off")
-    copies = [copy.copy(exchange), copy.deepcopy(exchange), pickle.loads(taken_along)]
-    for one in copies:
-        with pytest.raises(ExchangeError, match="drive does not exist; check the address"):
-            one.fetch(OURS)
-    drive.mkdir()
-    for one in copies:
-        with pytest.raises(ExchangeError, match="has disappeared"):
-            one.publish(message())
-    drive.rmdir()
-    (tmp_path / "off").rename(drive)
-    assert [one.fetch(OURS) for one in copies] == [[message()]] * 3
-
-
-def test_a_folder_in_place_of_the_message_is_an_error_that_says_so(folder: Path) -> None:
-    path = only_file(folder)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(ExchangeError, match=r"message 1 of 'site-a' was not put .*directory"):
-        FolderExchange(folder).publish(message())
-    assert os.listdir(home(folder)) == [path.name]
-
-
-def test_a_file_in_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
-    home(tmp_path).write_text("x")
-    exchange = FolderExchange(tmp_path)
-    with pytest.raises(ExchangeError, match=r"message 1 of 'site-a' was not put into"):
-        exchange.publish(message())
-    assert exchange.fetch(OURS) == []
-
-
 # Permissions
 
 
@@ -677,18 +523,6 @@ def test_a_folder_that_may_be_read_but_not_written(plain_user: Path) -> None:
     assert sequences(exchange) == {"site-a": 1}
 
 
-def test_a_folder_that_may_not_be_made(plain_user: Path) -> None:
-    plain_user.chmod(0o500)
-    with pytest.raises(ExchangeError, match="shared cannot be created: Permission denied"):
-        FolderExchange(plain_user / "shared").publish(message())
-
-
-def test_a_folder_in_a_place_that_may_not_be_looked_at(plain_user: Path) -> None:
-    (plain_user / "closed").mkdir(mode=0o000)
-    with pytest.raises(ExchangeError, match="cannot be reached: Permission denied; ask for"):
-        FolderExchange(plain_user / "closed" / "shared")
-
-
 def test_an_unreadable_file_is_skipped_until_it_can_be_read(plain_user: Path) -> None:
     exchange = FolderExchange(plain_user, Keyring())
     for sender in ("closed", "open"):
@@ -703,25 +537,6 @@ def test_an_unreadable_file_is_skipped_until_it_can_be_read(plain_user: Path) ->
 
 
 # What is kept of files that were read
-
-
-def test_an_unchanged_file_is_not_read_twice(folder: Path) -> None:
-    aged(only_file(folder))
-    exchange = FolderExchange(folder)
-    [first] = exchange.fetch(OURS)
-    [second] = exchange.fetch(OURS)
-    assert second is first
-
-
-def test_a_file_that_changes_is_read_again(folder: Path) -> None:
-    exchange = FolderExchange(folder)
-    for sequence in range(2, 40):  # faster than the clocks of many file systems
-        assert sequences(exchange) == {"site-a": sequence - 1}
-        exchange.publish(message(sequence=sequence))
-    aged(only_file(folder))
-    assert sequences(exchange) == {"site-a": 39}
-    exchange.publish(message(sequence=40))
-    assert sequences(exchange) == {"site-a": 40}
 
 
 def test_a_young_file_may_change_within_a_tick_of_the_clock(folder: Path) -> None:
@@ -797,18 +612,6 @@ def test_planted_folders_cost_next_to_nothing(folder: Path) -> None:
     assert time.monotonic() - start < 1
 
 
-def test_members_that_are_not_listed_take_no_room(tmp_path: Path) -> None:
-    keys = new_keys()
-    listed = Federation(OURS.space, features=OURS.features, seed=7, members={"site-a": str(keys)})
-    exchange = FolderExchange(tmp_path)
-    exchange.publish(keys.sign(message(listed)))
-    exchange.publish(new_keys().sign(message(listed, "stranger")))
-    with pytest.warns(ExchangeWarning, match="'stranger'"):
-        assert sequences(exchange, listed) == {"site-a": 1}
-    held = [file for file in exchange._known[listed.fingerprint].files.values() if file.content]
-    assert len(held) == 1
-
-
 def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home(folder) / "junk.fedbo").write_bytes(bytes(3000))
     monkeypatch.setattr("fedbo.exchange.folder._MOST_LISTED", 1000)
@@ -818,17 +621,6 @@ def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.Mon
 
 
 # Signed messages
-
-
-def test_signed_messages_of_one_name_lie_beside_each_other(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), new_keys()
-    exchange.publish(message())
-    exchange.publish(keys.sign(message()))
-    digest = hashlib.sha256(b"site-a\0" + keys.public).hexdigest()[:8]
-    assert visible(tmp_path) == sorted(["site-a-d74a1ffe.fedbo", f"site-a-{digest}.fedbo"])
-    exchange.withdraw(OURS, "site-a", keys)
-    left = sorted(["site-a-d74a1ffe.fedbo", f"site-a-{digest}-withdrawn.fedbo"])
-    assert visible(tmp_path) == left
 
 
 def test_a_withdrawn_message_that_is_put_back_is_not_handed_out(tmp_path: Path) -> None:
@@ -860,15 +652,6 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     assert unwarned(exchange) == [keys.sign(message(sequence=3))]
 
 
-def test_a_withdrawal_that_cannot_be_written_removes_nothing(plain_user: Path) -> None:
-    exchange, keys = FolderExchange(plain_user, Keyring()), new_keys()
-    exchange.publish(keys.sign(message()))
-    home(plain_user).chmod(0o500)
-    with pytest.raises(ExchangeError, match="is still handed out: Permission denied"):
-        exchange.withdraw(OURS, "site-a", keys)
-    assert sequences(exchange) == {"site-a": 1}
-
-
 def test_keys_are_remembered_for_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
     keys = new_keys()
@@ -878,24 +661,6 @@ def test_keys_are_remembered_for_the_user(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.warns(ExchangeWarning, match="fedbo identity trust"):
         assert sequences(FolderExchange(tmp_path / "b")) == {}
     assert len(exchange_at(tmp_path / "b", Keyring()).fetch(OURS)) == 1
-
-
-def test_known_keys_that_cannot_be_read_are_an_error(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "keys").write_text("{")
-    with pytest.raises(ExchangeError, match="the list of known keys"):
-        FolderExchange(folder, Keyring(tmp_path / "keys")).fetch(OURS)
-
-
-def test_one_exchange_serves_many_federations(tmp_path: Path) -> None:
-    exchange = FolderExchange(tmp_path)
-    for other in OTHERS.values():
-        exchange.publish(message(other))
-        aged(only_file(home(tmp_path, other)))
-    for _ in range(2):
-        for other in OTHERS.values():
-            assert unwarned(exchange, other) == [message(other)]
 
 
 # Many writers
@@ -940,29 +705,6 @@ def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
         "shared": max(shared),
     }
     assert len(visible(folder)) == 4
-
-
-@pytest.mark.slow
-def test_a_lock_that_nobody_releases_does_not_stop_others(folder: Path) -> None:
-    """A writer that was stopped while it held the lock; and one that dies with it."""
-    holder = child(
-        "from fedbo.locks import alone\n"
-        "with alone(sys.argv[1]) as locked:\n"
-        "    print(locked, flush=True)\n"
-        "    sys.stdin.read()\n",
-        home(folder),
-    )
-    assert holder.stdout and holder.stdout.readline() == "True\n"
-    exchange = FolderExchange(folder)
-    start = time.monotonic()
-    exchange.publish(message(sequence=2))
-    assert 1 < time.monotonic() - start < 60
-    holder.kill()
-    holder.communicate()
-    with alone(home(folder)) as locked:
-        assert locked
-    exchange.publish(message(sequence=3))
-    assert sequences(exchange) == {"site-a": 3}
 
 
 FORK = """
@@ -1078,42 +820,3 @@ def test_what_a_writer_left_that_died_midway_is_ignored_and_removed_later(tmp_pa
     exchange.publish(message(federation, sequence=3))
     assert not left.exists() and not_ours.exists()
     assert exchange.fetch(federation) == [message(federation, sequence=3)]
-
-
-def test_files_that_come_and_go_while_they_are_read(folder: Path) -> None:
-    program = (
-        "exchange = FolderExchange(sys.argv[1])\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "for sequence in range(1, 101):\n"
-        "    for sender in ('b', 'c'):\n"
-        "        exchange.publish(message(sender=sender, sequence=sequence))\n"
-        "        exchange.withdraw(OURS, sender)\n"
-    )
-    writer = child(program, folder)
-    together([writer])
-    exchange = FolderExchange(folder)
-    while writer.poll() is None:
-        assert sequences(exchange)["site-a"] == 1
-    ended(writer)
-    assert sequences(exchange) == {"site-a": 1}
-
-
-def test_the_cache_holds_at_a_thousand_peers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is unchanged costs a look at each file: far less than reading all of them."""
-    exchange = FolderExchange(tmp_path)
-    for i in range(1000):
-        one = message(sender=f"peer-{i:04}")
-        path = home(tmp_path) / name_of(one)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(files.seal("fedbo message 1", one.encode()))
-        aged(path)
-    first = exchange.fetch(OURS)
-    monkeypatch.setattr("fedbo.exchange.folder.load", None)  # no file is read
-    again = exchange.fetch(OURS)
-    assert len(again) == 1000
-    assert all(a is b for a, b in zip(first, again, strict=True))
-    next(home(tmp_path).iterdir()).unlink()
-    assert len(exchange.fetch(OURS)) == 999

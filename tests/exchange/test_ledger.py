@@ -5,14 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
-import json
 import os
-import pickle
-import shutil
 import stat
-import sys
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -56,36 +50,6 @@ def told(ledger: Ledger) -> list[tuple[str, str, int]]:
 
 
 # Where it lies
-
-
-def test_the_log_lies_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
-    assert Ledger().path == tmp_path / "ledger.jsonl"
-    assert Ledger(tmp_path / "x").path == tmp_path / "x"
-    assert str(tmp_path) in repr(Ledger())
-
-
-@pytest.mark.parametrize(
-    ("variable", "expected"),
-    [
-        (None, "home/.local/state/fedbo"),
-        ("{here}/state", "state/fedbo"),
-        ("relative", "home/.local/state/fedbo"),
-    ],
-)
-@pytest.mark.skipif(
-    sys.platform != "linux",
-    reason="tests the folders of Linux; platformdirs tests those of other systems",
-)
-def test_else_it_lies_in_the_users_state_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str | None, expected: str
-) -> None:
-    for name in ("FEDBO_STATE", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    if variable is not None:
-        monkeypatch.setenv("XDG_STATE_HOME", variable.format(here=tmp_path))
-    assert Ledger().path == tmp_path / expected / "ledger.jsonl"
 
 
 def test_a_user_without_a_home_is_told_what_to_do(
@@ -143,24 +107,6 @@ def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> N
     assert exchange.fetch(federation) == [sent]
 
 
-def test_lines_are_json_that_any_program_reads(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    for sequence in (1, 2):
-        ledger.publish(exchange, message(sequence=sequence))
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["sequence"] for line in lines] == [1, 2]
-    assert json.loads(lines[0])["when"].endswith("Z")
-
-
-def test_the_lines_of_one_agent(ledger: Ledger, exchange: MemoryExchange) -> None:
-    for sender in ("a", "b", "a"):
-        ledger.publish(exchange, message(sender=sender))
-    assert [one.agent for one in ledger.read()] == ["a", "b"]
-    assert [one.agent for one in ledger.read("b")] == ["b"]
-    assert ledger.read(agent="c") == []
-
-
 # Retries and withdrawals
 
 
@@ -171,23 +117,6 @@ def test_a_retry_is_not_told_twice(ledger: Ledger, exchange: MemoryExchange, pat
     ledger.publish(exchange, message(sequence=2))
     Ledger(path).publish(exchange, message())
     assert told(ledger) == [("sent", "site-a", 1), ("sent", "site-a", 2)]
-
-
-def test_what_another_process_sent_meanwhile_is_not_told_twice(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    other = Ledger(path)
-    for sequence in (1, 2, 3):
-        ledger.publish(exchange, message(sequence=sequence))
-        other.publish(exchange, message(sequence=sequence))
-    assert [sequence for *_, sequence in told(ledger)] == [1, 2, 3]
-
-
-def test_the_same_message_to_another_place_is_told(ledger: Ledger, tmp_path: Path) -> None:
-    places = [FolderExchange(tmp_path / name) for name in ("one", "two")]
-    for place in places:
-        ledger.publish(place, message())
-    assert [one.to for one in ledger.read()] == [place.address for place in places]
 
 
 def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
@@ -209,17 +138,6 @@ def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
     assert (withdrawn.content, withdrawn.nbytes) == ("", message(sequence=3).nbytes)
     with pytest.raises(ValueError, match="message 3 of 'site-a' was withdrawn at"):
         withdrawn.message()
-
-
-@pytest.mark.parametrize("what", ["space", "kind", "seed"])
-def test_a_withdrawal_forgets_nothing_that_was_sent_to_other_federations(
-    ledger: Ledger, exchange: MemoryExchange, what: str
-) -> None:
-    for federation in (OURS, OTHERS[what]):
-        ledger.publish(exchange, message(federation))
-    ledger.withdraw(exchange, OURS, "site-a")
-    ledger.publish(exchange, message(OTHERS[what]))  # a retry
-    assert [one.action for one in ledger.read()] == ["sent", "sent", "withdrawn"]
 
 
 # Whose message it is
@@ -254,21 +172,6 @@ def test_a_message_of_another_study_is_not_withdrawn(
     assert exchange.fetch(OURS) == []
     assert ledger.read()[-1].study == "one"
     assert [one.action for one in ledger.read()] == ["sent", "withdrawn"]
-
-
-def test_without_a_study_every_recorded_message_is_withdrawn(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    ledger.publish(exchange, message(), study="one")
-    assert Ledger(path).withdraw(exchange, OURS, "site-a") is True
-
-
-def test_a_message_that_was_sent_before_studies_had_ids_can_be_withdrawn(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    ledger.publish(exchange, message())
-    assert b"study" not in path.read_bytes()
-    assert ledger.withdraw(exchange, OURS, "site-a", study="one") is True
 
 
 def test_a_signed_message_needs_its_key_not_a_record(
@@ -314,23 +217,6 @@ def test_a_message_that_was_sent_is_not_counted_again_when_it_is_handed_out(
     ]
 
 
-def test_what_cannot_be_recorded_is_not_handed_out(tmp_path: Path) -> None:
-    said = "message 1 of 'site-a' was not handed out because it could not be recorded in"
-    with pytest.raises(ExchangeError, match=said):
-        Ledger(tmp_path).record(message())
-
-
-def test_what_a_last_line_without_an_end_says_is_counted_once(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    ledger.record(message())
-    os.truncate(path, path.stat().st_size - 1)
-    for log in (ledger, Ledger(path)):
-        log.record(message())
-        log.publish(exchange, message(sequence=2))
-    assert told(ledger) == [("handed out", "site-a", 1), ("sent", "site-a", 2)]
-
-
 def test_a_log_that_was_moved_away_starts_anew(
     ledger: Ledger, exchange: MemoryExchange, path: Path
 ) -> None:
@@ -373,17 +259,6 @@ def test_a_line_cut_short_does_not_swallow_the_next(
         log.publish(exchange, message(sequence=2))
         with pytest.warns(ExchangeWarning, match="line 2 of"):
             assert [sequence for *_, sequence in told(ledger)] == [1, 2]
-
-
-def test_a_last_line_without_an_end_counts(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    ledger.publish(exchange, message(sequence=1))
-    os.truncate(path, path.stat().st_size - 1)
-    Ledger(path).publish(exchange, message(sequence=1))
-    assert len(ledger.read()) == 1
-    ledger.publish(exchange, message(sequence=2))
-    assert [sequence for *_, sequence in told(ledger)] == [1, 2]
 
 
 # No line, no message
@@ -478,34 +353,6 @@ def test_many_damaged_lines_are_counted_and_long_ones_come_in_pieces(
     assert str(caught[5].message) == f"98 more lines of {path} were skipped"
 
 
-def test_a_log_that_cannot_be_read_is_an_error(hopeless: dict[str, Path]) -> None:
-    for where in ("in a file", "a folder", "too long"):
-        with pytest.raises(ExchangeError, match=r"the ledger .* cannot be read"):
-            Ledger(hopeless[where]).read()
-
-
-def test_a_log_that_may_not_be_written(exchange: MemoryExchange) -> None:
-    """By a user whom permissions bind; root becomes one meanwhile."""
-    place = Path(tempfile.mkdtemp())
-    (place / "log").write_text("")
-    (place / "log").chmod(0o444)
-    place.chmod(0o555)
-    root = os.geteuid() == 0
-    try:
-        if root:
-            os.seteuid(65534)
-        with pytest.raises(ExchangeError, match="Permission denied; ask for permission to use it"):
-            Ledger(place / "log").publish(exchange, message())
-        with pytest.raises(ExchangeError, match="Permission denied; ask for permission to use it"):
-            Ledger(place / "new" / "log").publish(exchange, message())
-    finally:
-        if root:
-            os.seteuid(0)
-        place.chmod(0o700)
-        shutil.rmtree(place)
-    assert exchange.fetch(OURS) == []
-
-
 def test_a_disk_that_fills_up_midway_leaves_no_half_line(
     ledger: Ledger, exchange: MemoryExchange, path: Path, tmp_path: Path
 ) -> None:
@@ -574,38 +421,6 @@ def test_processes_do_not_write_into_each_others_lines(
         lines = ledger.read(agent)
         assert sorted(line.sequence for line in lines) == [*range(30)]
         assert all(line.message().sender == agent for line in lines)
-
-
-def test_threads_do_not_either(ledger: Ledger, exchange: MemoryExchange) -> None:
-    def work(sender: str) -> None:
-        for sequence in range(20):
-            ledger.publish(exchange, message(sender=sender, sequence=sequence))
-
-    threads = [threading.Thread(target=work, args=(sender,)) for sender in "abcc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    sent = [line for line in told(ledger) if line[0] == "sent"]
-    late = [line for line in told(ledger) if line[0] == "undelivered"]
-    assert {*sent} == {("sent", s, i) for s in "abc" for i in range(20)}
-    assert len(sent) - len(late) <= 60 and {name for _, name, _ in late} <= {"c"}
-
-
-def test_whoever_publishes_learns_who_is_heard(ledger: Ledger, exchange: MemoryExchange) -> None:
-    answers = [ledger.publish(exchange, message(sequence=n)) for n in (2, 2, 1, 3)]
-    assert answers == [True, True, False, True]
-    assert told(ledger) == [
-        ("sent", "site-a", 2),
-        ("sent", "site-a", 1),
-        ("undelivered", "site-a", 1),
-        ("sent", "site-a", 3),
-    ]
-
-
-def test_it_can_be_taken_along(ledger: Ledger, exchange: MemoryExchange) -> None:
-    ledger.publish(exchange, message())
-    assert told(pickle.loads(pickle.dumps(ledger))) == told(ledger)
 
 
 # Progress, which only a hub shows

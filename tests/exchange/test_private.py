@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from contracts.exchange import unwarned
 from contracts.private_exchange import OURS, PLAN, PrivateExchangeContract
 from contracts.releases import contribution, private, released
 from msgspec.structs import replace
 
-from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.exchange import FolderExchange, MemoryExchange
 from fedbo.exchange.choice import most_in
 from fedbo.exchange.file import file_name, name_of, seal
 from fedbo.identity import Keyring
@@ -44,16 +42,6 @@ def test_a_release_has_a_file_of_its_own(folder: FolderExchange) -> None:
     assert names == {name_of(contribution(OURS, "hub")), file_name("hub", b"", "release")}
 
 
-def test_a_file_that_is_too_large_is_not_read(folder: FolderExchange) -> None:
-    folder.publish(released(OURS))
-    [path] = folder.folder.rglob("*.fedbo")
-    with path.open("ab") as file:
-        file.truncate(most_in(OURS) + 1)
-    again = FolderExchange(folder.folder, Keyring())
-    with pytest.warns(ExchangeWarning, match=r"was skipped: .*bytes"):
-        assert again.fetch(OURS) == []
-
-
 @pytest.mark.parametrize("members", [1, 10**6])
 def test_the_largest_release_is_read(folder: FolderExchange, members: int) -> None:
     """64 cells, second moments of all 16 coordinates, and every number as long as it can be."""
@@ -70,23 +58,3 @@ def test_the_largest_release_is_read(folder: FolderExchange, members: int) -> No
     assert len(seal(huge)) < most_in(square)
     folder.publish(huge)
     assert folder.fetch(square) == [huge]
-
-
-def test_a_damaged_release_is_skipped(folder: FolderExchange) -> None:
-    folder.publish(released(OURS))
-    [path] = folder.folder.rglob("*.fedbo")
-    data = bytearray(path.read_bytes())
-    data[-5] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(1, 1))
-    with pytest.warns(ExchangeWarning, match="was skipped"):
-        assert folder.fetch(OURS) == []
-    assert folder.publish(released(OURS)) is True
-    assert unwarned(folder, OURS) == [released(OURS)]
-
-
-def test_everything_is_listed(folder: FolderExchange) -> None:
-    folder.publish(contribution(OURS))
-    folder.publish(released(OURS))
-    held = {one.message for one in folder.holdings()}
-    assert held == {contribution(OURS), released(OURS)}

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
-from contracts.exchange import child, ended, new_keys, together
+from contracts.exchange import child, ended, together
 from contracts.releases import contribution, private, record, released
 
 from fedbo import Agent, Federation, Settings
@@ -27,10 +26,8 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.exchange.contributions import make_release
-from fedbo.identity import verify
 from fedbo.message import Heard, Message
 from fedbo.privacy import BudgetSpent, Plan, epsilon, mechanisms, spent, statement
-from fedbo.privacy.statement import broken_promise
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
@@ -70,40 +67,6 @@ def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_it_is_kept_in_its_file(ledger: Ledger, path: Path) -> None:
-    first = record(ledger, OURS, NOBODY)
-    again = Ledger(path)
-    assert again.releases(OURS) == [first]
-    assert record(again, OURS, NOBODY).sequence == 2
-    assert record(ledger, OURS, NOBODY).sequence == 3  # it has learnt of the second
-
-
-def test_other_federations_have_budgets_of_their_own(ledger: Ledger) -> None:
-    for other in (private(plan=PLAN, seed=1), private(plan=Plan(epsilon=1.0, delta=1e-3)), OURS):
-        assert record(ledger, other, NOBODY).sequence == 1
-
-
-def test_what_was_received_counts_too(ledger: Ledger) -> None:
-    """A party that has lost its ledger learns from its own releases how many there were."""
-    for number in (1, 2):
-        ledger.receive(released(OURS, sequence=number))
-    assert record(ledger, OURS, NOBODY).sequence == 3
-
-
-def test_if_only_the_last_release_is_known_earlier_ones_were_made(ledger: Ledger) -> None:
-    ledger.receive(released(OURS, sequence=3))
-    with pytest.raises(BudgetSpent):
-        record(ledger, OURS, NOBODY)
-
-
-def test_a_release_is_signed(ledger: Ledger) -> None:
-    keys = new_keys()
-    made = record(ledger, OURS, NOBODY, keys=keys)
-    assert made.key == keys.public
-    verify(made)
-    assert ledger.releases(OURS) == [made]
-
-
 # What it costs
 
 
@@ -129,19 +92,6 @@ def test_any_cost_can_be_stated(changes: dict[str, float]) -> None:
     assert f"ε = {spent([one]):.3f} at" in text and "would be at most e^" in text
 
 
-def test_the_statement_has_what_was_released(ledger: Ledger) -> None:
-    for members in (20, 28):
-        record(ledger, OURS, (None,) * members)
-    text = statement(ledger.releases(OURS))
-    cost = spent(ledger.releases(OURS))
-    for part in ("2 releases are recorded here, made by 'hub'; the last one is number 2 of",
-                 f"at most ε = {cost:.3f} at δ = 0.001", "all planned releases together cost at "
-                 "most ε = 2.", f"at most {np.exp(cost):.1f} times more or less likely",
-                 "What is not protected"):  # fmt: skip
-        assert part in text
-    assert statement(ledger.releases(OURS)[:1]).startswith("1 release is recorded here")
-
-
 def test_what_is_refused_costs_nothing(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="expected one of each member"):
         record(ledger, OURS, [contribution(OURS)] * 2)
@@ -159,14 +109,6 @@ def test_a_ledger_records_no_release_that_was_not_planned(
     with pytest.raises(ValueError):
         ledger.add_release(OURS, lambda made: wrong)
     assert len(ledger.releases(OURS)) == 1
-
-
-def test_what_cannot_be_recorded_is_not_released(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExchangeError, match=r"no release is made, because .* cannot be written"):
-        record(Ledger(tmp_path / "file" / "ledger"), OURS, NOBODY)
-    with pytest.raises(ExchangeError, match="no release is made"):
-        record(Ledger("/dev/full"), OURS, NOBODY)
 
 
 def test_without_a_lock_nothing_is_released(
@@ -240,12 +182,6 @@ def test_a_line_that_was_cut_short_is_no_release(path: Path, share: float) -> No
         assert len(Ledger(path).read()) == 3
 
 
-def test_a_line_that_lacks_only_its_end_counts(path: Path) -> None:
-    record(Ledger(path), OURS, NOBODY)
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert record(Ledger(path), OURS, NOBODY).sequence == 2
-
-
 # Releases that others made
 
 
@@ -254,12 +190,6 @@ def test_what_is_received_is_recorded_once(ledger: Ledger, path: Path) -> None:
     for book in (ledger, ledger, Ledger(path)):
         book.receive(one)
     assert [(entry.action, entry.sequence) for entry in ledger.read()] == [("received", 1)]
-
-
-def test_own_releases_are_not_received_again(ledger: Ledger) -> None:
-    made = record(ledger, OURS, NOBODY)
-    ledger.receive(made)
-    assert [entry.action for entry in ledger.read()] == ["handed out"]
 
 
 def test_no_more_is_contributed_to_a_broken_plan(ledger: Ledger) -> None:
@@ -276,13 +206,6 @@ def test_no_more_is_contributed_to_a_broken_plan(ledger: Ledger) -> None:
     [held] = exchange.contributions(OURS)
     assert held.sequence == 2
     assert ledger.publish(exchange, contribution(private(plan=PLAN, seed=1)))
-
-
-def test_a_broken_promise_names_the_first_number_that_came_twice() -> None:
-    one, two = released(OURS), released(OURS, sequence=2)
-    assert broken_promise([one, two]) is None
-    text = broken_promise([one, two, released(OURS, sequence=2, seed=1)])
-    assert text is not None and "2 different releases with the number 2" in text
 
 
 # From contributions to a release
@@ -324,16 +247,6 @@ def test_a_recorded_release_is_published_before_another_one_is_made(ledger: Ledg
     assert exchange.fetch(OURS) == [recorded]
     assert ledger.releases(OURS) == [recorded]
     assert make_release(exchange, OURS, ledger)[0].sequence == 2
-
-
-def test_a_lost_file_is_put_back(ledger: Ledger, tmp_path: Path) -> None:
-    exchange = FolderExchange(tmp_path / "exchange")
-    members(OURS, exchange)
-    made, _ = make_release(exchange, OURS, ledger)
-    [file] = exchange.folder.rglob("*-release.fedbo")
-    file.unlink()
-    assert make_release(exchange, OURS, ledger) == (made, False)
-    assert exchange.fetch(OURS) == [made]
 
 
 def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from fedbo.privacy import noise
-from fedbo.privacy.noise import Secret, Simulated, Source, discrete_gaussian, discrete_laplace
+from fedbo.privacy.noise import Simulated, Source, discrete_gaussian, discrete_laplace
 
 DRAWS = 8_000
 SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
@@ -83,26 +83,6 @@ def test_chi_square_would_notice_a_slightly_wrong_scale(kind: str, parameter: Fr
     assert statistic > 1.5 * chi2.isf(1e-4, len(right) - 1)
 
 
-@pytest.mark.parametrize(("kind", "parameter"), CASES)
-def test_mean_variance_and_signs(kind: str, parameter: Fraction) -> None:
-    """Within 4.5 standard errors."""
-    x, p = exact(kind, parameter)
-    variance, fourth = (p * x**2).sum(), (p * x**4).sum()
-    sample = drawn(kind, parameter).astype(float)
-    assert abs(sample.mean()) < 4.5 * math.sqrt(variance / DRAWS)
-    error = math.sqrt((fourth - variance**2) / DRAWS)
-    assert abs((sample**2).mean() - variance) < 4.5 * error
-    positive, negative = (sample > 0).sum(), (sample < 0).sum()
-    assert abs(positive - negative) < 4.5 * math.sqrt(positive + negative)
-
-
-def test_variance_of_the_discrete_gaussian_is_at_most_sigma2() -> None:
-    for sigma2 in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(9)):
-        x, p = exact("gaussian", sigma2)
-        assert (p * x**2).sum() <= float(sigma2) * (1 + 1e-12)
-        assert sigma2 < 1 or (p * x**2).sum() >= float(sigma2) * (1 - 1e-6)
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_huge_and_tiny_scales(kind: str) -> None:
     sampler = SAMPLERS[kind]
@@ -116,15 +96,6 @@ def test_huge_and_tiny_scales(kind: str) -> None:
     assert len(np.unique(huge)) == 500
     with pytest.raises(ValueError, match=r"at most 2\*\*(52|104)"):
         sampler(largest + 1, 1)
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_scales_with_huge_denominators_are_exact_too(kind: str) -> None:
-    """The float 0.7 is a fraction with a denominator of 2**53."""
-    one = SAMPLERS[kind](Fraction(0.7), 4000, source=Simulated(3))
-    _, p = exact(kind, Fraction(0.7))
-    share, expected = (one == 0).mean(), p.max()
-    assert abs(share - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 4000)
 
 
 class Integers(Source):
@@ -178,17 +149,6 @@ def test_seeds_repeat_and_secrets_do_not(kind: str) -> None:
     assert (sampler(10**6, 20) != sampler(10**6, 20)).any()
 
 
-def test_default_source_is_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    real = secrets.randbelow
-    monkeypatch.setattr(secrets, "randbelow", lambda n: asked.append(n) or real(n))
-    discrete_laplace(3, 5)
-    discrete_gaussian(3, 5)
-    assert len(asked) > 20
-    assert Secret().secret
-    assert not Simulated(1).secret
-
-
 @pytest.mark.parametrize(
     "weak", [random.Random(1), np.random.default_rng(1), 7, None, secrets, secrets.SystemRandom()]
 )
@@ -197,14 +157,6 @@ def test_other_sources_are_refused(weak: Any) -> None:
         discrete_laplace(1, 1, source=weak)
     with pytest.raises(TypeError, match="leave it out for secret randomness"):
         discrete_gaussian(1, 1, source=weak)
-
-
-def test_simulated_integers_are_uniform() -> None:
-    source = Simulated(4)
-    counts = np.bincount([source.randbelow(10) for _ in range(5000)], minlength=10)
-    assert chisquare(counts).pvalue > 1e-4
-    assert source.randbelow(1) == 0
-    assert source.randbelow(2**200) > 2**180
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
@@ -219,15 +171,3 @@ def test_scales_must_be_rational(kind: str, value: Any) -> None:
 def test_scales_must_be_positive(kind: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"is {value}; it must be positive"):
         SAMPLERS[kind](value, 1)
-
-
-@pytest.mark.parametrize("size", [-1, 1.5, (2, -1), True, "3"])
-def test_sizes_are_checked(size: Any) -> None:
-    with pytest.raises(ValueError, match="must be a number of draws"):
-        discrete_laplace(1, size)
-
-
-def test_shapes() -> None:
-    assert discrete_laplace(1, 0).shape == (0,)
-    assert discrete_gaussian(1, (2, 0, 3)).shape == (2, 0, 3)
-    assert discrete_gaussian(1, ()).shape == ()
