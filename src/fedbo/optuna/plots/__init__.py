@@ -13,10 +13,7 @@ from typing import Any, Literal
 
 from optuna.study import Study
 
-from fedbo.optuna.plots.figure import Figure
-from fedbo.optuna.plots.history import history
-from fedbo.optuna.plots.peers import peers
-from fedbo.optuna.plots.together import together
+from fedbo.optuna.plots.figure import Figure, history, peers, together
 
 __all__ = ["plot_history", "plot_peers", "plot_together"]
 
@@ -28,8 +25,7 @@ def plot_history(
 ) -> Any:
     """Plot the value of every trial by the source of its query, and the best value so far.
 
-    Values that are too far off to be drawn are hollow points at the edge. Trials without a value
-    are in a row above.
+    Values that are too far off to be drawn are hollow points at the edge.
 
     Args:
         study: The study.

@@ -11,10 +11,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedbo.optuna.plots.figure import GREY, Bars, Figure, Line, Panel, Points
 
-_SYMBOLS = {
-    **{"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "cross": "P"},
-    **{"x": "X", "line-ns-open": "|", "x-thin-open": "x"},
-}
+_SYMBOLS = {"square": "s", "circle": "o", "diamond": "D"}
+_SYMBOLS |= {"triangle-up": "^", "cross": "P", "x": "X"}
 _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make hard to read
     **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "white"),
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
@@ -29,33 +27,26 @@ def draw(described: Figure) -> Axes:
     """Draw a figure, and return the axes of its first panel."""
     with pyplot.rc_context(_STYLE):
         figure = pyplot.figure(figsize=described.size, layout="constrained")
-        if described.empty:
-            return _say(figure.subplots(), described)
-        heights = [panel.height for panel in described.panels]
+        heights = [panel.height for panel in described.panels] or [1.0]
         rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
+        first: Axes = rows[0, 0]
+        first.set_title(described.title)
+        if described.empty:
+            look: dict[str, Any] = {"ha": "center", "va": "center", "color": GREY}
+            first.text(0.5, 0.5, described.empty, transform=first.transAxes, **look)
+            first.set(xticks=[], yticks=[])
+            first.spines[:].set_visible(False)
+            return first
         for axes, panel in zip(rows[:, 0], described.panels, strict=True):
             _draw_panel(axes, panel)
-        first: Axes = rows[0, 0]
-        marks = described.panels[0].marks
-        has_row_above = any(isinstance(mark, Points) and mark.is_above for mark in marks)
-        first.set_title(described.title, pad=16 if has_row_above else 8)
         handles, labels = first.get_legend_handles_labels()
-        if isinstance(marks[0], Bars):  # stacked from the bottom to the top
+        if isinstance(described.panels[0].marks[0], Bars):  # stacked from the bottom to the top
             handles, labels = handles[::-1], labels[::-1]
         if described.is_legend_inside:
             first.legend(handles, labels)
         else:
             figure.legend(handles, labels, loc="outside right upper")
     return first
-
-
-def _say(axes: Axes, described: Figure) -> Axes:
-    axes.set_title(described.title)
-    look: dict[str, Any] = {"ha": "center", "va": "center", "color": GREY}
-    axes.text(0.5, 0.5, described.empty, transform=axes.transAxes, **look)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    return axes
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -70,9 +61,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             edges, ground = np.arange(len(mark.high) + 1) - 0.5, np.nan_to_num(mark.low)
             look: dict[str, Any] = {"fill": True, "color": mark.colour, "linewidth": 0}
             axes.stairs(mark.high, edges, baseline=ground, label=_label(mark.name), **look)
-    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, ylim=panel.ylim)
-    if panel.xlim is not None:
-        axes.set_xlim(panel.xlim)
+    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
+    axes.set_xlim(panel.xlim)
+    axes.set_ylim(panel.ylim)
     if panel.is_percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
@@ -85,7 +76,6 @@ def _draw_line(axes: Axes, line: Line) -> None:
         color=line.colour,
         linestyle="--" if line.is_dashed else "-",
         drawstyle="steps-post" if line.is_stepped else "default",
-        linewidth=1.5 if line.is_stepped else 1.8,
         marker="o" if line.is_one_point else "",
         label=_label(line.name) if line.name else None,
     )
@@ -95,20 +85,10 @@ def _draw_line(axes: Axes, line: Line) -> None:
 
 
 def _draw_points(axes: Axes, points: Points) -> None:
-    look: dict[str, Any] = {"marker": _SYMBOLS[points.symbol], "zorder": 3}
-    look |= {"s": 9 if points.is_small else 26, "color": points.colour}
-    y = points.y
-    if points.is_above:
-        y = np.full(len(points.x), 1.03)  # of the panel's height
-        size = 9 if points.symbol == "circle" else 25
-        look |= {"s": size, "transform": axes.get_xaxis_transform(), "linewidths": 1.0}
-    hollow = {**look, "color": None, "facecolors": "none", "edgecolors": points.colour}
-    hollow["linewidths"] = 1.0  # so that the hole of a small symbol stays visible
-    look = look if len(points.x) else hollow
-    here, name = ~points.is_hollow, _label(points.name)
-    axes.scatter(points.x[here], y[here], label=name, clip_on=not points.is_above, **look)
-    if not here.all():
-        axes.scatter(points.x[~here], y[~here], clip_on=False, **hollow)
+    faces = [*np.where(points.is_hollow, "none", points.colour)]
+    look: dict[str, Any] = {"marker": _SYMBOLS[points.symbol], "s": 26, "zorder": 3}
+    look |= {"edgecolors": points.colour, "clip_on": False}
+    axes.scatter(points.x, points.y, facecolors=faces, label=_label(points.name), **look)
 
 
 def _label(name: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from fedbo.optuna.plots.figure import GREY, Bars, Figure, Floats, Line, Panel, Points
+from fedbo.optuna.plots.figure import GREY, Bars, Figure, Line, Panel, Points
 
 _AXIS = {"showline": True, "linecolor": "black", "ticks": "outside", "zeroline": False}
 _FEW = 8  # trials: plotly would put ticks between them
@@ -17,30 +17,23 @@ _FEW = 8  # trials: plotly would put ticks between them
 def draw(described: Figure) -> go.Figure:
     """Draw a figure."""
     heights = [panel.height for panel in described.panels] or [1.0]
-    shares = [height / sum(heights) for height in heights]
     figure = make_subplots(
-        rows=len(heights), shared_xaxes=True, row_heights=shares, vertical_spacing=0.05
+        rows=len(heights), shared_xaxes=True, row_heights=heights, vertical_spacing=0.05
     )
     title = html.escape(described.title)
     figure.update_layout(title_text=title, plot_bgcolor="white", showlegend=True)
-    figure.update_xaxes(**_AXIS)
-    figure.update_yaxes(**_AXIS)
+    figure.update_xaxes(**_AXIS, visible=not described.empty)
+    figure.update_yaxes(**_AXIS, visible=not described.empty)
     if described.empty:
-        text, paper = html.escape(described.empty).replace("\n", "<br>"), "paper"
-        figure.add_annotation(
-            text=text, x=0.5, y=0.5, font_color=GREY, xref=paper, yref=paper, showarrow=False
-        )
-        figure.update_xaxes(visible=False)
-        figure.update_yaxes(visible=False)
+        paper = {"xref": "paper", "yref": "paper", "showarrow": False, "font_color": GREY}
+        figure.add_annotation(text=html.escape(described.empty), x=0.5, y=0.5, **paper)
     for row, panel in enumerate(described.panels, 1):
         _draw_panel(figure, panel, row)
     return figure
 
 
 def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
-    low, high = panel.ylim
-    above = high + 0.04 * (high - low)
-    has_row_above, last = False, 0.0
+    last = 0.0
     for mark in panel.marks:
         if isinstance(mark, Line):
             last = max(last, *mark.x)
@@ -49,8 +42,7 @@ def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
             traces = [_bars(mark)]
             figure.update_layout(barmode="stack", bargap=0, legend_traceorder="reversed")
         else:
-            has_row_above |= mark.is_above
-            traces = [_points(mark, np.full(len(mark.x), above) if mark.is_above else mark.y)]
+            traces = [_points(mark)]
         for trace in traces:
             figure.add_trace(trace, row=row, col=1)
     if panel.has_zero:
@@ -60,7 +52,7 @@ def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
     figure.update_xaxes(title_text=panel.xlabel, dtick=step, range=panel.xlim, row=row)
     figure.update_yaxes(
         title_text=html.escape(panel.ylabel),
-        range=[low, above if has_row_above else high],
+        range=panel.ylim,
         tickformat=".0%" if panel.is_percent else None,
         row=row,
     )
@@ -112,23 +104,18 @@ def _bars(bars: Bars) -> go.Bar:
     )
 
 
-def _points(points: Points, y: Floats) -> go.Scatter:
-    """Draw points. The legend shows the first, which is not drawn: a filled one, if there are any.
-
-    So the legend is the same wherever the points are.
-    """
-    is_open = [not len(points.x), *points.is_hollow]
+def _points(points: Points) -> go.Scatter:
     return go.Scatter(
-        x=[None, *points.x.tolist()],
-        y=[None, *y.tolist()],
+        x=points.x.tolist(),
+        y=points.y.tolist(),
         mode="markers",
         name=html.escape(points.name),
         marker={
-            "symbol": [points.symbol + ("-open" if hollow else "") for hollow in is_open],
+            "symbol": [points.symbol + ("-open" if hollow else "") for hollow in points.is_hollow],
             "color": points.colour,
-            "size": 6 if points.is_above else 5 if points.is_small else 8,
+            "size": 8,
         },
-        text=["", *map(html.escape, points.notes)],
+        text=[*map(html.escape, points.notes)],
         hoverinfo="text",
         cliponaxis=False,
     )
