@@ -422,12 +422,6 @@ class PolicyContract:
         assert all(trial.params in LISTED.listed for trial in agent.trials)
         self.goes_on(agent)
 
-    def test_a_domain_of_three_points(self) -> None:
-        """Fewer points than queries: the policy has to repeat itself."""
-        space = Space(PLANE, points=LISTED.listed[:3])
-        agent = run(self.agent(self.federation(space)), 9)
-        assert all(trial.params in space.listed for trial in agent.trials)
-
     @pytest.mark.parametrize("peers", [0, 3])
     def test_no_listed_point_twice_until_all_were_tried(self, peers: int) -> None:
         """Pending, failed and told ones are tried as well."""
@@ -458,11 +452,6 @@ class PolicyContract:
         assert asked(up) == asked(down)
         assert [trial.score for trial in up.trials] == [-trial.score for trial in down.trials]
         assert down.best.score == min(trial.score for trial in down.trials)
-
-    @pytest.mark.parametrize("D", [1, 10])
-    def test_dimensions(self, D: int) -> None:
-        agent = run(self.agent(self.federation(cube(D))), 3)
-        self.goes_on(agent, 4)
 
     def test_queries_are_allowed_points_and_targets_stay_as_they_are(
         self, monkeypatch: pytest.MonkeyPatch
@@ -497,13 +486,6 @@ class PolicyContract:
         score = bowl(agent.federation)
         run(agent, ROUNDS, lambda params: scale * score(params))
         assert asked(agent) == asked(reference)
-
-    @pytest.mark.parametrize("offset", [-1e9, 1e9])
-    def test_scores_far_from_zero(self, offset: float) -> None:
-        agent = self.agent()
-        score = bowl(agent.federation)
-        run(agent, 5, lambda params: offset + score(params))
-        self.goes_on(agent)
 
     @pytest.mark.parametrize("value", [0.0, -1e9])
     def test_constant_scores(self, value: float) -> None:
@@ -553,9 +535,6 @@ class PolicyContract:
 
     # Manners
 
-    def test_sources_are_named(self) -> None:
-        self.check_sources(run(self.agent(), 12))
-
     @pytest.mark.parametrize("n_initial", [0, 1, 3, 7])
     @pytest.mark.parametrize("peers", [0, 3])
     def test_as_many_initial_points_as_the_settings_say(self, n_initial: int, peers: int) -> None:
@@ -571,24 +550,6 @@ class PolicyContract:
         else:
             assert sources[:n_initial] == ["initial"] * n_initial
             assert "initial" not in sources[n_initial:]
-
-    def test_initial_points_that_are_given_replace_the_design(self) -> None:
-        """All of them come, in their order, unless a policy begins by itself."""
-        points = [{"x": i / 5, "rate": 1.0} for i in range(5)]
-        agent = run(self.agent(initial=points), 8)
-        self.check_sources(agent)
-        initial = [trial.params for trial in agent.trials if trial.source == "initial"]
-        assert initial == points[: len(initial)]
-        assert initial
-        alone = run(self.agent(peers=0, initial=points), 5)
-        assert [trial.params for trial in alone.trials] == points
-
-    def test_chances_of_peers_are_sound(self) -> None:
-        policy = self.policy()
-        for sender in ("peer-0", "é" * 32, "x"):
-            chance = policy.chance(sender)
-            assert 0.0 <= chance < np.inf
-            assert policy.chance(sender) == chance
 
     def test_nothing_of_the_users_is_changed(self) -> None:
         federation = self.federation(LISTED)
@@ -669,15 +630,6 @@ class BetaContract(PolicyContract):
     def with_beta(self, beta: float | Sequence[float]) -> Policy:
         return msgspec.structs.replace(self.policy(), beta=beta)
 
-    @pytest.mark.slow
-    def test_beta_as_a_number_or_a_sequence(self) -> None:
-        """A sequence keeps its last value; β_t = 1 is the default."""
-        agents = [
-            run(self.agent(policy=self.with_beta(beta)), ROUNDS) for beta in (1.0, [1, 1.0], (1,))
-        ]
-        for agent in agents:
-            assert asked(agent) == asked(run(self.agent(), ROUNDS))
-
     def test_beta_scales_how_far_queries_scatter(self) -> None:
         """Without peers β = 0 asks at the mean's maximum, whatever the seed; β = 5 all over."""
         federation = self.federation(cube(1))
@@ -693,13 +645,6 @@ class BetaContract(PolicyContract):
             spread[beta] = np.std(queries)
         assert spread[0.0] < 0.01
         assert spread[5.0] > 10 * spread[0.0]
-
-    def test_beta_survives_a_file(self, tmp_path: Path) -> None:
-        agent = run(self.agent(policy=self.with_beta([3.0, 2.0, 1.0])), 4)
-        agent.save(tmp_path / "agent")
-        again = Agent.load(tmp_path / "agent", None if self.in_file else agent.policy)
-        assert asked(run(again, 4)) == asked(run(agent, 4))
-        assert again.policy == agent.policy
 
 
 def saved(agent: Agent, folder: Path) -> bytes:

@@ -190,13 +190,6 @@ def test_if_all_nodes_fail_so_does_the_run(tmp_path):
     assert "no data" not in str(e.value)
 
 
-def test_waiting_for_nodes_is_said(tmp_path, caplog):
-    grid = fleet(tmp_path)
-    with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RuntimeError):
-        run(grid, nodes=9)
-    assert "waiting up to 0.6 s for 9 nodes, 3 are connected" in caplog.text
-
-
 def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_path, caplog):
     config = {"name": "a", "folder": "here"}
     app = client_app(FEDERATION, objective)
@@ -205,18 +198,6 @@ def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_
         run(grid, rounds=1)
     assert "--node-config" in caplog.text
     assert "folder in the node config is 'here', expected an absolute path" in caplog.text
-
-
-def test_two_federations_share_a_folder(tmp_path):
-    other = fedbo.Federation({"x": fedbo.Float(0, 1)}, seed=1)
-    for federation in (FEDERATION, other):
-        grid = fleet(tmp_path, 2, federation)
-        run(grid, federation)
-        assert [len(trials(grid, node, federation)) for node in range(2)] == [6, 6]
-
-
-def test_a_name_is_that_of_the_node_config():
-    assert node_name({"name": "clinic", "partition-id": 1}) == "clinic"
 
 
 def test_too_few_nodes(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +20,12 @@ from fedbo import (
     Message,
     Origin,
     Policy,
-    Settings,
     Space,
     TipsThenPool,
 )
 from fedbo.insight import figure
 from fedbo.insight.explain import CAVEAT, Explanation, explain
-from fedbo.insight.replay import Rule, Solo, replay
+from fedbo.insight.replay import Solo
 from fedbo.insight.trials_saved import compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
@@ -158,32 +156,6 @@ def test_without_queries_from_peers_nothing_was_saved() -> None:
     assert not explained.peers.height
 
 
-def test_after_few_trials_it_is_too_early() -> None:
-    federation, f = Federation(SPACE), wave(4)
-    agent = Agent(federation, FTS(schedule=1e-9), name="a", seed=0)
-    agent.receive(peers(f, federation, 0.3, count=4))
-    run(agent, f, 6)
-    explained = agent.explain()
-    assert explained.saved is None
-    assert "Too early to say: there are 6 scores, and the estimate needs 8." in str(explained)
-
-
-def test_equal_scores_are_no_ground_for_a_verdict() -> None:
-    federation = Federation(SPACE)
-    agent = Agent(federation, FTS(schedule=1e-9), name="a", seed=0)
-    agent.receive(peers(wave(4), federation, 0.3))
-    for _ in range(9):
-        agent.tell(agent.ask(), 1.0)
-    assert "All scores are equal" in agent.explain().verdict
-
-
-def test_draws_are_counted() -> None:
-    agent = Agent(Federation(SPACE), name="a")
-    agent.tell({"a": 0.5, "b": 0.5}, 1.0)
-    with pytest.raises(ValueError, match="draws is 0, expected 1 or more"):
-        agent.explain(draws=0)
-
-
 # What is estimated
 
 
@@ -204,40 +176,6 @@ def test_a_loss_is_said_plainly() -> None:
         "About −2 trials saved (90 %: −2). "
         "Collaborating cost trials: alone, the agent would have been faster."
     )
-
-
-def test_curves_are_in_the_users_units_and_direction() -> None:
-    together, alone = np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([[0.0, 0.2], [0.0, 0.4]])
-    saved = compare(together[0], together, alone, start=1, sign=-1.0)
-    last = {name: float(saved.curves[name][-1]) for name in saved.curves.columns}
-    assert last == pytest.approx(
-        {"trials": 2, "agent": -1, "alone": -0.4, "low": -0.4, "high": -0.2}
-    )
-    assert saved.gains["gain"][0] > 0
-
-
-def test_the_replay_starts_where_the_agent_did(explanation: Explanation) -> None:
-    assert explanation.saved is not None
-    first = explanation.saved.curves.where(trials=3)
-    assert first["agent"] == first["alone"] == first["low"] == first["high"]
-
-
-def test_a_solo_agent_takes_the_initial_points_that_peers_took_the_place_of() -> None:
-    f, space = wave(3), Space(SPACE)
-    X = np.random.default_rng(0).random((9, 2))
-    together, alone = replay(
-        X,
-        f(X),
-        np.arange(9) < 1,
-        initial=list(X[1:3]),
-        space=space,
-        settings=Settings(),
-        rule=Rule(),
-        draws=3,
-        rng=np.random.default_rng(0),
-    )
-    assert np.array_equal(together[:, :3], alone[:, :3])
-    assert not np.array_equal(together, alone)
 
 
 def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,23 +213,6 @@ def test_help_that_only_shows_in_the_trust_counts() -> None:
         origin = Origin("own", trust={"x": 0.5}) if i > 2 else Origin("initial")
         agent.tell(agent.adopt({"a": i / 8}, origin=origin), score)
     assert agent.explain(draws=2).saved is not None
-
-
-def test_draws_pass_through_the_scores_that_were_told() -> None:
-    f, X = wave(3), np.random.default_rng(0).random((20, 2))
-    together, _ = replay(
-        X,
-        1000.0 * f(X),
-        np.ones(20, dtype=bool),
-        initial=[],
-        space=Space(SPACE),
-        settings=Settings(),
-        rule=Rule(),
-        draws=5,
-        rng=np.random.default_rng(0),
-    )
-    best = np.maximum.accumulate(1000.0 * f(X))
-    assert np.abs(together - best).max() < 0.2 * np.std(1000.0 * f(X))
 
 
 def test_it_is_the_same_each_time(helped: Agent, explanation: Explanation, tmp_path: Path) -> None:
@@ -347,31 +268,6 @@ def test_policies_that_blend_beliefs_are_replayed_without_credit() -> None:
     explained = agent.explain(draws=2)
     assert explained.saved is not None
     assert not explained.peers.height
-
-
-def test_scores_of_any_size_give_the_same_verdict() -> None:
-    federation, f = Federation(SPACE), wave(4)
-    verdicts = []
-    for scale in (1.0, 1024.0):
-        agent = Agent(federation, FTS(), name="a", seed=6)
-        agent.receive(peers(f, federation, 0.3))
-        for _ in range(12):
-            trial = agent.ask()
-            point = federation.space.encode(trial.params)
-            agent.tell(trial, scale * float(f(point[None])[0]))
-        verdicts.append(agent.explain(draws=4).verdict)
-    assert verdicts[0] == verdicts[1]
-
-
-@pytest.mark.slow
-def test_it_takes_seconds_and_not_minutes() -> None:
-    federation, f = Federation(SPACE), wave(4)
-    agent = Agent(federation, FTS(), name="a", seed=6)
-    agent.receive(peers(f, federation, 0.3))
-    run(agent, f, 30)
-    start = time.process_time()
-    agent.explain()
-    assert time.process_time() - start < 60.0  # about 2
 
 
 @pytest.mark.slow

@@ -87,23 +87,7 @@ def test_an_acquisition_function_avoids_what_was_tried_and_a_draw_does_not() -> 
     assert not allowed.is_taken_for_acquisition(points).any()
 
 
-def test_listed_points_are_avoided_until_all_were_tried() -> None:
-    points = np.asarray(LISTED.points)
-    solo = solo_after(points[:4], np.arange(4.0), LISTED)
-    for taken in (solo.is_taken_for_draw, solo.is_taken_for_acquisition):
-        assert taken(points).tolist() == [True] * 4 + [False] * 7
-    done = solo_after(points, np.arange(11.0), LISTED)
-    assert not done.is_taken_for_draw(points).any()
-
-
 @pytest.mark.parametrize("rule", [Rule(Steps((1e-9,))), Rule(None)])
 def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
     for solo in replayed(monkeypatch, rule, LISTED, np.sin(np.arange(11.0))):
         assert len(np.unique(solo.X, axis=0)) == 11
-
-
-def test_improvement_does_not_insist_on_a_corner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scores are largest in a corner. If it were not taken, 9 of 25 points would differ."""
-    X = SPACE.sample(np.random.default_rng(0), 200)[:25]
-    for solo in replayed(monkeypatch, Rule(Steps((1e-9,))), SPACE, X.sum(axis=1)):
-        assert len(np.unique(solo.X, axis=0)) > 15

@@ -122,21 +122,6 @@ def test_finds_the_maximum_in_99_of_100(draw, D, length_scale, log2_points):
     assert len(misses(draw, cube(D), length_scale, log2_points)) <= 1
 
 
-@pytest.mark.parametrize("draw", [message, gp_draw])
-@pytest.mark.parametrize(("D", "length_scale"), [(1, 0.05), (3, 1.0), (6, 2.0)])
-@pytest.mark.slow
-def test_few_and_many_waves(draw, D, length_scale):
-    """Long length scales: the maximum is at one of many corners."""
-    assert len(misses(draw, cube(D), length_scale, 14, cases=50)) <= 1
-
-
-def test_matern_draws():
-    def draw(D, length_scale, seed):
-        return gp_draw(D, length_scale, seed, kernel="matern52")
-
-    assert len(misses(draw, cube(2), 0.3, 15, cases=50)) <= 1
-
-
 # Spaces with levels
 
 MIXED = Space({"a": Float(0, 1), "n": Int(1, 7), "c": Categorical(["u", "v", "w"])})
@@ -174,30 +159,6 @@ def test_spaces_with_levels(draw, length_scale, space):
     assert len(misses(draw, space, length_scale, 14, cases=25)) <= 2
 
 
-@pytest.mark.slow
-def test_all_levels_tried_where_they_are_few():
-    axes = np.meshgrid(np.arange(10), np.arange(5), np.arange(3), indexing="ij")
-    every = [
-        LEVELS.encode({"n": int(i) + 1, "s": 0.25 * int(j), "c": int(k) + 1})
-        for i, j, k in zip(*(axis.ravel() for axis in axes), strict=True)
-    ]
-    for seed in range(30):
-        f = gp_draw(LEVELS.dimensions, (0.1, 0.5, 2.0)[seed % 3], seed)
-        values = f(np.array(every))
-        x = argmax(f, LEVELS)
-        assert f(x[None])[0] == pytest.approx(values.max(), abs=1e-5)
-
-
-@pytest.mark.parametrize("space", [cube(2), MIXED, FINE], ids=["cube", "mixed", "fine"])
-@pytest.mark.slow
-def test_not_worse_than_random_search(space):
-    """A screening that lost its best point would show here."""
-    for seed in range(20):
-        f = gp_draw(space.dimensions, 0.3, seed)
-        sample = space.sample(np.random.default_rng(seed), 300)
-        assert f(argmax(f, space)[None])[0] > f(sample).max() - 1e-5
-
-
 # Discrete domains
 
 
@@ -215,16 +176,6 @@ def test_discrete_domain_is_enumerated(n):
         f = message(2, 0.1, seed)
         brute = max(range(n), key=lambda i: f(space.points[[i]])[0])
         np.testing.assert_array_equal(argmax(f, space), space.points[brute])
-
-
-@pytest.mark.parametrize("n", [100, 4000])
-def test_discrete_domain_of_a_joint_draw(n):
-    space = listed(n, 0)
-    gp = GP(Hyper(length_scales=(0.2, 0.2)), space.points[:10])
-    gp.set_scores(np.linspace(-1, 1, 10))
-    f = gp.sample(np.random.default_rng(0), points=space.points)
-    expected = space.points[np.argmax(f(space.points))]
-    np.testing.assert_array_equal(argmax(f, space), expected)
 
 
 # Points worth a look
@@ -246,21 +197,6 @@ def test_near_is_looked_at():
 
     near = np.array([[0.9, 0.9, 0.9, 0.9], Needle.top + 0.01])
     np.testing.assert_allclose(argmax(Needle(), cube(4), near), Needle.top, atol=1e-4)
-
-
-@pytest.mark.parametrize("space", [cube(6), FINE], ids=["cube", "fine"])
-@pytest.mark.slow
-def test_never_worse_than_near(space):
-    for seed in range(6):
-        f = gp_draw(space.dimensions, 0.05, seed)
-        X = space.snap(sobol(space.dimensions, 14).astype(np.float64))
-        near = X[np.argsort(-f(X))[:3]]
-        assert f(argmax(f, space, near)[None])[0] > f(near).max() - 1e-4
-
-
-def test_no_near():
-    f = message(2, 0.2, 0)
-    np.testing.assert_array_equal(argmax(f, cube(2), np.empty((0, 2))), argmax(f, cube(2)))
 
 
 # Points that are taken
@@ -295,11 +231,6 @@ def test_where_the_best_is_taken_the_next_best_is_the_answer(taken, expected):
     assert x == pytest.approx(expected, abs=5e-3)
 
 
-def test_where_every_top_is_taken_it_is_somewhere_on_a_slope():
-    taken = around(0.2, 0.5, 0.8)
-    assert not taken(argmax(Hills(), cube(1), None, taken)[None])[0]
-
-
 def test_where_all_is_taken_the_best_is_the_answer():
     x = argmax(Hills(), cube(1), None, lambda X: np.ones(len(X), dtype=bool))
     assert x[0] == pytest.approx(0.2, abs=1e-2)
@@ -318,25 +249,6 @@ def test_a_constant_function():
     f = Features(2, 20, seed=0).function(np.zeros(20))
     x = argmax(f, cube(2))
     assert ((x >= 0) & (x <= 1)).all()
-
-
-def test_the_same_every_time():
-    f = gp_draw(3, 0.2, 0)
-    np.testing.assert_array_equal(argmax(f, cube(3)), argmax(f, cube(3)))
-
-
-@pytest.mark.parametrize("signal_variance", [1e-4, 1e4])
-@pytest.mark.slow
-def test_small_and_large_functions(signal_variance):
-    """MARGIN is in the function's own standard deviations."""
-    missed = 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        hyper = Hyper(length_scales=(0.2, 0.2), signal_variance=signal_variance)
-        f = GP(hyper, np.empty((0, 2))).sample(rng)
-        gap = far_search(f, cube(2), 13) - f(argmax(f, cube(2))[None])[0]
-        missed += gap > MARGIN * np.sqrt(signal_variance)
-    assert missed <= 1
 
 
 # Many functions at once
@@ -364,17 +276,6 @@ def test_functions_do_not_disturb_each_other():
     for f, x in zip(functions, together, strict=True):
         alone = argmax_each([f], space, nothing(space, 1), [None])
         np.testing.assert_allclose(alone[0], x, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_each_function_has_its_own_neighbourhood_and_bars():
-    space = Space({"a": Float(0, 1), "n": Int(1, 5)})
-    functions = [gp_draw(2, 0.02, seed) for seed in range(5)]
-    peaks = np.array([argmax(f, space) for f in functions])
-    X = argmax_each(functions, space, peaks[:, None], [None] * 5)
-    for f, peak, x in zip(functions, peaks, X, strict=True):
-        assert f(x[None])[0] > f(peak[None])[0] - MARGIN
-        np.testing.assert_array_equal(x[None], space.snap(x[None]))
 
 
 def test_each_function_is_enumerated_where_points_are_listed():

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg import svd
-from scipy.stats import kstest
 
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.model.features import MOST, POINTS, Basis, Features
@@ -65,12 +64,6 @@ def test_it_is_that_of_a_singular_value_decomposition(which: tuple[str, int]) ->
 
 
 @pytest.mark.parametrize("which", FEDERATIONS, ids=str)
-def test_the_largest_entry_of_each_direction_is_positive(which: tuple[str, int]) -> None:
-    B = FEDERATIONS[which].basis.vectors
-    assert (B.max(axis=0) == np.abs(B).max(axis=0)).all()
-
-
-@pytest.mark.parametrize("which", FEDERATIONS, ids=str)
 def test_coordinates_give_the_function_of_weights_in_the_span(which: tuple[str, int]) -> None:
     federation = FEDERATIONS[which]
     basis, rng = federation.basis, np.random.default_rng(0)
@@ -95,21 +88,6 @@ def test_nothing_is_lost_where_few_directions_are_enough(name: str, M: int) -> N
     assert np.sqrt((error**2).mean()) < 0.01 * np.sqrt((exact**2).mean())
 
 
-def test_coordinates_of_standard_normal_weights_are_standard_normal() -> None:
-    basis = FEDERATIONS["six", 100].basis
-    z = np.random.default_rng(2).standard_normal((4000, 100)) @ basis.vectors
-    assert z.shape == (4000, MOST)
-    np.testing.assert_allclose(np.cov(z.T), np.eye(MOST), atol=0.1)
-    assert min(kstest(z[:, i], "norm").pvalue for i in range(MOST)) > 1e-4
-
-
-def test_coordinates_over_the_space_have_mean_0_and_the_variances_lam() -> None:
-    federation = FEDERATIONS["mixed", 100]
-    Psi = federation.basis.coordinates(federation.space.cover(POINTS))
-    np.testing.assert_allclose(Psi.mean(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(Psi.T @ Psi / len(Psi), np.diag(federation.basis.lam), atol=1e-12)
-
-
 # Few points, few features
 
 
@@ -120,25 +98,6 @@ def test_a_space_with_a_single_point_has_one_direction() -> None:
         assert basis.vectors.tolist() == np.eye(M, 1).tolist() and len(basis) == 1
         assert basis.lam.tolist() == [0.0] or basis.lam[0] < 1e-12
         assert np.abs(basis.coordinates(space.points)).max() < 1e-12
-
-
-@pytest.mark.parametrize("n", [2, 3, 17])
-def test_there_are_fewer_directions_than_points(n: int) -> None:
-    space = Space(cube(1), points=[{"x0": i / (n - 1)} for i in range(n)])
-    basis = Federation(space, features=100, length_scale=0.02).basis
-    assert len(basis) == n - 1
-    Psi = basis.coordinates(space.points)
-    Phi = basis.features(space.points) - basis.mean
-    np.testing.assert_allclose(Psi @ Psi.T, Phi @ Phi.T, atol=1e-10)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_one_feature_has_one_direction(seed: int) -> None:
-    """It is 1 or −1, as features have norm 1, and may be the same everywhere."""
-    federation = Federation(cube(1), features=1, seed=seed)
-    assert federation.basis.vectors.tolist() == [[1.0]]
-    values = federation.phi(federation.space.cover(POINTS))
-    np.testing.assert_allclose(federation.basis.lam, values.var(), atol=1e-12)
 
 
 def test_functions_that_do_not_vary_have_one_direction() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from model.moments import LIMIT
 
-from fedbo import Agent, Categorical, Federation, Float, Int, Message
+from fedbo import Agent, Categorical, Federation, Float, Int
 from fedbo.message.compact import Compact
 from fedbo.message.inbox import BeliefInbox
 from fedbo.model.linear import Regression
@@ -88,23 +88,6 @@ def covariance(federation: Federation, counts: np.ndarray, step: float) -> np.nd
     return np.eye(len(levels)) - R.T @ R
 
 
-@pytest.mark.parametrize("name", SPACES)
-def test_with_fine_steps_it_is_the_summary_of_the_same_trials(name: str) -> None:
-    """The covariance that the sender of a summary computes, from trials at most twice in a cell."""
-    federation, rng = Federation(SPACES[name]), np.random.default_rng(0)
-    for t in (1, 5):
-        agent = teller(federation, t)
-        ours, X = agent.message(), agent._history.X()
-        assert ours.counts.sum() == t and ours.counts.max() <= 2
-        prior = Regression(federation.phi, federation.noise_variance).posterior(np.zeros(0))
-        G = federation.known_of(federation.counts(X))
-        _, C = summarise(prior, G, federation.basis.vectors, rng)
-        np.testing.assert_allclose(covariance(federation, ours.counts, 1e-6), C, atol=1e-6)
-        _, R = federation.held(ours).content
-        # rounding only takes away from what is known
-        assert np.linalg.eigvalsh(np.eye(ours.M) - R.T @ R - C).min() > -1e-6
-
-
 @pytest.mark.parametrize("step", [1e-3, 0.1, 1.0])
 def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
     """Along each eigenvector of G, written out as variances of independent normals."""
@@ -154,34 +137,6 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     np.testing.assert_allclose(agent.inbox.nu[0], m, atol=1e-6)
     np.testing.assert_allclose(agent.inbox.covariance(0), C, atol=2e-6)
     assert agent.account.received.nbytes == message.nbytes
-
-
-def test_an_agent_that_knows_nothing_says_nothing() -> None:
-    """All scores are the same: the mean is 0, and the counts are sent all the same."""
-    federation = Federation(SPACES["plane"])
-    agent = Agent(federation, name="a", seed=0)
-    for _ in range(3):
-        agent.tell({"a": 0.5, "b": 0.1}, 1.0)
-    message = Message.decode(agent.message().encode())
-    assert message.counts.max() == 4
-    assert np.isfinite(federation.held(message).content[0]).all()
-
-
-def test_every_score_is_rounded_anew_and_a_retry_is_not() -> None:
-    federation = Federation(SPACES["plane"])
-    first = teller(federation, 10).message()
-    assert teller(federation, 10).message() == first
-    assert teller(federation, 10, seed=1).message() != first
-
-
-def test_many_trials_in_a_cell() -> None:
-    federation = Federation({"x": Float(0, 1)})
-    agent = Agent(federation, name="a", seed=0)
-    for i in range(40):
-        agent.tell({"x": 0.01 + 1e-4 * i}, float(i % 7))
-    message = Message.decode(agent.message().encode())
-    assert message.t_n == 40 and sorted(message.counts) == [0] * 7 + [4]
-    assert Agent(federation, name="b", seed=0).receive(message) == 1
 
 
 @pytest.mark.parametrize("t", [3, 10, 40])

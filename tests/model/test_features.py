@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,33 +73,6 @@ def test_pinned(arguments, s, b, x, values):
     np.testing.assert_allclose(phi(np.array([x]))[0], values, atol=6e-7)
 
 
-def test_numbers_come_from_the_raw_stream():
-    """The same s and b by the standard library's inverse of the normal distribution."""
-    D, M, length_scale = 3, 40, 0.3
-    raw = np.random.PCG64(11).random_raw(M * (D + 2)).tolist()
-    uniform = np.array([((bits >> 11) + 0.5) / 2**53 for bits in raw]).reshape(M, D + 2)
-    normal = np.vectorize(NormalDist().inv_cdf)(uniform[:, :D])
-    phi = Features(D, M, length_scales=length_scale, seed=11)
-    np.testing.assert_allclose(phi.s, normal / length_scale, rtol=1e-6)
-    np.testing.assert_allclose(phi.b, 2 * np.pi * uniform[:, -1], rtol=1e-6)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_same_seed_same_features(kernel):
-    X = np.random.default_rng(0).random((6, 3))
-    one, same, other = (Features(3, 20, kernel=kernel, seed=seed)(X) for seed in (5, 5, 6))
-    np.testing.assert_array_equal(one, same)
-    assert np.abs(one - other).max() > 0.1
-
-
-def test_length_scales_only_stretch():
-    """Other length scales keep the frequencies, in units of them."""
-    a = Features(2, 30, length_scales=(0.1, 2.0), seed=5)
-    b = Features(2, 30, length_scales=(0.3, 0.4), seed=5)
-    np.testing.assert_allclose(a.s * a.length_scales, b.s * b.length_scales, rtol=1e-14)
-    np.testing.assert_array_equal(a.b, b.b)
-
-
 @pytest.mark.parametrize(("kernel", "spectrum"), [("se", norm), ("matern52", t(5))])
 def test_spectral_density(kernel, spectrum):
     phi = Features(2, 20_000, kernel=kernel, length_scales=(0.1, 0.7), seed=1)
@@ -123,27 +94,6 @@ def test_kernel_of_many_features(kernel, length_scales):
         approximate.append(Phi @ Phi.T)
         assert np.abs(approximate[-1] - k).max() < 5 / np.sqrt(M)
     assert np.abs(np.mean(approximate, axis=0) - k).max() < 5 / np.sqrt(M * seeds)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("D", "length_scales"), [(1, 0.2), (3, (0.2, 0.4, 0.8))])
-def test_kernel_error_falls_with_the_root_of_features(kernel, D, length_scales):
-    assert -0.6 < slope_of_error(kernel, D, length_scales) < -0.4
-
-
-def slope_of_error(kernel, D, length_scales):
-    """Slope of log(root mean square error of φφ') against log M."""
-    X = np.random.default_rng(0).random((30, D))
-    k = exact(kernel, X, X, np.broadcast_to(length_scales, D))
-    sizes = 2 ** np.arange(5, 12)
-    errors = []
-    for M in sizes:
-        squares = []
-        for seed in range(30):
-            Phi = Features(D, int(M), kernel=kernel, length_scales=length_scales, seed=seed)(X)
-            squares.append(((Phi @ Phi.T - k) ** 2).mean())
-        errors.append(np.sqrt(np.mean(squares)))
-    return np.polyfit(np.log(sizes), np.log(errors), 1)[0]
 
 
 functions = st.builds(

@@ -93,16 +93,6 @@ def test_likelihood_and_gradient(hyper, seed, t, duplicates, ard):
     np.testing.assert_allclose(gradient, slopes, rtol=1e-8, atol=1e-8 * np.abs(slopes).max())
 
 
-@given(hyper=hypers)
-def test_pack_and_unpack(hyper):
-    D = len(hyper.length_scales)
-    data = Likelihood(np.zeros((1, D)), np.zeros(1), hyper.kernel)
-    again = data.unpack(data.pack(hyper))
-    assert again.kernel == hyper.kernel
-    for name in ("length_scales", "signal_variance", "noise_variance"):
-        np.testing.assert_allclose(getattr(again, name), getattr(hyper, name), rtol=1e-13)
-
-
 def drawn_problem(seed, D, t, kernel):
     """Scores drawn from a GP of random length scales, standardised."""
     rng = np.random.default_rng(seed)
@@ -199,31 +189,6 @@ def test_a_local_search_keeps_up_with_new_scores():
         short.append(minus(theta)[0] - minimize(minus, theta, jac=True, bounds=bounds).fun)
     assert np.mean(short) < 2 * MARGIN
     assert sum(gap > 6 * MARGIN for gap in short) <= 1
-
-
-def test_a_local_search_does_not_lose_likelihood():
-    X, y = drawn_problem(1, 2, 20, "matern52")
-    fit = Fit(priors=None, noise_floor=NOISE_FLOOR)
-    start = Hyper(length_scales=(2.0, 0.1), noise_variance=0.3, kernel="matern52")
-    found = fit.again(X, y, start)
-    before, after = (likelihood_by_oracle(hyper, X, y) for hyper in (start, found))
-    assert after > before
-    assert likelihood_by_oracle(fit.again(X, y, found), X, y) > after - 1e-9
-
-
-def test_a_warm_start_counts():
-    X, y = drawn_problem(2, 2, 20, "se")
-    fit = Fit(kernel="se", priors=None, noise_floor=NOISE_FLOOR)
-    best = fit(X, y, np.random.default_rng(0))
-    lazy = Fit(kernel="se", priors=None, noise_floor=NOISE_FLOOR, starts=1)
-    again = lazy(X, y, np.random.default_rng(1), best)
-    assert likelihood_by_oracle(again, X, y) > likelihood_by_oracle(best, X, y) - 1e-9
-
-
-def test_same_generator_same_fit():
-    X, y = drawn_problem(3, 2, 12, "matern52")
-    one, same = (Fit()(X, y, np.random.default_rng(4)) for _ in range(2))
-    assert one == same
 
 
 # Hardly any data, and data that say nothing

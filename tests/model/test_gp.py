@@ -104,16 +104,6 @@ def test_gradients_of_mean_and_variance(hyper, seed, t):
         np.testing.assert_allclose(gradient, np.stack(steps, axis=1), rtol=0, atol=tolerance)
 
 
-def test_growth_by_several_is_as_one_by_one():
-    X = np.random.default_rng(0).random((9, 2))
-    hyper = Hyper(length_scales=(0.3, 0.3))
-    one, many = GP(hyper, X[:4]), GP(hyper, X[:4])
-    many.add(X[4:])
-    for x in X[4:]:
-        one.add(x[None])
-    np.testing.assert_array_equal(one.L, many.L)
-
-
 @pytest.mark.parametrize("kernel", ["se", "matern52"])
 @pytest.mark.parametrize("noise_variance", [1e-12, 1e-9, 1e-6])
 def test_many_duplicates_and_hardly_any_noise(kernel, noise_variance):
@@ -153,7 +143,6 @@ def test_points_that_are_not_finite(wrong):
 BETA = 1.7
 SCATTERED = np.random.default_rng(3).random((6, 2))
 GRID = np.stack(np.meshgrid(np.linspace(0, 1, 4), np.linspace(0, 1, 3)), axis=-1).reshape(-1, 2)
-LISTED = np.random.default_rng(4).random((600, 2))
 
 
 def believing(kernel, X):
@@ -188,27 +177,6 @@ def discrete():
     return draws, *moments_at(gp, GRID)
 
 
-@pytest.fixture(scope="module", params=["se", "matern52"])
-def listed(request):
-    """24,000 draws on a list that is too long for an exact draw, at six points, two observed."""
-    gp = believing(request.param, LISTED[[0, 100, 200, 200, 300, 400]])
-    rows, rng = [0, 200, 7, 150, 450, 599], np.random.default_rng(1)
-    draws = np.array([gp.sample(rng, BETA, points=LISTED)(LISTED[rows]) for _ in range(24_000)])
-    return draws, *moments_at(gp, LISTED[rows])
-
-
-@pytest.mark.slow
-def test_moments_of_draws_on_a_long_list(listed):
-    assert worst_z(*listed) < LIMIT
-
-
-@pytest.mark.parametrize("lie", ["mean", "scale", "correlation"])
-@pytest.mark.slow
-def test_draws_on_a_long_list_would_be_seen_off_by_5_per_cent(listed, lie):
-    draws, *moments = listed
-    assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
-
-
 @pytest.mark.slow
 def test_moments_of_continuous_draws(continuous):
     assert worst_z(*continuous) < LIMIT
@@ -233,47 +201,12 @@ def test_discrete_draws_would_be_seen_off_by_5_per_cent(discrete, lie):
     assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
 
 
-def test_discrete_draws_are_normal(discrete):
-    """Exact draws have whitened fourth moments of 3; standard error √(96/n) each."""
-    draws, mean, covariance = discrete
-    W = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
-    assert (np.abs((W**4).mean(axis=1) - 3) < 4.5 * np.sqrt(96 / len(draws))).all()
-
-
 @pytest.mark.parametrize("kernel", ["se", "matern52"])
 @pytest.mark.parametrize("points", [None, GRID])
 def test_beta_zero_is_the_mean(kernel, points):
     gp = believing(kernel, GRID[:5])
     values = gp.sample(np.random.default_rng(0), 0.0, points=points)(GRID)
     np.testing.assert_allclose(values, gp.predict(GRID)[0], atol=1e-12)
-
-
-@pytest.mark.parametrize("points", [None, GRID])
-def test_draws_pass_through_scores_without_noise(points):
-    hyper = Hyper(length_scales=(0.2, 0.2), noise_variance=1e-8)
-    gp = scored(hyper, GRID[::2], np.arange(6.0))
-    values = gp.sample(np.random.default_rng(0), points=points)(GRID)
-    np.testing.assert_allclose(values[::2], np.arange(6.0), atol=1e-3)
-
-
-@pytest.mark.parametrize("points", [None, GRID])
-def test_same_generator_same_draw(points):
-    gp = believing("se", GRID[:5])
-    one, same, other = (
-        gp.sample(np.random.default_rng(seed), points=points)(GRID) for seed in (4, 4, 5)
-    )
-    np.testing.assert_array_equal(one, same)
-    assert np.abs(one - other).max() > 0.01
-
-
-@pytest.mark.parametrize("points", [None, GRID])
-def test_a_draw_stays_what_it_is_when_its_gp_grows(points):
-    gp = believing("se", GRID[:5])
-    draw = gp.sample(np.random.default_rng(0), points=points)
-    before = draw(GRID).copy()
-    gp.add(GRID[7:8])
-    gp.set_scores(np.ones(6))
-    np.testing.assert_array_equal(draw(GRID), before)
 
 
 def test_a_grown_gp_draws_on_the_same_domain():
@@ -345,14 +278,6 @@ def test_pivoted_factor_reproduces_the_kernel_matrix(hyper, seed, n):
     K = GP(hyper, X[:0]).covariance(X, X)
     F = semidefinite_factor(K.copy())
     np.testing.assert_allclose(F @ F.T, K, atol=1e-9 * hyper.signal_variance)
-
-
-def test_pivoted_factor_of_a_smooth_kernel_is_thin():
-    X = np.linspace(0, 1, 400)[:, None]
-    K = GP(Hyper(length_scales=(0.3,)), X[:0]).covariance(X, X)
-    F = semidefinite_factor(K)
-    assert F.shape[1] < 40
-    np.testing.assert_allclose(F @ F.T, K, atol=1e-9)
 
 
 # Rows of a list

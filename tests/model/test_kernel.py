@@ -1,4 +1,4 @@
-"""Kernels against scikit-learn, SciPy and the spectral densities of the textbook."""
+"""Kernels against scikit-learn, SciPy and the spectral densities of the textbook; precisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import kstest, norm, t
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from fedbo.model.kernel import KERNELS, kernel_named, squared_distances
+from fedbo.model.kernel import KERNELS, Twins, kernel_named, squared_distances
 
 ORACLES = {"se": RBF(), "matern52": Matern(nu=2.5)}
 SPECTRA = {"se": norm, "matern52": t(5)}  # Rasmussen & Williams, equation 4.15: ν = 5/2
@@ -87,3 +87,20 @@ def test_no_distance_is_negative():
 def test_unknown_name():
     with pytest.raises(ValueError, match=r"'rbf'.*'se'.*'matern52'"):
         kernel_named("rbf")
+
+
+@pytest.mark.parametrize("held", [np.float32, np.float64])
+@pytest.mark.parametrize("wanted", [np.float32, np.float64])
+def test_arrays_have_the_precision_of_the_points(held: type, wanted: type) -> None:
+    arrays = [np.arange(3, dtype=held) / 7, np.ones((2, 2), dtype=held)]
+    twins = Twins(*arrays)
+    cast = twins.like(np.empty((1, 1), dtype=wanted))
+    assert [array.dtype for array in cast] == [np.dtype(wanted)] * 2
+    for array, original in zip(cast, arrays, strict=True):
+        np.testing.assert_allclose(array, original, rtol=1e-7)
+    assert twins.like(np.empty((5, 2), dtype=wanted)) is cast
+
+
+def test_no_copy_is_made_where_none_is_needed() -> None:
+    array = np.ones(3, dtype=np.float32)
+    assert Twins(array).single[0] is array

@@ -86,18 +86,3 @@ def test_a_surrogate_knows_its_own_on_either_side_of_the_exact_limit(exact_limit
     assert (variance >= var * 0.999).all()
     assert np.abs(mean - y).mean() > np.abs(mu - y).mean()
     np.testing.assert_allclose(belief.predict(X), (mu, var))
-
-
-@pytest.mark.parametrize("exact_limit", [1000, 4])
-def test_gradients_of_mean_and_variance(exact_limit: int) -> None:
-    X, y = data()
-    belief = Surrogate(SurrogateSettings(exact_limit=exact_limit), 2)
-    belief.update(X, y, np.random.default_rng(0))
-    marginal = belief.marginal()
-    points = np.random.default_rng(5).random((20, 2))
-    mu, var, mu_gradient, var_gradient = marginal.predict_with_gradient(points)
-    np.testing.assert_allclose((mu, var), marginal.predict(points), atol=1e-9)
-    for d, e in enumerate(1e-6 * np.eye(2)):
-        up, down = marginal.predict(points + e), marginal.predict(points - e)
-        np.testing.assert_allclose(mu_gradient[:, d], (up[0] - down[0]) / 2e-6, atol=1e-5)
-        np.testing.assert_allclose(var_gradient[:, d], (up[1] - down[1]) / 2e-6, atol=1e-5)

@@ -43,39 +43,16 @@ def test_a_power_of_two_as_unit_changes_no_bit(scale: float) -> None:
     np.testing.assert_array_equal(Standardised(scale * y).z, Standardised(y).z)
 
 
-@pytest.mark.parametrize("low", [-3.0, -10.0, -100.0])
-def test_one_very_low_score_flattens_the_rest_less(low: float) -> None:
-    """Compared with scores that are only centred and scaled."""
-    rest = np.linspace(0.0, 1.0, 12)
-    y = np.append(rest, low)
-    plain = (y - y.mean()) / y.std()
-    assert np.ptp(Standardised(y).z[:-1]) > 1.4 * np.ptp(plain[:-1])
-
-
 @pytest.mark.parametrize("low", [-100.0, -1e6])
 def test_one_very_low_score_does_not_flatten_the_rest(low: float) -> None:
     """The others still spread over a fair part of a standard deviation."""
     assert np.ptp(Standardised(np.append(np.linspace(0.0, 1.0, 12), low)).z[:-1]) > 0.3
 
 
-def test_low_scores_are_compressed_and_high_ones_are_not() -> None:
-    """A score far below the mean ends up closer to it than one equally far above."""
-    y = np.array([-3.0, -1.0, 0.0, 0.0, 1.0, 3.0])
-    z = Standardised(y).z
-    middle = z[2]
-    assert middle - z[0] < 0.7 * (z[-1] - middle)
-    top = z[3:] - z[3]
-    np.testing.assert_allclose(top / top[-1], (y[3:] - y[3]) / y[-1])
-
-
 @pytest.mark.parametrize("value", [0.0, -0.0, 3.5, -1e9, 1e300, 5e-324])
 @pytest.mark.parametrize("n", [1, 2, 30])
 def test_constants_are_zero(value: float, n: int) -> None:
     assert Standardised(np.full(n, value)).z.tolist() == [0.0] * n
-
-
-def test_nothing_stays_nothing() -> None:
-    assert Standardised(np.empty(0)).z.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +72,6 @@ def test_huge_and_tiny_scores_stay_finite(scores: list[float]) -> None:
     assert np.isfinite(z).all()
     assert z.std() == pytest.approx(1.0)
     assert int(np.argmax(z)) == int(np.argmax(y))
-
-
-def test_scores_are_not_changed() -> None:
-    y = np.array([3.0, 1.0, 2.0])
-    Standardised(y).unwarp(np.zeros(3))
-    assert y.tolist() == [3.0, 1.0, 2.0]
 
 
 # The way back

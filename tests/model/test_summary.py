@@ -109,46 +109,6 @@ def test_it_never_claims_to_know_more_than_the_belief() -> None:
         assert np.linalg.eigvalsh(C - belief.covariance(B)).min() > -1e-12
 
 
-def test_nothing_observed_is_nothing_said() -> None:
-    belief = observed(0).posterior(np.empty(0))
-    for k in (1, 3, M):
-        for seed in range(3):
-            m, C = summarise(
-                belief, known(belief, directions(k)), directions(k), np.random.default_rng(seed)
-            )
-            np.testing.assert_allclose(m, 0.0, atol=1e-12)
-            np.testing.assert_allclose(C, np.eye(k), atol=1e-12)
-
-
-@pytest.mark.parametrize("noise", [1e-10, 1e-4, 0.1, 1e6])
-@pytest.mark.parametrize("t", [0, 1, 7, 200])
-def test_its_covariance_is_one(t: int, noise: float) -> None:
-    """Symmetric with eigenvalues from 0 to 1, wherever the trials really were."""
-    for seed in range(5):
-        belief, coarse = (
-            regression.posterior(np.random.default_rng(seed).standard_normal(t))
-            for regression in (observed(t, noise=noise), rounded(t, noise))
-        )
-        m, C = summarise(
-            belief,
-            known(coarse, directions(5, seed)),
-            directions(5, seed),
-            np.random.default_rng(seed),
-        )
-        assert np.isfinite(m).all()
-        np.testing.assert_allclose(C, C.T, atol=1e-12)
-        lam = np.linalg.eigvalsh(C)
-        assert lam.min() > -1e-12 and lam.max() < 1.0 + 1e-12
-
-
-def rounded(t: int, noise: float) -> Regression:
-    """The trials of `observed`, moved to a grid of 4 x 4 points."""
-    regression = Regression(Features(2, M, length_scales=0.2, seed=0), noise)
-    X = np.random.default_rng([0, 1]).random((t, 2))
-    regression.add((np.floor(4.0 * X) + 0.5) / 4.0)
-    return regression
-
-
 # What it hides
 
 SPACES: dict[str, Any] = {
@@ -198,18 +158,6 @@ def test_of_points_a_message_says_nothing_but_how_many_are_in_each_cell(name: st
         other = federation.cells[(federation.nearest_cells(X[-1:]) + 1) % len(federation.cells)]
         left = teller(federation, np.append(X[:-1], other, axis=0), np.zeros(t)).message()
         assert (first.counts != left.counts).any()
-
-
-def test_counts_are_the_same_if_messages_went_out_before() -> None:
-    """On a grid, where many points have two nearest centres: a trial stays in its cell."""
-    federation = Federation({name: Int(1, 5) for name in "abcd"})
-    X = federation.space.sample(np.random.default_rng(0), 60)
-    agent = Agent(federation, name="a", seed=0)
-    for x in X:
-        agent.tell(federation.space.decode(x), 0.0)
-        agent.message()
-    at_once = teller(federation, X, np.zeros(60)).message().counts
-    np.testing.assert_array_equal(agent.message().counts, at_once)
 
 
 def cell_means(federation: Federation) -> np.ndarray:
@@ -322,18 +270,6 @@ def test_every_score_has_other_noise(means: list[np.ndarray]) -> None:
     gaps = np.abs(noise[:, None] - noise).max(axis=2)[~np.eye(len(noise), dtype=bool)]
     assert gaps.min() > 0.05
     assert abs((noise**2).mean() / RHO**2 - 1.0) < LIMIT * np.sqrt(2.0 / noise.size)
-
-
-def test_a_retry_has_the_same_noise() -> None:
-    """Averaging what one agent hands out for the same scores gains nothing."""
-    federation = Federation(SPACES["plane"])
-    agent = told(federation, 10)
-    first = agent.message()
-    assert agent.message() == first
-    agent.ask()
-    assert agent.message() == first
-    assert told(federation, 10).message() == first
-    assert told(federation, 10, seed=2).message() != first
 
 
 def test_a_summary_shares_no_noise_with_weights(means: list[np.ndarray]) -> None:

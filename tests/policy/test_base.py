@@ -172,22 +172,9 @@ def test_what_a_policy_returns_is_checked(answer: Any, kind: type[Exception], te
     assert "policy Answers" in str(error.value)
 
 
-def test_a_refused_query_leaves_the_agent_as_it_was() -> None:
-    agent = fedbo.Agent(FEDERATION, Answers(CENTRE), settings=fedbo.Settings(n_initial=0))
-    with pytest.raises(TypeError):
-        agent.ask()
-    assert agent.trials == []
-
-
 def test_a_query_outside_the_ranges_of_the_agent_is_refused() -> None:
     with pytest.raises(ValueError, match=r"policy Answers .*not a point of the space"):
         asked(Query(CENTRE), within={"x": Float(0.0, 0.2)})
-
-
-def test_a_sound_query_is_asked_as_it_is() -> None:
-    trial = asked(Query(CENTRE, Origin("pool", credit={"a": 0.5}, trust={"a": 0.3})))
-    assert trial.params == {"x": 0.5, "z": 0.5}
-    assert (trial.source, trial.credit, trial.trust) == ("pool", {"a": 0.5}, {"a": 0.3})
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, Kernel, Matern
+from sklearn.gaussian_process.kernels import RBF, Matern
 
 from fedbo import Agent, Federation
 from fedbo.message import Message
-from fedbo.message.inbox import BeliefInbox, Held, Inbox, reduction
+from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.fit import Fit
 from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target
@@ -217,56 +216,6 @@ def test_it_is_a_gp(D: int, kernel: str, n: int, waiting: int) -> None:
         assert pool.best == pytest.approx(best, abs=1e-6)
 
 
-class AsSklearn(Kernel):
-    """The covariance of a model as one of scikit-learn's kernels."""
-
-    def __init__(self, prior: Prior) -> None:
-        self.prior = prior
-
-    def __call__(
-        self, X: np.ndarray, Y: np.ndarray | None = None, eval_gradient: bool = False
-    ) -> np.ndarray:
-        return self.prior.covariance(X, X if Y is None else Y)
-
-    def diag(self, X: np.ndarray) -> np.ndarray:
-        return np.diag(self(X))
-
-    def is_stationary(self) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("D", [1, 4])
-def test_it_is_scikit_learns(D: int) -> None:
-    target = problem(7, n=8, D=D, waiting=0)
-    Z = np.random.default_rng(0).random((25, D))
-    evidence = []
-    for listens in (False, True):
-        prior = Prior(target, listens)
-        gp = GaussianProcessRegressor(AsSklearn(prior), alpha=prior.noise, optimizer=None)
-        gp.fit(target.X, target.y - prior.mean(target.X))
-        evidence.append(gp.log_marginal_likelihood_value_)
-    mu, s = gp.predict(Z, return_std=True)
-    found = pool_of(target).predict(Z)
-    np.testing.assert_allclose(found[0], mu + prior.mean(Z), atol=1e-7)
-    np.testing.assert_allclose(found[1], s**2, atol=1e-7)
-    odds = 2.0 * np.exp(evidence[1] - evidence[0])
-    assert pool_of(target).trust == pytest.approx(odds / (1.0 + odds), abs=1e-6)
-
-
-def test_evidence_is_how_well_each_score_was_predicted_from_those_before() -> None:
-    """The sum of log densities, one score ahead; the weights of the peers stay as they are now."""
-    for seed in range(3):
-        target, odds = problem(seed, n=10, waiting=2), np.log(2.0)
-        for sign, listens in ((-1.0, False), (1.0, True)):
-            prior = Prior(target, listens)
-            for i in range(10):
-                X, y = target.X[:i], target.y[:i]
-                mu, var = prior.posterior(X, y, target.X[i : i + 1])
-                ahead = norm(mu[0], np.sqrt(var[0] + prior.noise)).logpdf(target.y[i])
-                odds += sign * float(ahead)
-        assert pool_of(target).trust == pytest.approx(1.0 / (1.0 + np.exp(-odds)), abs=1e-6)
-
-
 @pytest.mark.parametrize("n, waiting", SIZES)
 def test_how_far_peers_are_trusted(n: int, waiting: int) -> None:
     """By Bayes' rule: two thirds before the scores."""
@@ -296,17 +245,6 @@ def test_it_is_the_log_of_the_expected_improvement(
         assert np.isfinite(pool(X)).all()
 
 
-def test_it_is_the_mean_improvement_of_draws() -> None:
-    """400,000 draws of its value at 8 points: within four standard errors."""
-    target, rng, size = problem(1, n=4, waiting=1), np.random.default_rng(0), 400_000
-    X = rng.random((60, 2))
-    X = X[np.argsort(-improvement(target, X))[:8]]
-    mu, var, best = expected(target, X)
-    for i, value in enumerate(np.exp(pool_of(target)(X))):
-        gains = np.maximum(mu[i] + np.sqrt(var[i]) * rng.standard_normal(size) - best, 0.0)
-        assert abs(gains.mean() - value) < 4 * gains.std() / np.sqrt(size)
-
-
 @pytest.mark.parametrize("n, waiting", [(0, 2), (1, 0), (6, 0), (6, 3), (25, 2)])
 @pytest.mark.parametrize("D", [1, 2, 5])
 def test_its_gradient(D: int, n: int, waiting: int) -> None:
@@ -332,14 +270,6 @@ def test_points_in_float32_are_told_nearly_the_same() -> None:
         near = exact > exact.max() - 7.0
         assert near.sum() > 20
         np.testing.assert_allclose(rough[near], exact[near], atol=1e-2)
-
-
-def test_many_points_are_as_one_by_one() -> None:
-    pool, X = pool_of(problem(1)), np.random.default_rng(0).random((1030, 2))
-    values = pool(X)
-    picked = [0, 1, 511, 512, 513, 1029]
-    np.testing.assert_allclose([pool(X[[i]])[0] for i in picked], values[picked], rtol=1e-9)
-    assert pool(X[:0]).shape == (0,)
 
 
 # Open points
@@ -442,95 +372,7 @@ def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int, kind:
     np.testing.assert_allclose(S, expected, atol=1e-4)
 
 
-def test_peers_that_differ_leave_the_target_more_room() -> None:
-    """The spread of many peers that know all is the mean square of their distances from ν."""
-    _, target = received("compact", 4)
-    k, K = target.federation.coordinates, 200
-    rng, sizes = np.random.default_rng(0), np.geomspace(0.05, 1.0, target.federation.coordinates)
-    common = 0.1 * rng.standard_normal(k)
-    for scale in (1.0, 0.1):
-        z = common + scale * sizes * rng.standard_normal((K, k))
-        target.inbox = told(target.federation, [(mean, 1e-6 * np.eye(k), 20) for mean in z])
-        peers = Peers(target)
-        nu, S = prior(peers.m, peers.R, np.full(K, 1 / K))
-        np.testing.assert_allclose(nu, z.mean(axis=0), atol=0.02)
-        spread = np.diag(S) - 0.25 * nu**2
-        # of 200 squares, to four standard errors, and 2 in 201 are from before
-        np.testing.assert_allclose(spread, (scale * sizes) ** 2, rtol=0.4, atol=0.011)
-
-
-def told(federation: Federation, said: list[tuple[np.ndarray, np.ndarray, int]]) -> BeliefInbox:
-    """An inbox with beliefs of these means, covariances and numbers of trials."""
-    inbox = BeliefInbox(federation.coordinates)
-    for n, (mean, C, t_n) in enumerate(said):
-        content = mean.astype(np.float32), reduction(C).astype(np.float32)
-        inbox.hold(Held(f"peer-{n}", 1, t_n, content))
-    return inbox
-
-
-@pytest.mark.parametrize("kind", ["belief", "compact"])
-def test_where_no_peer_has_been_nothing_is_claimed(kind: Any) -> None:
-    """Two trials near a corner, 20 peers, one at a time: far away the prior mean is near 0.
-
-    It is a fifth of what it is at the better trial, or less: 200 features are not the kernel.
-    """
-    federation = Federation(cube(2), features=200, length_scale=0.15, kind=kind)
-    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 21)] * 2), axis=-1).reshape(-1, 2)
-    trials = np.array([[0.1, 0.1], [0.3, 0.1]])
-    far = grid[(np.linalg.norm(grid[:, None] - trials, axis=2) > 0.5).all(axis=1)]
-    said = []
-    for seed in range(20):
-        peer = Agent(federation, name="peer", seed=seed)
-        for x, score in zip(trials, (1.0, 0.0), strict=True):
-            peer.tell(federation.space.decode(x), score)
-        agent = Agent(federation, name="me", seed=0)
-        agent.receive(peer.message())
-        target = agent._target(None, np.random.default_rng(0))
-        peers = Peers(target)
-        nu, _ = prior(peers.m, peers.R, np.ones(1))
-        said.append(federation.basis.coordinates(np.append(trials, far, axis=0)) @ nu)
-    sizes = np.sqrt((np.array(said) ** 2).mean(axis=0))
-    assert np.sqrt((sizes[2:] ** 2).mean()) < 0.2 * sizes[0]
-
-
-def test_nothing_that_is_given_is_changed() -> None:
-    target = problem(3)
-    X, y, waits = target.X.copy(), target.y.copy(), target.open_points.copy()
-    omegas, Z = target.inbox.omega.copy(), np.full((3, 2), 0.3)
-    pool = pool_of(target)
-    pool(Z), pool.value_and_gradient(Z), pool.praise(Z[0])
-    for now, before in (
-        (target.X, X),
-        (target.y, y),
-        (target.open_points, waits),
-        (target.inbox.omega, omegas),
-        (Z, np.full((3, 2), 0.3)),
-    ):
-        np.testing.assert_array_equal(now, before)
-    np.testing.assert_array_equal(pool(Z), pool(Z))
-
-
 # Its maximum
-
-
-def grid(size: int) -> Space:
-    points = [
-        {"x0": i / (size - 1), "x1": j / (size - 1)} for i in range(size) for j in range(size)
-    ]
-    return Space({"x0": Float(0, 1), "x1": Float(0, 1)}, points=points)
-
-
-def test_its_maximum_on_a_table() -> None:
-    """Found among all points; among the others where some were tried."""
-    space = grid(9)
-    for seed in range(4):
-        target = problem(seed, space=space, repeats=True)
-        values = improvement(target, space.points)
-        assert target.argmax(pool_of(target)).tolist() == space.points[values.argmax()].tolist()
-        target = problem(seed, space=space)
-        tried = {x.tobytes() for x in np.concatenate([target.X, target.open_points])}
-        values[[x.tobytes() in tried for x in space.points]] = -np.inf
-        assert target.argmax(pool_of(target)).tolist() == space.points[values.argmax()].tolist()
 
 
 def test_its_maximum_in_a_box() -> None:
@@ -581,29 +423,6 @@ def test_peers_that_are_like_the_target_gain_trust() -> None:
     assert means == sorted(means)
     assert means[2] > 0.85
     assert trusts(like, 12).min() > 0.5
-
-
-def test_negated_peers_lose_it_at_once() -> None:
-    """After two scores most of 20 targets no longer follow them, after six hardly any."""
-    assert (trusts(negated, 2) >= 0.5).mean() <= 0.3
-    assert (trusts(negated, 6) >= 0.5).mean() <= 0.1
-
-
-def unrelated(seed: int, n: int) -> Target:
-    """A bowl, and ten peers of short waves."""
-    rng = np.random.default_rng([seed, 8])
-    target = problem(seed, n=n, waiting=0)
-    target.federation = Federation(
-        target.space, features=90, length_scale=0.1, seed=seed, kind="weights"
-    )
-    target.y = Standardised(-((target.X - rng.random(2)) ** 2).sum(axis=1)).z
-    return other_mail(target, rng.standard_normal((10, 90)))
-
-
-def test_noise_of_another_kind_loses_it() -> None:
-    """Most after 8 scores, nearly all after 16, for each of 20 targets."""
-    assert np.mean([pool_of(unrelated(seed, 8)).trust for seed in range(20)]) < 0.2
-    assert max(pool_of(unrelated(seed, 16)).trust for seed in range(20)) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -664,21 +483,6 @@ def test_flat_messages_do_no_harm() -> None:
 # Little, and much, to go by
 
 
-def test_no_scores_at_all() -> None:
-    """Its maximum is where peers praise on average, or may; the trust in them is that of before."""
-    for waiting in (0, 3):
-        target = problem(0, n=0, waiting=waiting, peers=like)
-        pool = pool_of(target)
-        x = target.argmax(pool)
-        assert pool.trust == pytest.approx(2 / 3)
-        np.testing.assert_allclose(pool.shares, 0.1)
-        assert pool.praise(x).all()
-        X = np.random.default_rng(0).random((500, 2))
-        said = Prior(target).mean(np.concatenate([x[None], X]))
-        if not waiting:
-            assert (said[0] > said[1:]).mean() > 0.9
-
-
 def test_the_same_point_many_times() -> None:
     """Trials and open ones at one place: covariances that are all but singular."""
     target = problem(0, n=12, error=1.0)
@@ -688,15 +492,6 @@ def test_the_same_point_many_times() -> None:
     pool = pool_of(target)
     assert np.isfinite(pool(X)).all()
     assert np.isfinite(pool.value_and_gradient(np.append(X, target.X[:1], axis=0))[1]).all()
-
-
-def test_constant_scores() -> None:
-    target = problem(0, n=6)
-    target.y = np.zeros(6)
-    pool = pool_of(target)
-    np.testing.assert_allclose(pool.shares, 1 / 6)
-    assert np.isfinite(pool(np.random.default_rng(0).random((50, 2)))).all()
-    assert 0.0 <= pool.trust <= 1.0
 
 
 # Messages that are made to mislead

@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from policy.ensembles import inbox, message, problem, slopes, target
+from policy.ensembles import message, problem, slopes, target
 from scipy.stats import norm
 
 from fedbo.message.inbox import BeliefInbox
@@ -141,18 +141,6 @@ def test_a_reversed_peer_gets_under_a_hundredth_of_the_weight() -> None:
         assert abs(a - b) < 0.3  # twins differ by the luck of their draws only
 
 
-def test_peers_that_know_the_objective_take_over_and_poor_ones_do_not() -> None:
-    features = Features(2, 60, length_scales=0.4, seed=1)
-    rng = np.random.default_rng(0)
-    base = rng.standard_normal(60)
-    good = inbox(features, [features.function(base)] * 3, t_n=40)
-    own, _ = RGPE().shares(target(features, good, features.function(base), 6))
-    assert own < 0.5
-    poor = inbox(features, [features.function(rng.standard_normal(60)) for _ in range(30)], t_n=40)
-    own, _ = RGPE().shares(target(features, poor, features.function(base), 30))
-    assert own > 0.9
-
-
 def test_the_guard_drops_many_poor_peers_that_win_by_chance() -> None:
     rng = np.random.default_rng(0)
     own = rng.integers(8, 12, 100)
@@ -169,19 +157,6 @@ def test_ties_go_to_the_target_and_are_shared_among_peers() -> None:
     np.testing.assert_allclose(w_n, [1 / 12 + 1 / 4, 1 / 12, 1 / 12])
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_few_or_no_observations(n: int) -> None:
-    features = Features(2, 20, seed=0)
-    held = inbox(features, [features.function(np.ones(20))] * 2, t_n=8)
-    at = target(features, held, features.function(np.ones(20)), n)
-    own, peers = RGPE().shares(at)
-    assert own + peers.sum() == pytest.approx(1.0)
-    if n < 2:
-        assert own == 1.0  # nothing to rank: a tie
-    x = RGPE().query(at).x
-    assert x.shape == (2,) and (x >= 0).all() and (x <= 1).all()
-
-
 def test_without_peers_it_is_expected_improvement() -> None:
     at = problem(1, N=0)
     assert RGPE().shares(at)[0] == 1.0
@@ -191,28 +166,6 @@ def test_without_peers_it_is_expected_improvement() -> None:
     X = np.random.default_rng(0).random((10, 2))
     expected = ExpectedImprovement(at.belief.marginal(), best)(X)
     np.testing.assert_array_equal(f(X), expected)
-
-
-def test_beyond_the_exact_limit() -> None:
-    features = Features(2, 30, length_scales=0.4, seed=0)
-    base = np.random.default_rng(0).standard_normal(30)
-    held = inbox(features, [features.function(base), features.function(-base)], t_n=20)
-    at = target(features, held, features.function(base), 60, exact_limit=10)
-    _, peers = RGPE().shares(at)
-    assert peers[1] < 0.01
-    f = RGPE().acquisition(at, 0.5, np.array([0.5, 0.0]))
-    X = np.random.default_rng(1).random((10, 2))
-    np.testing.assert_allclose(f.value_and_gradient(X)[1], slopes(f, X), rtol=1e-5, atol=1e-5)
-    assert RGPE().query(at).x.shape == (2,)
-
-
-def test_the_query_is_where_the_acquisition_is_largest() -> None:
-    at = problem(3)
-    own, peers = RGPE().shares(at)
-    f = RGPE().acquisition(at, own, peers)
-    side = np.linspace(0, 1, 201)
-    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    assert f(at.argmax(f)[None])[0] >= f(grid).max() - 1e-3
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from fedbo import (
 )
 from fedbo.policy import Query, Target
 from fedbo.policy.peers import Peers
-from fedbo.policy.tips import IN_A_ROW, next_tip
+from fedbo.policy.tips import IN_A_ROW
 
 PLANE = {"x": Float(0, 1), "y": Float(0, 1)}
 TOPS = [(0.2, 0.2), (0.8, 0.2), (0.2, 0.8), (0.8, 0.8), (0.5, 0.5)]
@@ -141,15 +140,6 @@ def test_tips_can_be_switched_off(who: str, plane: Federation) -> None:
     trial = newcomer(where, sent).ask()
     assert trial.source == "tip"
     assert np.hypot(trial.params["x"] - 0.3, trial.params["y"] - 0.7) < 0.25
-
-
-def test_a_federation_without_tips_is_another_one(plane: Federation, five: list[Message]) -> None:
-    without = Federation(PLANE, tips=False)
-    assert "tips is True here and False there" in str(plane.difference(without))
-    assert plane.fingerprint != without.fingerprint
-    assert Federation.from_toml(without.to_toml()) == without
-    with pytest.raises(MessageRefused, match="federation"):
-        newcomer(without, five)
 
 
 def test_a_tip_that_is_no_point_is_refused(five: list[Message]) -> None:
@@ -283,19 +273,6 @@ def test_the_tips_of_a_private_release_are_the_cells_with_most_votes() -> None:
     assert all(trial.credit == {PLAN.by: pytest.approx(1.0)} for trial in tips)
 
 
-def test_without_messages_it_starts_as_an_agent_alone(plane: Federation) -> None:
-    agents = [newcomer(plane, [], policy=policy) for policy in (TipsThenPool(), EI())]
-    assert run(agents[0], 6) == run(agents[1], 6)
-    assert [t.params for t in agents[0].trials] == [t.params for t in agents[1].trials]
-
-
-def test_told_trials_count_as_trials(plane: Federation, five: list[Message]) -> None:
-    agent = newcomer(plane, five)
-    for x in (0.1, 0.5, 0.9):
-        agent.tell({"x": x, "y": x}, score({"x": x, "y": x}, (0.8, 0.8)))
-    assert "initial" not in run(agent, 5)
-
-
 def test_tips_that_come_late_are_followed(plane: Federation) -> None:
     """They lead to the top, which the agent has not found yet."""
     agent = newcomer(plane, [])
@@ -335,12 +312,6 @@ def test_parallel_asks_follow_different_tips(plane: Federation, five: list[Messa
     assert len({tuple(trial.params.values()) for trial in trials}) == 8
 
 
-def test_a_tip_that_failed_is_not_tried_again(plane: Federation, five: list[Message]) -> None:
-    agent = newcomer(plane, five)
-    failed = [agent.tell(agent.ask(), None).params for _ in range(6)]
-    assert len({tuple(params.values()) for params in failed}) == 6
-
-
 def test_tips_outside_of_narrower_ranges_are_left_out(
     plane: Federation, five: list[Message]
 ) -> None:
@@ -348,45 +319,6 @@ def test_tips_outside_of_narrower_ranges_are_left_out(
     run(agent, 4)
     assert all(trial.params["x"] <= 0.4 for trial in agent.trials)
     assert agent.trials[0].source == "tip"
-
-
-def test_many_scores_end_it(plane: Federation, five: list[Message]) -> None:
-    agent = newcomer(plane, [])
-    for x in np.random.default_rng(0).random((201, 2)):
-        params = plane.space.decode(x)
-        agent.tell(params, score(params, (0.8, 0.8)))
-    agent.receive(five)
-    assert agent.ask().source == "own"
-
-
-def test_credit_is_the_share_in_the_gain(plane: Federation, five: list[Message]) -> None:
-    policy = Shown(seen=[])
-    agent = newcomer(plane, five, policy=policy)
-    trial = agent.ask()
-    assert sum(trial.credit.values()) == pytest.approx(1.0)
-    assert {*trial.credit} <= {message.sender for message in five}
-    assert trial.peer is None
-    assert next_tip(policy.seen[0], Peers(policy.seen[0])) is not None
-
-
-def test_it_goes_on_after_a_file(plane: Federation, five: list[Message], tmp_path: Path) -> None:
-    straight = newcomer(plane, five)
-    run(straight, 6)
-    agent = newcomer(plane, five)
-    for _ in range(6):
-        agent.save(tmp_path / "agent")
-        agent = Agent.load(tmp_path / "agent")
-        run(agent, 1)
-    assert agent.trials == straight.trials
-
-
-def test_weights_and_beliefs_recommend_where_their_functions_are_highest() -> None:
-    for kind in ("weights", "belief"):
-        where = Federation(PLANE, kind=kind)
-        sent = [peer(where, i, (0.3, 0.7), 40).message() for i in range(8)]
-        trial = newcomer(where, sent).ask()
-        assert trial.source == "tip"
-        assert np.hypot(trial.params["x"] - 0.3, trial.params["y"] - 0.7) < 0.3
 
 
 @pytest.mark.slow

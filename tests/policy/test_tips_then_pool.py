@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedbo
-from fedbo import EI, TS, Agent, Federation, Float, Space, TipsThenPool
+from fedbo import EI, TS, Agent, Federation, Float, TipsThenPool
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.gp import Draw
 from fedbo.policy import Target
@@ -101,12 +99,6 @@ def test_it_is_the_default() -> None:
     assert paper_agent(paper_federation(LINE)).policy == fedbo.FTS(schedule=Power(2))
 
 
-def test_settings_are_checked() -> None:
-    assert TipsThenPool() == TipsThenPool(schedule=Gradual(32))
-    with pytest.raises(ValueError, match="p_1 is 2"):
-        TipsThenPool(schedule=2.0)
-
-
 # Whether it is the pool's query
 
 
@@ -137,14 +129,6 @@ def test_the_share_of_own_draws_is_p_t(
         TipsThenPool().query(target)
     pooled = sum(not isinstance(function, Draw) for function in asked)
     assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
-
-
-def test_with_p_t_of_1_all_queries_after_the_start_are_draws(good: list, asked: list) -> None:
-    agent = run(agent_with(good, policy=TipsThenPool(schedule=1.0)), 12)
-    queries = [trial for trial in agent.trials if trial.t is not None]
-    assert len(asked) == len(queries) >= 8
-    assert {trial.source for trial in queries} == {"own"}
-    assert all(isinstance(function, Draw) for function in asked)
 
 
 def test_with_p_t_near_0_nothing_is_drawn(good: list, asked: list) -> None:
@@ -181,28 +165,6 @@ def test_a_message_without_information_changes_nothing() -> None:
         assert agents[0].trials == agents[1].trials
 
 
-def test_messages_without_information_beside_others_change_nothing() -> None:
-    """They come first, so that all other rows of the inbox are other ones."""
-    where = federation(kind="belief")
-    good = mail(where, [1.0] * 8)
-    k = where.coordinates
-    header = dict(fingerprint=where.fingerprint, sequence=1, t_n=30)
-    silent = [
-        fedbo.Message.of_belief(np.full(k, i), np.eye(k), 0.0, sender=f"silent-{i}", **header)
-        for i in range(20)
-    ]
-    agents = [run(agent_with(each, seed=3, where=where), 12) for each in (good, [*silent, *good])]
-    assert "pool" in {trial.source for trial in agents[0].trials}
-    assert agents[0].trials == agents[1].trials
-
-
-def test_messages_that_come_late_are_used() -> None:
-    agent = run(agent_with([]), 4)
-    assert {trial.source for trial in agent.trials} == {"initial", "own"}
-    agent.receive(mail(agent.federation, [1.0] * 8))
-    assert "pool" in {trial.source for trial in run(agent, 6).trials}
-
-
 def test_the_query_is_where_the_pool_is_largest(good: list) -> None:
     """By a fine grid, to a thousandth of the improvement."""
     fine = np.linspace(0, 1, 2001)[:, None]
@@ -236,35 +198,6 @@ def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
                 assert min(abs(points[i] - x) for x in points[:i]) > least
 
 
-def test_parallel_asks_go_all_over_where_nothing_is_known() -> None:
-    """12 asks after one trial, 50 peers that know nothing: no gap of half the line is left."""
-    agent = Agent(federation(kind="weights"), TipsThenPool(), name="me", seed=0)
-    noise = np.random.default_rng(0).standard_normal((50, M))
-    agent.inbox.extend([f"peer-{i}" for i in range(50)], noise, t_n=20, sequence=1)
-    run(agent, 1)
-    points = np.sort([0.0, *(agent.ask().params["x"] for _ in range(12)), 1.0])
-    assert np.diff(points).max() < 0.5
-
-
-def test_parallel_asks_on_a_table_are_all_different() -> None:
-    space = Space(LINE, points=[{"x": i / 40} for i in range(41)])
-    listed = Federation(space, features=M, seed=7, length_scale=0.15, kind="weights")
-    for factors in ([1.0] * 4, [-1.0] * 4):
-        senders = mail(federation(kind="weights"), factors)
-        agent = Agent(listed, TipsThenPool(), name="me", seed=0)
-        agent.inbox.extend(
-            [m.sender for m in senders], [m.omega for m in senders], t_n=15, sequence=1
-        )
-        asked = [agent.ask().params["x"] for _ in range(12)]
-        assert len({*asked}) == 12
-
-
-def test_a_failed_trial_is_not_asked_for_again(good: list) -> None:
-    agent = run(agent_with(good), 1)
-    points = np.array([agent.tell(agent.ask(), None).params["x"] for _ in range(5)])
-    assert np.abs(points[:, None] - points)[~np.eye(5, dtype=bool)].min() > 1e-3
-
-
 # What peers are worth, and what they cost
 
 
@@ -295,15 +228,6 @@ def test_good_peers_save_trials(good: list, alone: np.ndarray) -> None:
     """After 6 trials a tenth of the regret of EI alone at most, paired."""
     helped = regrets(TipsThenPool(), good, 6, 24)[:, -1]
     assert helped.mean() < 0.1 * alone[:24, 5].mean()
-    saved = alone[:24, 5] - helped
-    assert saved.mean() > 2 * error(saved)
-
-
-@pytest.mark.slow
-def test_half_of_the_peers_may_be_hostile(alone: np.ndarray) -> None:
-    """After 6 trials half of the regret of EI alone at most, paired."""
-    helped = regrets(TipsThenPool(), mail(federation(), [1.0, -1.0] * 4), 6, 24)[:, -1]
-    assert helped.mean() < 0.5 * alone[:24, 5].mean()
     saved = alone[:24, 5] - helped
     assert saved.mean() > 2 * error(saved)
 
@@ -361,51 +285,6 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     assert TipsThenPool(schedule=1.0).query(target).origin.trust == {}
 
 
-@pytest.mark.slow
-def test_where_it_was_before_it_does_not_go_again(good: list) -> None:
-    """At the best trial an improvement is expected, where there is noise; another place is next."""
-    for seed in range(4):
-        points = np.sort(
-            [t.params["x"] for t in run(agent_with(good, seed, policy=ALWAYS), 20).trials]
-        )
-        assert (np.diff(points) > 1e-6).sum() >= 16
-
-
-def test_where_the_best_place_was_tried_the_next_best_is_queried(good: list) -> None:
-    """It is still the pool's query: an own draw would have another source."""
-    for seed in range(4):
-        target = target_of(good, 2, seed=seed)
-        pool = pool_of(target)
-        assert pool.trust > module._TRUSTED
-        best = float(target.argmax(pool)[0])
-        taken = partial(around, best)
-        target._is_near = lambda X, *_, taken=taken: taken(X)  # type: ignore[method-assign]
-        query = ALWAYS.query(target)
-        assert not taken(query.x[None])[0]
-        np.testing.assert_array_equal(query.x, target.argmax(pool, taken))
-
-
-def around(place: float, X: np.ndarray) -> np.ndarray:
-    return np.abs(X[:, 0] - place) < 0.02
-
-
-def test_one_peer_has_all_the_credit(good: list) -> None:
-    query = ALWAYS.query(target_of(good[:1], 1, seed=1))
-    assert query.origin.source == "pool"
-    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
-
-
-def test_who_praises_nothing_has_no_credit() -> None:
-    """A peer whose function is 0 everywhere, and that knows it."""
-    where = federation(kind="belief")
-    [one] = mail(where, [1.0], noise=0.0)
-    header = dict(fingerprint=one.fingerprint, sequence=1, t_n=15)
-    flat = fedbo.Message.of_belief(np.zeros(one.M), one.covariance, 0.0, sender="flat", **header)
-    query = ALWAYS.query(target_of([one, flat], 1, seed=1, where=where))
-    assert query.origin.source == "pool"
-    assert query.origin.credit == {"peer-0": pytest.approx(1.0)}
-
-
 def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
     """Where they are not trusted, nobody is named."""
     target = target_of(hostile, 8)
@@ -414,47 +293,4 @@ def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
     assert (query.origin.source, query.origin.credit) == ("own", {})
 
 
-def test_credit_survives_a_file_and_a_careless_user(good: list, tmp_path: Path) -> None:
-    agent = run(agent_with(good), 6)
-    credits = [dict(trial.credit) for trial in agent.trials]
-    assert any(credits)
-    assert all(sum(credit.values()) <= 1.0 + 1e-9 for credit in credits)
-    assert [bool(credit) for credit in credits] == [
-        t.source in ("tip", "pool") for t in agent.trials
-    ]
-    assert {name for credit in credits for name in credit} <= {m.sender for m in good}
-    agent.save(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent")
-    assert [trial.credit for trial in again.trials] == credits
-    asked = agent.ask()
-    asked.credit["nobody"] = 1.0
-    assert "nobody" not in agent.trials[-1].credit
-
-
 # Files
-
-
-@pytest.mark.parametrize("policy", [TipsThenPool(), TipsThenPool(schedule=0.8)])
-def test_it_goes_on_after_a_file(policy: TipsThenPool, good: list, tmp_path: Path) -> None:
-    agent = run(agent_with(good, policy=policy), 3)
-    waiting = [agent.ask(), agent.ask()]
-    agent.save(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent")
-    assert again.policy == policy
-    assert again.trials == agent.trials
-    for each in (agent, again):
-        each.tell(waiting[1], 0.1)
-        run(each, 4)
-    assert again.trials == agent.trials
-
-
-@pytest.mark.parametrize("kind", ["good", "hostile"])
-def test_a_file_after_each_trial_changes_nothing(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    messages = request.getfixturevalue(kind)
-    straight, agent = run(agent_with(messages, 1), 10), agent_with(messages, 1)
-    for _ in range(10):
-        agent.save(tmp_path / "agent")
-        agent = run(Agent.load(tmp_path / "agent"), 1)
-    assert agent.trials == straight.trials
