@@ -106,7 +106,7 @@ def test_a_hub_may_say_when_to_ask_again(pauses: list[float]) -> None:
     assert pauses == [3.0]
 
 
-@pytest.mark.parametrize("after", ["3600", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
+@pytest.mark.parametrize("after", ["3600", "9" * 400])
 def test_nobody_waits_for_long(after: str, pauses: list[float]) -> None:
     with Liar(
         one_after_another(refusal("too-many-requests", 429, **{"Retry-After": after}))
@@ -118,7 +118,7 @@ def test_nobody_waits_for_long(after: str, pauses: list[float]) -> None:
     assert (caught.value.slug, caught.value.status) == ("too-many-requests", 429)
 
 
-@pytest.mark.parametrize("after", ["-5", "soon", "", "1e9", "٣", "nan"])
+@pytest.mark.parametrize("after", ["-5", "soon", "", "1e9", "٣", "Fri, 31 Dec 9999 23:59:59 GMT"])
 def test_nonsense_about_when_to_ask_again_is_ignored(after: str, pauses: list[float]) -> None:
     headers = {"Retry-After": after.encode().decode("latin-1")}
     with Liar(one_after_another(Answer(503, headers=headers), OK)) as hub:

@@ -121,11 +121,10 @@ class Client:
             method: Of HTTP.
             path: Below the hub's address.
             content: What to send; None sends nothing.
-            media_type: What kind of content that is.
+            media_type: Of the content.
             query: What follows the path.
             most: The most bytes that the answer may have.
-            once: Whether the hub must not do it twice: then it is tried again only if it was
-                certainly not done.
+            once: Whether to try again only if it was certainly not done.
 
         Raises:
             HubRefused: If the hub refuses it.
@@ -339,10 +338,4 @@ def _is_about_a_certificate(error: BaseException | None) -> bool:
 
 def _seconds(text: str) -> float:
     """Return the seconds that ``Retry-After`` asks for; 0 if it cannot be read."""
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    from email.utils import parsedate_to_datetime  # slow to import
-
-    with contextlib.suppress(ValueError, TypeError, OverflowError, IndexError):
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    return 0.0
+    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0
