@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hub.world import AGREED, BINARY, HERE, World, message, problem, withdrawal
+from hub.world import ACTOR, AGREED, BINARY, HERE, World, key_given, message, problem, withdrawal
 
 from fedbo import Federation
 from fedbo.exchange.hub.wire import Progress, Publication, Wanted
+from fedbo.hub import store
 from fedbo.identity import KeyPair
 
 KEYS = KeyPair.generate()
@@ -23,6 +24,7 @@ class Members:
     def __init__(self, world: World) -> None:
         self.world = world
         secret = world.federation()
+        self.secret = secret
         self.clinic, self.lab = world.enrol(secret, "clinic"), world.enrol(secret, "lab", KEYS)
         assert world.put(message("clinic", 5), self.clinic).is_success
         assert world.put(message("lab", 5, keys=KEYS), self.lab).is_success
@@ -108,6 +110,21 @@ def test_what_is_no_message_of_the_sender_is_refused(members: Members) -> None:
     members.check_unchanged()
 
 
+@pytest.mark.parametrize(
+    "sender", ["lab", "lab/x", "", "/", "clinic2", "Clinic", "clinic /x", "../lab"]
+)
+def test_another_agent_cannot_be_spoken_for(members: Members, sender: str) -> None:
+    ask, params = members.world.ask, {"sender": sender}
+    answers = [
+        ask(method, f"{HERE}/messages", members.clinic, params=params)
+        for method in ("GET", "DELETE")
+    ]
+    if sender:
+        answers.append(members.world.put(message(sender, 9), members.clinic))
+    assert {problem(answer) for answer in answers} == {"wrong-sender"}
+    members.check_unchanged()
+
+
 @pytest.mark.parametrize("body", [b"", b"\xff", packed(1), packed("", 1), packed("x" * 101)])
 def test_what_is_no_question_is_refused(members: Members, body: bytes) -> None:
     answer = members.send("/fetch", body, method="POST")
@@ -178,3 +195,38 @@ def test_changed_bytes_never_make_the_hub_fail(members: Members) -> None:
         assert answer.status_code < 500, (i, answer.text)
         if not answer.is_success:
             problem(answer)
+
+
+def test_a_federation_sees_nothing_of_another_with_the_same_fingerprint(members: Members) -> None:
+    world, there = members.world, "/v1/federations/heart"
+    token = world.enrol(world.federation("heart"), "clinic")
+    assert world.fetch(token, here=there).handed == ()
+    rows = world.ask("GET", f"{there}/members", token).json()
+    assert [row["name"] for row in rows] == ["clinic"]
+    assert [row["name"] for row in world.ask("GET", "/v1/federations", token).json()] == ["heart"]
+    assert world.ask("GET", f"{HERE}/members", token).status_code == 404
+
+
+def test_what_a_member_changes_and_leaves_is_its_own(members: Members) -> None:
+    world, keys = members.world, KeyPair.generate()
+    token = world.enrol(members.secret, "guest")
+    assert world.put(message("guest"), token).is_success
+    before = [one.content for one in world.fetch(members.lab).handed][:-1]
+    given = key_given("rekey", "guest", token, keys)
+    assert world.ask("PUT", f"{HERE}/member/key", token, json=given).is_success
+    assert world.ask("DELETE", f"{HERE}/member", token).is_success
+    assert problem(world.ask("GET", f"{HERE}/member", token)) == "wrong-token"
+    assert [one.content for one in world.fetch(members.lab).handed] == before
+
+
+def test_a_revoked_token_stops_working_at_every_worker_at_once(tmp_path: Any) -> None:
+    db = f"sqlite:///{tmp_path}/hub.db"
+    with World(db) as first, World(db) as second:
+        token = first.enrol(first.federation(), "clinic")
+        for hub in (first, second):
+            assert hub.ask("GET", f"{HERE}/member", token).is_success
+        with store.begin(first.engine) as connection:
+            store.revoke(connection, "liver", "clinic", actor=ACTOR)
+        for hub in (first, second):
+            assert problem(hub.ask("GET", f"{HERE}/member", token)) == "wrong-token"
+            assert problem(hub.put(message("clinic", 5), token)) == "wrong-token"
