@@ -52,17 +52,3 @@ def due(values: Sequence[float], every: int | None = None) -> list[int]:
             counts.append(n)
         best = max(best, value)
     return counts
-
-
-def in_words(every: int | None) -> str:
-    """Say when a message is sent.
-
-    Args:
-        every: What `rhythm` returned.
-    """
-    if every is not None:
-        return f"a message is sent after every {every} scores of the study"
-    return (
-        "a message is sent when a trial is the best so far, or when there are twice as many scores "
-        "as in the last message"
-    )

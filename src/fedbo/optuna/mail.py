@@ -372,13 +372,9 @@ class Mail:
         progress: bool,
     ) -> None:
         self._courier, self._agent, self._keyring, self._lock = courier, agent, keyring, lock
-        self._every, self._signed, self._progress = every, signed, progress
+        self._signed, self._progress = signed, progress
         self._federation = courier.federation
-        plan = self._federation.privacy
-        if every is None and plan is not None:
-            # Contributions to private releases are sent at times that do not depend on scores: how
-            # many trials a member has is public, and would tell when it found something better.
-            self._every = plan.least_trials
+        self._every = timing.rhythm(self._federation, every)
         self.standing: Standing | None = None  # as it was found last
         self._basis: tuple[StudyRecord, Identity | str | None] | None = None  # of the standing
         self._has_waited = False
