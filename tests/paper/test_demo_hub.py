@@ -85,7 +85,7 @@ def wait_until_busy(started: subprocess.Popen[str], folder: Path) -> None:
 
     def is_busy() -> bool:
         assert started.poll() is None, started.communicate()
-        return any(folder.glob("tmp/*/site-*/releases.jsonl"))
+        return any(folder.glob("tmp/*/site-*/ledger.jsonl"))
 
     wait_until(is_busy)
 

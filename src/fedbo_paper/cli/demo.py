@@ -42,7 +42,7 @@ def demo(
     from fedbo_paper.demo import figure, screen
     from fedbo_paper.demo.demo import Demo
     from fedbo_paper.demo.processes import ProcessFailed
-    from fedbo_paper.demo.run import Show
+    from fedbo_paper.demo.run import on_stage
 
     try:
         wanted = Demo(agents=agents, trials=trials, repeats=repeats, seed=seed)
@@ -50,8 +50,8 @@ def demo(
         raise typer.BadParameter(str(error)) from None
     console = Console()
     try:
-        with Show(console, wanted, browser=browser) as show:
-            outcome = show.play()
+        with on_stage(console, wanted) as show:
+            outcome = show.play(browser=browser)
             if outcome.repeats:
                 screen.report(console, outcome)
                 figure.draw(outcome, out)

@@ -68,9 +68,6 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     def order(self, repeat: int) -> list[int]:
         """Return the sites of a repeat, from 0, in the order in which they arrive.
 
-        Args:
-            repeat: The number of the repeat, from 0.
-
         >>> demo = Demo(agents=3, repeats=3)
         >>> [demo.order(repeat) for repeat in range(3)]
         [[2, 0, 1], [0, 1, 2], [1, 2, 0]]
@@ -81,20 +78,11 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
         return order
 
     def federation(self, repeat: int) -> Federation:
-        """Return what the sites agree on in a repeat.
-
-        Args:
-            repeat: The number of the repeat, from 0.
-        """
+        """Return what the sites agree on in a repeat."""
         return Federation(digits.SPACE, seed=self._seed(repeat, self.agents))
 
     def agent_seed(self, repeat: int, site: int) -> int:
-        """Return the seed of a site's agents in a repeat.
-
-        Args:
-            repeat: The number of the repeat, from 0.
-            site: The number of the site, from 0.
-        """
+        """Return the seed of a site's agents in a repeat."""
         return self._seed(repeat, site)
 
     def _seed(self, *key: int) -> int:

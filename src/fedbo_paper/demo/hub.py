@@ -42,8 +42,7 @@ class Hub:
                 invited = store.invite(connection, name, uses=demo.agents, actor=COMMAND_LINE)
                 self.invitations.append(invited.invitation)
         engine.dispose()
-        environ = settings.to_environ()
-        self.process = Process("the hub", __name__, folder=folder, environ=environ)
+        self.process = Process("the hub", __name__, folder=folder, **settings.to_environ())
 
     @cached_property
     def address(self) -> str:

@@ -53,7 +53,7 @@ class Outcome:
         self.best: Floats = np.maximum.accumulate(scores[finished], axis=-1)
         self.repeats = int(finished.sum())
         self._places = [demo.order(int(repeat)) for repeat in np.flatnonzero(finished)]
-        self._tried = [one for one in tried if finished[one[1].repeat]]
+        self._tried = [(site, each) for site, each in tried if finished[each.repeat]]
 
     @property
     def early(self) -> int:
@@ -67,11 +67,7 @@ class Outcome:
         return curves
 
     def lead(self, trial: int) -> Effect:
-        """Estimate how far together is ahead of alone after so many trials.
-
-        Args:
-            trial: The number of trials.
-        """
+        """Estimate how far together is ahead of alone after so many trials."""
         return estimate(self._gains(trial).mean(axis=1))
 
     def by_peers(self) -> list[Effect]:
@@ -83,14 +79,6 @@ class Outcome:
         placed = np.take_along_axis(gains, np.array(self._places), axis=1)
         return [estimate(column) for column in placed.T]
 
-    def by_site(self, trial: int) -> list[Effect]:
-        """Estimate the lead of each site.
-
-        Args:
-            trial: The number of trials.
-        """
-        return [estimate(column) for column in self._gains(trial).T]
-
     def _gains(self, trial: int) -> Floats:
         """Compute together − alone after so many trials: (R, N)."""
         alone, together = MODES.index("alone"), MODES.index("together")
@@ -98,14 +86,7 @@ class Outcome:
         return gains
 
     def catches_up(self, trial: int) -> int | None:
-        """Return after how many trials the mean alone is where together was after ``trial``.
-
-        Args:
-            trial: The number of trials together.
-
-        Returns:
-            The number of trials; None if alone does not get there.
-        """
+        """Return when the mean alone is where together was after so many trials, None if never."""
         curves = self.curves.mean(axis=0)
         goal = curves[MODES.index("together"), trial - 1]
         reached = np.flatnonzero(curves[MODES.index("alone")] >= goal)
@@ -115,7 +96,7 @@ class Outcome:
     def table(self) -> Table:
         """All trials of the finished repeats."""
         tried = sorted(
-            self._tried, key=lambda one: (one[1].repeat, MODES.index(one[1].mode), one[0])
+            self._tried, key=lambda row: (row[1].repeat, MODES.index(row[1].mode), row[0])
         )
         names = list(tried[0][1].params)
         rows: list[list[Any]] = [

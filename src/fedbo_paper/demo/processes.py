@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedbo.state import VARIABLE as STATE
@@ -36,12 +36,7 @@ class Process:
     """
 
     def __init__(
-        self,
-        name: str,
-        module: str,
-        *arguments: str,
-        folder: Path,
-        environ: Mapping[str, str] | None = None,
+        self, name: str, module: str, *arguments: str, folder: Path, **environ: str
     ) -> None:
         self.name = name
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -52,13 +47,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={
-                    **os.environ,
-                    **_ONE_THREAD,
-                    **_NO_PROXY,
-                    STATE: str(folder),
-                    **(environ or {}),
-                },
+                env={**os.environ, **_ONE_THREAD, **_NO_PROXY, STATE: str(folder), **environ},
                 start_new_session=True,
             )
 
@@ -82,8 +71,7 @@ class Process:
         """Say how it ended; it has ended, or is about to."""
         code = self._popen.wait()
         words = self._errors.read_text(errors="replace").splitlines()[-_SHOWN:]
-        said = "\n".join(["Its last words were:", *words]) if words else "It said nothing."
-        return ProcessFailed(f"{self.name} ended with exit code {code}. {said}")
+        return ProcessFailed("\n".join([f"{self.name} ended with exit code {code}.", *words]))
 
     def close(self) -> None:
         """Let the process know that the demo is over; do not wait for it."""

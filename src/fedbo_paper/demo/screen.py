@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli.screen import count, say, size
 from fedbo_paper.demo.demo import MODES, Demo, Mode
 from fedbo_paper.demo.outcome import Outcome
-from fedbo_paper.demo.site import Left, Ready, Report, Tried
+from fedbo_paper.demo.site import Left, Report, Tried
 from fedbo_paper.harness import screen
 from fedbo_paper.harness.intervals import Effect
 from fedbo_paper.problems.digits import SPACE
@@ -44,96 +39,54 @@ def introduction(demo: Demo) -> str:
 
 
 class Watch:
-    """What is known so far, and how it looks.
-
-    Args:
-        demo: The settings.
-        console: The terminal.
-    """
+    """What is known so far, and how it looks."""
 
     def __init__(self, demo: Demo, console: Console) -> None:
         self.demo = demo
         self.tried: list[tuple[int, Tried]] = []
-        self._images = demo.images()
         self._left: list[list[Left]] = [[] for _ in demo.sites]
         self._last: list[Tried | None] = [None] * demo.agents
-        self._is_ready = [False] * demo.agents
-        self._best = [-np.inf] * demo.agents
-        self._trials = Counter[int]()
         self._progress = screen.bars(console)
         self._bar = self._progress.add_task("trials", total=demo.total)
 
     def note(self, site: int, report: Report) -> None:
         """Take in a report."""
-        if isinstance(report, Ready):
-            self._is_ready[site] = True
-            return
         if isinstance(report, Left):
             self._left[site].append(report)
+            self._last[site] = None
             return
         self.tried.append((site, report))
-        self._trials[site] += 1
         self._last[site] = report
-        begins = report.trial == 1
-        self._best[site] = report.score if begins else max(self._best[site], report.score)
         self._progress.update(self._bar, completed=len(self.tried))
 
     @property
     def traffic(self) -> str:
         """Say how many messages were sent, and how large they are."""
         left = [each for site in self._left for each in site]
-        if not left:
-            return "No message was sent."
-        largest = max(each.nbytes for each in left)
+        largest = max((each.nbytes for each in left), default=0)
         return (
             f"{count(len(left), 'message')} went to the hub, at most {size(largest)} each; "
             f"{count(sum(each.received for each in left), 'message')} came from it."
         )
 
     def __rich__(self) -> RenderableType:
-        return Group(Text(), self._progress, self._sites(), self._so_far())
+        return Group(Text(), self._progress, self._sites())
 
     def _sites(self) -> Table:
-        table = screen.table("site", "images", "repeats", "trials")
+        table = screen.table("site", "repeats", "sent", "received")
         table.add_column("now", min_width=20, no_wrap=True)
-        for title in ("best", "sent", "received"):
-            table.add_column(title, justify="right", no_wrap=True)
-        for n, (name, images) in enumerate(zip(self.demo.sites, self._images, strict=True)):
-            last, left = self._last[n], self._left[n]
-            idle = "waits for its turn" if self._is_ready[n] else "starts"
-            idle = "done" if len(left) == self.demo.repeats else idle
-            is_busy = last is not None and all(each.repeat != last.repeat for each in left)
+        for name, left, last in zip(self.demo.sites, self._left, self._last, strict=True):
+            idle = "done" if len(left) == self.demo.repeats else "waits for its turn"
+            received = sum(each.received for each in left)
             table.add_row(
-                name,
-                str(len(images)),
-                f"{len(left)}/{self.demo.repeats}",
-                str(self._trials[n]),
-                _now(last) if is_busy else Text(idle, style="dim"),
-                f"{self._best[n]:.3f}" if is_busy else "",
-                str(len(left)),
-                str(sum(each.received for each in left)),
+                *(name, f"{len(left)}/{self.demo.repeats}", str(len(left)), str(received)),
+                _now(last) if last is not None else Text(idle, style="dim"),
             )
         return table
 
-    def _so_far(self) -> Text:
-        outcome = Outcome(self.demo, self.tried)
-        if outcome.repeats < 2:
-            return Text("There is something to compare when two repeats are finished.", style="dim")
-        so_far = f"{outcome.repeats} repeats so far, after {outcome.early} trials"
-        return Text(f"{so_far}: together is {_compared(outcome.lead(outcome.early))}.")
 
-
-def _now(last: Tried | None) -> Text:
-    if last is None:
-        return Text()
+def _now(last: Tried) -> Text:
     return Text(f"{last.mode}, trial {last.trial}", style=_STYLES[last.mode])
-
-
-@contextmanager
-def watching(console: Console, watch: Watch) -> Iterator[None]:
-    """Show what is known while the body runs, and remove it afterwards."""
-    with Live(watch, console=console, transient=True, refresh_per_second=4):
-        yield
 
 
 # Results
@@ -170,30 +123,9 @@ def trials_table(outcome: Outcome) -> Table:
     return table
 
 
-def sites_table(outcome: Outcome) -> Table:
-    """Create a table with one row for each site."""
-    early = outcome.early
-    best, leads = outcome.best[..., early - 1].mean(axis=0), outcome.by_site(early)
-    table = screen.table("\nsite", "\nimages")
-    table.add_column("\nmostly")
-    for mode in MODES:
-        title = f"after {early}\n{mode}"
-        table.add_column(title, justify="right", style=_STYLES[mode], no_wrap=True)
-    table.add_column("together −\nalone", justify="right", no_wrap=True, min_width=15)
-    rows = zip(outcome.demo.sites, outcome.demo.images(), best.T, leads, strict=True)
-    for name, images, scores, lead in rows:
-        mostly = " ".join(map(str, np.argsort(-images.counts, kind="stable")[:3]))
-        accuracies = [f"{score:.3f}" for score in scores]
-        table.add_row(name, str(len(images)), mostly, *accuracies, _difference(lead))
-    return table
-
-
 def report(console: Console, outcome: Outcome) -> None:
-    """Print the tables and the summary."""
-    mean = "Mean best validation accuracy"
-    say(console, f"{mean} of each site after {outcome.early} trials:\n")
-    console.print(sites_table(outcome))
-    say(console, f"\n{mean} of all sites:\n")
+    """Print the table and the summary."""
+    say(console, "\nMean best validation accuracy of all sites:\n")
     console.print(trials_table(outcome))
     console.print()
     say(console, summary(outcome))
@@ -230,12 +162,8 @@ def _compared(lead: Effect) -> str:
     'ahead of alone by 0.050 ± 0.030'
     >>> _compared(Effect(-0.05, -0.11, 0.01, 10))
     'behind alone by 0.050 ± 0.060 (no clear difference)'
-    >>> _compared(Effect(0.0001, -0.0109, 0.0111, 10))
-    'level with alone (± 0.011)'
     """
-    error, gap = _error(lead), abs(lead.value)
-    if gap < 0.0005:
-        return "level with alone" + (f" ({error.strip()})" if error else "")
+    error = _error(lead)
     unclear = " (no clear difference)" if error and lead.low <= 0 <= lead.high else ""
     side = "ahead of" if lead.value > 0 else "behind"
-    return f"{side} alone by {gap:.3f}{error}{unclear}"
+    return f"{side} alone by {abs(lead.value):.3f}{error}{unclear}"

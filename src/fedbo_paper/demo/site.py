@@ -40,10 +40,6 @@ class Turn(msgspec.Struct, frozen=True):
     invitation: str
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The site has started."""
-
-
 class Tried(msgspec.Struct, frozen=True, tag=True):
     """A trial was run; ``trial`` counts from 1 in each mode and repeat."""
 
@@ -63,7 +59,7 @@ class Left(msgspec.Struct, frozen=True, tag=True):
     nbytes: int
 
 
-Report = Ready | Tried | Left
+Report = Tried | Left
 
 
 class Site:
@@ -119,7 +115,6 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb", buffering=0) as reports:
         os.dup2(2, 1)  # what libraries print is no report
         site = Site(msgspec.json.decode(sys.argv[1], type=Start))
-        reports.write(msgspec.json.encode(Ready()) + b"\n")
         for line in sys.stdin.buffer:
             turn = msgspec.json.decode(line, type=Turn)
             for report in chain(site.alone(turn), site.together(turn)):
