@@ -119,7 +119,7 @@ def test_a_file_from_elsewhere(tmp_path: Path) -> None:
         ('x\n1\n"a', "line 3 has a quote"),
         ('x\n"a"b\n', "line 2 has a quote"),
         ("x,y,x\n1,2,3\n", r"two columns have the same name: \['x', 'y', 'x'\]"),
-        ("x,y\n1\n", r"row 1 has 1 cells, expected 2, one for each of \['x', 'y'\]"),
+        ("x,y\n1\n", r"row 0 has 1 cells, expected 2, one for each of \['x', 'y'\]"),
     ],
 )
 def test_a_damaged_file_is_refused(content: str, sentence: str, tmp_path: Path) -> None:

@@ -36,9 +36,6 @@ class Table(Mapping[str, Column]):
         columns: The values of each column, by name. They are copied. A column becomes an array of
             int64, float64, bool or str if all its values have that type, and of objects otherwise.
 
-    Raises:
-        ValueError: If columns differ in length or are not one-dimensional.
-
     >>> table = Table({"agent": ["a", "b", "a"], "iteration": [1, 1, 2], "score": [0.5, 2.0, 0.25]})
     >>> list(table), table.height
     (['agent', 'iteration', 'score'], 3)
@@ -59,17 +56,18 @@ class Table(Mapping[str, Column]):
 
     @classmethod
     def from_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
-        """Build a table from rows.
-
-        Args:
-            columns: The column names.
-            rows: The cells of each row, in the order of ``columns``.
+        """Build a table from rows, whose cells are in the order of the column names.
 
         >>> Table.from_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
         ['a', 'b']
         """
-        by_column = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        return cls(dict(zip(columns, map(list, by_column), strict=True)))
+        if len({*columns}) < len(columns):
+            raise ValueError(f"two columns have the same name: {[*columns]}")
+        for i, row in enumerate(rows):
+            if len(row) != len(columns):
+                expected = f"expected {len(columns)}, one for each of {[*columns]}"
+                raise ValueError(f"row {i} has {len(row)} cells, {expected}")
+        return cls({name: [row[k] for row in rows] for k, name in enumerate(columns)})
 
     @classmethod
     def join(cls, tables: Iterable[Table], **labels: Sequence[Cell]) -> Table:
@@ -80,19 +78,14 @@ class Table(Mapping[str, Column]):
             **labels: Further columns, placed first, with one value for each table.
         """
         tables = list(tables)
-        if not tables:
-            raise ValueError("there are no tables to join, expected one or more")
-        columns, joined = tables[0].columns, dict[str, ArrayLike]()
+        columns = tables[0].columns
         for i, table in enumerate(tables):
             if table.columns != columns:
-                given = f"tables[{i}] has the columns {[*table.columns]}"
-                raise ValueError(f"{given}, tables[0] {[*columns]}; expected the same")
+                raise ValueError(
+                    f"tables[{i}] has the columns {[*table.columns]}, tables[0] {[*columns]}"
+                )
+        joined: dict[str, ArrayLike] = {}
         for name, values in labels.items():
-            if name in columns:
-                raise ValueError(f"label {name!r} is a column of the tables already: rename it")
-            if len(values) != len(tables):
-                expected = f"expected {len(tables)}, one for each table"
-                raise ValueError(f"label {name!r} has {len(values)} values, {expected}")
             pairs = zip(values, tables, strict=True)
             joined[name] = [value for value, table in pairs for _ in range(table.height)]
         return cls(joined | {name: _joined([t[name] for t in tables]) for name in columns})
@@ -127,11 +120,7 @@ class Table(Mapping[str, Column]):
     __hash__ = None  # type: ignore[assignment]
 
     def where(self, **values: Cell) -> Table:
-        """Select the rows that have these values in the columns of these names.
-
-        Args:
-            **values: The value to look for, by column name.
-        """
+        """Select the rows that have these values in the columns of these names."""
         keep = np.ones(self.height, dtype=np.bool_)
         for name, value in values.items():
             keep &= np.asarray(self[name] == value)
@@ -145,11 +134,7 @@ class Table(Mapping[str, Column]):
         return text.getvalue()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a CSV file in UTF-8, with a header line.
-
-        Args:
-            path: The file; an existing one is replaced.
-        """
+        """Write the table to a CSV file in UTF-8, with a header line."""
         Path(path).write_text(self.csv(), encoding="utf-8", newline="")
 
     @classmethod
@@ -158,19 +143,16 @@ class Table(Mapping[str, Column]):
 
         Unquoted cells that look like a number, ``True`` or ``False`` are read as such.
 
-        Args:
-            path: The file, in UTF-8.
-
         Raises:
-            ValueError: If the file is not a table; the text names the file and the row.
+            ValueError: If the file is not a table; the text names the file and the line.
         """
         with Path(path).open(encoding="utf-8", newline="") as file:
             text = file.read()
         try:
             header, *rows = _cells(text)
+            return cls.from_rows([str(name) for name in header], rows)
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from None
-        return cls.from_rows([str(name) for name in header], rows)
 
     def __repr__(self) -> str:
         texts = [[name, *map(_shown, column[:_SHOWN].tolist())] for name, column in self.items()]
@@ -221,32 +203,21 @@ def _shown(cell: Any) -> str:
 
 
 def _cells(text: str) -> list[list[Cell]]:
-    rows: list[list[Cell]] = [[]]
-    row, at, length = rows[-1], 0, len(text)
-    while at < length:
-        match = _CELL.match(text, at)
-        if match is None:
-            line = 1 + text.count("\n", 0, at)
-            raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
-        cell, end = match.groups()
-        row.append(_read(cell))
-        at = match.end()
-        if end == ",":
-            if at == length:
-                row.append("")
-        elif at < length:
-            row = []
-            rows.append(row)
-    if rows == [[]]:
+    if not text:
         raise ValueError("the file is empty, expected a header")
-    header = rows[0]
-    if len({*header}) < len(header):
-        raise ValueError(f"two columns have the same name: {header}")
-    for i, cells in enumerate(rows):
-        if len(cells) != len(header):
-            expected = f"expected {len(header)}, one for each of {header}"
-            raise ValueError(f"row {i} has {len(cells)} cells, {expected}")
-    return rows
+    rows: list[list[Cell]] = [[]]
+    at = 0
+    for match in _CELL.finditer(text):
+        if match.start() != at:
+            break
+        rows[-1].append(_read(match[1]))
+        at, end = match.end(), match[2]
+        if at == len(text) and end != ",":
+            return rows
+        if end != ",":
+            rows.append([])
+    line = 1 + text.count("\n", 0, at)
+    raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
 
 
 @lru_cache(maxsize=1 << 16)  # most cells of a long table are labels that repeat
