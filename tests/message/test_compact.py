@@ -141,24 +141,6 @@ def test_a_body_of_a_later_version_is_refused_with_a_clear_sentence() -> None:
         Message.decode(msgspec.msgpack.encode(fields))
 
 
-@pytest.mark.parametrize(
-    ("levels", "counts", "sentence"),
-    [
-        ([0.5, 7.0], COUNTS, "levels has .*float64, expected one row of whole numbers"),
-        ([[7]], COUNTS, r"levels has shape \(1, 1\)"),
-        ([], COUNTS, r"levels has shape \(0,\)"),
-        ([8, 7], COUNTS, "levels has 8, expected -7 to 7"),
-        ([-8, 7], COUNTS, "levels has -8, expected -7 to 7"),
-        (LEVELS, [2**31, 1], "counts has 2147483648, expected 0 to 2147483647"),
-        (LEVELS, [-1, 3], "counts has -1, expected 0 to "),
-        (LEVELS, [], "counts has shape"),
-    ],
-)
-def test_numbers_that_do_not_fit_are_refused(levels: Any, counts: Any, sentence: str) -> None:
-    with pytest.raises(MessageRefused, match=sentence):
-        compact(levels, 0.5, counts, t_n=3)
-
-
 def test_the_cells_hold_as_many_trials_as_the_header_says() -> None:
     for t_n in (0, 2, 4, 12):
         with pytest.raises(MessageRefused, match=f"cells hold 3 trials, expected t_n = {t_n}"):

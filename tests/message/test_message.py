@@ -164,10 +164,8 @@ def test_a_bad_header_or_shape_is_refused_when_built(
 def test_a_bad_covariance_is_refused_when_built() -> None:
     header: dict[str, Any] = {"sender": "a", "sequence": 0, "t_n": 0}
     header["fingerprint"] = AGREED["belief"]
-    with pytest.raises(MessageRefused, match=r"shape \(3, 3\), expected \(2, 2\)"):
+    with pytest.raises(MessageRefused, match="covariance has 6 numbers, expected 3"):
         Message.of_belief([1.0, 2.0], np.eye(3), 0.0, **header)
-    with pytest.raises(MessageRefused, match="not symmetric"):
-        Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.5, 1.0]], 0.0, **header)
     with pytest.raises(MessageRefused, match="covariance has 2 numbers, expected 3"):
         Belief(nu=bytes(8), covariance=bytes(8), incumbent=0.0)
     with pytest.raises(MessageRefused, match="omega has 3 bytes"):

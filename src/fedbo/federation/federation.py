@@ -23,9 +23,9 @@ from fedbo.message import (
     MessageRefused,
     Release,
 )
-from fedbo.message.compact import Compact
+from fedbo.message.compact import Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
-from fedbo.message.message import bytes_in, numbers_in
+from fedbo.message.message import numbers_in
 from fedbo.message.release import COORDINATES
 from fedbo.message.signed import SENDER_BYTES, key_text, parse_key
 from fedbo.model import summary
@@ -287,8 +287,10 @@ class Federation:
     @property
     def sent_bytes(self) -> int:
         """How many bytes these numbers take."""
-        tip = self.lattice.nbytes if self.sends_tips else 0
-        return bytes_in(self.sends, self.sent_coordinates, self._sent_cells) + tip
+        if self.sends == "compact":
+            tip = self.lattice.nbytes if self.tips else 0
+            return packed_bytes(self.coordinates, self._sent_cells) + 4 + tip
+        return 4 * self.sent_numbers
 
     @property
     def sends_tips(self) -> bool:

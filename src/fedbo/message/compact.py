@@ -101,6 +101,13 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         return cls(version=VERSION, k=k, cells=cells, scale=step, packed=packed, tip=tip)
 
     @property
+    def M(self) -> int:
+        return self.k
+
+    def norms(self) -> dict[str, float]:
+        return {"nu": norm(self.mean)}
+
+    @property
     def step(self) -> float:
         """Δ."""
         return float(np.frombuffer(self.scale, dtype="<f4")[0])
@@ -146,6 +153,13 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         if least > t_n or (least < t_n and codes.max() < _MORE):
             at_least = "" if codes.max() < _MORE else "at least "
             raise MessageRefused(f"its cells hold {at_least}{least} trials, expected t_n = {t_n}")
+
+
+def norm(vector: NDArray[np.float32]) -> float:
+    """Return the length of a vector that may hold anything."""
+    with np.errstate(invalid="ignore"):
+        numbers = vector.astype(np.float64)
+        return math.sqrt(np.dot(numbers, numbers))
 
 
 def packed_bytes(k: int, cells: int) -> int:

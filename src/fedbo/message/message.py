@@ -40,10 +40,9 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
-from fedbo.message.compact import BITS, Compact, packed_bytes
+from fedbo.message.compact import Compact, norm
 from fedbo.message.release import Release
 from fedbo.message.signed import (
-    COUNTER_LIMITS,
     Fingerprint,
     MessageRefused,
     Signed,
@@ -68,6 +67,13 @@ class Weights(Wire, frozen=True, tag="weights"):
     def __post_init__(self) -> None:
         _count("omega", self.omega)
 
+    @property
+    def M(self) -> int:
+        return len(self.omega) // 4
+
+    def norms(self) -> dict[str, float]:
+        return {"omega": norm(_unpack(self.omega))}
+
 
 class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
     """The body of an RGPE or TAF message: mean and covariance as little-endian float32."""
@@ -78,11 +84,20 @@ class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
 
     def __post_init__(self) -> None:
         M, given = _count("nu", self.nu), _count("covariance", self.covariance)
-        if given != (triangle := M * (M + 1) // 2):
-            expected = f"expected {triangle} because M = {M}"
-            raise MessageRefused(f"covariance has {given} numbers, {expected}")
-
+        if given != (expected := M * (M + 1) // 2):
+            raise MessageRefused(
+                f"covariance has {given} numbers, expected {expected} because M = {M}"
+            )
         force_setattr(self, "incumbent", float(self.incumbent))
+
+    @property
+    def M(self) -> int:
+        return len(self.nu) // 4
+
+    def norms(self) -> dict[str, float]:
+        vectors = {"nu": self.nu, "covariance": self.covariance}
+        norms = {name: norm(_unpack(data)) for name, data in vectors.items()}
+        return {**norms, "incumbent": abs(self.incumbent)}
 
 
 class Contribution(Wire, frozen=True, tag="contribution"):
@@ -100,6 +115,13 @@ class Contribution(Wire, frozen=True, tag="contribution"):
             force_setattr(self, "epsilon", float(self.epsilon))
             if not 0.0 < self.epsilon < math.inf:
                 raise MessageRefused(f"epsilon is {self.epsilon}, expected a number above 0")
+
+    @property
+    def M(self) -> int:
+        return len(self.y) // 4
+
+    def norms(self) -> dict[str, float]:
+        return {"y": norm(_unpack(self.y))}
 
 
 Body = Weights | Belief | Compact | Contribution
@@ -125,66 +147,8 @@ def numbers_in(kind: MessageKind, M: int, cells: int = 0) -> int:
     return M + (kind == "contribution")
 
 
-def bytes_in(kind: MessageKind, M: int, cells: int = 0) -> int:
-    """Return how many bytes the numbers of a message take, without what is around them.
-
-    Args:
-        kind: The kind of message.
-        M: The length of omega, nu or y.
-        cells: How many cells a compact message has counts of; other kinds have none (default 0).
-
-    >>> bytes_in("weights", 100), bytes_in("compact", 40, cells=64)
-    (400, 40)
-    """
-    return packed_bytes(M, cells) + 4 if kind == "compact" else 4 * numbers_in(kind, M)
-
-
-def _count(name: str, data: bytes) -> int:
-    if not data or len(data) % 4:
-        raise MessageRefused(f"{name} has {len(data)} bytes, expected 4 for each of M >= 1 numbers")
-    return len(data) // 4
-
-
-def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1 or not vector.size:
-        raise MessageRefused(f"{name} has shape {vector.shape}, expected (M,) with M >= 1")
-    return vector
-
-
-def _pack(values: NDArray[np.float64]) -> bytes:
-    with np.errstate(over="ignore"):  # what is too large becomes inf, which check() refuses
-        return values.astype("<f4").tobytes()
-
-
-def _whole(name: str, values: ArrayLike, low: int, high: int) -> NDArray[np.int64]:
-    """Return one row of whole numbers between two limits."""
-    given = np.asarray(values)
-    if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
-        found = f"shape {given.shape} and type {given.dtype}"
-        raise MessageRefused(f"{name} has {found}, expected one row of whole numbers")
-    outside = given[(given < low) | (given > high)]
-    if len(outside):
-        raise MessageRefused(f"{name} has {outside[0]}, expected {low} to {high}")
-    return given.astype(np.int64)
-
-
-def _unpack(data: bytes) -> NDArray[np.float32]:
-    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
-
-
-def _norm(value: NDArray[np.float32] | bytes | float | None) -> float:
-    if isinstance(value, bytes):
-        value = _unpack(value)
-    if not isinstance(value, np.ndarray):
-        return abs(value or 0.0)
-    with np.errstate(invalid="ignore"):  # the caller looks for NaN
-        values = value.astype(np.float64)
-        return math.sqrt(np.dot(values, values))
-
-
 class Header(TypedDict):
-    """The arguments of `Message.of_weights` and `Message.of_belief` beside the numbers."""
+    """The arguments of `Message.of_weights` and its siblings beside the numbers."""
 
     fingerprint: Fingerprint  #: of the sender's federation
     sender: str  #: name of the agent: 1 to 64 bytes of printable UTF-8
@@ -203,15 +167,16 @@ class _Content(Wire, frozen=True, tag_field="version", tag=1):
 class Message(Signed, frozen=True, kw_only=True):
     """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
 
-    Example:
-        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scales=0.3)
-        >>> message = Message.of_weights(
-        ...     [0.5, -1.0, 2.0], fingerprint=agreed, sender="site-a", sequence=1, t_n=20
-        ... )
-        >>> message
-        Message(weights, sender='site-a', sequence=1, t_n=20, M=3, 52 bytes)
-        >>> Message.decode(message.encode()) == message
-        True
+    The numbers of its body are its attributes: ``omega``, ``nu``, ``covariance``, ``incumbent``,
+    ``counts``, ``tip``, ``y`` and ``cell``, as far as its kind has them; arrays are read-only.
+
+    >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="weights", scales=0.3)
+    >>> header = {"fingerprint": agreed, "sender": "site-a", "sequence": 1, "t_n": 20}
+    >>> message = Message.of_weights([0.5, -1.0, 2.0], **header)
+    >>> message
+    Message(weights, sender='site-a', sequence=1, t_n=20, M=3, 52 bytes)
+    >>> Message.decode(message.encode()) == message
+    True
     """
 
     type = "message"
@@ -233,32 +198,23 @@ class Message(Signed, frozen=True, kw_only=True):
             omega: (M,) one draw of the feature weights; stored as float32.
             **header: The fields of `Header`.
         """
-        return cls(body=Weights(_pack(_vector("omega", omega))), **header)
+        return cls(body=Weights(_pack("omega", omega)), **header)
 
     @classmethod
     def of_belief(
-        cls,
-        nu: ArrayLike,
-        covariance: ArrayLike,
-        incumbent: float,
-        **header: Unpack[Header],
+        cls, nu: ArrayLike, covariance: ArrayLike, incumbent: float, **header: Unpack[Header]
     ) -> Message:
         """Build a message of a belief.
 
         Args:
             nu: (M,) mean of the feature weights.
-            covariance: (M, M) their symmetric covariance.
+            covariance: (M, M) their symmetric covariance, σ²Σ⁻¹.
             incumbent: Best standardised score so far.
             **header: The fields of `Header`.
         """
-        mean, square = _vector("nu", nu), np.asarray(covariance, dtype=np.float64)
-        M = mean.size
-        if square.shape != (M, M):
-            raise MessageRefused(f"covariance has shape {square.shape}, expected {(M, M)}")
-        if not np.allclose(square, square.T, rtol=1e-4, atol=1e-6, equal_nan=True):
-            raise MessageRefused("covariance is not symmetric; give sigma^2 Sigma^-1, not a factor")
-        triangle = _pack(square[np.tril_indices(M)])
-        body = Belief(nu=_pack(mean), covariance=triangle, incumbent=float(incumbent))
+        square = np.asarray(covariance, dtype=np.float64)
+        triangle = _pack("covariance", square[np.tril_indices(len(square))])
+        body = Belief(nu=_pack("nu", nu), covariance=triangle, incumbent=float(incumbent))
         return cls(body=body, **header)
 
     @classmethod
@@ -280,18 +236,12 @@ class Message(Signed, frozen=True, kw_only=True):
                 empty (default) if it names none.
             **header: The fields of `Header`.
 
-        >>> agreed = Fingerprint.from_parts(space="s", features="f", kind="compact", scales=0.3)
-        >>> message = Message.of_compact(
-        ...     [0, 3, -7], 0.5, [9, 0, 1, 0],
-        ...     fingerprint=agreed, sender="site-a", sequence=1, t_n=10
-        ... )
+        >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 10}
+        >>> message = Message.of_compact([0, 3, -7], 0.5, [9, 0, 1, 0], **header)
         >>> message.nu.tolist(), message.counts.tolist()
         ([0.0, 1.5, -3.5], [4, 0, 1, 0])
         """
-        most = 2 ** (BITS - 1) - 1
-        whole = _whole("levels", levels, -most, most)
-        made = _whole("counts", counts, 0, COUNTER_LIMITS["t_n"])
-        return cls(body=Compact.pack(whole, scale, made, tip), **header)
+        return cls(body=Compact.pack(np.asarray(levels), scale, np.asarray(counts), tip), **header)
 
     @classmethod
     def of_contribution(
@@ -306,8 +256,7 @@ class Message(Signed, frozen=True, kw_only=True):
             epsilon: ε of local privacy if the vote is randomised; None (default) if it is not.
             **header: The fields of `Header`.
         """
-        shape, vote = _pack(_vector("y", y)), operator.index(cell)
-        return cls(body=Contribution(shape, vote, epsilon), **header)
+        return cls(body=Contribution(_pack("y", y), operator.index(cell), epsilon), **header)
 
     def __repr__(self) -> str:
         return (
@@ -318,55 +267,46 @@ class Message(Signed, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> MessageKind:
-        if isinstance(self.body, Weights):
-            return "weights"
-        if isinstance(self.body, Contribution):
-            return "contribution"
-        if isinstance(self.body, Compact):
-            return "compact"
-        return "belief"
+        return cast(MessageKind, self.body.__struct_config__.tag)
 
     @property
     def M(self) -> int:
-        if isinstance(self.body, Compact):
-            return self.body.k
-        return len(getattr(self.body, self.body.__struct_fields__[0])) // 4
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters handed out, as the paper counts: M for FTS, M + M² + 1 for TAF."""
-        has_covariance = isinstance(self.body, Belief)
-        return self.numbers + (self.M * (self.M - 1) // 2 if has_covariance else 0)
+        """The length of omega, nu or y."""
+        return self.body.M
 
     @property
     def numbers(self) -> int:
-        """Number of numbers sent: `parameters`, but only one triangle of the covariance."""
+        """Number of numbers sent; of a covariance only a triangle is sent."""
         cells = self.body.cells if isinstance(self.body, Compact) else 0
         return numbers_in(self.kind, self.M, cells)
 
     @property
+    def parameters(self) -> int:
+        """Number of parameters handed out, as the paper counts: M for FTS, M + M² + 1 for TAF."""
+        return self.numbers + (self.M * (self.M - 1) // 2 if self.kind == "belief" else 0)
+
+    @property
     def omega(self) -> NDArray[np.float32]:
-        """(M,) the weights, read-only."""
         return _unpack(self._field("omega"))
 
     @property
     def nu(self) -> NDArray[np.float32]:
-        """(M,) the mean of the weights, read-only."""
-        if isinstance(self.body, Compact):
-            return self.body.mean
-        return _unpack(self._field("nu"))
+        return self.body.mean if isinstance(self.body, Compact) else _unpack(self._field("nu"))
 
     @property
     def covariance(self) -> NDArray[np.float32]:
-        """(M, M) the covariance of the weights."""
         square = np.empty((self.M, self.M), dtype=np.float32)
         rows, columns = np.tril_indices(self.M)
         square[rows, columns] = square[columns, rows] = _unpack(self._field("covariance"))
         return square
 
     @property
+    def incumbent(self) -> float:
+        return cast(float, self._field("incumbent"))
+
+    @property
     def counts(self) -> NDArray[np.uint8]:
-        """(c,) how many trials are in each cell, read-only; 4 means 3 and more."""
+        """(c,) how many trials are in each cell; 4 means 3 and more."""
         return cast("NDArray[np.uint8]", self._field("counts"))
 
     @property
@@ -376,23 +316,16 @@ class Message(Signed, frozen=True, kw_only=True):
 
     @property
     def y(self) -> NDArray[np.float32]:
-        """(d,) the shape that is contributed, read-only."""
         return _unpack(self._field("y"))
+
+    @property
+    def cell(self) -> int:
+        return cast(int, self._field("cell"))
 
     @property
     def local_epsilon(self) -> float | None:
         """ε of local privacy if this is a randomised vote; else None."""
         return self.body.epsilon if isinstance(self.body, Contribution) else None
-
-    @property
-    def incumbent(self) -> float:
-        """Best standardised score so far, of a belief."""
-        return cast(float, self._field("incumbent"))
-
-    @property
-    def cell(self) -> int:
-        """The cell that a contribution votes for."""
-        return cast(int, self._field("cell"))
 
     def _field(self, name: str) -> Any:
         return getattr(self.body, name)  # or AttributeError: 'Belief' ... no attribute 'omega'
@@ -421,12 +354,11 @@ class Message(Signed, frozen=True, kw_only=True):
         fault = fingerprint.mismatch(self.fingerprint)
         if not fault and self.kind != kind:
             fault = f"it is of kind {self.kind!r}, expected {kind!r}"
-        if not fault and self.M != M:
+        elif not fault and self.M != M:
             fault = f"it has M = {self.M}, expected M = {M}"
-        is_vote = isinstance(self.body, Contribution)
-        if not fault and is_vote and not 0 <= self.cell < cells:
+        elif not fault and kind == "contribution" and not 0 <= self.cell < cells:
             fault = f"it votes for cell {self.cell}, expected 0 to {cells - 1}"
-        if not fault and isinstance(self.body, Compact) and self.body.cells != cells:
+        elif not fault and isinstance(self.body, Compact) and self.body.cells != cells:
             fault = f"it has counts of {self.body.cells} cells, expected {cells}"
         fault = fault or self._absurd_number(noise_variance)
         if fault:
@@ -440,20 +372,31 @@ class Message(Signed, frozen=True, kw_only=True):
         that.
         """
         limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
-        for name, norm in self._norms().items():
-            if not math.isfinite(norm):
+        for name, size in self.body.norms().items():
+            if not math.isfinite(size):
                 return f"{name} holds NaN or infinity"
             most = min(limit, 10 * math.sqrt(self.t_n + 1)) if name == "incumbent" else limit
-            if norm > most:
-                return f"{name} has norm {norm:.3g}, expected at most {most:.3g}"
+            if size > most:
+                return f"{name} has norm {size:.3g}, expected at most {most:.3g}"
         return None
 
-    def _norms(self) -> dict[str, float]:
-        """Return how large the numbers of each field are."""
-        if isinstance(self.body, Compact):
-            return {"nu": _norm(self.body.mean)}
-        names = [n for n in self.body.__struct_fields__ if n not in ("cell", "epsilon")]
-        return {name: _norm(self._field(name)) for name in names}
+
+def _count(name: str, data: bytes) -> int:
+    if not data or len(data) % 4:
+        raise MessageRefused(f"{name} has {len(data)} bytes, expected 4 for each of M >= 1 numbers")
+    return len(data) // 4
+
+
+def _pack(name: str, values: ArrayLike) -> bytes:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or not vector.size:
+        raise MessageRefused(f"{name} has shape {vector.shape}, expected (M,) with M >= 1")
+    with np.errstate(over="ignore"):  # what is too large becomes inf, which check() refuses
+        return vector.astype("<f4").tobytes()
+
+
+def _unpack(data: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
 
 
 #: What an agent can hear.
