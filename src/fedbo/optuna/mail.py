@@ -40,7 +40,6 @@ from fedbo.optuna.study import (
     StudyChanged,
     StudyRecord,
     end_of,
-    is_drawn,
     write_key,
 )
 from fedbo.space import Direction
@@ -54,6 +53,7 @@ _DRAWS = 16  # replays behind an estimate of trials saved: about a second for 50
 _GROWTH = 1.25  # times as many scores as behind the last estimate make another one
 
 _INSTALL = "pip install 'fedbo[identity]'"
+_TO_SIGN = f"leave out signed=False, and install the package cryptography ({_INSTALL})"
 _OTHER_NAME = "run it as another study with another name (name=...)"
 _ONCE = "This warning is given once"
 
@@ -141,10 +141,8 @@ def standing_of(
         return Standing(record.name, silence=silence, is_member=False)
     try:
         keys, remark = _keys_for(signed, key, sender, keyring)
-        _check_listed(signed, sender, keys, federation)
-        if keys is None:
-            remark = remark or _why_refused(signed, sender, federation, keyring)
-        elif fault := keyring.claim(sender, keys.public, federation):
+        _check_listed(sender, keys, federation)
+        if keys is not None and (fault := keyring.claim(sender, keys.public, federation)):
             raise _Silenced(fault)
     except _Silenced as error:
         return Standing(sender, silence=str(error))
@@ -193,7 +191,7 @@ def _keys_for(
     known = f"peers know this study by its key {key}"
     if signed is False:
         if key:
-            raise _Silenced(f"{known}, and refuse messages that are not signed: {_to_sign(signed)}")
+            raise _Silenced(f"{known}, and refuse messages that are not signed: {_TO_SIGN}")
         return None, ""
     if not is_installed():
         if key:
@@ -222,56 +220,28 @@ def _keys_for(
     return keys, ""
 
 
-def _check_listed(
-    signed: bool | None, sender: str, keys: KeyPair | None, federation: Federation
-) -> None:
+def _check_listed(sender: str, keys: KeyPair | None, federation: Federation) -> None:
     """Refuse a study that is not among the members that its federation lists."""
     if not federation.members:
         return
-    name, own = member(sender), "" if keys is None else str(keys)
-    listed = federation.members.get(name)
+    name, listed = member(sender), federation.members.get(member(sender))
     if listed is None:
-        names = [n for n, key in federation.members.items() if own and key_text(key) == own]
-        advice = "If this site has one of these names, give it with name=... to a new study"
-        if names:
-            advice = f"{names[0]!r} has the key of this study: give that name to a new study"
-        elif not is_drawn(name):
-            advice += f". Otherwise, ask whoever keeps the federation file to add {name!r}"
         members = ", ".join(map(repr, sorted(federation.members)))
         raise _Silenced(
-            f"the federation lists its members, and {name!r} is not among them ({members}). "
-            f"{advice}" + (f"; its key is {own}" if own else "")
+            f"the federation lists its members, and {name!r} is not among them ({members}). Give "
+            "one of these names to a new study, or ask whoever keeps the federation file to add "
+            f"{name!r}" + ("" if keys is None else f" with its key {keys}")
         )
-    if not own:
+    if keys is None:
         raise _Silenced(
             f"the federation lists the key of {name!r}, and this study's messages are not signed: "
-            f"{_to_sign(signed)}"
+            f"{_TO_SIGN}"
         )
-    if key_text(listed) != own:
+    if listed != keys.public:
         raise _Silenced(
             f"the federation lists {key_text(listed)} as the key of {name!r}, but this study has "
-            f"{own}: ask whoever keeps the federation file to correct it, or {_OTHER_NAME}"
+            f"{keys}: ask whoever keeps the federation file to correct it, or {_OTHER_NAME}"
         )
-
-
-def _why_refused(signed: bool | None, sender: str, federation: Federation, keyring: Keyring) -> str:
-    """Say why peers refuse unsigned messages under this name; empty if they do not."""
-    with contextlib.suppress(OSError, ValueError):  # nothing can be fetched then, which is said
-        if key := keyring.known(federation).get(member(sender), ""):
-            return (
-                f"messages of this study are not signed, but {member(sender)!r} has signed with "
-                f"the key {key} before. Peers that know this key refuse messages that are not "
-                f"signed with it. So {_to_sign(signed)}, or {_OTHER_NAME}"
-            )
-    return ""
-
-
-def _to_sign(signed: bool | None) -> str:
-    """Say what to do so that messages are signed."""
-    if is_installed():
-        return "leave out signed=False"
-    install = f"install the package cryptography ({_INSTALL})"
-    return f"{install} and leave out signed=False" if signed is False else install
 
 
 # When a study publishes
@@ -428,7 +398,7 @@ class Mail:
         if messages is None:
             return
         for reason in mirror.hear(messages):
-            caller.warn(f"a message was ignored: {reason}", ExchangeWarning)
+            self._agent.warn("ignored", f"a message was ignored: {reason}", ExchangeWarning)
         if self._has_rival(mirror, messages):
             return
         published, others = self._under_our_name(mirror, messages)
@@ -605,6 +575,7 @@ class Courier:
         self._fetched: list[Heard] | None = None
         self._complaints: list[str] = []
         self._told: set[str] = set()  # complaints that are not repeated: errands, and warnings
+        self._failing: set[Errand] = set()  # that failed the last time
         self._answers_since: float | None = None  # when the running errand began
         _couriers.add(self)
 
@@ -656,7 +627,7 @@ class Courier:
         """Wait until messages are fetched, or fetching has failed; give up after ``seconds``."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._fetched is not None or "fetch" in self._told, seconds
+                lambda: self._fetched is not None or "fetch" in self._failing, seconds
             )
 
     def flush(self, seconds: float) -> bool:
@@ -764,17 +735,20 @@ class Courier:
             for text in warnings:
                 self._complain(text, text)
             if problem is None:
+                self._failing.discard(errand)
                 self._told -= {errand, "unanswered"}  # if it fails again, that is another outage
                 return
-            reason = str(problem)
-            if not isinstance(problem, ExchangeError):
-                reason = f"{type(problem).__name__}: {problem}"
-            is_known = errand != "make" and bool(self._told & {"publish", "fetch"})
-            again = "This is tried again after later trials"
-            text = f"{_TITLES[errand]}: {reason}. The study goes on. {again}. {_ONCE} until then"
-            if is_known:
-                self._told.add(errand)
-            self._complain(errand, text)
+            if self._failing <= {errand} or errand == "make":
+                reason = str(problem)
+                if not isinstance(problem, ExchangeError):
+                    reason = f"{type(problem).__name__}: {problem}"
+                self._complain(
+                    errand,
+                    f"{_TITLES[errand]}: {reason}. The study goes on. This is tried again after "
+                    f"later trials. {_ONCE} until then",
+                )
+            if errand != "make":
+                self._failing.add(errand)
             self._changed.notify_all()
 
     def _complain(self, about: str, text: str) -> None:

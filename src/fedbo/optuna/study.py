@@ -54,7 +54,14 @@ _TOLD = Origin("told")
 
 #: What a study warns about, each once.
 Warned = Literal[
-    "cannot tune", "not learnt", "counts where asked", "signature", "silent", "alone", "name taken"
+    "cannot tune",
+    "not learnt",
+    "counts where asked",
+    "signature",
+    "silent",
+    "alone",
+    "name taken",
+    "ignored",
 ]
 
 
