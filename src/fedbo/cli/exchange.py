@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +24,6 @@ from fedbo.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, Heard, MessageRefused
 
-_AGES = {"day": 86400.0, "hour": 3600.0, "minute": 60.0}
 _FAULTS = 20  # shown
 _KEY = 20  # characters of a key that are shown
 
@@ -161,23 +159,8 @@ def _table(
         grid.add_row(
             Text(screen.printable(message.sender)),
             f"{message.t_n:,}",
-            age(holding.when),
+            screen.age(holding.when),
             Text(key, style="" if message.key else "dim"),
             state,
         )
     screen.show(console, grid)
-
-
-def age(when: float | None) -> str:
-    """Say how long ago this was, in the largest unit that fits.
-
-    >>> age(time.time() - 7300), age(None)
-    ('2 hours', '')
-    """
-    if when is None:
-        return ""
-    seconds = time.time() - when
-    for unit, length in _AGES.items():
-        if seconds >= length:
-            return screen.count(int(seconds // length), unit)
-    return screen.count(int(seconds), "second") if seconds >= 0 else "in the future"

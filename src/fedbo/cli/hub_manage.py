@@ -16,7 +16,6 @@ from rich.text import Text
 
 from fedbo import files
 from fedbo.cli import checks, screen
-from fedbo.cli.exchange import age
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -235,7 +234,7 @@ def members(
                     f"{member.messages}",
                     screen.size(member.bytes),
                     f"{member.trials:,}",
-                    age(member.seen),
+                    screen.age(member.seen),
                     Text("revoked", style="yellow") if member.is_revoked else Text(key),
                 )
     if grid.row_count:

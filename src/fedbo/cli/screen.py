@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from rich.text import Text
 from fedbo.outside import printable as printable
 
 _WIDTH = 88  # of sentences, at most
+_AGES = {"day": 86400.0, "hour": 3600.0, "minute": 60.0}
 
 
 def lines(text: str) -> str:
@@ -78,3 +80,18 @@ def size(nbytes: int) -> str:
     if nbytes < 1000:
         return count(nbytes, "byte")
     return f"{nbytes / 1e3:.1f} kB" if nbytes < 1e6 else f"{nbytes / 1e6:.1f} MB"
+
+
+def age(when: float | None) -> str:
+    """Say how long ago this was, in the largest unit that fits.
+
+    >>> age(time.time() - 7300), age(None)
+    ('2 hours', '')
+    """
+    if when is None:
+        return ""
+    seconds = time.time() - when
+    for unit, length in _AGES.items():
+        if seconds >= length:
+            return count(int(seconds // length), unit)
+    return count(int(seconds), "second") if seconds >= 0 else "in the future"

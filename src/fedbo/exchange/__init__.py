@@ -1,7 +1,8 @@
 """How messages travel: exchanges, their contract in `base`, and the ledger of what left."""
 
 from fedbo.exchange.address import exchange_at
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
+from fedbo.exchange.base import Exchange, Holding, Identity
+from fedbo.exchange.errors import ExchangeError, ExchangeWarning
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.wire import Progress

@@ -6,10 +6,11 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from fedbo.exchange.base import Exchange, ExchangeError
+from fedbo.exchange.base import Exchange
+from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.identity import Keyring
+from fedbo.identity.keyring import Keyring
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # not C:/
 

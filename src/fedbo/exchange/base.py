@@ -1,34 +1,16 @@
-"""The contract of an exchange, and what all exchanges use."""
+"""The contract of an exchange."""
 
 from __future__ import annotations
 
-import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring
+from fedbo.exchange.errors import ExchangeError
+from fedbo.federation.federation import Federation
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair
 from fedbo.message import Heard, Message
-
-_ADVICE = {
-    errno.EACCES: "ask for permission to use it",
-    errno.EPERM: "ask for permission to use it",
-    errno.EROFS: "ask for permission to use it",
-    errno.ENOSPC: "free some space there",
-    errno.EDQUOT: "free some space there",
-    errno.EFBIG: "free some space there, or raise the limit on the size of files",
-    errno.ENAMETOOLONG: "use a shorter name",
-    errno.ELOOP: "put a folder there instead",
-}
-
-
-class ExchangeError(OSError):
-    """A place cannot be reached; the text says what failed, why, and what to do."""
-
-
-class ExchangeWarning(UserWarning):
-    """Something in an exchange was skipped; the text says what and why."""
 
 
 class Identity(NamedTuple):
@@ -144,9 +126,3 @@ class Exchange(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
-
-
-def failed(what: str, error: OSError) -> ExchangeError:
-    """Return the error that says what failed, why, and what to do."""
-    advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
-    return ExchangeError(f"{what}: {error.strerror or error}; {advice}")

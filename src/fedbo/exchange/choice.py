@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from fedbo.exchange.base import ExchangeError, failed
-from fedbo.federation import Federation
+from fedbo.exchange.errors import ExchangeError, failed
+from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyPair, Keyring, verify
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
 from fedbo.message.signed import member
 

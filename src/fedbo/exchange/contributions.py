@@ -6,12 +6,12 @@ A hub does the same in a transaction of its database; how a release is made is i
 
 from __future__ import annotations
 
-from fedbo.exchange.base import ExchangeError
+from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.ledger import Ledger
 from fedbo.exchange.memory import MemoryExchange
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair
+from fedbo.federation.federation import Federation
+from fedbo.identity.keys import KeyPair
 from fedbo.message import Release
 from fedbo.privacy.budget import check_signer, next_release, one_each
 

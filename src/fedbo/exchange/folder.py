@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, failed
+from fedbo.exchange.base import Exchange, Holding
 from fedbo.exchange.choice import (
     LARGEST,
     RELEASE,
@@ -45,11 +45,13 @@ from fedbo.exchange.choice import (
     unlisted_fault,
     withdrawal_of,
 )
+from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.file import SUFFIX, UNFINISHED, file_name, load, name_of, seal
 from fedbo.exchange.tree import OpenFolder
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyPair, Keyring
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair
 from fedbo.locks import Lock
 from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawal
 from fedbo.outside import printable, shortened

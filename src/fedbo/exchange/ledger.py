@@ -29,12 +29,13 @@ from msgspec.structs import replace
 
 from fedbo import files
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, failed
+from fedbo.exchange.base import Exchange
 from fedbo.exchange.choice import LARGEST
+from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.wire import Progress
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair
+from fedbo.federation.federation import Federation
+from fedbo.identity.keys import KeyPair
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
 from fedbo.outside import printable, shortened
@@ -442,9 +443,14 @@ class Ledger:
     def _opened(self, flags: int) -> Iterator[tuple[io.FileIO, bool]]:
         """Open and lock the file; say whether it is locked against other processes, too."""
         with self._lock:
-            if flags == _APPEND:
+            try:
+                file = _file(self.path, flags)
+            except FileNotFoundError:
+                if flags != _APPEND:
+                    raise
                 make_folder(self.path.parent)
-            with _file(self.path, flags) as file, alone(file.fileno()) as is_locked:
+                file = _file(self.path, flags)
+            with file, alone(file.fileno()) as is_locked:
                 yield file, is_locked
 
     def _read_index(self) -> _Index:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, ExchangeWarning, Holding
+from fedbo.exchange.base import Exchange, Holding
 from fedbo.exchange.choice import (
     Origin,
     Outlawed,
@@ -22,8 +22,10 @@ from fedbo.exchange.choice import (
     signature_fault,
     withdrawal_of,
 )
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring
+from fedbo.exchange.errors import ExchangeWarning
+from fedbo.federation.federation import Federation
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair
 from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Withdrawal
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 
 
 def rhythm(federation: Federation, every: int | None = None) -> int | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from fedbo import files
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.identity.keys import UNFINISHED, KeyPair, KeyRefused, S, own_keys, verify
 from fedbo.locks import Lock, alone
 from fedbo.message import MessageRefused

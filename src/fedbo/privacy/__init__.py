@@ -1,6 +1,6 @@
 """Differential privacy: what members contribute, releases, exact noise, and what they cost."""
 
-from fedbo.federation import Plan
+from fedbo.federation.plan import Plan
 from fedbo.message.release import Release
 from fedbo.privacy.accounting import (
     Gaussian,

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fedbo.federation import Federation, Plan
-from fedbo.identity import KeyPair, KeyRefused
+from fedbo.federation.federation import Federation
+from fedbo.federation.plan import Plan
+from fedbo.identity.keys import KeyPair, KeyRefused
 from fedbo.message import Message, Release
 from fedbo.message.signed import key_text, member
 from fedbo.privacy.noise import SECRET, Source

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.model.kernel import Array
 
 

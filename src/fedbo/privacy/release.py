@@ -39,7 +39,8 @@ from fractions import Fraction
 import numpy as np
 from msgspec.structs import replace
 
-from fedbo.federation import Federation, Plan
+from fedbo.federation.federation import Federation
+from fedbo.federation.plan import Plan
 from fedbo.message import Message, MessageRefused
 from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
-from fedbo.exchange.base import ExchangeError
+from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.hub.memberships import HubUrl
 from fedbo.locks import Lock
 from fedbo.outside import printable, shortened

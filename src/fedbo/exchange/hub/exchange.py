@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, ExchangeError, ExchangeWarning, Holding, Identity
+from fedbo.exchange.base import Exchange, Holding, Identity
 from fedbo.exchange.choice import (
     Origin,
     Outlawed,
@@ -20,12 +20,14 @@ from fedbo.exchange.choice import (
     signature_fault,
     withdrawal_of,
 )
+from fedbo.exchange.errors import ExchangeError, ExchangeWarning
 from fedbo.exchange.hub.client import StrangeAnswer
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair, Keyring
+from fedbo.federation.federation import Federation
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair
 from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS

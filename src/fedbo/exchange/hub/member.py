@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fedbo.exchange.base import ExchangeError
+from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused, Unreachable
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.proof import Statement, hashed
@@ -25,9 +25,9 @@ from fedbo.exchange.hub.wire import (
     Publication,
     Wanted,
 )
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.federation.file import LARGEST_FILE
-from fedbo.identity import KeyPair
+from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Withdrawal
 from fedbo.outside import printable, shortened
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fedbo import files
-from fedbo.exchange.base import ExchangeError, failed
+from fedbo.exchange.errors import ExchangeError, failed
 from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint
 from fedbo.message.signed import parse_key

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fedbo.identity import KeyPair, is_signed
+from fedbo.identity.keys import KeyPair, is_signed
 
 #: Hexadecimal digits of a proof.
 PROOF_DIGITS = 128
