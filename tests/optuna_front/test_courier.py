@@ -141,21 +141,6 @@ def study_at(place: Exchange, ledger: Ledger, n: int) -> optuna.Study:
     return study
 
 
-def test_what_is_sent_arrives_and_what_is_there_is_fetched(ledger: Ledger) -> None:
-    place = Place()
-    place.publish(message(3, "peer"))
-    courier = Courier(place, ledger, FEDERATION)
-    courier.send(ready(2))
-    courier.fetch()
-    assert courier.flush(PATIENCE)
-    assert "peer" in {m.sender for m in courier.messages}
-    courier.fetch()
-    all_done(courier)
-    assert {m.sender for m in courier.messages} == {"peer", "site"}
-    assert [release.sequence for release in ledger.read()] == [2]
-    assert courier.complaints() == []
-
-
 def test_what_could_not_be_sent_is_tried_again(ledger: Ledger) -> None:
     place = Place()
     place.on_publish = down
@@ -286,18 +271,6 @@ def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
     assert place.published == [1]
 
 
-def test_what_could_not_be_sent_gives_way_to_what_is_newer(ledger: Ledger) -> None:
-    place = Place()
-    place.on_publish = down
-    courier = Courier(place, ledger, FEDERATION)
-    courier.send(ready(1))
-    assert courier.flush(PATIENCE)
-    place.on_publish = lambda: None
-    courier.send(ready(2))
-    assert courier.flush(PATIENCE)
-    assert place.published == [2]
-
-
 @pytest.mark.parametrize("errand", ["publish", "fetch"])
 def test_a_place_that_does_not_answer_is_told_of_once_until_it_does(
     ledger: Ledger, clock: Clock, errand: str
@@ -332,16 +305,6 @@ def test_a_broken_exchange_costs_one_warning_and_no_trial(ledger: Ledger) -> Non
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     assert len(caught) == 1
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 10
-
-
-def test_any_error_of_an_exchange_is_a_warning(ledger: Ledger) -> None:
-    def bug() -> None:
-        raise ZeroDivisionError
-
-    place = Place()
-    place.on_fetch = bug
-    with pytest.warns(ExchangeWarning, match="not fetched: ZeroDivisionError"):
-        study_at(place, ledger, 3)
 
 
 def test_a_log_that_cannot_be_written_keeps_messages_at_home(tmp_path: Path) -> None:

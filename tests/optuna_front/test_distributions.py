@@ -106,21 +106,6 @@ def test_a_difference_is_named_with_what_to_do(
     assert difference("p", trial.distributions["p"], parameter) is None
 
 
-def test_all_differences_are_named_at_once() -> None:
-    sentence = difference("p", FloatDistribution(1, 3), Float(2, 4, log=True))
-    assert sentence is not None
-    assert all(field in sentence for field in ("low is 1.0", "high is 3.0", "log is False"))
-
-
-def test_the_order_of_choices_and_how_a_number_is_written_make_no_difference() -> None:
-    parameter = Categorical([1, 2.0, "a"])
-    assert difference("p", CategoricalDistribution(["a", 2, 1.0]), parameter) is None
-    assert fitted(2.0, CategoricalDistribution(["a", 2, 1.0])) == 2
-    assert type(fitted(2.0, CategoricalDistribution(["a", 2, 1.0]))) is int
-    assert difference("p", CategoricalDistribution(["a", None]), Categorical([None, "a"])) is None
-    assert fitted(None, CategoricalDistribution(["None", None])) is None
-
-
 @pytest.mark.parametrize(
     ("distribution", "parameter", "inside"),
     [
@@ -217,21 +202,6 @@ def test_what_is_too_much_for_a_model_is_left_out_and_said() -> None:
     assert "'large'" in large and "there are 2000 choices" in large and len(large) < 500
     assert b == "parameter 'b' is beyond 1000 dimensions"
     assert "half of a surrogate pair" in name
-
-
-def test_a_choice_that_was_copied_is_still_known() -> None:
-    words = Translation({"p": CategoricalDistribution([1, True, math.nan])})
-    assert words.inward({"p": float("nan")}) == {"p": "2: nan"}
-    assert words.inward({"p": 1.0}) == {"p": "0: 1"}
-    with pytest.raises(ValueError, match="'p' is \"'b'\", expected one of"):
-        Space(words.parameters).encode(words.inward({"p": "b"}))
-
-
-def test_what_has_no_axis_is_left_out_and_said() -> None:
-    words = Translation({"x": FloatDistribution(0, 1), "huge": IntDistribution(0, 10**13)})
-    assert [*words.parameters] == ["x"]
-    [sentence] = words.refused
-    assert "'huge'" in sentence and "too fine" in sentence
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["federation", "no federation"])

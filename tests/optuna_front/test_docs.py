@@ -122,13 +122,6 @@ def test_the_second_site_counted_on_the_first(read: Folder) -> None:
 
 
 @pytest.mark.slow
-def test_a_federation_made_of_the_study_has_the_same_parameters(read: Folder) -> None:
-    ours, made = (fedbo.Federation.load(read.path / f"{n}.toml") for n in ("federation", "from_a"))
-    assert made.space.parameters == ours.space.parameters
-    assert made.space.direction == ours.space.direction
-
-
-@pytest.mark.slow
 def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) -> None:
     log = Ledger(read.path / "state" / "ledger.jsonl").read()
     assert {"site-a", "site-b", "old"} <= {entry.agent for entry in log}
@@ -137,19 +130,6 @@ def test_what_left_is_in_the_log_and_what_was_withdrawn_is_gone(read: Folder) ->
     senders = {m.sender for m in FolderExchange(read.path / "exchange").fetch(federation)}
     assert {"site-a", "site-b"} <= senders
     assert "old" not in senders
-
-
-@pytest.mark.slow
-def test_two_sites_at_once(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    for name in ("space.toml", "site_a.py", "site_b.py"):
-        folder.write(Block("", FILES[name]))
-    folder.command("fedbo federation new --from-space space.toml")
-    sites = [folder.start("site_a.py"), folder.start("site_b.py")]
-    for site in sites:
-        folder.finish(site)
-    for name in "ab":
-        assert len(folder.study(name).trials) == 20
 
 
 @pytest.mark.slow

@@ -94,17 +94,6 @@ def test_an_exchange_that_fails_makes_nobody_forget() -> None:
     assert inbox(study) == []
 
 
-def test_a_courier_that_starts_again_makes_nobody_forget() -> None:
-    """As in a process that was forked, which has fetched nothing yet."""
-    place = MemoryExchange()
-    place.publish(peer("a"))
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, place))
-    run(study, 2)
-    study.sampler._courier.restart()  # type: ignore[attr-defined]
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-    assert inbox(study) == ["a"]
-
-
 def mirror() -> Mirror:
     return Mirror(Agent(FEDERATION, name="here", seed=0), Translation({}))
 

@@ -143,20 +143,6 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
     assert town.senders() == [name_of(other)]
 
 
-@pytest.mark.parametrize("signed", [True, False])
-def test_a_study_goes_on_when_its_member_has_left_and_come_back(town: Town, signed: bool) -> None:
-    town.enrol("clinic", signed=signed)
-    study = town.study("liver")
-    run(study, 2)
-    [membership] = Memberships().all()
-    assert Member(membership, Memberships()).leave()
-    assert town.senders() == []
-    town.enrol("clinic", signed=signed)
-    run(study)
-    town.senders()
-    assert town.sequences == {"clinic/liver": 3}
-
-
 def test_without_a_membership_a_study_tunes_alone_until_there_is_one(town: Town) -> None:
     town.enrol("lab")
     run(town.study("peer"), 2)
@@ -171,17 +157,6 @@ def test_without_a_membership_a_study_tunes_alone_until_there_is_one(town: Town)
     run(study, 3)
     assert town.senders() == ["clinic/liver", "lab/peer"]
     assert inbox(study) == ["lab/peer"]
-
-
-def test_a_new_key_is_used_at_once(town: Town) -> None:
-    town.enrol("clinic")
-    study = town.study("liver")
-    run(study, 2)
-    [membership] = Memberships().all()
-    Member(membership, Memberships()).rekey(KeyPair.retire())
-    run(study, 2)
-    town.senders()
-    assert town.sequences == {"clinic/liver": 4}
 
 
 def test_progress_travels_with_a_message_if_it_is_wanted(town: Town) -> None:
@@ -238,25 +213,6 @@ def test_each_outage_is_one_warning_and_nothing_is_lost(
         run(study, before)  # without a warning, and until another message was due
         town.senders()
         assert town.sequences["clinic/liver"] > before
-
-
-def test_the_last_message_is_sent_when_the_study_is_run_again(
-    own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    town = Town(own_hub, tmp_path, monkeypatch)
-    town.enrol("clinic")
-    study = town.study("liver", every=3)
-    run(study, 3)
-    own_hub.kill()
-    with pytest.warns(ExchangeWarning):
-        run(study, 3)
-    town.senders()
-    assert town.sequences == {"clinic/liver": 3}
-    own_hub.start()
-    study.sampler = town.sampler(every=3)  # another process, next week
-    run(study, 2)
-    town.senders()
-    assert town.sequences == {"clinic/liver": 6}
 
 
 # fedbo study

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -12,9 +11,7 @@ from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
-    FolderExchange,
     Identity,
-    Ledger,
     MemoryExchange,
 )
 from fedbo.identity import KeyPair
@@ -119,26 +116,6 @@ def test_a_given_name_is_kept_below_that_of_the_member() -> None:
     assert senders(hub) == []
 
 
-def test_the_noise_does_not_depend_on_the_member() -> None:
-    messages = []
-    for exchange in (Hub("clinic"), Hub("lab"), MemoryExchange()):
-        study = optuna.create_study(sampler=sampler(exchange, "liver", seed=3, signed=False))
-        run(study, 3)
-        messages += exchange.fetch(FEDERATION)
-    assert [message.sender for message in messages] == ["clinic/liver", "lab/liver", "liver"]
-    assert messages[0].body == messages[1].body == messages[2].body
-
-
-def test_a_study_that_was_in_a_folder_goes_to_a_hub(tmp_path: Path) -> None:
-    folder, hub = FolderExchange(tmp_path / "exchange"), Hub()
-    study = optuna.create_study(sampler=sampler(folder, "liver"))
-    run(study, 2)
-    study.sampler = sampler(hub)
-    run(study)  # without a warning
-    assert senders(hub) == ["clinic/liver"]
-    assert [message.sender for message in folder.fetch(FEDERATION)] == ["liver"]
-
-
 def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() -> None:
     hub = Hub(None)
     other = optuna.create_study(sampler=sampler(MemoryExchange(), "lab"))
@@ -195,14 +172,6 @@ def test_a_member_without_a_key_signs_nothing() -> None:
     assert senders(hub) == []
 
 
-def test_a_member_with_a_key_must_sign() -> None:
-    hub = Hub(key=str(KeyPair.load()))
-    study = optuna.create_study(sampler=sampler(hub, signed=False))
-    with pytest.warns(ExchangeWarning, match="leave out signed=False"):
-        run(study)
-    assert senders(hub) == []
-
-
 @pytest.mark.filterwarnings("ignore:a message was skipped")
 def test_a_member_with_a_new_key_goes_on_with_it() -> None:
     """Its message with the old key may be fetched, and skipped, before the new one replaces it."""
@@ -216,11 +185,3 @@ def test_a_member_with_a_new_key_goes_on_with_it() -> None:
     run(study)  # in the same process
     assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
     assert record_of(study).key == str(second)
-
-
-def test_the_key_of_a_member_may_be_elsewhere() -> None:
-    hub = Hub(key=str(KeyPair.generate()))
-    study = optuna.create_study(sampler=sampler(hub))
-    with pytest.warns(ExchangeWarning, match="that private key is not on this machine"):
-        run(study)
-    assert not Ledger().path.exists()

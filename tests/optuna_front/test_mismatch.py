@@ -59,27 +59,6 @@ def test_an_objective_without_any_of_the_names_is_told_after_its_first_trial() -
     assert scores(study) == 0
 
 
-def test_a_name_that_is_like_no_other_is_told_with_those_that_are_there() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        return trial.suggest_float("depth", 1, 8) + trial.suggest_float("momentum", 0, 1)
-
-    with pytest.warns(UserWarning, match="does not suggest 'lr', but 'momentum'") as caught:
-        study_in(FEDERATION).optimize(objective, n_trials=2)
-    assert len(caught) == 1
-
-
-def test_an_enqueued_trial_that_has_all_names_is_none_of_these() -> None:
-    study = study_in(FEDERATION)
-    study.enqueue_trial({"lr": 0.1, "depth": 3.0})
-    study.optimize(right, n_trials=2)
-    assert scores(study) == 2
-    study.enqueue_trial({"LR": 0.1, "Depth": 3.0})
-    with pytest.warns(UserWarning, match="in trial 2, the objective suggests 'Depth'"):
-        study.optimize(misspelt, n_trials=1)
-    study.optimize(right, n_trials=1)
-    assert scores(study) == 3
-
-
 # Parameters that only some trials need
 
 CONDITIONAL = Federation(
@@ -111,19 +90,6 @@ def test_a_trial_without_a_parameter_counts_once_another_one_suggests_it() -> No
     assert [trial.params["x"] for trial in told] == [asked]
     study.optimize(branch, n_trials=6)  # and that is no other warning
     assert scores(study) == 8
-
-
-def test_a_parameter_that_another_process_saw_counts_where_it_was_asked_for() -> None:
-    study = study_in(CONDITIONAL)
-    study.enqueue_trial({"arm": "b"})
-    study.optimize(branch, n_trials=1)
-    study.enqueue_trial({"arm": "a"})
-    running = study.ask()
-    value = branch(running)
-    study.sampler = FederatedSampler(CONDITIONAL)
-    with pytest.warns(UserWarning, match="does not suggest 'x': its score counts at the value"):
-        study.tell(running.number, value)
-    assert scores(study) == 2
 
 
 def test_an_old_trial_that_fedbo_did_not_ask_for_never_counts() -> None:

@@ -157,11 +157,6 @@ class TestHistory:
         assert 0.0 < low < 0.3 < 0.4 < high < 1.0
         assert best(drawn)[0] == 1e9
 
-    def test_a_value_that_breaks_a_constraint_is_never_the_best(self) -> None:
-        study = study_of(1.0)
-        study.add_trial(create_trial(value=9.0, constraints={"memory": 0.5}))
-        assert best(history(study)) == [1.0, 1.0]
-
     def test_the_title_has_the_best_trial(self) -> None:
         study = study_of(1.0, -3.0, attributes=[query(), query("pool")], direction="minimize")
         assert history(study).title == "site: best −3 at trial 1 (pool)"

@@ -14,7 +14,6 @@ from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.study import read_origin
 from fedbo.privacy import Plan
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -73,18 +72,6 @@ def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
     assert Ledger().releases(OURS) == [made, later]
 
 
-def test_a_new_study_starts_where_most_members_vote(tmp_path: Path) -> None:
-    many = [contribution(OURS, f"other-{i}", cell=5 if i < 30 else 2) for i in range(45)]
-    FolderExchange(tmp_path / "exchange").publish(released(OURS, many))
-    sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0)
-    study = optuna.create_study(sampler=sampler)
-    go_on(sampler, study, 3)
-    first = study.trials[0]
-    assert OURS.cell(OURS.space.encode(first.params)) in (5, 2)
-    origin = read_origin(first)
-    assert origin is not None and origin.source == "tip"
-
-
 def test_studies_do_not_hear_each_others_contributions(tmp_path: Path) -> None:
     run(tmp_path / "exchange", "site-a")
     other = run(tmp_path / "exchange", "site-b")
@@ -127,11 +114,6 @@ def test_a_study_may_randomise_its_vote(tmp_path: Path) -> None:
     assert len(sent) > 2
     assert {one.local_epsilon for one in sent} == {1.0}
     assert len({one.cell for one in sent}) == 1
-
-
-def test_a_randomised_vote_has_no_seed(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"seed is 0, .* Leave out the seed"):
-        run(tmp_path, settings=Settings(local_epsilon=1.0))
 
 
 def test_whoever_makes_releases_may_run_a_study_too(tmp_path: Path) -> None:

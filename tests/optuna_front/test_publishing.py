@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
-from fedbo.identity import KeyRefused
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import due
 
@@ -66,11 +64,6 @@ def test_a_message_is_due_for_a_new_best_and_for_twice_as_many_scores() -> None:
     assert due(scored(5, 9, 9, 3, 3, 9, 2), None, "minimize") == [1, 2, 4, 7]
     assert due(scored(None, None, 7, None, 8, None), None, "minimize") == [1, 2, 3, 6]
     assert due([], None, "minimize") == []
-
-
-def test_few_messages_are_due_of_many_scores() -> None:
-    values = [random.Random(seed).random() for seed in range(1000)]
-    assert len(due(scored(*values), None, "maximize")) < 25
 
 
 def test_every_says_how_many_scores_are_between_two_messages() -> None:
@@ -153,17 +146,6 @@ def test_a_message_counts_trials_that_lack_a_parameter_which_a_later_one_has() -
         run(study, objective, 5)
     [message] = exchange.fetch(federation)
     assert (message.sequence, message.t_n) == (4, 4)
-
-
-def test_withdrawing_without_the_private_key_says_where_it_is(tmp_path: Path) -> None:
-    exchange = MemoryExchange()
-    sampler = FederatedSampler(FEDERATION, exchange)
-    study = optuna.create_study(sampler=sampler)
-    run(study, giving(5, 6, 4), 3)
-    (tmp_path / "state" / "identity.pem").rename(tmp_path / "elsewhere.pem")
-    with pytest.raises(KeyRefused, match=r"not on this machine: .* fedbo identity import FILE"):
-        sampler.withdraw(study)
-    assert len(exchange.fetch(FEDERATION)) == 1
 
 
 def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_path: Path) -> None:

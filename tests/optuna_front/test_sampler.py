@@ -19,7 +19,6 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
 from fedbo import (
-    FTS,
     RGPE,
     Agent,
     Categorical,
@@ -33,7 +32,6 @@ from fedbo import (
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import QUERY, RECORD, read_asked, read_origin, read_record
-from fedbo_paper.preset import PaperSettings
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -147,15 +145,6 @@ def test_all_kinds_of_parameters_at_once() -> None:
         assert len(agent_of(study).trials) == 30
 
 
-def test_one_seed_makes_one_study() -> None:
-    for federation in (None, FEDERATION):
-        studies = [study_of(FederatedSampler(federation, seed=3)) for _ in range(2)]
-        for study in studies:
-            study.optimize(bowl, n_trials=8)
-        first, second = ([trial.params for trial in study.trials] for study in studies)
-        assert first == second
-
-
 def test_listed_points_are_the_only_ones_asked_for() -> None:
     points = [{"x": i / 7, "rate": 10.0**k} for i in range(8) for k in range(-3, 2)]
     space = Space(FEDERATION.space.parameters, direction="minimize", points=points)
@@ -169,18 +158,6 @@ def test_listed_points_are_the_only_ones_asked_for() -> None:
     assert sampler.sample_relative(study, trial, {"rate": RATE, "x": X}) in points
     with pytest.raises(ValueError, match="without listed points"):
         FederatedSampler(Federation(space), clip=True)
-
-
-def test_without_a_federation_messages_are_of_the_kind_that_the_policy_wants() -> None:
-    study = study_of(FederatedSampler(policy=RGPE(), seed=0))
-    study.optimize(bowl, n_trials=5)
-    assert agent_of(study).federation.kind == "belief"
-    study = study_of(FederatedSampler(policy=FTS(), seed=0))
-    study.optimize(bowl, n_trials=2)
-    assert agent_of(study).federation.kind == "weights"
-    study = study_of(FederatedSampler(seed=0))
-    study.optimize(bowl, n_trials=2)
-    assert agent_of(study).federation.kind == "compact"
 
 
 def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
@@ -262,25 +239,6 @@ def test_a_narrower_site_searches_its_own_range() -> None:
         assert study.best_value < 3 * 0.02**2
 
 
-def test_a_narrower_site_may_clip_what_is_asked_for() -> None:
-    def narrow(trial: optuna.Trial) -> float:
-        x = trial.suggest_float("x", 0.4, 0.6)
-        rate = trial.suggest_float("rate", 0.01, 1, log=True)
-        assert 0.4 <= x <= 0.6 and 0.01 <= rate <= 1
-        return (x - 0.3) ** 2 + 0.1 * math.log10(rate) ** 2
-
-    study = study_of(FederatedSampler(FEDERATION, clip=True, seed=0))
-    study.optimize(narrow, n_trials=15)
-    assert study.best_value < 0.03
-    agent = synced(study)
-    told = [trial for trial in agent.trials if trial.state == "complete"]
-    assert [trial.params for trial in told] == [
-        {name: trial.params[name] for name in ("x", "rate")} for trial in study.trials
-    ]
-    # A query that was clipped is the policy's all the same: t goes on.
-    assert max(trial.t or 0 for trial in told) >= 10
-
-
 def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
     def objective(trial: optuna.Trial) -> float:
         return trial.suggest_float("rate", 1e-3, 10, log=True) + trial.suggest_float("x", 0.5, 0.5)
@@ -290,23 +248,6 @@ def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
     told = [trial for trial in synced(study).trials if trial.state == "complete"]
     assert [trial.params["x"] for trial in told] == [0.5] * 6
     assert [trial.t for trial in told] == [None, None, None, 1, 2, 3]
-
-
-def test_a_trial_counts_where_a_parameter_that_it_had_no_use_for_was_asked_for() -> None:
-    """Else the arm without it would stay unknown, and attractive."""
-    space = {"arm": Categorical(["a", "b"]), "x": Float(0, 1)}
-    federation = Federation(Space(space, direction="minimize"))
-    study = study_of(FederatedSampler(federation, seed=0))
-
-    def objective(trial: optuna.Trial) -> float:
-        if trial.suggest_categorical("arm", ["a", "b"]) == "b":
-            return 100.0
-        return trial.suggest_float("x", 0, 1)
-
-    with pytest.warns(UserWarning, match="does not suggest 'x'"):
-        study.optimize(objective, n_trials=25)
-    assert scores(study) == 25
-    assert [trial.params["arm"] for trial in study.trials[10:]].count("b") <= 3
 
 
 def test_pruned_and_infinite_scores_are_the_same_in_a_rebuilt_agent() -> None:
@@ -395,14 +336,6 @@ def test_a_second_sampler_may_have_the_other_parameters() -> None:
     assert watched.called[-1] == "reseed"
 
 
-def test_random_parameters_are_other_ones_in_each_trial_and_in_each_life_of_a_study() -> None:
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    for _ in range(6):
-        study.sampler = FederatedSampler(FEDERATION, seed=0)  # as if started again
-        study.optimize(lambda trial: bowl(trial) + trial.suggest_float("extra", 0, 1), n_trials=1)
-    assert len({trial.params["extra"] for trial in study.trials}) == 6
-
-
 # Trials that are not as usual
 
 
@@ -455,16 +388,6 @@ def test_pruned_trials_are_told_no_better_than_the_middle() -> None:
     assert scores[6:9] == [pytest.approx(middle), 99.0, pytest.approx(middle)]
 
 
-def test_a_study_that_begins_with_pruned_trials_goes_on() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        bowl(trial)
-        raise optuna.TrialPruned
-
-    study = study_of(FederatedSampler(FEDERATION, MemoryExchange(), seed=0))
-    study.optimize(objective, n_trials=5)
-    assert {trial.state for trial in agent_of(study).trials} <= {"failed", "pending"}
-
-
 def test_infinite_values_are_as_the_best_or_the_worst_so_far() -> None:
     told = [math.inf, 2.0, 1.0, 3.0, math.inf, -math.inf, 5.0]
 
@@ -491,31 +414,6 @@ def test_enqueued_trials_are_told_where_they_ran() -> None:
     assert asked.params["rate"] == study.trials[1].params["rate"] and asked.params["x"] != 0.5
 
 
-def test_an_enqueued_value_outside_the_federation_is_left_out() -> None:
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    study.enqueue_trial({"x": 7.0, "rate": 2.0})
-    with pytest.warns(UserWarning) as caught:
-        study.optimize(bowl, n_trials=3)
-    assert [str(w.message)[:7] for w in caught] == ["Fixed p", "trial 0"]  # Optuna's, and ours
-    assert scores(study) == 2
-
-
-def test_a_partly_fixed_study_is_told_where_it_ran() -> None:
-    for federation in (FEDERATION, None):
-        study = study_of(FederatedSampler(federation, seed=0))
-        study.optimize(bowl, n_trials=4)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            fixed = optuna.samplers.PartialFixedSampler({"x": 0.5}, study.sampler)
-        sampler, study.sampler = study.sampler, fixed
-        study.optimize(bowl, n_trials=4)
-        assert [trial.params["x"] for trial in study.trials[4:]] == [0.5] * 4
-        study.sampler = sampler
-        agent = synced(study)
-        told = [t.params["x"] for t in agent.trials if t.state == "complete"]
-        assert told[4:] == [0.5] * 4
-
-
 def test_asked_trials_that_nobody_told_of_yet_are_pending() -> None:
     study = study_of(FederatedSampler(FEDERATION, seed=0))
     distributions = {"x": X, "rate": RATE}
@@ -525,21 +423,6 @@ def test_asked_trials_that_nobody_told_of_yet_are_pending() -> None:
         study.tell(trial, trial.params["x"])
     study.ask(distributions)
     assert [trial.state for trial in agent_of(study).trials] == ["complete"] * 5 + ["pending"]
-
-
-def test_a_trial_that_is_run_again_is_told_once_more(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    dead = study.ask({"x": X, "rate": RATE})
-    study.tell(dead, state=TrialState.FAIL)
-    retry(study, study.trials[0])  # as a storage with a heartbeat does
-    study.optimize(bowl, n_trials=2)
-    agent = synced(study)
-    assert [trial.state for trial in agent.trials] == ["failed", "complete", "complete"]
-    assert agent.trials[0].params == agent.trials[1].params
-    assert [trial.source for trial in agent.trials] == ["initial"] * 3
 
 
 def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
@@ -600,17 +483,6 @@ def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:
     study = study_of(FederatedSampler(FEDERATION, seed=0), pruner=pruner)
     study.optimize(objective, n_trials=12)
     assert len(synced(study).trials) == 12
-
-
-def test_one_sampler_may_serve_two_studies() -> None:
-    sampler = FederatedSampler(FEDERATION, seed=0)
-    studies = [study_of(sampler), study_of(sampler)]
-    for _ in range(3):
-        for study in studies:
-            study.optimize(bowl, n_trials=2)
-    for study in studies:
-        assert len(study.trials) == 6
-        assert scores(study) == 6
 
 
 # Workers
@@ -696,17 +568,6 @@ def test_a_study_that_is_resumed_goes_on() -> None:
     # What a restart does is the same each time.
     again = in_parts(1, 1, 7, 2)
     assert [trial.params for trial in again.trials] == [trial.params for trial in resumed.trials]
-
-
-def test_a_study_that_is_resumed_next_week_goes_on(tmp_path: Path) -> None:
-    options = {"storage": sqlite(tmp_path), "study_name": "s", "load_if_exists": True}
-    study = study_of(FederatedSampler(FEDERATION), **options)
-    study.optimize(bowl, n_trials=3)
-    name = agent_of(study).name
-    study = study_of(FederatedSampler(FEDERATION), **options)
-    study.optimize(bowl, n_trials=2)
-    assert agent_of(study).name == name  # nobody gave it one
-    assert sources(study) == ["initial"] * 3 + ["own"] * 2
 
 
 def test_an_agent_rebuilt_from_the_study_knows_what_the_first_one_knew(tmp_path: Path) -> None:
@@ -806,17 +667,6 @@ def test_every_message_is_in_the_log(tmp_path: Path) -> None:
     assert logged[-1].message() == exchange.fetch(FEDERATION)[0] == agent_of(study).message()
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_a_message_is_published_whenever_so_many_scores_have_come(every: int) -> None:
-    exchange, sequences = MemoryExchange(), []
-    study = study_of(FederatedSampler(FEDERATION, exchange, every=every, seed=0))
-    for _ in range(7):
-        study.optimize(bowl, n_trials=1)
-        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
-        sequences.append([message.sequence for message in exchange.fetch(FEDERATION)])
-    assert sequences == [[n - n % every] if n >= every else [] for n in range(1, 8)]
-
-
 def test_the_next_message_can_be_looked_at_before_it_is_sent() -> None:
     exchange = MemoryExchange()
     for federation, place in ((FEDERATION, exchange), (None, None)):
@@ -828,25 +678,6 @@ def test_the_next_message_can_be_looked_at_before_it_is_sent() -> None:
         assert message is not None and message.sequence == 5
         assert sampler.preview(study) == message
         assert exchange.fetch(agent_of(study).federation) == []
-
-
-def test_a_message_that_does_not_fit_is_left_out_with_a_warning() -> None:
-    class Careless(MemoryExchange):
-        def fetch(self, federation: Federation) -> Any:
-            other = Federation(federation.space, features=7)
-            agent = Agent(other, name="foreign")
-            agent.tell({"x": 0.5, "rate": 1.0}, 1.0)
-            return [agent.message(), *super().fetch(federation)]
-
-    exchange = Careless()
-    good = Agent(FEDERATION, name="good")
-    good.tell({"x": 0.5, "rate": 1.0}, 1.0)
-    exchange.publish(good.message())
-    study = study_of(FederatedSampler(FEDERATION, exchange, seed=0))
-    with pytest.warns(ExchangeWarning, match="ignored: message 1 of 'foreign'") as caught:
-        study.optimize(bowl, n_trials=4)
-    assert len(caught) == 1
-    assert len(agent_of(study).inbox) == 1
 
 
 def test_no_message_knows_more_than_the_study() -> None:
@@ -892,36 +723,6 @@ def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:
     again = study_of(FederatedSampler(FEDERATION, exchange, name="site"))
     with pytest.warns(ExchangeWarning, match="another study of this user publishes under"):
         again.optimize(bowl, n_trials=1)
-
-
-def test_a_study_can_take_its_message_back() -> None:
-    exchange = MemoryExchange()
-    study = study_of(FederatedSampler(FEDERATION, exchange))
-    sampler = study.sampler
-    assert isinstance(sampler, FederatedSampler)
-    assert not sampler.withdraw(study)
-    study.optimize(bowl, n_trials=2)
-    assert sampler.withdraw(study)
-    assert exchange.fetch(FEDERATION) == [] and "2 trials" in repr(sampler)
-
-
-def test_to_preview_a_study_changes_nothing() -> None:
-    study = optuna.create_study()
-    study.optimize(bowl, n_trials=3)
-    before = study._storage.get_study_system_attrs(study._study_id)
-    message = FederatedSampler(FEDERATION).preview(study)
-    assert message is not None and message.t_n == 3
-    assert study._storage.get_study_system_attrs(study._study_id) == before
-
-
-def test_scores_that_no_peer_would_take_are_not_published() -> None:
-    exchange = MemoryExchange()
-    settings = PaperSettings(raw_scores=True)
-    study = study_of(FederatedSampler(FEDERATION, exchange, settings=settings, seed=0))
-    with pytest.warns(ExchangeWarning, match="was not made: .* use settings that st"):
-        study.optimize(lambda trial: 1e9 * bowl(trial), n_trials=4)
-        study.sampler.flush()  # type: ignore[attr-defined]
-    assert len(study.trials) == 4 and exchange.fetch(FEDERATION) == []
 
 
 def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:

@@ -73,13 +73,6 @@ def test_messages_are_signed_with_the_users_key(exchange: FolderExchange) -> Non
     assert exchange.keyring.known(FEDERATION) == {"site": own}
 
 
-def test_on_purpose_they_are_not(exchange: FolderExchange) -> None:
-    study = study_at(exchange, signed=False)
-    run(study, 2)
-    assert held(exchange) == [("site", "", 2)]
-    assert record_of(study).key == ""
-
-
 def test_a_study_without_an_exchange_needs_no_key(tmp_path: Path) -> None:
     study = study_at(None)
     run(study, 2)

@@ -156,33 +156,12 @@ def test_only_trials_of_the_federations_space_count() -> None:
     assert (published.message.t_n, published.trials) == (3, 5)
 
 
-def test_a_narrower_range_fits() -> None:
-    study = optuna.create_study()
-
-    def narrow(trial: optuna.Trial) -> float:
-        trial.suggest_categorical("k", ["b", "a"])
-        return trial.suggest_float("x", 0.2, 0.4) + trial.suggest_int("n", 2, 2)
-
-    study.optimize(narrow, n_trials=3)
-    assert publish(study, MemoryExchange()).message.t_n == 3
-
-
 def test_at_a_hub_each_study_is_an_agent_of_the_member() -> None:
     hub = Hub()
     publish(a_study(), hub, name="liver")
     publish(a_study(), hub)
     first, second = (message.sender for message in hub.fetch(FEDERATION))
     assert first.startswith("clinic/agent-") and second == "clinic/liver"
-
-
-def test_what_leaves_is_recorded_with_its_study(tmp_path: Path) -> None:
-    study, ledger = a_study(), Ledger(tmp_path / "log.jsonl")
-    published = publish(study, MemoryExchange(), ledger=ledger)
-    [entry] = ledger.read()
-    record = read_record(study)
-    assert record is not None
-    assert (entry.action, entry.study) == ("sent", record.study)
-    assert entry.message() == published.message
 
 
 @pytest.mark.parametrize("signed", [None, False])
@@ -238,12 +217,6 @@ def test_another_direction_is_refused() -> None:
     study = optuna.create_study(direction="maximize")
     study.optimize(objective, n_trials=2)
     assert "has direction maximize, but its federation has minimize" in refused(study)
-
-
-def test_a_study_without_a_finished_trial_is_refused() -> None:
-    study = optuna.create_study()
-    study.ask().suggest_float("x", 0, 1)
-    assert "has no finished trial" in refused(study)
 
 
 def test_each_parameter_that_does_not_match_is_named() -> None:
