@@ -5,7 +5,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 
-.PHONY: help demo lint test test-all test-flower chromium bench transfer clean
+.PHONY: help demo lint test test-all test-flower chromium bench house transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,6 +48,9 @@ chromium:
 
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
+
+house: .venv/stamp  ## how large the code is: lines, levels of imports, modules that a trial crosses
+	.venv/bin/python benchmarks/house.py
 
 # docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Finished runs are stored.
 transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: five benchmarks and their picture (hours)
