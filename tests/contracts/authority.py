@@ -51,7 +51,7 @@ def certify(folder: Path, host: str = "127.0.0.1") -> Certified:
     root = made(
         issuer, issuer_key, (x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)
     )
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+    names = x509.SubjectAlternativeName([_general_name(host)])
     leaf = made(
         subject,
         server_key,
@@ -69,6 +69,13 @@ def certify(folder: Path, host: str = "127.0.0.1") -> Certified:
     )
     files.key.chmod(0o600)
     return files
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 class Proxy:
