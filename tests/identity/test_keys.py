@@ -122,13 +122,6 @@ def test_a_weak_key_signs_nothing() -> None:
             verify(forged)
 
 
-def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path, state: Path) -> None:
-    state.mkdir()
-    (state / "identity.pem").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(KeyRefused, match="leads nowhere"):
-        KeyPair.load()
-
-
 def test_a_withdrawal_cannot_be_made_from_a_message() -> None:
     keys = KeyPair.generate()
     header = {"fingerprint": bytes(16), "sender": "a", "sequence": 1}

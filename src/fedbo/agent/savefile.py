@@ -149,8 +149,8 @@ def _check(saved: Saved, federation: Federation) -> None:
     _require(saved.entropy.isdecimal(), "entropy is not a whole number")
     for key in filter(None, [saved.signer, *saved.known.values(), *saved.revoked]):
         parse_key(key)
-    for key in saved.held.values():
-        key_text(key)
+    for held in saved.held.values():
+        key_text(held)
     complete = []
     for number, trial in enumerate(saved.trials):
         _require(trial.number == number, f"trial {number} has number {trial.number}")

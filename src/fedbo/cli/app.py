@@ -1,13 +1,11 @@
 """The program `fedbo`: its own commands, and those that other packages register.
 
 A package registers a command by an entry point in the group ``fedbo.commands``: a function for one
-command, or a `typer.Typer` for a group of commands. They are loaded only when needed. If one cannot
-be loaded, a warning says so and the command is left out.
+command, or a `typer.Typer` for a group of commands. They are loaded only when needed.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
@@ -49,19 +47,13 @@ def _registered() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="fedbo.commands")}
 
 
-@cache
 def _loaded(entry: EntryPoint) -> Any:
-    try:
-        loaded, alone = entry.load(), typer.Typer(add_completion=False)
-        if isinstance(loaded, typer.Typer):
-            alone.add_typer(loaded, name=entry.name)
-        else:
-            alone.command(entry.name)(loaded)
-        return get_group(alone).commands[entry.name]
-    except Exception as error:  # in a package that we do not know
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        typer.echo(f"Warning: fedbo {entry.name} ({entry.value}) did not load: {reason}", err=True)
-        return None
+    command, alone = entry.load(), typer.Typer(add_completion=False)
+    if isinstance(command, typer.Typer):
+        alone.add_typer(command, name=entry.name)
+    else:
+        alone.command(entry.name)(command)
+    return get_group(alone).commands[entry.name]
 
 
 app = typer.Typer(

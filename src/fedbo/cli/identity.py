@@ -78,7 +78,7 @@ def trust(
     if before is not None and before != key and before in own_keys():
         checks.end(
             f"{member(name)!r} is a name of this user, with the key {before}, and another site "
-            "uses it too. One of the two should take another name: fedbo join --name NEW."
+            "uses it too. One of the two should take another name."
         )
     try:
         _keyring().trust(name, public, agreed)

@@ -101,23 +101,13 @@ class Keyring:
     def review(
         self, federation: Federation, given: Iterable[S]
     ) -> tuple[list[S], list[tuple[S, str]]]:
-        """Sort messages as `admit` does, but remember nothing.
-
-        Args:
-            federation: The federation that all of them fit.
-            given: Messages and withdrawals.
-        """
+        """Sort messages as `admit` does, but remember nothing."""
         with self._lock:
             accepted, refused, _ = self._judge(federation, list(given))
         return accepted, refused
 
     def check(self, federation: Federation, given: Iterable[S]) -> None:
-        """Raise `MessageRefused` unless all of them are accepted; then remember their keys.
-
-        Args:
-            federation: The federation that all of them fit.
-            given: Messages and withdrawals.
-        """
+        """Raise `MessageRefused` unless `admit` would accept all; then remember their keys."""
         everything = list(given)
         with self._lock:
             _, refused, new = self._judge(federation, everything)
@@ -172,7 +162,7 @@ class Keyring:
             if known is not None and known not in own_keys():
                 return (
                     f"the name {member(name)!r} is known here as that of another site, with the "
-                    f"key {known}: choose another name (fedbo join --name NEW, or name=...)"
+                    f"key {known}: choose another name (name=...)"
                 )
             self._held.known.setdefault(place, {})[member(name)] = text
             self._write()
@@ -203,26 +193,8 @@ class Keyring:
             self._changes += 1
             self._write()
 
-    def forget(self, name: str, key: bytes, federation: Federation) -> None:
-        """Forget that this key belongs to this name, so that the next key seen for it is kept.
-
-        Args:
-            name: The name of a member. If it is known by another key, nothing happens.
-            key: The 32 bytes of a public key.
-            federation: The federation in which this counts.
-        """
-        with self._lock, self._changing():
-            names = self._held.known.get(_place(federation), {})
-            if names.get(member(name)) == key_text(key):
-                del names[member(name)]
-                self._write()
-
     def revoke(self, key: bytes) -> None:
-        """From now on, refuse this key under every name, until it is trusted again.
-
-        Args:
-            key: The 32 bytes of a public key.
-        """
+        """From now on, refuse this key under every name, until it is trusted again."""
         text = key_text(key)
         with self._lock, self._changing():
             for names in self._held.known.values():
@@ -236,13 +208,7 @@ class Keyring:
     def restore(
         self, federation: Federation, known: Mapping[str, str], revoked: Iterable[str]
     ) -> None:
-        """Take over what another keyring knew about a federation.
-
-        Args:
-            federation: The federation.
-            known: What `known` returned there.
-            revoked: What `revoked` returned there.
-        """
+        """Take over what `known` and `revoked` of another keyring said about a federation."""
         for key in revoked:
             self.revoke(parse_key(key))
         for name, key in known.items():
@@ -251,8 +217,7 @@ class Keyring:
     def known(self, federation: Federation | None = None) -> dict[str, str]:
         """Return the keys that are known, as text, by the names of members.
 
-        Args:
-            federation: Of this federation; None (default) is of all of them.
+        Without a federation, those of all of them.
         """
         with self._lock:
             self._read()
@@ -263,7 +228,7 @@ class Keyring:
     def by_federation(self) -> dict[str, dict[str, str]]:
         """Return all known keys, as text, by federation and name.
 
-        The federation is its fingerprint with zeros for the scalars; empty stands for all.
+        The federation is its fingerprint; empty stands for all.
         """
         with self._lock:
             self._read()
@@ -284,51 +249,52 @@ class Keyring:
         self._read()
         listed, here = federation.members, self._held.known.get(_place(federation), {})
         everywhere = self._held.known.get(_EVERYWHERE, {})
-        if not (listed or here or everywhere or any(one.key for one in given)):
+        if not (listed or here or everywhere or any(message.key for message in given)):
             return list(given), [], {}
         valid: list[S] = []
         refused: list[tuple[S, str]] = []
-        for one in given:
+        for message in given:
             try:
-                if one.key:
-                    verify(one)
-                    self._check_not_revoked(one)
-                valid.append(one)
+                if message.key:
+                    verify(message)
+                    self._check_not_revoked(message)
+                valid.append(message)
             except MessageRefused as error:
-                refused.append((one, str(error)))
+                refused.append((message, str(error)))
         claims: dict[str, _Claim] = {}  # by the names of members
-        for one in valid:
-            name = member(one.sender)
+        for message in valid:
+            name = member(message.sender)
             if name not in claims:
                 known = here.get(name, everywhere.get(name))
                 if listed:
                     known = key_text(listed[name]) if name in listed else None
                 claims[name] = _Claim(name, known, bool(listed), is_file=self.path is not None)
-            claims[name].add(one.signer)
+            claims[name].add(message.signer)
         accepted: list[S] = []
         new: dict[str, str] = {}
-        for one in valid:
-            claim = claims[member(one.sender)]
-            fault, is_new = claim.fault(one), bool(one.key) and claim.is_unknown
+        for message in valid:
+            claim = claims[member(message.sender)]
+            fault, is_new = claim.fault(message), bool(message.key) and claim.is_unknown
             if fault is None and is_new and self._is_full(here, new):
                 fault = "this keyring knows too many names already, and takes no new ones"
             if fault is None:
-                accepted.append(one)
-                new |= {claim.name: one.signer} if is_new else {}
+                accepted.append(message)
+                new |= {claim.name: message.signer} if is_new else {}
             else:
-                refused.append((one, f"{one.type} {one.sequence} of {one.sender!r}: {fault}"))
+                what = f"{message.type} {message.sequence} of {message.sender!r}"
+                refused.append((message, f"{what}: {fault}"))
         return accepted, refused, new
 
     def _is_full(self, here: Mapping[str, str], new: Mapping[str, str]) -> bool:
         overall = sum(map(len, self._held.known.values()))
         return len(here) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
 
-    def _check_not_revoked(self, one: Signed) -> None:
-        if one.signer in self._held.revoked:
+    def _check_not_revoked(self, signed: Signed) -> None:
+        if signed.signer in self._held.revoked:
             raise MessageRefused(
-                f"{one.type} {one.sequence} of {one.sender!r} is signed with {one.signer}, which "
-                "was revoked here. If that was a mistake: "
-                f"{_advice(one.sender, one.signer, is_file=self.path is not None)}"
+                f"{signed.type} {signed.sequence} of {signed.sender!r} is signed with "
+                f"{signed.signer}, which was revoked here. If that was a mistake: "
+                f"{_advice(signed.sender, signed.signer, is_file=self.path is not None)}"
             )
 
     def _names(self, federation: Federation) -> dict[str, str]:
@@ -418,58 +384,57 @@ class _Claim:
         """Whether nobody knows the key of this name yet, and anyone may have it."""
         return self._known is None and not self._is_listed
 
-    def fault(self, one: Signed) -> str | None:
+    def fault(self, signed: Signed) -> str | None:
         """Say why a message cannot be from the member that it names; None if it can be."""
-        if self._known is None and self._is_listed:
-            return f"the federation's list of members has no {self.name!r}"
-        if self.is_unknown and len(self._keys) > 1:
-            return self._contested
-        if self.is_unknown and (one.key or not self._keys):
+        if self._is_listed:
+            return self._fault_by_list(signed)
+        if self._known is None:
+            if len(self._keys) > 1:
+                return self._contested
+            is_other_signed = self._keys and not signed.key
+            return "it is not signed, but another one is, which counts" if is_other_signed else None
+        if signed.signer == self._known:
             return None
-        if not one.key:
-            return self._unsigned
-        return None if one.signer == self._known else self._changed(one.signer)
+        if not signed.key:
+            return self._unsigned("known here by")
+        if self._known in self._own:
+            return (
+                f"it is signed with {signed.signer}, but {self.name!r} is a name of this user, "
+                f"with the key {self._known}: another site uses this name too. One of the two "
+                "should take another name"
+            )
+        return (
+            f"it is signed with {signed.signer}, but {self.name!r} is known here by "
+            f"{self._known}. If {self.name!r} has a new key (ask through another channel than the "
+            f"exchange): {_advice(self.name, signed.signer, is_file=self._is_file)}"
+        )
+
+    def _fault_by_list(self, signed: Signed) -> str | None:
+        if self._known is None:
+            return f"the federation's list of members has no {self.name!r}"
+        if not signed.key:
+            return self._unsigned("listed with")
+        if signed.signer == self._known:
+            return None
+        return (
+            f"it is signed with {signed.signer}, but the federation lists {self._known} as the key "
+            f"of {self.name!r}"
+        )
+
+    def _unsigned(self, how: str) -> str:
+        return (
+            f"it is not signed, but {self.name!r} is {how} the key {self._known}: someone else may "
+            "have written it"
+        )
 
     @cached_property
     def _contested(self) -> str:
         keys = sorted(self._keys)
-        shown = " and ".join(keys[:_NAMED])
-        more = f" and {len(keys) - _NAMED:,} more keys" if len(keys) > _NAMED else ""
+        more = f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
         return (
-            f"several sites use the name {self.name!r}, with the keys {shown}{more}. Ask one of "
-            "them to take another name (fedbo join --name NEW). If it is one site with a new key: "
-            f"{_advice(self.name, 'KEY', is_file=self._is_file)}"
-        )
-
-    @cached_property
-    def _unsigned(self) -> str:
-        if self._known is None:
-            return (
-                f"it is not signed, but there is a signed message of {self.name!r} too, and that "
-                "one counts"
-            )
-        where = "listed with" if self._is_listed else "known here by"
-        return (
-            f"it is not signed, but {self.name!r} is {where} the key {self._known}: someone else "
-            "may have written it"
-        )
-
-    def _changed(self, key: str) -> str:
-        if self._is_listed:
-            return (
-                f"it is signed with {key}, but the federation lists {self._known} as the key of "
-                f"{self.name!r}"
-            )
-        if self._known in self._own:
-            return (
-                f"it is signed with {key}, but {self.name!r} is a name of this user, with the key "
-                f"{self._known}: another site uses this name too. One of the two sites should take "
-                "another name (fedbo join --name NEW, or FederatedSampler(name=...))"
-            )
-        return (
-            f"it is signed with {key}, but {self.name!r} is known here by {self._known}. If "
-            f"{self.name!r} has a new key (ask through another channel than the exchange): "
-            f"{_advice(self.name, key, is_file=self._is_file)}"
+            f"several sites use the name {self.name!r}, with the keys "
+            f"{' and '.join(keys[:_NAMED])}{more}. Ask one of them to take another name. If it is "
+            f"one site with a new key: {_advice(self.name, 'KEY', is_file=self._is_file)}"
         )
 
     @cached_property

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from fedbo import files
-from fedbo.locks import alone
 from fedbo.message.signed import KEY_BYTES, MessageRefused, Signed, is_weak, key_text
 from fedbo.state import make_folder, state_folder
 
@@ -294,18 +293,16 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
         files.write(path, pem, 0o600)
         files.sweep(path, UNFINISHED)
         return
-    # A link is only made if the name is free, also on drives without locks.
+    # A link is only made if the name is free, so that processes that start together have one key.
     complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     files.write(complete, pem, 0o600)
     try:
         os.link(complete, path)
     except FileExistsError:
-        if not path.exists():
-            raise KeyRefused(f"{path} is a link that leads nowhere: remove it") from None
+        pass
     except OSError:  # there are no hard links here
-        with alone(path.parent):
-            if not path.exists():
-                files.write(path, pem, 0o600)
+        if not path.exists():
+            files.write(path, pem, 0o600)
     finally:
         complete.unlink()
     files.sweep(path, UNFINISHED)

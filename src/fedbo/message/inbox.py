@@ -96,7 +96,7 @@ class Inbox:
     """
 
     #: The columns that files have.
-    SAVED: ClassVar = ("omega", "t_n", "sequence", "chance", "used", "tips")
+    SAVED: ClassVar[tuple[str, ...]] = ("omega", "t_n", "sequence", "chance", "used", "tips")
 
     def __init__(self, M: int, D: int = 0) -> None:
         if M < 1:
@@ -336,7 +336,7 @@ class BeliefInbox(Inbox):
         ([[1.0, 2.0]], (1, 100, 2))
     """
 
-    SAVED: ClassVar = (*Inbox.SAVED, "nu", "R", "incumbents")
+    SAVED: ClassVar[tuple[str, ...]] = (*Inbox.SAVED, "nu", "R", "incumbents")
 
     def __init__(self, M: int, entropy: Entropy = 0, D: int = 0) -> None:
         super().__init__(M, D)
@@ -473,7 +473,7 @@ def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Singl
     return Z.astype(np.float32)
 
 
-def _are_possible(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+def _are_possible(name: str, values: NDArray[Any]) -> Any:
     if name == "used":
         return values.view(np.uint8) <= 1
     if name == "tips":

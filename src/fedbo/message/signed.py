@@ -137,8 +137,8 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         signature: 64 bytes over `signed_bytes`; empty if there is no signature.
     """
 
-    type: ClassVar[Literal["message", "withdrawal", "release"]]
     form: ClassVar[type[Wire]]  #: of the content
+    type: ClassVar[Literal["message", "withdrawal", "release"]]
 
     fingerprint: bytes
     sender: str
