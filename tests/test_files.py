@@ -13,8 +13,7 @@ import pytest
 from contracts.parties import PLANE
 
 from fedbo import Agent, Federation, files
-from fedbo.files import FileRefused
-from fedbo.locks import alone
+from fedbo.files import FileRefused, alone
 
 
 def mode(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and that reveal damage.
+"""Files that are written completely or not at all, and that reveal damage; and locks.
 
 These functions take ``dir_fd`` as those of `os` do: the path is then a name in the folder that this
 descriptor has open.
@@ -13,12 +13,19 @@ import os
 import re
 import secrets
 import stat
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from itertools import islice
+
+if sys.platform != "win32":
+    import fcntl
 
 #: Entries of a folder that one `sweep` looks at: others may have put any number there.
 MOST_SWEPT = 10_000
 _DIGEST = 32
+_WAIT, _PAUSE = 2.0, 0.001  # seconds for a lock
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 #: With O_NONBLOCK, a pipe does not make the reader wait.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -224,3 +231,66 @@ def _permit(fd: int, mode: int | None, at_least: int) -> None:
         with contextlib.suppress(OSError):  # some file systems have no permissions
             default = stat.S_IMODE(os.fstat(fd).st_mode)
             os.fchmod(fd, (default if mode is None else mode) | at_least)
+
+
+class Lock:
+    """A lock between threads. A forked process and a copy get a new lock that is free.
+
+    In a forked process, the thread that held the lock does not exist and could never release it.
+    """
+
+    def __init__(self) -> None:
+        self._pid, self._lock = os.getpid(), threading.Lock()
+
+    def __enter__(self) -> None:
+        if self._pid != os.getpid():
+            self._pid, self._lock = os.getpid(), threading.Lock()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+@contextlib.contextmanager
+def alone(path: int | str | os.PathLike[str]) -> Iterator[bool]:
+    """Lock a file or folder against other processes and threads.
+
+    Yields False, without a lock, where there are no such locks (Windows, many network drives), or
+    if another process holds the lock for seconds.
+
+    Args:
+        path: The file or folder. A descriptor if others could replace it by a link, else a path.
+    """
+    fd = path if isinstance(path, int) else -1
+    if not isinstance(path, int):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, _READ)
+    is_locked = fd >= 0 and _lock(fd)
+    try:
+        yield is_locked
+    finally:
+        # Closing the file is not enough: a process forked in the meantime has it open too.
+        if is_locked and sys.platform != "win32":
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        if fd >= 0 and fd != path:
+            os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    if sys.platform == "win32":
+        return False
+    deadline = time.monotonic() + _WAIT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE)
+        except OSError:
+            return False

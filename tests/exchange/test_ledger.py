@@ -401,7 +401,7 @@ def test_processes_do_not_write_into_each_others_lines(
     ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long lines, of 27 kB, one of them sent by all."""
-    monkeypatch.setattr("fedbo.locks._WAIT", 60.0)  # as the writers do
+    monkeypatch.setattr("fedbo.files._WAIT", 60.0)  # as the writers do
     program = (
         "federation = Federation(PLANE, features=100, kind='belief')\n"
         "ledger, exchange = Ledger(sys.argv[1]), MemoryExchange()\n"

@@ -49,10 +49,9 @@ from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.file import SUFFIX, UNFINISHED, file_name, load, name_of, seal
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
-from fedbo.files import FileRefused
+from fedbo.files import FileRefused, Lock
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
-from fedbo.locks import Lock
 from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawal
 from fedbo.outside import printable, shortened
 

@@ -35,8 +35,8 @@ from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
+from fedbo.files import Lock, alone
 from fedbo.identity.keys import KeyPair
-from fedbo.locks import Lock, alone
 from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
 from fedbo.outside import printable, shortened
 from fedbo.privacy.statement import broken_promise

@@ -24,9 +24,9 @@ from fedbo.exchange.choice import (
 )
 from fedbo.exchange.errors import ExchangeWarning
 from fedbo.federation.federation import Federation
+from fedbo.files import Lock
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
-from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Withdrawal
 
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from fedbo import files
-from fedbo.locks import alone
+from fedbo.files import alone
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -103,7 +103,7 @@ class OpenFolder:
         files.sweep(self._at(name), unfinished, dir_fd=self.fd)
 
     def alone(self) -> AbstractContextManager[bool]:
-        """Lock the folder against other processes and threads; see `fedbo.locks.alone`."""
+        """Lock the folder against other processes and threads; see `fedbo.files.alone`."""
         return alone(self.path if self.fd is None else self.fd)
 
     def _mode(self) -> int:

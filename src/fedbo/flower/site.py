@@ -22,8 +22,8 @@ from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
 from fedbo.federation import Federation
+from fedbo.files import alone
 from fedbo.identity import listed_keys
-from fedbo.locks import alone
 from fedbo.message import MessageRefused, Release, Withdrawal, read
 from fedbo.policy import Policy
 from fedbo.space.axis import Value

@@ -22,8 +22,8 @@ import msgspec
 
 from fedbo import files
 from fedbo.federation.federation import Federation
+from fedbo.files import Lock, alone
 from fedbo.identity.keys import UNFINISHED, KeyPair, KeyRefused, S, own_keys, verify
-from fedbo.locks import Lock, alone
 from fedbo.message import MessageRefused
 from fedbo.message.signed import Signed, key_text, member, parse_key
 from fedbo.state import StateMissing, make_folder, state_folder

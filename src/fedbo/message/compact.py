@@ -9,7 +9,7 @@ levels  whole numbers from −7 to 7, of which the largest is 7 or −7; 4 bits 
         as level + 8
 counts  how many trials are in each cell: 0, 1, 2, or 3 and more; 2 bits each. A     (c,)
         receiver takes 3 and more for 4
-tip     the number of a point on the public lattice (`fedbo.space.lattice`), as bytes;  scalar
+tip     the number of a point on the public lattice (`fedbo.space.Lattice`), as bytes;  scalar
         empty if the sender names none
 ======  ===========================================================================  ======
 

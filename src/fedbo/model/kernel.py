@@ -30,7 +30,7 @@ from scipy.linalg.lapack import dpotrf, dpstrf
 from scipy.special import chdtri
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from fedbo.locks import Lock
+from fedbo.files import Lock
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -1,7 +1,6 @@
-"""Parameters and the unit cube: a space, a part of it, and the axis of each parameter."""
+"""Parameters and the unit cube: a space, a part of it, its lattice, parameters and axes."""
 
-from fedbo.space.lattice import Lattice
-from fedbo.space.parameter import Categorical, Float, Int, Parameter
-from fedbo.space.space import Direction, Part, Space
+from fedbo.space.axis import Categorical, Float, Int, Parameter
+from fedbo.space.space import Direction, Lattice, Part, Space
 
 __all__ = ["Categorical", "Direction", "Float", "Int", "Lattice", "Parameter", "Part", "Space"]

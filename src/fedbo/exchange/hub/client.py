@@ -21,7 +21,7 @@ import msgspec
 
 from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.hub.memberships import HubUrl
-from fedbo.locks import Lock
+from fedbo.files import Lock
 from fedbo.outside import printable, shortened
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
 from fedbo.federation.federation import Federation
+from fedbo.files import Lock
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
-from fedbo.locks import Lock
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
 from fedbo.message.signed import member as member_of

@@ -19,7 +19,7 @@ import msgspec
 
 from fedbo import files
 from fedbo.exchange.errors import ExchangeError, failed
-from fedbo.locks import Lock, alone
+from fedbo.files import Lock, alone
 from fedbo.message import Fingerprint
 from fedbo.message.signed import parse_key
 from fedbo.outside import printable, shortened
