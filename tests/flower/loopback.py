@@ -55,16 +55,16 @@ class Loopback(Grid):
         return [node for node in range(self.nodes) if self.arrives.get(node, 1) <= now]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        ids, asked = [], []
+        ids, nodes = [], []
         for message in messages:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             ids.append(message.metadata.message_id)
-            asked.append(message.metadata.dst_node_id)
+            nodes.append(message.metadata.dst_node_id)
             now = len(self.rounds) + 1
-            when = self.answers.get(asked[-1], float)(now)
+            when = self.answers.get(nodes[-1], float)(now)
             if when < NEVER:
                 self._replies[ids[-1]] = when, self._answer(message)
-        self.rounds.append(asked)
+        self.rounds.append(nodes)
         return ids
 
     def _answer(self, message: Message) -> Message:
@@ -84,11 +84,11 @@ class Loopback(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         due = [
-            one
-            for one in reversed([*message_ids])  # grids promise no order
-            if self._replies.get(one, (NEVER, None))[0] <= len(self.rounds)
+            message_id
+            for message_id in reversed([*message_ids])  # grids promise no order
+            if self._replies.get(message_id, (NEVER, None))[0] <= len(self.rounds)
         ]
-        return [self._replies.pop(one)[1] for one in due]
+        return [self._replies.pop(message_id)[1] for message_id in due]
 
 
 def partition(node: int) -> dict[str, Any]:

@@ -22,9 +22,9 @@ def free_ports(n: int) -> list[int]:
     """Return ports that were free just now."""
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in taken]
+        for item in taken:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in taken]
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

@@ -113,5 +113,5 @@ def test_the_documentation_shows_the_commands_of_the_script():
         if line.strip() and not line.startswith("#")
     ]
     assert len(shown) > 10
-    known = {line.strip() for line in script.splitlines()}
-    assert [line for line in shown if line not in known] == []
+    commands = {line.strip() for line in script.splitlines()}
+    assert [line for line in shown if line not in commands] == []

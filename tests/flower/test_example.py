@@ -46,13 +46,13 @@ def test_ten_simulated_sites_end_with_a_picture_and_the_queries_of_simulate(tmp_
         for i in range(SITES)
     ]
     fedbo.simulate(parties, (ROUNDS - 1) * TRIALS, every=TRIALS)
-    found = {
+    trials = {
         agent.name: agent.trials
         for agent in map(fedbo.Agent.load, out.glob("*/sites/*/agent.fedbo"))
     }
-    assert sorted(found) == [party.agent.name for party in parties]
+    assert sorted(trials) == [party.agent.name for party in parties]
     for party in parties:
-        mine, theirs = found[party.agent.name], party.agent.trials
+        mine, theirs = trials[party.agent.name], party.agent.trials
         assert [trial.source for trial in mine] == [trial.source for trial in theirs]
         for name in ("C", "gamma"):
             ours = [trial.params[name] for trial in mine]

@@ -69,7 +69,7 @@ def test_if_all_nodes_are_late_rounds_wait_for_them(tmp_path, caplog):
     with pytest.raises(RuntimeError, match=r"no node answered in 4 rounds of up to 0.5 s"):
         run(grid, rounds=4, timeout=0.5)
     assert time.monotonic() - begin > 4 * 0.5
-    assert [len(asked) for asked in grid.rounds[:3]] == [2, 2, 0]
+    assert [len(nodes) for nodes in grid.rounds[:3]] == [2, 2, 0]
 
 
 def test_if_all_nodes_leave_the_run_waits_for_one(tmp_path):
@@ -280,8 +280,8 @@ def test_local_votes_stop_anything_else(tmp_path, caplog):
 
 
 def through_the_mod(grid, inner):
-    asked = wire.Instruction(round=1, trials=1, heard=[], patience=1.0)
-    message = Message(wire.packed(asked), dst_node_id=0, message_type="train")
+    task = wire.Instruction(round=1, trials=1, heard=[], patience=1.0)
+    message = Message(wire.packed(task), dst_node_id=0, message_type="train")
     message.metadata.__dict__["_message_id"] = "1"
     return local_votes(1.0)(message, grid.context(), inner)
 

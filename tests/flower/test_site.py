@@ -115,10 +115,10 @@ def test_one_that_waits_too_long_says_so(tmp_path):
 
 def test_a_trial_that_raises_or_has_no_finite_score_has_failed(tmp_path, caplog):
     values = [1.0, float("nan"), "0.5", True, 10**400, ZeroDivisionError("no data here"), None, 0.5]
-    given = iter(values)
+    results = iter(values)
 
     def moody(params):
-        value = next(given)
+        value = next(results)
         if isinstance(value, Exception):
             raise value
         return value

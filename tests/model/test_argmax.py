@@ -213,8 +213,8 @@ class Hills:
 
     def value_and_gradient(self, X):
         gaps = X - self.tops.astype(X.dtype)
-        each = self.heights.astype(X.dtype) * np.exp(-0.5 * (gaps / 0.05) ** 2)
-        return each.sum(axis=1), -(each * gaps / 0.05**2).sum(axis=1)[:, None]
+        hills = self.heights.astype(X.dtype) * np.exp(-0.5 * (gaps / 0.05) ** 2)
+        return hills.sum(axis=1), -(hills * gaps / 0.05**2).sum(axis=1)[:, None]
 
 
 def around(*places):
@@ -286,8 +286,8 @@ def test_each_function_is_enumerated_where_points_are_listed():
     def first_is_taken(points):
         return lambda X: np.equal(X, points[0]).all(axis=1)
 
-    found = argmax_each(functions, space, nothing(space, 4), [None] * 4)
-    np.testing.assert_array_equal(found, [points[0] for points in best])
+    answers = argmax_each(functions, space, nothing(space, 4), [None] * 4)
+    np.testing.assert_array_equal(answers, [points[0] for points in best])
     taken = [first_is_taken(points) for points in best]
-    found = argmax_each(functions, space, nothing(space, 4), taken)
-    np.testing.assert_array_equal(found, [points[1] for points in best])
+    answers = argmax_each(functions, space, nothing(space, 4), taken)
+    np.testing.assert_array_equal(answers, [points[1] for points in best])

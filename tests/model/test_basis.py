@@ -114,7 +114,7 @@ def test_it_depends_on_what_the_features_and_the_space_are() -> None:
         Federation(cube(2), features=61),
         Federation(Space(cube(2), points=LISTED.listed), features=60),
     ]
-    digests = {each.basis.digest for each in [ours, *others]}
+    digests = {federation.basis.digest for federation in [ours, *others]}
     assert len(digests) == 6
     assert Federation(cube(2), features=60, noise_variance=0.7).basis.digest == ours.basis.digest
     names = {"other": Float(-3, 8), "names": Float(1e-3, 1, log=True)}
@@ -177,13 +177,13 @@ def test_all_kernels_of_openblas_give_the_same_basis(tmp_path: Path) -> None:
     runnable = kernels()
     if len(runnable) < 2:
         pytest.skip("this machine has no two kernels of OpenBLAS to compare")
-    found = {name: computed_by(name, tmp_path / f"{name}.npz") for name in runnable}
-    if len({str(each["library"]) for each in found.values()}) == 1:
+    saved = {name: computed_by(name, tmp_path / f"{name}.npz") for name in runnable}
+    if len({str(columns["library"]) for columns in saved.values()}) == 1:
         pytest.skip("the BLAS of this NumPy has no choice of kernels")
-    first = found[runnable[0]]
+    first = saved[runnable[0]]
     for name in runnable:
         for key, expected in first.items():
-            value = found[name][key]
+            value = saved[name][key]
             if key.startswith("vectors"):
                 np.testing.assert_allclose(value, expected, atol=1e-6, err_msg=f"{name} {key}")
             elif key.startswith("digest"):
@@ -197,7 +197,7 @@ def save_all(path: str) -> None:
     for which, federation in FEDERATIONS.items():
         columns[f"vectors {which}"] = federation.basis.vectors
         columns[f"digest {which}"] = federation.basis.digest
-    columns["library"] = next((one.get("architecture", "") for one in threadpool_info()), "")
+    columns["library"] = next((blas.get("architecture", "") for blas in threadpool_info()), "")
     np.savez(path, **columns)
 
 

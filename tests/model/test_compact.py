@@ -111,14 +111,14 @@ def test_its_priorhas_orthogonal_rows_and_no_more_than_the_prior() -> None:
     counts[0] = 0  # no trials at all
     levels, scales = quantise(rng.standard_normal((20, len(federation.basis))), rng)
     G = federation.known_of(saturated(counts))
-    for n, some in enumerate(saturated(counts)):
-        np.testing.assert_allclose(G[n], federation.known_of(some), atol=1e-10)
-        V = factor(federation, some)
+    for n, row in enumerate(saturated(counts)):
+        np.testing.assert_allclose(G[n], federation.known_of(row), atol=1e-10)
+        V = factor(federation, row)
         np.testing.assert_allclose(V.T @ V, G[n], atol=1e-10)
         _, R = belief(levels[n], float(scales[n]), V)
         lam = np.einsum("ri,ri->r", R, R)
         np.testing.assert_allclose(R @ R.T, np.diag(lam), atol=1e-7)
-        assert len(R) == np.count_nonzero(some) and (lam < 1.0 + 1e-9).all()
+        assert len(R) == np.count_nonzero(row) and (lam < 1.0 + 1e-9).all()
 
 
 # Messages of agents
@@ -146,7 +146,7 @@ def test_it_claims_no_more_than_it_knows(t: int) -> None:
     400 agents, each with a function and points of its own all over the space.
     """
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(t)
-    B, noise, found = federation.basis.vectors, federation.noise_variance, []
+    B, noise, errors = federation.basis.vectors, federation.noise_variance, []
     for _ in range(400):
         X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
         regression = Regression(federation.phi, noise)
@@ -158,6 +158,6 @@ def test_it_claims_no_more_than_it_knows(t: int) -> None:
         V = factor(federation, saturated(federation.counts(X)))
         guess, R = belief(levels[0], float(scales[0]), V)
         error = B.T @ omega - guess
-        found.append(error @ np.linalg.solve(np.eye(len(error)) - R.T @ R, error) / len(error))
-    assert np.mean(found) < 1.0 + LIMIT * np.std(found) / np.sqrt(400)
-    assert np.mean(found) > 0.7  # nor much less
+        errors.append(error @ np.linalg.solve(np.eye(len(error)) - R.T @ R, error) / len(error))
+    assert np.mean(errors) < 1.0 + LIMIT * np.std(errors) / np.sqrt(400)
+    assert np.mean(errors) > 0.7  # nor much less

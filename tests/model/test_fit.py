@@ -137,10 +137,10 @@ def log_posterior(kernel, X, y, priors):
     """−log density of θ in scikit-learn's order (signal, length scales, noise), and its box."""
     gp = oracle(kernel, X, y)
     D = X.shape[1]
-    each = [priors.signal_variance, *[priors.length_scale] * D, priors.noise_variance]
+    all_priors = [priors.signal_variance, *[priors.length_scale] * D, priors.noise_variance]
     growth = np.log([1.0, *[np.sqrt(D)] * D, 1.0])  # length scales: with √D
-    centre = np.log([prior.median for prior in each]) + growth
-    spread = np.array([prior.spread for prior in each])
+    centre = np.log([prior.median for prior in all_priors]) + growth
+    spread = np.array([prior.spread for prior in all_priors])
 
     def minus(theta):
         value, gradient = gp.log_marginal_likelihood(theta, eval_gradient=True)
@@ -217,12 +217,12 @@ def test_sane_with_little_data(kernel, priors, name):
     fit = Fit(kernel=kernel, priors=priors)
     hyper = fit(X, y, np.random.default_rng(0))
     again = fit.again(X, y, hyper)
-    for found in (hyper, again):
-        numbers = np.array([*found.length_scales, found.signal_variance, found.noise_variance])
+    for fitted in (hyper, again):
+        numbers = np.array([*fitted.length_scales, fitted.signal_variance, fitted.noise_variance])
         assert np.isfinite(numbers).all()
-        assert len(found.length_scales) == 3 and found.kernel == kernel
-        assert found.noise_variance >= fit.noise_floor * (1 - 1e-9)
-        assert min(found.length_scales) > 1e-3 and max(found.length_scales) < 100
+        assert len(fitted.length_scales) == 3 and fitted.kernel == kernel
+        assert fitted.noise_variance >= fit.noise_floor * (1 - 1e-9)
+        assert min(fitted.length_scales) > 1e-3 and max(fitted.length_scales) < 100
     if priors is not None and name != "one far score":
         assert min(hyper.length_scales) > 0.05 and max(hyper.length_scales) < 20
 

@@ -215,8 +215,8 @@ def test_a_grown_gp_draws_on_the_same_domain():
     gp.add(GRID[7:8])
     gp.set_scores(np.arange(6.0))
     fresh = scored(gp.hyper, gp.X, gp.y)
-    one, same = (g.sample(np.random.default_rng(0), points=GRID)(GRID) for g in (gp, fresh))
-    np.testing.assert_allclose(one, same, atol=1e-10)
+    first, same = (g.sample(np.random.default_rng(0), points=GRID)(GRID) for g in (gp, fresh))
+    np.testing.assert_allclose(first, same, atol=1e-10)
 
 
 def test_an_observation_off_the_domain():

@@ -90,11 +90,11 @@ def test_many_posteriors_are_as_one_by_one(N):
     ys = [rng.standard_normal(len(regression)) for regression in regressions]
     together = posteriors(regressions, ys)
     assert len(together) == N
-    for found, regression, y in zip(together, regressions, ys, strict=True):
+    for belief, regression, y in zip(together, regressions, ys, strict=True):
         alone = regression.posterior(y)
-        np.testing.assert_allclose(found.nu, alone.nu, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(found.L, alone.L, rtol=1e-10, atol=1e-12)
-        draws = [posterior.draw(np.random.default_rng(3)) for posterior in (found, alone)]
+        np.testing.assert_allclose(belief.nu, alone.nu, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(belief.L, alone.L, rtol=1e-10, atol=1e-12)
+        draws = [posterior.draw(np.random.default_rng(3)) for posterior in (belief, alone)]
         np.testing.assert_allclose(*draws, rtol=1e-10, atol=1e-12)
 
 
@@ -121,8 +121,8 @@ def test_the_papers_noise_variance():
     posterior = regressed(phi, X, sigma2).posterior(y)
     K = phi(X) @ phi(X).T
     mean = K @ np.linalg.solve(K + sigma2 * np.eye(100), y)
-    found, variance = posterior.predict(X)
-    np.testing.assert_allclose(found, mean, atol=1e-6)
+    mu, variance = posterior.predict(X)
+    np.testing.assert_allclose(mu, mean, atol=1e-6)
     assert (variance <= sigma2 * (1 + 1e-6)).all()
 
 

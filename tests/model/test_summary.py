@@ -32,7 +32,7 @@ def observed(t: int, seed: int = 0, noise: float = NOISE) -> Regression:
     return regression
 
 
-def known(belief: Posterior, B: np.ndarray) -> np.ndarray:
+def knowledge(belief: Posterior, B: np.ndarray) -> np.ndarray:
     """G of trials whose points are known."""
     return np.eye(B.shape[1]) - belief.covariance(B)
 
@@ -52,7 +52,7 @@ def simulated(t: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
         omega = rng.standard_normal(M)
         y = regression.Phi @ omega + np.sqrt(NOISE) * rng.standard_normal(t)
         belief = regression.posterior(y)
-        m[i], C = summarise(belief, known(belief, B), B, rng)
+        m[i], C = summarise(belief, knowledge(belief, B), B, rng)
         z[i] = B.T @ omega
     return z, m, C
 
@@ -68,12 +68,12 @@ def test_a_summary_is_as_wrong_as_it_says(t: int, k: int) -> None:
     for lie in LIES:
         assert worst_z(z - m, *told_wrong(lie, np.zeros(k), C)) > LIMIT
     g, Q = np.linalg.eigh(np.eye(k) - C)
-    known = g > 0.01
-    assert known.sum() == min(t, k)
-    for q in Q[:, known].T:
-        said, true = m @ q, z @ q
-        slope = (said @ true) / (said @ said)
-        margin = LIMIT * np.sqrt(q @ C @ q / (said @ said))
+    learnt = g > 0.01
+    assert learnt.sum() == min(t, k)
+    for q in Q[:, learnt].T:
+        guess, true = m @ q, z @ q
+        slope = (guess @ true) / (guess @ guess)
+        margin = LIMIT * np.sqrt(q @ C @ q / (guess @ guess))
         assert margin < 0.2
         assert abs(slope - 1.0) < margin
 
@@ -95,7 +95,7 @@ def test_it_is_the_best_guess_given_the_noisy_mean(t: int, k: int) -> None:
         gain = B.T @ A.T @ B @ np.linalg.inv(var_v)
         omega = belief.draw(np.random.default_rng(seed))
         v = B.T @ ((1.0 - RHO) * belief.nu + RHO * omega)
-        m, C = summarise(belief, known(belief, B), B, np.random.default_rng(seed))
+        m, C = summarise(belief, knowledge(belief, B), B, np.random.default_rng(seed))
         np.testing.assert_allclose(m, gain @ v, atol=1e-9)
         np.testing.assert_allclose(C, np.eye(k) - gain @ B.T @ A @ B, atol=1e-9)
 
@@ -105,7 +105,7 @@ def test_it_never_claims_to_know_more_than_the_belief() -> None:
     for t in (1, 5, 40):
         belief = observed(t).posterior(np.zeros(t))
         B = directions(M)
-        _, C = summarise(belief, known(belief, B), B, np.random.default_rng(0))
+        _, C = summarise(belief, knowledge(belief, B), B, np.random.default_rng(0))
         assert np.linalg.eigvalsh(C - belief.covariance(B)).min() > -1e-12
 
 
@@ -178,8 +178,8 @@ def test_one_trial_somewhere_in_a_cell(name: str) -> None:
     federation = Federation(SPACES[name])
     B, means = federation.basis.vectors, cell_means(federation)
     for cell, centre in enumerate(federation.cells):
-        told = B.T @ means[cell]
-        expected = np.outer(told, told) / (1.0 + federation.noise_variance)
+        z = B.T @ means[cell]
+        expected = np.outer(z, z) / (1.0 + federation.noise_variance)
         ours = federation.known_of(federation.counts(centre[None]))
         np.testing.assert_allclose(ours, expected, atol=1e-12)
 
@@ -192,7 +192,7 @@ def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t:
     600 agents, each with a function and points of its own.
     """
     federation, rng = Federation(ALL_OVER[name]), np.random.default_rng(t)
-    B, noise, found = federation.basis.vectors, federation.noise_variance, []
+    B, noise, errors = federation.basis.vectors, federation.noise_variance, []
     for _ in range(600):
         X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
         regression = Regression(federation.phi, noise)
@@ -201,8 +201,8 @@ def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t:
         G = federation.known_of(federation.counts(X))
         m, C = summarise(regression.posterior(y), G, B, rng)
         error = B.T @ omega - m
-        found.append(error @ np.linalg.solve(C, error) / len(error))
-    assert np.mean(found) < 1.0 + LIMIT * np.std(found) / np.sqrt(600)
+        errors.append(error @ np.linalg.solve(C, error) / len(error))
+    assert np.mean(errors) < 1.0 + LIMIT * np.std(errors) / np.sqrt(600)
 
 
 def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
@@ -225,14 +225,14 @@ def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
 @pytest.fixture
 def means(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The means of messages as they are before they are rounded, the last one at the end."""
-    found: list[np.ndarray] = []
+    values: list[np.ndarray] = []
 
     def spy(m: np.ndarray, rng: np.random.Generator) -> Any:
-        found.append(m[0])
+        values.append(m[0])
         return quantise(m, rng)
 
     monkeypatch.setattr(outbox, "quantise", spy)
-    return found
+    return values
 
 
 def noise_of(agent: Agent, means: list[np.ndarray]) -> np.ndarray:
@@ -251,7 +251,7 @@ def noise_of(agent: Agent, means: list[np.ndarray]) -> np.ndarray:
     return noise / np.sqrt(1.0 - g)
 
 
-def told(federation: Federation, t: int, seed: int = 1) -> Agent:
+def teller_of(federation: Federation, t: int, seed: int = 1) -> Agent:
     """An agent with t scores, in turn at the centres of eight cells."""
     X = federation.cells[np.arange(t) % 8]
     return teller(federation, X, np.sin(9.0 * X.sum(axis=1)), seed)
@@ -263,10 +263,11 @@ def test_every_score_has_other_noise(means: list[np.ndarray]) -> None:
     No cell has more than two trials: more would be counted as four.
     """
     federation = Federation(SPACES["plane"])
-    found = [noise_of(told(federation, t, seed), means) for seed in range(9) for t in range(8, 17)]
-    k = min(map(len, found))
+    tellers = [teller_of(federation, t, seed) for seed in range(9) for t in range(8, 17)]
+    noises = [noise_of(agent, means) for agent in tellers]
+    k = min(map(len, noises))
     assert k > 4
-    noise = np.array([each[-k:] for each in found])
+    noise = np.array([row[-k:] for row in noises])
     gaps = np.abs(noise[:, None] - noise).max(axis=2)[~np.eye(len(noise), dtype=bool)]
     assert gaps.min() > 0.05
     assert abs((noise**2).mean() / RHO**2 - 1.0) < LIMIT * np.sqrt(2.0 / noise.size)
@@ -275,7 +276,7 @@ def test_every_score_has_other_noise(means: list[np.ndarray]) -> None:
 def test_a_summary_shares_no_noise_with_weights(means: list[np.ndarray]) -> None:
     """Whoever sees both could subtract it: two agents with one seed and the same scores."""
     kinds = [Federation(SPACES["plane"], kind=kind) for kind in ("compact", "weights")]
-    summary, weights = (told(federation, 10) for federation in kinds)
+    summary, weights = (teller_of(federation, 10) for federation in kinds)
     B = kinds[0].basis.vectors
     X = np.array([summary.federation.space.encode(trial.params) for trial in summary.trials])
     regression = Regression(kinds[0].phi, kinds[0].noise_variance)

@@ -13,7 +13,9 @@ from fedbo.model.kernel import one_thread
 
 def threads() -> set[int]:
     return {
-        one["num_threads"] for one in ThreadpoolController().info() if one["user_api"] == "blas"
+        library["num_threads"]
+        for library in ThreadpoolController().info()
+        if library["user_api"] == "blas"
     }
 
 

@@ -19,20 +19,22 @@ LINE = Space({"x": Float(0, 1)})
 LISTED = Space({"x": Float(0, 1)}, points=[{"x": x} for x in np.linspace(0, 1, 11)])
 
 
-def target(told: list[float], open_points: list[float], scale: float = 0.2, **given: Any) -> Target:
+def target(
+    scored: list[float], open_points: list[float], scale: float = 0.2, **options: Any
+) -> Target:
     """A target with this length scale, which is not fitted."""
-    known = SurrogateState(hyper=Hyper(length_scales=(scale,), noise_variance=0.01), fitted=10**6)
+    state = SurrogateState(hyper=Hyper(length_scales=(scale,), noise_variance=0.01), fitted=10**6)
     return Target(
         t=1,
-        space=given.pop("space", LINE),
-        X=np.array(told).reshape(-1, 1),
-        y=np.arange(float(len(told))),
+        space=options.pop("space", LINE),
+        X=np.array(scored).reshape(-1, 1),
+        y=np.arange(float(len(scored))),
         open_points=np.array(open_points).reshape(-1, 1),
-        surrogate=Surrogate(SurrogateSettings(), 1, known),
+        surrogate=Surrogate(SurrogateSettings(), 1, state),
         inbox=Inbox(10),
         federation=fedbo.Federation({"x": Float(0, 1)}, features=10, kind="weights"),
         rng=np.random.default_rng(0),
-        **given,
+        **options,
     )
 
 
@@ -94,13 +96,13 @@ def test_nothing_is_taken(shown: Target) -> None:
     assert not seen.taken(np.linspace(0, 1, 11)[:, None]).any()
 
 
-@pytest.mark.parametrize("told, pending", [([0.8], []), ([], [0.8])])
+@pytest.mark.parametrize("scored, pending", [([0.8], []), ([], [0.8])])
 def test_an_acquisition_function_leaves_a_hill_that_was_tried(
-    told: list[float], pending: list[float]
+    scored: list[float], pending: list[float]
 ) -> None:
     """To an own draw, or to the next best hill if that is wanted."""
     assert target([], []).query_acquisition(Hills()).x[0] == pytest.approx(0.8, abs=1e-3)
-    origin, shown = Origin("peer", credit={"a": 1.0}), target(told, pending)
+    origin, shown = Origin("peer", credit={"a": 1.0}), target(scored, pending)
     query = shown.query_acquisition(Hills(), origin, or_next_best=True)
     assert (query.x[0], query.origin.peer) == (pytest.approx(0.2, abs=1e-3), "a")
     shown.own_draw = lambda beta=1.0: Slope()  # type: ignore[method-assign]
@@ -148,9 +150,9 @@ FEDERATION = fedbo.Federation({"x": Float(0, 1), "z": Float(0, 1)})
 CENTRE = np.array([0.5, 0.5])
 
 
-def asked(answer: Any, **given: Any) -> fedbo.Trial:
+def trial_of(answer: Any, **options: Any) -> fedbo.Trial:
     settings = fedbo.Settings(n_initial=0)
-    return fedbo.Agent(FEDERATION, Answers(answer), settings=settings, **given).ask()
+    return fedbo.Agent(FEDERATION, Answers(answer), settings=settings, **options).ask()
 
 
 @pytest.mark.parametrize(
@@ -168,17 +170,17 @@ def asked(answer: Any, **given: Any) -> fedbo.Trial:
 )
 def test_what_a_policy_returns_is_checked(answer: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text) as error:
-        asked(answer)
+        trial_of(answer)
     assert "policy Answers" in str(error.value)
 
 
 def test_a_query_outside_the_ranges_of_the_agent_is_refused() -> None:
     with pytest.raises(ValueError, match=r"policy Answers .*not a point of the space"):
-        asked(Query(CENTRE), within={"x": Float(0.0, 0.2)})
+        trial_of(Query(CENTRE), within={"x": Float(0.0, 0.2)})
 
 
 @pytest.mark.parametrize(
-    "given, text",
+    "options, text",
     [
         ({"source": "magic"}, "source is 'magic'"),
         ({"source": "peer"}, "the one peer"),
@@ -192,6 +194,6 @@ def test_a_query_outside_the_ranges_of_the_agent_is_refused() -> None:
         ({"source": "own", "trust": [0.5]}, "shares of 0 to 1"),
     ],
 )
-def test_an_origin_that_contradicts_itself_is_refused(given: dict[str, Any], text: str) -> None:
+def test_an_origin_that_contradicts_itself_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        Origin(**given)
+        Origin(**options)

@@ -54,11 +54,11 @@ def target(t: int, inbox: Inbox, rng: np.random.Generator, kind: type[Target] = 
 def peers_asked(policy: FTS, runs: int) -> list[list[str | None]]:
     """For each run, whose function each of its T queries came from."""
     rng = np.random.default_rng(20)
-    asked, inbox = [], Inbox(FEATURES.M)
+    choices, inbox = [], Inbox(FEATURES.M)
     for i in range(runs):
         inbox_of(N, policy, inbox, sequence=i)
-        asked.append([policy.query(target(t, inbox, rng)).origin.peer for t in range(1, T + 1)])
-    return asked
+        choices.append([policy.query(target(t, inbox, rng)).origin.peer for t in range(1, T + 1)])
+    return choices
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> N
         assert abs(z) < 4.5, f"iteration {t + 1}"
 
 
-def first_peers(asked: list[list[str | None]]) -> np.ndarray:
-    firsts = [next((peer for peer in run if peer is not None), None) for run in asked]
+def first_peers(choices: list[list[str | None]]) -> np.ndarray:
+    firsts = [next((peer for peer in run if peer is not None), None) for run in choices]
     counts = np.zeros(N)
     for peer in firsts:
         if peer is not None:
@@ -124,9 +124,9 @@ def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) 
         assert len(peers) == len(set(peers))
     policy = FTS(schedule=1e-9)
     inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
-    asked = [policy.query(target(t, inbox, rng)).origin.peer for t in range(1, 6)]
-    assert {*asked[:3]} == {"peer-0", "peer-1", "peer-2"}
-    assert asked[3:] == [None, None]
+    choices = [policy.query(target(t, inbox, rng)).origin.peer for t in range(1, 6)]
+    assert {*choices[:3]} == {"peer-0", "peer-1", "peer-2"}
+    assert choices[3:] == [None, None]
 
 
 def test_a_peer_that_is_not_named_is_never_drawn() -> None:

@@ -93,15 +93,15 @@ def test_a_deviation_is_never_0() -> None:
 def marginals() -> list[object]:
     rng = np.random.default_rng(0)
     X, y = rng.random((12, 2)), rng.standard_normal(12)
-    found: list[object] = []
+    gps: list[object] = []
     for kernel in ("se", "matern52"):
         hyper = Hyper(length_scales=(0.3, 0.6), noise_variance=0.01, kernel=kernel)
         gp = GP(hyper, X)
         gp.set_scores(y)
-        found.append(gp)
+        gps.append(gp)
     regression = Regression(Features(2, 60, length_scales=0.4, signal_variance=1.7), 0.05)
     regression.add(X)
-    return [*found, regression.posterior(y), GP(Hyper(length_scales=(0.3, 0.6)), X[:0])]
+    return [*gps, regression.posterior(y), GP(Hyper(length_scales=(0.3, 0.6)), X[:0])]
 
 
 @pytest.mark.parametrize("belief", marginals())
@@ -122,8 +122,8 @@ def test_float32_is_good_enough_to_screen() -> None:
     improvement = ExpectedImprovement(problem(0).belief.marginal(), best=1.0)
     X = np.random.default_rng(1).random((600, 2)).astype(np.float32)
     right = improvement(X.astype(np.float64))
-    found = right > right.max() - 10.0
-    np.testing.assert_allclose(improvement(X)[found], right[found], atol=1e-3)
+    likely = right > right.max() - 10.0
+    np.testing.assert_allclose(improvement(X)[likely], right[likely], atol=1e-3)
 
 
 def test_a_peak_beside_the_best_trial_is_found_by_a_cloud_around_it() -> None:

@@ -51,8 +51,8 @@ def test_shares_against_a_loop_over_pairs(data: st.DataObject) -> None:
         wrong = sum(f[places[i]] >= f[places[j]] for i, j in pairs)
         tau = 1 - 2 * wrong / len(pairs) if pairs else 0.0
         powers.append(math.exp(1.5 * math.sqrt(max(t - 1, 0)) * tau))
-    found = Said(F).shares(np.array(places, dtype=float).reshape(-1, 1), y)
-    np.testing.assert_allclose(found, np.array(powers) / sum(powers), rtol=1e-9)
+    computed = Said(F).shares(np.array(places, dtype=float).reshape(-1, 1), y)
+    np.testing.assert_allclose(computed, np.array(powers) / sum(powers), rtol=1e-9)
 
 
 def test_only_the_order_of_scores_counts() -> None:
@@ -83,10 +83,10 @@ def target_of(federation: Federation, inbox: Inbox) -> Target:
     return agent._target(None, np.random.default_rng(0))
 
 
-def told(federation: Federation, said: list[tuple[np.ndarray, np.ndarray, int]]) -> Target:
+def target_told(federation: Federation, claims: list[tuple[np.ndarray, np.ndarray, int]]) -> Target:
     """A target with beliefs of these means, covariances and numbers of trials."""
     inbox = BeliefInbox(federation.coordinates, D=federation.space.dimensions)
-    for n, (mean, C, t_n) in enumerate(said):
+    for n, (mean, C, t_n) in enumerate(claims):
         content = mean.astype(np.float32), reduction(C).astype(np.float32)
         inbox.hold(Held(f"peer-{n}", 1, t_n, content))
     return target_of(federation, inbox)
@@ -96,13 +96,13 @@ def told(federation: Federation, said: list[tuple[np.ndarray, np.ndarray, int]])
 def test_messages_that_say_nothing_are_left_out(kind: Any) -> None:
     federation = Federation(PLANE, features=30, kind=kind)
     k, rng = federation.coordinates, np.random.default_rng(0)
-    said = [
+    claims = [
         (rng.standard_normal(k), 0.5 * np.eye(k), 9),
         (rng.standard_normal(k), 0 * np.eye(k), 4),
     ]
-    nothing = [(np.ones(k), np.eye(k), 30), (np.ones(k), said[0][1], 0)]
-    peers = Peers(told(federation, said))
-    beside = Peers(told(federation, [*nothing, said[0], *nothing, said[1], *nothing]))
+    nothing = [(np.ones(k), np.eye(k), 30), (np.ones(k), claims[0][1], 0)]
+    peers = Peers(target_told(federation, claims))
+    beside = Peers(target_told(federation, [*nothing, claims[0], *nothing, claims[1], *nothing]))
     assert (peers.rows.tolist(), beside.rows.tolist()) == ([0, 1], [2, 5])
     np.testing.assert_array_equal(beside.m, peers.m)
     np.testing.assert_allclose(beside.R, peers.R, atol=1e-6)
@@ -115,7 +115,7 @@ def test_no_message_counts_for_its_size_or_for_how_highly_it_praises() -> None:
     peak = basis.coordinates(np.full((1, 2), 0.5))[0]
     for z in (peak, np.random.default_rng(0).standard_normal(k)):
         for factor in (1e2, 1e4, 1e6):
-            m = Peers(told(federation, [(factor * z, np.zeros((k, k)), 20)])).m
+            m = Peers(target_told(federation, [(factor * z, np.zeros((k, k)), 20)])).m
             assert max(basis.height(m)[0], basis.size(m)[0]) == pytest.approx(2.0, rel=1e-5)
             np.testing.assert_allclose(m[0] / np.linalg.norm(m), z / np.linalg.norm(z), atol=1e-6)
 
@@ -207,7 +207,7 @@ def test_the_regret_is_0_at_the_trial_of_a_tip() -> None:
 def test_who_is_flat_recommends_nothing() -> None:
     federation = Federation(PLANE)
     k = federation.coordinates
-    peers = Peers(told(federation, [(np.zeros(k), np.zeros((k, k)), 9)]))
+    peers = Peers(target_told(federation, [(np.zeros(k), np.zeros((k, k)), 9)]))
     assert np.isnan(peers.tips).all()
     assert (peers.regret(np.random.default_rng(0).random((4, 2))) == 1.0).all()
 

@@ -49,7 +49,7 @@ def problem(
     kernel: str = "matern52",
     peers: Messages | None = None,
     space: Space | None = None,
-    **given: Any,
+    **options: Any,
 ) -> Target:
     """A target with n scores, a few open points, and N peers of which half are like it.
 
@@ -72,7 +72,7 @@ def problem(
         inbox=held(omegas if peers is None else peers(rng, base)),
         federation=federation,
         rng=np.random.default_rng([seed, 6]),
-        **given,
+        **options,
     )
 
 
@@ -210,9 +210,9 @@ def test_it_is_a_gp(D: int, kernel: str, n: int, waiting: int) -> None:
         target = problem(seed, n=n, D=D, waiting=waiting, kernel=kernel)
         Z = np.random.default_rng(seed).random((20, D))
         pool, (mu, var, best) = pool_of(target), expected(target, Z)
-        found = pool.predict(Z)
-        np.testing.assert_allclose(found[0], mu, atol=1e-6)  # peers are held in float32
-        np.testing.assert_allclose(found[1], var, atol=1e-6)
+        predicted = pool.predict(Z)
+        np.testing.assert_allclose(predicted[0], mu, atol=1e-6)  # peers are held in float32
+        np.testing.assert_allclose(predicted[1], var, atol=1e-6)
         assert pool.best == pytest.approx(best, abs=1e-6)
 
 
@@ -280,14 +280,14 @@ def test_open_points_change_no_mean_and_no_evidence() -> None:
     for seed in range(3):
         target, without = problem(seed, n=6, waiting=3), problem(seed, n=6, waiting=0)
         Z = np.random.default_rng(seed).random((40, 2))
-        one, other = pool_of(target), pool_of(without)
-        assert one.trust == pytest.approx(other.trust, abs=1e-9)
-        np.testing.assert_array_equal(one.shares, other.shares)
-        (mu, var), (mu_before, var_before) = one.predict(Z), other.predict(Z)
+        pool, other = pool_of(target), pool_of(without)
+        assert pool.trust == pytest.approx(other.trust, abs=1e-9)
+        np.testing.assert_array_equal(pool.shares, other.shares)
+        (mu, var), (mu_before, var_before) = pool.predict(Z), other.predict(Z)
         np.testing.assert_allclose(mu, mu_before, atol=1e-7)
         assert (var <= var_before + 1e-9).all()
-        assert one.best >= other.best - 1e-9
-        assert (one.predict(target.open_points)[1] <= Prior(target).noise + 1e-9).all()
+        assert pool.best >= other.best - 1e-9
+        assert (pool.predict(target.open_points)[1] <= Prior(target).noise + 1e-9).all()
 
 
 def test_where_a_trial_is_open_there_is_less_to_gain() -> None:
@@ -319,13 +319,13 @@ def test_nobody_gains_a_larger_part_by_larger_numbers() -> None:
 
 def beliefs(federation: Federation, seed: int, trials: int, peers: int) -> list[Message]:
     """The messages of peers that told random scores."""
-    rng, found = np.random.default_rng([seed, 9]), []
+    rng, sent = np.random.default_rng([seed, 9]), []
     for n in range(peers):
         agent = Agent(federation, name=f"peer-{n}", seed=n)
         for x in rng.random((trials, federation.space.dimensions)):
             agent.tell(federation.space.decode(x), float(rng.standard_normal()))
-        found.append(agent.message())
-    return found
+        sent.append(agent.message())
+    return sent
 
 
 def received(kind: Any, trials: int, peers: int = 3, seed: int = 0) -> tuple[Agent, Target]:
@@ -408,6 +408,10 @@ def flat(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
     return np.zeros((10, M))
 
 
+def like_and_flat(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
+    return np.append(like(rng, base), flat(rng, base), axis=0)
+
+
 def trusts(peers: Messages, n: int) -> np.ndarray:
     """Q after n scores, for 20 targets."""
     return np.array(
@@ -474,7 +478,7 @@ def test_flat_messages_do_no_harm() -> None:
         assert np.isfinite(pool.value_and_gradient(X)[1]).all()
         assert not pool.praise(X[0]).any()
         assert np.exp(pool(X)) == pytest.approx(improvement(target, X), rel=1e-3, abs=1e-8)
-        target = problem(1, n=n, peers=lambda *given: np.append(like(*given), flat(*given), axis=0))
+        target = problem(1, n=n, peers=like_and_flat)
         pool = pool_of(target)
         assert np.exp(pool(X)) == pytest.approx(improvement(target, X), rel=1e-3, abs=1e-8)
         assert not pool.praise(X[0])[10:].any()

@@ -103,14 +103,14 @@ def test_the_acquisition_agrees_with_loops(seed: int) -> None:
     assert isinstance(f, EnsembleImprovement)
     best = max(slow_moments(at, list(weights), x)[0] for x in at.X)
     points = np.random.default_rng(seed).random((20, 2))
-    found, found_with_gradient = f(points), f.value_and_gradient(points)[0]
+    computed, with_gradient = f(points), f.value_and_gradient(points)[0]
     for i, x in enumerate(points):
         mu, var = slow_moments(at, list(weights), x)
         s = np.sqrt(var)
         z = (mu - best) / s
         ei = s * (norm.pdf(z) + z * norm.cdf(z))
-        np.testing.assert_allclose(np.exp(found[i]), ei, rtol=1e-8, atol=1e-12)
-        np.testing.assert_allclose(found_with_gradient[i], found[i], rtol=1e-10, atol=1e-9)
+        np.testing.assert_allclose(np.exp(computed[i]), ei, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(with_gradient[i], computed[i], rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))

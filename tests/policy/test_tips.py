@@ -56,8 +56,8 @@ def five(plane: Federation) -> list[Message]:
     return messages(plane)
 
 
-def newcomer(federation: Federation, received: Sequence[Message], **given: Any) -> Agent:
-    agent = Agent(federation, name="me", **{"seed": 0, **given})
+def newcomer(federation: Federation, received: Sequence[Message], **options: Any) -> Agent:
+    agent = Agent(federation, name="me", **{"seed": 0, **options})
     agent.receive(received)
     return agent
 
@@ -150,9 +150,9 @@ def test_a_tip_that_is_no_point_is_refused(five: list[Message]) -> None:
     message = agent.message()
     for tip in (b"\x03", b"\xff", b"\x00\x00"):
         body = type(message.body).__struct_fields__
-        given = {name: getattr(message.body, name) for name in body} | {"tip": tip}
+        fields = {name: getattr(message.body, name) for name in body} | {"tip": tip}
         header = {name: getattr(message, name) for name in message.__struct_fields__}
-        bad = Message(**(header | {"body": type(message.body)(**given)}))
+        bad = Message(**(header | {"body": type(message.body)(**fields)}))
         with pytest.raises(
             MessageRefused, match=f"its tip is {tip.hex()}, expected 1 bytes below 3"
         ):

@@ -69,16 +69,16 @@ def noisy() -> list[fedbo.Message]:
     return mail(federation(), [0.0] * 8)
 
 
-def agent_with(messages: Sequence[fedbo.Message], seed: int = 0, **given: Any) -> Agent:
-    where = given.pop("where", federation())
-    agent = Agent(where, given.pop("policy", TipsThenPool()), name="me", seed=seed, **given)
+def agent_with(messages: Sequence[fedbo.Message], seed: int = 0, **options: Any) -> Agent:
+    where = options.pop("where", federation())
+    agent = Agent(where, options.pop("policy", TipsThenPool()), name="me", seed=seed, **options)
     assert agent.receive(messages) == len(messages)
     return agent
 
 
-def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0, **given: Any) -> Target:
+def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0, **options: Any) -> Target:
     """What the policy of an agent with n scores is shown once there were enough tips."""
-    agent = run(agent_with(messages, seed, policy=TS(), **given), n)
+    agent = run(agent_with(messages, seed, policy=TS(), **options), n)
     target = agent._target(None, np.random.default_rng(seed))
     target.open_sources = ["tip"] * IN_A_ROW
     return target
@@ -103,7 +103,7 @@ def test_it_is_the_default() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
+def maximised(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
     """What was to be maximised, in order; the answer is always another point."""
     functions: list[SampledFunction] = []
 
@@ -119,22 +119,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SampledFunction]:
 @pytest.mark.parametrize("kind", ["good", "hostile"])
 @pytest.mark.slow
 def test_the_share_of_own_draws_is_p_t(
-    kind: str, t: int, asked: list, request: pytest.FixtureRequest
+    kind: str, t: int, maximised: list, request: pytest.FixtureRequest
 ) -> None:
     """Whatever the peers say: 400 queries, four standard deviations."""
     target = target_of(request.getfixturevalue(kind), 1)
     target.t, p = t, Gradual(32)(t)
-    asked.clear()
+    maximised.clear()
     for _ in range(400):
         TipsThenPool().query(target)
-    pooled = sum(not isinstance(function, Draw) for function in asked)
+    pooled = sum(not isinstance(function, Draw) for function in maximised)
     assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
 
 
-def test_with_p_t_near_0_nothing_is_drawn(good: list, asked: list) -> None:
+def test_with_p_t_near_0_nothing_is_drawn(good: list, maximised: list) -> None:
     run(agent_with(good, policy=ALWAYS), 12)
-    assert any(isinstance(function, Pool) for function in asked)
-    assert not any(isinstance(function, Draw) for function in asked)
+    assert any(isinstance(function, Pool) for function in maximised)
+    assert not any(isinstance(function, Draw) for function in maximised)
 
 
 def test_with_more_than_200_scores_peers_are_not_heard(
@@ -161,7 +161,9 @@ def test_a_message_without_information_changes_nothing() -> None:
     header = dict(fingerprint=where.fingerprint, sender="peer", sequence=1)
     for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
         message = fedbo.Message.of_belief(mean, C, 0.0, t_n=t_n, **header)
-        agents = [run(agent_with(each, seed=3, where=where), 12) for each in ([], [message])]
+        agents = [
+            run(agent_with(received, seed=3, where=where), 12) for received in ([], [message])
+        ]
         assert agents[0].trials == agents[1].trials
 
 
@@ -190,9 +192,9 @@ def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
     for messages in (good, good[:4] + mail(federation(), [-1.0] * 4, name="other")):
         for seed in range(4):
             agent = run(agent_with(messages, seed), started)
-            asked = [*agent.trials, *(agent.ask() for _ in range(8))]
-            points = [trial.params["x"] for trial in asked]
-            pooled = [i for i, trial in enumerate(asked) if trial.source in ("tip", "pool")]
+            trials = [*agent.trials, *(agent.ask() for _ in range(8))]
+            points = [trial.params["x"] for trial in trials]
+            pooled = [i for i, trial in enumerate(trials) if trial.source in ("tip", "pool")]
             assert pooled
             for i in filter(None, pooled):
                 assert min(abs(points[i] - x) for x in points[:i]) > least
@@ -205,12 +207,12 @@ def regrets(
     policy: TipsThenPool | EI, messages: Sequence[fedbo.Message], n: int, runs: int
 ) -> np.ndarray:
     """(runs, n) regret of each run after each trial."""
-    found = []
+    rows = []
     for seed in range(runs):
         agent = run(agent_with(messages, seed, policy=policy), n)
         scores = [trial.score for trial in agent.trials]
-        found.append(truth(0.7) - np.maximum.accumulate(np.array(scores, dtype=np.float64)))
-    return np.array(found)
+        rows.append(truth(0.7) - np.maximum.accumulate(np.array(scores, dtype=np.float64)))
+    return np.array(rows)
 
 
 def error(values: np.ndarray) -> float:

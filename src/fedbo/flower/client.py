@@ -17,7 +17,8 @@ from fedbo.agent.settings import Settings
 from fedbo.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import site_folder
-from fedbo.flower.site import Score, Site, log
+from fedbo.flower.site import Score, Site
+from fedbo.flower.wire import log
 from fedbo.message import Message as FedboMessage
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.policy import Policy
@@ -73,11 +74,11 @@ def client_app(
 
     @app.train()
     def work(message: Message, context: Context) -> Message:
-        asked = wire.instruction(message.content)
+        task = wire.unpacked(message.content, wire.Instruction)
         site = _site(agreed, context, policy, settings, seed)
         log.info(
             "%s: round %d, %d messages handed out, trials are in %s",
-            site.name, asked.round, len(asked.heard), site.path,
+            site.name, task.round, len(task.heard), site.path,
         )  # fmt: skip
         try:
             score = objective(context)
@@ -87,7 +88,7 @@ def client_app(
                 f"the objective of {site.name!r} raised {type(error).__name__}; the log of the "
                 "node says more"
             ) from None
-        handed_out = site.work(asked.heard, asked.trials, score, patience=asked.patience)
+        handed_out = site.work(task.heard, task.trials, score, patience=task.patience)
         return Message(wire.packed(wire.Answer(message=handed_out)), reply_to=message)
 
     return app
@@ -157,7 +158,7 @@ def local_votes(epsilon: float) -> Mod:
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         before = _local_epsilon.set(epsilon)
         try:
-            answer = wire.answer(call_next(message, context).content)
+            answer = wire.unpacked(call_next(message, context).content, wire.Answer)
         except Exception:
             log.exception("the node failed")
             raise NothingSent("the node failed; its own log says why") from None

@@ -19,7 +19,7 @@ from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.choice import most_in
 from fedbo.exchange.contributions import make_release
 from fedbo.federation import Federation
-from fedbo.flower.site import log
+from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.message.message import MOST_PEERS

@@ -27,7 +27,7 @@ from fedbo.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import server_folder
 from fedbo.flower.mailbox import Mailbox
-from fedbo.flower.site import log
+from fedbo.flower.wire import log
 from fedbo.message import MessageRefused
 from fedbo.outside import printable, shortened
 
@@ -120,9 +120,8 @@ class _Run:
 
     def __init__(self, wanted: Rounds, grid: Grid, mailbox: Mailbox) -> None:
         self.wanted, self.grid, self.mailbox = wanted, grid, mailbox
-        self.unanswered: dict[str, int] = {}  # the node of each message, in the order sent
-        self.expected: dict[int, list[str]] = {}  # of these, what each node will answer
-        self.sent: dict[str, float] = {}  # when each message was sent
+        # of each message that may be answered, in the order sent: the node, and when it was sent
+        self.pending: dict[str, tuple[int, float]] = {}
         self.answers = 0
         self.error = ""  # of the last node that reported one
 
@@ -160,11 +159,11 @@ class _Run:
             self._release()
         late = {node: self._late(node) for node in nodes}
         sent = self._send(number, [node for node in nodes if late[node] < _ASKED])
-        awaited = {message for message, node in sent.items() if not late[node]}
+        awaited = {key for key, node in sent.items() if not late[node]}
         before, deadline = self.answers, time.monotonic() + self.wanted.timeout
         while True:
             is_any = self._collect() or self.answers > before
-            missing = awaited & self.unanswered.keys()
+            missing = awaited & self.pending.keys()
             # if all nodes are late, one answer is worth the next round
             if (not missing and (awaited or is_any)) or time.monotonic() > deadline:
                 break
@@ -175,13 +174,13 @@ class _Run:
             len(self.mailbox),
         )  # fmt: skip
         if missing:
-            names = self._listed({self.unanswered[message] for message in missing})
+            names = self._listed({sent[key] for key in missing})
             log.warning("no answer in %g s from %s", self.wanted.timeout, names)
 
     def _late(self, node: int) -> int:
         """Count the messages that a node has still to answer."""
         since = time.monotonic() - _LOST * self.wanted.timeout
-        return sum(self.sent[message] > since for message in self.expected.get(node, ()))
+        return sum(to == node and when > since for to, when in self.pending.values())
 
     def _release(self) -> None:
         try:
@@ -192,71 +191,60 @@ class _Run:
 
     def _send(self, number: int, nodes: Sequence[int]) -> dict[str, int]:
         """Ask the nodes; return the ids of the messages to them."""
-        heard = self.mailbox.messages_for(nodes)
-        messages = [
-            Message(
-                wire.packed(
-                    wire.Instruction(
-                        round=number,
-                        trials=self.wanted.trials,
-                        heard=heard[node],
-                        patience=min(self.wanted.timeout / 2.0, wire.MOST_PATIENCE),
-                    )
-                ),
-                dst_node_id=node,
-                message_type=wire.MESSAGE_TYPE,
-                group_id=str(number),
+        heard, patience = self.mailbox.messages_for(nodes), self.wanted.timeout / 2.0
+        tasks = {
+            node: wire.Instruction(
+                round=number,
+                trials=self.wanted.trials,
+                heard=heard[node],
+                patience=min(patience, wire.MOST_PATIENCE),
             )
             for node in nodes
+        }
+        messages = [
+            Message(wire.packed(tasks[n]), n, wire.MESSAGE_TYPE, group_id=str(number))
+            for n in nodes
         ]
         taken = {*self.grid.push_messages(messages)} - {""}
-        ids = [(m.metadata.message_id, m.metadata.dst_node_id) for m in messages]
-        if refused := {node for message, node in ids if message not in taken}:
+        keys = [(m.metadata.message_id, m.metadata.dst_node_id) for m in messages]
+        if refused := {node for key, node in keys if key not in taken}:
             largest = max(sum(map(len, contents)) for contents in heard.values())
             self.error = (
                 f"the SuperLink did not take messages of up to {largest:,} bytes to "
                 f"{self._listed(refused)}: these nodes have left, or it takes only smaller ones"
             )
             log.warning(self.error)
-        sent = {message: node for message, node in ids if message in taken}
-        self.unanswered |= sent
-        self.sent |= dict.fromkeys(sent, time.monotonic())
-        for message, node in sent.items():
-            self.expected.setdefault(node, []).append(message)
+        sent = {key: node for key, node in keys if key in taken}
+        self.pending |= {key: (node, time.monotonic()) for key, node in sent.items()}
         return sent
 
     def _collect(self) -> bool:
         """Take the answers that have arrived; return whether there were any, or errors."""
-        if not self.unanswered:
-            return False
-        order = {message: i for i, message in enumerate(self.unanswered)}
+        order = {key: i for i, key in enumerate(self.pending)}
         replies = [
-            reply
-            for reply in self.grid.pull_messages([*self.unanswered])
+            (order[reply.metadata.reply_to_message_id], reply)
+            for reply in (self.grid.pull_messages([*order]) if order else ())
             if reply.metadata.reply_to_message_id in order
         ]
         if replies:
             present = list(self.grid.get_node_ids())
-            replies.sort(key=lambda reply: order[reply.metadata.reply_to_message_id])
-            for reply in replies:
+            for _, reply in sorted(replies, key=lambda pair: pair[0]):
                 self._take(reply, present)
         return bool(replies)
 
     def _take(self, reply: Message, present: Sequence[int]) -> None:
-        answered = reply.metadata.reply_to_message_id
-        node = self.unanswered.pop(answered)
-        expected = self.expected[node]
+        key = reply.metadata.reply_to_message_id
+        node, sent = self.pending.pop(key)
         if reply.has_error():
-            self.expected[node] = [message for message in expected if message != answered]
             reason = _quoted(reply.error.reason or "no reason given")
             self.error = f"{self.mailbox.name(node)} failed: {reason}"
             log.warning(self.error)
             return
-        if answered in expected:
-            # A node works in order: what it left out, because it was killed, it will not answer.
-            self.expected[node] = expected[expected.index(answered) + 1 :]
+        # A node works in order: what it left out, because it was killed, it will not answer.
+        for earlier in [k for k, (to, when) in self.pending.items() if to == node and when < sent]:
+            del self.pending[earlier]
         try:
-            if message := wire.answer(reply.content).message:
+            if message := wire.unpacked(reply.content, wire.Answer).message:
                 self.mailbox.put(node, message, present)
             self.answers += 1
         except (MessageRefused, wire.Refused, ExchangeError) as error:

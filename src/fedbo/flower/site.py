@@ -9,7 +9,6 @@ trial at which it was killed twice has failed; ``begun`` says which one was begu
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import sys
 import time
@@ -23,6 +22,7 @@ from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
 from fedbo.federation import Federation
 from fedbo.files import alone
+from fedbo.flower.wire import log
 from fedbo.identity import listed_keys
 from fedbo.message import MessageRefused, Release, Withdrawal, read
 from fedbo.policy import Policy
@@ -31,8 +31,6 @@ from fedbo.state import make_folder
 
 #: Scores params; None is a failed trial.
 Score = Callable[[dict[str, Value]], float | None]
-
-log = logging.getLogger("flwr")  # Flower shows what is logged there
 
 _FILE, _LEDGER, _BEGUN, _LOCK = "agent.fedbo", "ledger.jsonl", "begun", "lock"
 _ATTEMPTS = 2  # at a trial

@@ -13,16 +13,20 @@ Nothing else travels: no score, no params. All of it is checked where it enters.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from flwr.app import ConfigRecord, RecordDict
+from msgspec import Meta
 
 from fedbo.exchange.choice import LARGEST
 from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
+
+log = logging.getLogger("flwr")  # Flower shows what is logged there
 
 RECORD = "fedbo"
 MESSAGE_TYPE = "train"
@@ -52,29 +56,15 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     round: int
-    trials: int
-    heard: list[bytes]
-    patience: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.trials <= MOST_TRIALS:
-            raise ValueError(f"trials is {self.trials}, expected 0 to {MOST_TRIALS:,}")
-        if len(self.heard) > MOST_PEERS:
-            raise ValueError(f"it has {len(self.heard):,} messages, expected up to {MOST_PEERS:,}")
-        if not 0.0 < self.patience <= MOST_PATIENCE:
-            raise ValueError(f"patience is {self.patience}, expected up to {MOST_PATIENCE:g} s")
+    trials: Annotated[int, Meta(ge=0, le=MOST_TRIALS)]
+    heard: Annotated[list[bytes], Meta(max_length=MOST_PEERS)]
+    patience: Annotated[float, Meta(gt=0.0, le=MOST_PATIENCE)]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a site hands out: its message as bytes; empty if it has no score yet."""
 
-    message: bytes
-
-    def __post_init__(self) -> None:
-        if len(self.message) > LARGEST:
-            raise ValueError(
-                f"a message of {len(self.message):,} bytes, expected up to {LARGEST:,}"
-            )
+    message: Annotated[bytes, Meta(max_length=LARGEST)]
 
 
 def packed(words: Instruction | Answer) -> RecordDict:
@@ -82,17 +72,8 @@ def packed(words: Instruction | Answer) -> RecordDict:
     return RecordDict({RECORD: ConfigRecord(msgspec.structs.asdict(words))})
 
 
-def instruction(content: RecordDict) -> Instruction:
-    """Return the instruction in the content of a message of the server."""
-    return _unpacked(content, Instruction)
-
-
-def answer(content: RecordDict) -> Answer:
-    """Return the answer in the content of a message of a site."""
-    return _unpacked(content, Answer)
-
-
-def _unpacked(content: RecordDict, kind: type[T]) -> T:
+def unpacked(content: RecordDict, kind: type[T]) -> T:
+    """Return the `Instruction` or the `Answer` in the content of a Flower message."""
     record: Mapping[str, Any] | None = content.get(RECORD)
     if not isinstance(record, ConfigRecord):
         names = [shortened(str(name)) for name in islice(content, _NAMED)]
@@ -102,6 +83,6 @@ def _unpacked(content: RecordDict, kind: type[T]) -> T:
         )
     try:
         return msgspec.convert(dict(record), kind, builtin_types=(bytes,))  # no base64
-    except (msgspec.ValidationError, ValueError) as error:
+    except msgspec.ValidationError as error:
         text = printable(shortened(str(error), _LONGEST))
         raise Refused(f"the record {RECORD!r} is wrong: {text}") from None

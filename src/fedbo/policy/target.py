@@ -246,8 +246,8 @@ class Target:
         scales = np.asarray(self.belief.hyper.length_scales)
 
         def taken(X: Array) -> Mask:
-            told = self._is_near(X, self.X, scales, SAME)
-            return told | self._is_near(X, self.open_points, scales, APART)
+            is_scored = self._is_near(X, self.X, scales, SAME)
+            return is_scored | self._is_near(X, self.open_points, scales, APART)
 
         x = self.argmax(acquisition, taken if or_next_best else None)
         return self._query_unless(taken(x[None]), x, origin)
