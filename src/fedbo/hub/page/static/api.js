@@ -72,6 +72,7 @@ export async function overview(federation, view) {
   const answer = await send("GET", path, undefined, headers);
   if (answer.status === 304) return null;
   const found = await answer.json();
+  for (const event of found.feed) Object.assign(event, { id: event.number, time: Date.parse(event.time) / 1000 });
   seen = { path, etag: answer.headers.get("ETag") || "" };
   return found;
 }

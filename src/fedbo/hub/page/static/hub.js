@@ -4,14 +4,13 @@ import * as activity from "./activity.js";
 import * as api from "./api.js";
 import * as dialogs from "./dialogs.js";
 import { $, h, keyed, set, show, text } from "./dom.js";
-import { clock, count, now, plural } from "./format.js";
-import * as map from "./map.js";
+import { clock, now, plural } from "./format.js";
 import * as members from "./members.js";
 import * as panels from "./panels.js";
 
 const EVERY = 3000; // milliseconds between two questions to the hub
 const SLOWEST = 15000; // the same while it does not answer
-const IMPORTANT = new Set(["joined", "left", "revoked", "removed", "epoch", "released"]);
+const IMPORTANT = new Set(["joined", "left", "revoked", "removed", "updated", "released"]);
 
 const view = { search: "", sort: "name", offset: 0, limit: 50 };
 let me = null; // {role, name, federation}
@@ -171,14 +170,13 @@ function home(found) {
   keyed(
     $("federations"), found, (one) => one.name,
     (one) => h("li", { class: "card" }, h("a", { href: `#/${one.name}` }, one.name), h("p", { class: "about" })),
-    (node, one) => text(node.children[1], `${plural(one.members, "member")}, epoch ${count(one.epoch)}`),
+    (node, one) => text(node.children[1], plural(one.members, "member")),
   );
 }
 
 function render(found) {
   const isNew = !shown || shown.federation.name !== found.federation.name;
   if (isNew) {
-    map.clear();
     activity.clear();
   } else if (found !== shown) tell(found.feed, shown.feed);
   shown = found;
@@ -196,7 +194,6 @@ function render(found) {
   if (isOperator) panels.invitations(found.invitations, (one) => dialogs.cancelInvitation(found.federation.name, one, refresh));
   members.update(found.members, isOperator ? null : me.name, isOperator);
   activity.update(found.activity);
-  map.update(found.map, isOperator ? null : me.name);
 }
 
 /** Tell screen readers what matters of what is new. */
@@ -207,7 +204,6 @@ function tell(feed, before) {
 }
 
 function start() {
-  map.start();
   activity.start();
   dialogs.start();
   members.start(view, refresh, (row) => dialogs.manage(federation(), row, refresh));

@@ -7,7 +7,6 @@ const PILLS = { good: "Healthy", quiet: "Quiet", attention: "Needs attention", n
 
 export function header({ federation, health }) {
   text($("name"), federation.name);
-  text($("epoch"), federation.epoch);
   text($("fingerprint"), federation.fingerprint);
   text($("created"), date(federation.created));
   set($("created"), "datetime", iso(federation.created));
@@ -87,14 +86,14 @@ export function progress({ rows, agents, saved, trials }, direction) {
   );
 }
 
-/** What a federation with a privacy plan shows in place of the map and of progress. */
+/** What a federation with a privacy plan shows in place of progress. */
 export function releases(found) {
   show($("releases-card"), found !== null);
-  show($("map-card"), found === null);
   show($("progress-card"), found === null);
   if (found === null) return;
-  const when = found.latest === null ? "" : `, the last one ${ago(found.latest)}`;
-  text($("releases-made"), `${count(found.made)} of ${plural(found.planned, "planned release")} ${found.made === 1 ? "was" : "were"} made${when}.`);
+  const made = found.releases.length;
+  const when = made ? `, the last one ${ago(found.releases[made - 1].time)}` : "";
+  text($("releases-made"), `${count(made)} of ${plural(found.planned, "planned release")} ${made === 1 ? "was" : "were"} made${when}.`);
   const share = Math.min(1, (found.spent ?? 0) / found.epsilon);
   set($("releases-meter").firstElementChild, "width", `${(100 * share).toFixed(2)}%`);
   const spent = found.spent === null
@@ -108,7 +107,7 @@ function next(found) {
   const contributed = `${plural(found.contributed, "member")} ${found.contributed === 1 ? "has" : "have"} contributed from ${plural(found.least_trials, "trial")} or more`;
   if (!found.is_reconciled)
     return "The hub was restored from a backup. No release is made before the operator has run fedbo hub reconcile.";
-  if (found.made >= found.planned) return "No more will be made.";
+  if (found.releases.length >= found.planned) return "No more will be made.";
   return found.least_members
     ? `${contributed}. The hub makes the next release when there are ${count(found.least_members)}, and the plan’s days have passed.`
     : `${contributed}. The operator makes the next release.`;
@@ -160,9 +159,7 @@ export function sentence({ actor, action, subject, detail }) {
     removed: () => `${actor} removed ${about}`,
     rotated: () => `${about || actor} got a new token`,
     rekeyed: () => `${about || actor} has a new key`,
-    shared: () => `${actor} shared scalars`,
-    reported: () => `${actor} reported progress${about ? ` of ${about}` : ""}`,
-    epoch: () => `${actor} started epoch ${detail.epoch ?? about}`,
+    updated: () => `${actor} changed the list of members`,
     refused: () => `Refused: ${actor}${about ? `, ${about}` : ""}${detail.problem ? ` (${String(detail.problem).replaceAll("-", " ")})` : ""}`,
     operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
     released: () => `${actor} made release ${detail.number} of ${plural(detail.members, "member")}`,
