@@ -36,8 +36,6 @@ with warnings.catch_warnings():
         status_code_conformance,
     )
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = 25  # right ones, and as many wrong ones, for each operation
 ROLES = ("member", "operator", "none")
 CHECKS = [
@@ -86,8 +84,8 @@ class Tried:
     def secret(self) -> str:
         """Return the secret of a new invitation: the operator may take any earlier one back."""
         with store.begin(self.hub.engine) as connection:
-            made = store.invite(connection, "liver", uses=100, actor=ACTOR)
-        return Invitation.parse(made.invitation).secret
+            invited = store.invite(connection, "liver", uses=100, actor=ACTOR).invitation
+        return Invitation.parse(invited).secret
 
     def enrol(self) -> tuple[str, str]:
         name, secret = f"site {next(_numbers)}", self.secret()
@@ -106,8 +104,8 @@ class Tried:
         return {"federation": "liver", "sender": self.name}.get(name)
 
     def content(self) -> list[bytes]:
-        publication = Publication(message(self.name, next(_numbers)).encode())
-        return [*map(msgspec.msgpack.encode, (publication, Wanted())), b"\x91\0"]
+        sent = Publication(message(self.name, next(_numbers)).encode())
+        return [msgspec.msgpack.encode(sent), msgspec.msgpack.encode(Wanted()), b"\x91\0"]
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +116,12 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
         trying = Tried(hub)
         yield trying
         trying.session.close()
-        hub.stop()
+        assert hub.stop() == 0
         assert '"traceback"' not in hub.log()
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.label)
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
 def test_every_answer_is_documented_and_no_failure(tried: Tried, operation: Any) -> None:
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from fedbo.federation import Federation
-    from fedbo.hub.records import NewInvitation
+    from fedbo.hub.records import NewInvitation, OpenInvitation
     from fedbo.hub.settings import Settings
 
 _KEY = 8  # characters of a key that are shown, without its kind
@@ -252,13 +252,14 @@ def revoke(name: Name, member: _Member, db: Db = None, config: Config = None) ->
         from fedbo.hub import names, store
 
         store.revoke(connection, name, member, actor=names.COMMAND_LINE)
-        screen.say(
-            Console(),
-            f"{member!r} of {name!r} is revoked: its token is no longer valid, and its messages "
-            f"are deleted. Nobody else can take its name, unless you run fedbo hub remove {name} "
-            f"{shlex.quote(member)}.",
-        )
-        _warn_of_open(connection, name)
+        still_open = store.invitations(connection, name)
+    screen.say(
+        Console(),
+        f"{member!r} of {name!r} is revoked: its token is no longer valid, and its messages "
+        f"are deleted. Nobody else can take its name, unless you run fedbo hub remove {name} "
+        f"{shlex.quote(member)}.",
+    )
+    _warn_of_open(name, still_open)
 
 
 def remove(name: Name, member: _Member, db: Db = None, config: Config = None) -> None:
@@ -270,12 +271,13 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
         from fedbo.hub import names, store
 
         store.remove(connection, name, member, actor=names.COMMAND_LINE)
-        screen.say(
-            Console(),
-            f"{member!r} is no longer a member of {name!r}: its token is no longer valid, its "
-            "messages are deleted, and its name is free. The audit log still says what it did.",
-        )
-        _warn_of_open(connection, name)
+        still_open = store.invitations(connection, name)
+    screen.say(
+        Console(),
+        f"{member!r} is no longer a member of {name!r}: its token is no longer valid, its "
+        "messages are deleted, and its name is free. The audit log still says what it did.",
+    )
+    _warn_of_open(name, still_open)
 
 
 def add_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
@@ -389,15 +391,13 @@ def _unlisted(connection: Connection, name: str, agreed: Federation) -> list[str
     return [row.name for row in rows if not row.is_revoked and (row.name, row.key) not in listed]
 
 
-def _warn_of_open(connection: Connection, name: str) -> None:
+def _warn_of_open(name: str, still_open: list[OpenInvitation]) -> None:
     """Say that whoever was revoked or removed can come back, if there are open invitations."""
-    from fedbo.hub import store
-
-    if rows := store.invitations(connection, name):
+    if still_open:
+        numbers = ", ".join(str(row.id) for row in still_open)
         screen.say(
             Console(),
-            "Whoever has an open invitation can join again under another name. Open are: "
-            f"{', '.join(str(row.id) for row in rows)}. To cancel one: fedbo hub invitations "
-            f"{name} --cancel NUMBER",
+            f"Whoever has an open invitation can join again under another name. Open are: {numbers}. "
+            f"To cancel one: fedbo hub invitations {name} --cancel NUMBER",
             "yellow",
         )

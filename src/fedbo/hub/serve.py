@@ -11,6 +11,7 @@ import errno
 import ipaddress
 import os
 import shutil
+import signal
 import socket
 import ssl
 import tempfile
@@ -69,11 +70,16 @@ class Stage:
         with self._socket, _metrics_folder(self.settings.workers):
             config = _config(self.settings)
             server = uvicorn.Server(config)
-            with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises in the end
-                if self.settings.workers > 1:
-                    Multiprocess(config, target=server.run, sockets=[self._socket]).run()
-                    return 0
-                server.run(sockets=[self._socket])
+            if self.settings.workers > 1:
+                Multiprocess(config, target=server.run, sockets=[self._socket]).run()
+                return 0
+
+            def stop(*_: object) -> None:  # uvicorn raises the signal again when it has stopped
+                server.should_exit = True
+
+            for sig in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(sig, stop)
+            server.run(sockets=[self._socket])
             return 0 if server.started else 1
 
 

@@ -1,0 +1,196 @@
+"""Backups: complete while others write, restored into either database, and safe from damage."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from contracts.hub_rows import ACTOR, AGREED, Filled, all_rows, fill
+from sqlalchemy import Engine
+
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.hub import store
+from fedbo.hub.store import HubError, begin, open_database
+from fedbo.hub.store.backup import backup, restore
+
+#: Each transaction adds one member, and takes one cursor; a backup must not show half of it.
+WRITE = """
+import sys
+from fedbo.hub import store
+engine = store.open_database(sys.argv[1])
+for i in range(100_000):
+    with store.begin(engine) as connection:
+        store.take_cursors(connection, 1)
+        store.enrol(connection, sys.argv[2], f"new-{i}")
+    print(i, flush=True)
+"""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Filled, Path]:
+    engine = open_database(f"sqlite:///{tmp_path}/saved.db")
+    filled = fill(engine)
+    backup(engine, tmp_path / "hub.backup")
+    engine.dispose()
+    return filled, tmp_path / "hub.backup"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_backup_can_be_restored_into_either_database(
+    engine: Engine, tmp_path: Path, new_database: Callable[[str], str], kind: str
+) -> None:
+    filled = fill(engine)
+    file, url, steps = tmp_path / "hub.backup", new_database(kind), list[tuple[int, int]]()
+    rows = backup(engine, file, lambda *step: steps.append(step))
+    before = all_rows(engine)
+    assert rows == sum(map(len, before.values())) and steps[-1] == (rows, rows)
+    assert restore(file, url) == rows
+    other = open_database(url)
+    after = all_rows(other)
+    assert all(before.values()) and before.keys() == after.keys()
+    for name in before.keys() - {"hub", "audit"}:
+        assert after[name] == before[name]
+    assert after["audit"][:-1] == before["audit"]
+    assert after["audit"][-1][3:6] == ("command line", "restored", "")
+    (old,), (new,) = before["hub"], after["hub"]
+    assert old[2] != new[2] and old[3] == new[3]  # the generation
+    with begin(other) as connection:  # it goes on: rows are numbered after those restored
+        store.enrol(connection, filled.secret, "another")
+        assert store.by_token(connection, filled.tokens["clinic"]) is not None
+        store.create_federation(connection, "lung", AGREED, actor=ACTOR)
+    assert all_rows(other)["member"][-1][0] > max(row[0] for row in before["member"])
+    other.dispose()
+    with pytest.raises(HubError, match="is not empty"):
+        restore(file, url)
+
+
+def test_only_this_user_can_read_a_backup(saved: tuple[Filled, Path]) -> None:
+    filled, file = saved
+    assert file.stat().st_mode & 0o777 == 0o600
+    content = file.read_bytes()
+    for secret in (filled.secret, *filled.tokens.values()):
+        assert secret[8:].encode() not in content
+
+
+def test_a_backup_while_another_process_writes(database_url: str, tmp_path: Path) -> None:
+    engine = open_database(database_url)
+    with begin(engine) as connection:
+        store.create_federation(connection, "liver", AGREED, actor=ACTOR)
+        invited = store.invite(connection, "liver", uses=100_000, actor=ACTOR).invitation
+    secret = Invitation.parse(invited).secret
+    command = [sys.executable, "-c", WRITE, database_url, secret]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "0\n"
+        reached = int(writer.stdout.readline())
+        backup(engine, tmp_path / "b")
+        writer.kill()
+        writer.communicate()
+    restore(tmp_path / "b", url := f"sqlite:///{tmp_path}/restored.db")
+    copy = open_database(url)
+    rows = all_rows(copy)
+    copy.dispose()
+    members, (federation,) = rows["member"], rows["federation"]
+    assert len(members) == federation[4] > reached  # its cursor
+    assert len(members) == 100_000 - rows["invitation"][0][3]
+    assert len([row for row in rows["audit"] if row[4] == "joined"]) == len(members)
+    engine.dispose()
+
+
+def test_an_earlier_backup_is_replaced_and_nothing_else(
+    saved: tuple[Filled, Path], engine: Engine, tmp_path: Path
+) -> None:
+    _, file = saved
+    backup(engine, file)
+    notes = tmp_path / "notes.txt"
+    notes.write_text("keep this")
+    for place in (notes, tmp_path, tmp_path / "saved.db"):
+        with pytest.raises(HubError, match="exists and is not a backup"):
+            backup(engine, place)
+    assert notes.read_text() == "keep this"
+    with pytest.raises(HubError, match="does not exist: create it first"):
+        backup(engine, tmp_path / "no" / "b")
+
+
+def test_a_full_disk_leaves_the_earlier_backup(
+    saved: tuple[Filled, Path], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, file = saved
+    before = file.read_bytes()
+    with begin(engine) as connection:
+        for number in range(300):
+            detail = {"padding": "x" * 1000}
+            store.record(connection, "refused", actor=ACTOR, subject=f"{number}", detail=detail)
+    connect = sqlite3.connect
+
+    def small(*args: object, **options: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)  # type: ignore[call-overload]
+        connection.execute("PRAGMA max_page_count = 60")
+        return connection
+
+    monkeypatch.setattr("fedbo.hub.store.backup.sqlite3.connect", small)
+    with pytest.raises(HubError, match="cannot be written: database or disk is full"):
+        backup(engine, file)
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir() if "backup" in path.name] == [file.name]
+
+
+def test_a_damaged_backup_is_refused(saved: tuple[Filled, Path], tmp_path: Path) -> None:
+    _, file = saved
+    whole, url = file.read_bytes(), f"sqlite:///{tmp_path}/new.db"
+    at = whole.index("Zürich 2".encode())
+    damaged = {
+        whole[: len(whole) // 2]: "is damaged",
+        whole[: 4096 * 3]: "is damaged",
+        b"": "is not a backup",
+        b"hello" * 1000: "is not a backup",
+        whole[:at] + b"X" + whole[at + 1 :]: "is damaged",
+    }
+    for content, fault in damaged.items():
+        file.write_bytes(content)
+        with pytest.raises(HubError, match=fault):
+            restore(file, url)
+    for change in ("DELETE FROM member WHERE id = 2", "DROP TABLE session"):
+        file.write_bytes(whole)
+        with sqlite3.connect(file) as connection:
+            connection.execute(change)
+        connection.close()
+        with pytest.raises(HubError, match="is damaged"):
+            restore(file, url)
+    assert not (tmp_path / "new.db").exists()
+    file.write_bytes(whole)
+    restore(file, url)
+
+
+def test_what_is_not_a_backup_of_this_version_is_refused(
+    saved: tuple[Filled, Path], tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    for place in (tmp_path / "no", tmp_path, tmp_path / "saved.db"):
+        with pytest.raises(HubError):
+            restore(place, url)
+    _, file = saved
+    with pytest.raises(HubError, match="is a backup: put it into a new database"):
+        open_database(f"sqlite:///{file}")
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE hub SET version = 99")
+    connection.close()
+    with pytest.raises(HubError, match="tables of version 99"):
+        restore(file, url)
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_an_interrupted_restore_leaves_an_empty_database(
+    saved: tuple[Filled, Path], database_url: str
+) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        restore(saved[1], database_url, stop)
+    restore(saved[1], database_url)

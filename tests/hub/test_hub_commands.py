@@ -1,0 +1,268 @@
+"""``fedbo hub``: the commands that manage a hub through its database."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from contracts.hub_rows import AGREED, all_rows, fill
+from hub.world import contribution, private_federation
+from typer.testing import CliRunner
+
+from fedbo import Federation
+from fedbo.cli.app import app
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.proof import hashed
+from fedbo.hub import store
+from fedbo.identity import KeyPair
+
+INVITATION = re.compile(r"[a-z0-9-]+\.[0-9a-f]{32}\.[\w-]{32}")
+CREATED = """\
+The federation 'liver' (FINGERPRINT) was created in DATABASE.
+With this invitation 3 members can join until TIME. It is
+not shown again; give it only to those who may join:
+
+  INVITATION
+
+Save it as invitation.txt, since commands can be seen by others; then:
+
+  fedbo join https://hub.example.org --invite - < invitation.txt
+
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("FEDBO_HUB_CONFIG", raising=False)
+    monkeypatch.setenv("FEDBO_HUB_DB", f"sqlite:///{tmp_path}/hub.db")
+    monkeypatch.chdir(tmp_path)
+    AGREED.save(tmp_path / "federation.toml")
+    return tmp_path
+
+
+@pytest.fixture
+def hub(place: Path) -> str:
+    """A database with something in every table."""
+    url = f"sqlite:///{place}/hub.db"
+    engine = store.open_database(url)
+    fill(engine)
+    engine.dispose()
+    return url
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["hub", *arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def words(*arguments: str, code: int = 0) -> str:
+    return " ".join(run(*arguments, code=code).split())
+
+
+def create(name: str = "liver", *arguments: str, code: int = 0) -> str:
+    return run("create", name, "--federation", "federation.toml", *arguments, code=code)
+
+
+def test_create_prints_an_invitation_with_which_one_can_join(place: Path) -> None:
+    text = create("liver", "--uses", "3", "--address", "https://hub.example.org/")
+    (invitation,) = INVITATION.findall(text)
+    for pattern, name in (
+        (invitation, "INVITATION"),
+        (str(AGREED.fingerprint), "FINGERPRINT"),
+        (f"sqlite:///{place}/hub.db", "DATABASE"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d[+-]\d\d:\d\d", "TIME"),
+    ):
+        text = re.sub(pattern, name, text)
+    assert " ".join(text.split()) == " ".join(CREATED.split())
+    engine = store.open_database(f"sqlite:///{place}/hub.db")
+    with store.begin(engine) as connection:
+        enrolled = store.enrol(connection, Invitation.parse(invitation).secret, "clinic")
+        assert Federation.from_toml(enrolled.file) == AGREED
+    engine.dispose()
+    create(code=1)
+    create("LIVER", code=1)
+
+
+def test_a_line_to_copy_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = create().splitlines()
+    assert [line for line in lines if re.fullmatch(rf"  {INVITATION.pattern}", line)]
+    assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
+
+
+def test_nothing_is_created_if_the_invitation_cannot_be_made(place: Path) -> None:
+    create("liver", "--uses", "0", code=1)
+    assert "There are no federations yet" in words("members")
+    (place / "federation.toml").write_text("kind = 'x'")
+    create(code=1)
+
+
+def test_the_address_comes_from_the_settings(place: Path) -> None:
+    create()
+    for text, expected in (
+        ('public_url = "https://hub.example.org"', "fedbo join https://hub.example.org --invite"),
+        ('host = "::1"\nport = 443\ntls_certificate = "c"\ntls_key = "k"', "'https://[::1]:443'"),
+    ):
+        (place / "hub.toml").write_text(text)
+        assert expected in words("invite", "liver", "--config", "hub.toml")
+
+
+def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDBO_HUB_DB")
+    create()
+    (place / "hub.toml").write_text('db = "sqlite:///config.db"\n')
+    create("liver", "--config", "hub.toml")
+    monkeypatch.setenv("FEDBO_HUB_DB", "sqlite:///variable.db")
+    create("liver", "--config", "hub.toml")
+    create("liver", "--config", "hub.toml", "--db", "sqlite:///flag.db")
+    names = {path.name for path in place.glob("*.db")}
+    assert names == {"fedbo.db", "config.db", "variable.db", "flag.db"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["invite", "liver"],
+        ["invitations", "liver"],
+        ["members"],
+        ["revoke", "liver", "clinic"],
+        ["remove", "liver", "clinic"],
+        ["update", "liver", "--federation", "federation.toml"],
+        ["operator", "list"],
+        ["operator", "drop", "anna"],
+        ["release", "liver"],
+        ["audit"],
+        ["backup", "b"],
+    ],
+)
+def test_a_database_that_is_not_there_is_not_created(place: Path, command: list[str]) -> None:
+    assert "check --db" in words(*command, "--db", "sqlite:///typo.db", code=1)
+    assert not (place / "typo.db").exists()
+
+
+def test_what_cannot_be_opened_is_explained_without_the_password() -> None:
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
+    for command in (["members"], ["restore", "b"], ["operator", "add", "anna"]):
+        assert "secret" not in words(*command, "--db", url, code=1)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.cli.checks.find_spec", lambda name: None)
+    assert "pip install 'fedbo[hub]'" in words("members", code=1)
+
+
+def test_open_invitations_are_listed_and_cancelled() -> None:
+    create("liver", "--uses", "3")
+    run("invite", "liver", "--uses", "1200")
+    text = run("invitations", "liver")
+    assert not INVITATION.search(text)
+    rows = [line.split() for line in text.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["3", "1,200"]
+    for number in (row[0] for row in rows):
+        run("invitations", "liver", "--cancel", number)
+        run("invitations", "liver", "--cancel", number, code=1)
+    assert "There are no open invitations to 'liver'" in words("invitations", "liver")
+
+
+def test_members_are_listed_revoked_and_removed(hub: str) -> None:
+    assert f"liver 2 4 {AGREED.fingerprint.hex()}" in words("members")
+    text = words("members", "liver")
+    assert re.search(r"clinic 2 2 \d+ bytes 14 \d+ seconds? [\w-]{8}…", text)
+    assert "not signed" in text and "left" not in text
+    (row,) = run("invitations", "liver").splitlines()[2:]
+    text = words("revoke", "liver", "Zürich 2")
+    assert "fedbo hub remove liver 'Zürich 2'" in text
+    assert "fedbo hub invitations liver --cancel NUMBER" in text and row.split()[0] in text
+    assert "revoked" in words("members", "liver")
+    run("remove", "liver", "Zürich 2")
+    run("remove", "liver", "Zürich 2", code=1)
+    assert "Zürich" not in words("members", "liver")
+    last = json.loads(run("audit").splitlines()[-1])
+    assert (last["actor"], last["action"], last["subject"]) == (
+        *("command line", "removed", "Zürich 2"),
+    )
+
+
+def test_the_list_of_members_can_change(hub: str, place: Path) -> None:
+    key = KeyPair.generate().public
+    given = {"features": 20, "kind": "weights"}
+    members = {"clinic": key, "new": key}
+    Federation(AGREED.space, members=members, **given).save(place / "listed.toml")
+    text = words("update", "liver", "--federation", "listed.toml")
+    assert "now lists 2 members" in text
+    assert "fedbo hub revoke liver clinic" in text
+    assert "fedbo hub revoke liver 'Zürich 2'" in text
+    assert "now lists no members" in words("update", "liver", "--federation", "federation.toml")
+    Federation(AGREED.space, seed=5, **given).save(place / "other.toml")
+    words("update", "liver", "--federation", "other.toml", code=1)
+
+
+def test_operators(place: Path) -> None:
+    (token,) = re.findall(r"fedbo-o-[\w-]{43}", words("operator", "add", "anna"))
+    engine = store.open_database(f"sqlite:///{place}/hub.db")
+    assert all_rows(engine)["operator"][0][2] == hashed(token)
+    engine.dispose()
+    run("operator", "add", "anna", code=1)
+    assert "anna 20" in words("operator", "list")
+    run("operator", "drop", "anna")
+    assert "There are no operators yet" in words("operator", "list")
+
+
+def test_the_audit_log(hub: str, place: Path) -> None:
+    lines = [*map(json.loads, run("audit").splitlines())]
+    assert lines[0]["action"] == "created"
+    assert len(run("audit", "liver").splitlines()) == len(lines) - 1  # not of the operator
+    run("audit", "lung", code=1)
+    run("audit", "--out", "log.jsonl")
+    assert [*map(json.loads, (place / "log.jsonl").read_text().splitlines())] == lines
+    assert (place / "log.jsonl").stat().st_mode & 0o777 == 0o600
+    run("audit", "--out", str(place), code=2)
+
+
+def test_backup_and_restore(hub: str, place: Path) -> None:
+    run("backup", "hub.backup")
+    text = words("backup", "hub.backup")
+    assert re.search(r"\b\d\d rows are in hub.backup \(\d+\.\d kB\)", text)
+    run("restore", "hub.backup", "--db", "sqlite:///other.db")
+    assert words("members", "--db", "sqlite:///other.db") == words("members")
+    run("restore", "hub.backup", code=1)
+    run("restore", "missing", "--db", "sqlite:///third.db", code=1)
+
+
+def test_private_releases(place: Path) -> None:
+    agreed = private_federation()
+    agreed.save(place / "federation.toml")
+    (invitation,) = INVITATION.findall(create("lung"))
+    engine = store.open_database(f"sqlite:///{place}/hub.db")
+    with store.begin(engine) as connection:
+        secret = Invitation.parse(invitation).secret
+        caller = store.by_token(connection, store.enrol(connection, secret, "a").token)
+        assert caller is not None
+        sent = contribution(agreed, "a")
+        store.publish(connection, caller, sent, sent.encode())
+    engine.dispose()
+    assert "0 of 2 planned releases were made" in words("releases", "lung")
+    text = words("release", "lung", "--number", "1")
+    assert "Release 1 of 'lung' has the contributions of 1 member, from 5 trials." in text
+    run("release", "lung", "--number", "1", code=1)
+    run("backup", "b")
+    text = words("restore", "b", "--db", "sqlite:///restored.db")
+    assert "fedbo hub reconcile lung --releases NUMBER" in text
+    restored = ("--db", "sqlite:///restored.db")
+    run("release", "lung", *restored, code=1)
+    assert "1 release that the backup did not have" in words(
+        "reconcile", "lung", "--releases", "2", *restored
+    )
+    assert "lost" in words("releases", "lung", *restored)
+
+
+def test_names_from_outside_cannot_move_the_cursor() -> None:
+    create()
+    assert "\x1b" not in words("members", "\x1b[2J", code=1)
+    assert "\x1b" not in words("revoke", "liver", "\x1b[2J", code=1)
+    assert "\x1b" not in words("operator", "add", "\x1b[2J", code=1)

@@ -1,0 +1,382 @@
+"""Federations with a privacy plan at a hub: what is taken, handed out, released and refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hub.world import (
+    ACTOR,
+    PLAN,
+    Lung,
+    World,
+    contribution,
+    message,
+    private_federation,
+    problem,
+)
+from sqlalchemy import update
+
+from fedbo.agent import Agent
+from fedbo.exchange.choice import withdrawal_of
+from fedbo.exchange.hub.wire import Progress
+from fedbo.federation import Federation, Plan
+from fedbo.hub import service, store
+from fedbo.hub.problems import Refused
+from fedbo.hub.service import release_keys
+from fedbo.hub.settings import Settings
+from fedbo.hub.store import HubError, begin, open_database, schema
+from fedbo.hub.store.backup import backup, restore
+from fedbo.identity import KeyPair
+from fedbo.message import Message, Release
+
+AGREED = private_federation()
+
+
+@pytest.fixture
+def lung(world: World) -> Lung:
+    return Lung(world, AGREED, "a", "b", "c")
+
+
+@pytest.fixture
+def both(database_url: str) -> Iterator[Lung]:
+    """With either database."""
+    with World(database_url) as running:
+        yield Lung(running, AGREED, "a", "b", "c")
+
+
+def put(lung: Lung, content: Any, who: str, **given: Any) -> Any:
+    return lung.world.put(content, lung.tokens[who], here=lung.here, **given)
+
+
+# What is taken, and what is handed out
+
+
+def test_a_whole_round_with_real_agents(both: Lung) -> None:
+    agents = {name: Agent(AGREED, name=name, seed=i) for i, name in enumerate(("a", "b", "c"))}
+    for name, agent in agents.items():
+        for _ in range(4):
+            trial = agent.ask()
+            agent.tell(trial, -((trial.params["x"] - 0.3) ** 2) - trial.params["y"])
+        assert put(both, agent.message(), name).json() == {"out": True}
+    assert both.fetch("a") == []
+    answer = both.release()
+    assert answer.status_code == 201, answer.text
+    expected = {"number": 1, "time": 0, "members": 3, "trials": 12, "is_lost": False}
+    assert answer.json() | {"time": 0} == expected
+    both.tokens["new"] = both.world.enrol(both.secret, "new")
+    (published,) = both.fetch("new")
+    assert (published.sender, published.sequence, published.members) == ("hub", 1, 3)
+    newcomer = Agent(AGREED, name="new", seed=9)
+    assert newcomer.receive([published]) == 1
+    assert newcomer.ask().params
+
+
+def test_a_later_release_replaces_the_earlier(lung: Lung) -> None:
+    def fetch(cursor: str) -> Any:
+        return lung.world.fetch(lung.tokens["c"], cursor, here=lung.here)
+
+    lung.contribute("a", "b")
+    assert lung.release().is_success
+    first = fetch("")
+    again = fetch(first.cursor)
+    assert not again.is_all and not again.handed and not again.gone
+    lung.contribute("a", sequence=2)
+    assert lung.release().is_success
+    second = fetch(again.cursor)
+    assert second.handed[0].number == first.handed[0].number and not second.is_all
+    assert Release.decode(second.handed[0].content).sequence == 2
+
+
+def test_what_is_not_a_contribution_is_refused(lung: Lung) -> None:
+    plain = Federation(AGREED.space, features=20, seed=3)
+    for wrong in (message("a", agreed=plain), message("a", agreed=AGREED)):
+        assert problem(put(lung, wrong, "a")) == "wrong-message"
+    lung.contribute("a")
+    lung.make()
+    (made,) = lung.fetch()
+    assert problem(put(lung, made, "a")) == "wrong-message"
+    assert problem(put(lung, bytes(2000), "a")) == "too-large"
+    assert problem(put(lung, contribution(AGREED, "b"), "a")) == "wrong-sender"
+    reported = put(lung, contribution(AGREED, "a", 2), "a", progress=Progress(3))
+    assert problem(reported) == "private-federation"
+
+
+def test_only_members_that_are_there_with_enough_trials_count(lung: Lung) -> None:
+    lung.contribute("a", "b", "c")
+    lung.contribute("b", sequence=2, t_n=2)  # fewer than the plan asks for
+    with begin(lung.world.engine) as connection:
+        store.revoke(connection, "lung", "c", actor=ACTOR)
+    assert put(lung, contribution(AGREED, "a/2", t_n=9), "a").json() == {"out": True}
+    made = lung.release().json()
+    assert (made["members"], made["trials"]) == (1, 9)  # the agent of a with most trials
+    assert lung.ask("DELETE", "/messages", "a", params={"sender": "a/2"}).is_success
+    assert lung.release().json()["trials"] == 5
+
+
+def test_a_signed_contribution_that_was_withdrawn_does_not_count(lung: Lung) -> None:
+    keys = KeyPair.generate()
+    lung.tokens["d"] = lung.world.enrol(lung.secret, "d", keys)
+    sent = keys.sign(contribution(AGREED, "d"))
+    assert put(lung, sent, "d").json() == {"out": True}
+    lung.contribute("a")
+    assert lung.release().json()["members"] == 2
+    assert put(lung, withdrawal_of(sent, keys), "d").json() == {"out": False, "was_out": True}
+    assert [release.sequence for release in lung.fetch("a")] == [1]  # and no withdrawal
+    assert lung.release().json()["members"] == 1
+
+
+def test_no_byte_of_a_contribution_is_in_any_answer(lung: Lung) -> None:
+    lung.contribute("a", "b", "c")
+    secret = {name: contribution(AGREED, name) for name in ("a", "b", "c")}
+    assert lung.release().is_success
+    lung.contribute("c", sequence=2)
+    secret["c"] = contribution(AGREED, "c", 2)
+    openapi = lung.world.app.openapi()["paths"]
+    paths = [path.format(federation="lung") for path in openapi if "get" in openapi[path]]
+    paths += ["/", "/docs", "/openapi.json", lung.here + "/overview?sort=seen"]
+    answers: list[tuple[str, Any]] = [
+        (who, lung.world.ask("GET", path, token))
+        for path in dict.fromkeys(paths)
+        for who, token in {"": lung.operator, **lung.tokens}.items()
+    ]
+    for who, token in lung.tokens.items():
+        lung.world.fetch(token, here=lung.here)
+        answers.append((who, lung.ask("GET", "/messages", who, params={"sender": who})))
+    assert len(answers) > 60
+    for who, answer in answers:
+        for name, sent in secret.items():
+            body = sent.body.y  # type: ignore[union-attr]
+            pieces = {body[i : i + 8] for i in range(0, len(body), 4)}
+            shown = [piece for piece in pieces if piece in answer.content]
+            is_own = who == name and answer.request.url.path.endswith("/messages")
+            assert bool(shown) == is_own, (who, name, answer.request.url)
+    overview = lung.ask("GET", "/overview", "a").json()
+    assert overview["progress"]["rows"] == []
+    assert len(overview["releases"]["releases"]) == 1
+    assert overview["releases"]["contributed"] == 3
+
+
+def test_own_contributions_and_the_release_are_listed(lung: Lung) -> None:
+    lung.contribute("a", "b")
+    assert lung.release().is_success
+    rows = msgspec.msgpack.decode(lung.ask("GET", "/messages", "a").content)
+    assert Message.decode(rows[0][1]) == contribution(AGREED, "a")
+    assert Release.decode(rows[1][1]).sequence == 1 and len(rows) == 2
+
+
+def test_nobody_can_have_the_name_of_who_makes_releases(lung: Lung) -> None:
+    body = {"secret": lung.secret, "name": "hub"}
+    assert problem(lung.world.ask("POST", "/v1/members", json=body)) == "name-taken"
+
+
+# What is refused, and what it costs
+
+
+def test_the_ledger_says_what_was_made_and_what_it_costs(both: Lung) -> None:
+    both.contribute("a", "b")
+    before = both.ledger()
+    assert before["spent"] == 0.0 and before["contributed"] == 2 and before["releases"] == []
+    costs = [0.0]
+    for number in (1, 2):
+        assert both.release().is_success
+        ledger = both.ledger()
+        costs.append(ledger["spent"])
+        assert [row["number"] for row in ledger["releases"]] == [*range(1, number + 1)]
+    assert 0 < costs[1] < costs[2] <= PLAN.epsilon
+    assert (ledger["epsilon"], ledger["delta"], ledger["planned"]) == (2.0, 1e-3, 2)
+    assert both.ask("GET", "/releases", "a").json() == ledger
+    lines = both.world.audit("released")
+    assert [line["detail"]["number"] for line in lines] == [1, 2]
+    assert problem(both.release()) == "budget-spent"
+    assert len(both.recorded()) == 2
+
+
+def test_without_an_accountant_the_cost_is_not_known(
+    lung: Lung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> float:
+        raise ModuleNotFoundError
+
+    monkeypatch.setattr("fedbo.hub.store.releases._epsilon", missing)
+    lung.contribute("a")
+    assert lung.release().is_success
+    assert lung.ledger()["spent"] is None
+
+
+def test_a_number_that_is_not_next_is_refused(lung: Lung) -> None:
+    lung.contribute("a")
+    assert problem(lung.release(number=2)) == "wrong-request"
+    lung.contribute("a", sequence=2, t_n=2)
+    assert problem(lung.release(number=1)) == "nothing-to-release"
+
+
+@pytest.mark.parametrize("number", [None, 1])
+def test_those_who_release_at_the_same_moment_make_one(both: Lung, number: int | None) -> None:
+    both.contribute("a", "b")
+    start, answers = threading.Barrier(4), list[Any]()
+
+    def ask() -> None:
+        start.wait()
+        answers.append(both.release(**({} if number is None else {"number": number})))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = [answer for answer in answers if answer.status_code == 201]
+    if number is None:  # who looked after the first was made asks for the second
+        assert 1 <= len(made) == len(both.recorded()) <= 2
+    else:
+        assert len(made) == len(both.recorded()) == 1
+    refused = {problem(answer) for answer in answers if answer not in made}
+    assert refused <= {"release-made", "budget-spent"}
+
+
+def test_one_plan_has_one_federation(lung: Lung) -> None:
+    """Two would number their releases alike, and members would think that a record was lost."""
+    body = {"name": "liver", "file": AGREED.to_toml()}
+    answer = lung.world.ask("POST", "/v1/federations", lung.operator, json=body)
+    assert problem(answer) == "wrong-federation"
+
+
+# Signatures
+
+
+def test_releases_are_signed_with_the_key_of_the_hub(
+    new_database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+    keys = KeyPair.load()
+    with World(new_database("sqlite"), release_key=str(keys.path)) as world:
+        own = KeyPair.generate()
+        agreed = private_federation(members={"a": own.public, "hub": keys.public})
+        lung = Lung(world, agreed)
+        lung.tokens["a"] = world.enrol(lung.secret, "a", own)
+        assert put(lung, own.sign(contribution(agreed, "a")), "a").json() == {"out": True}
+        for wrong in (None, KeyPair.generate()):
+            with pytest.raises(Refused) as refused:
+                lung.make(keys=wrong)
+            assert refused.value.slug == "no-release-key"
+        assert lung.release().is_success
+        (published,) = lung.fetch()
+        assert published.key == keys.public
+
+
+def test_a_key_that_cannot_be_used(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.touch(0o600)
+    for place in (tmp_path / "nowhere", wrong):
+        with pytest.raises(HubError, match="release_key: "):
+            release_keys(Settings(release_key=str(place)))
+
+
+# The schedule
+
+
+def test_a_hub_makes_releases_that_are_due(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(epsilon=2.0, delta=1e-3, releases=2, least_members=2)
+    monkeypatch.setattr(service, "_LOOK", 0.05)
+    with World(database_url) as world, World(database_url):  # two processes
+        lung = Lung(world, private_federation(plan), "a", "b", "c")
+        lung.contribute("a")
+        time.sleep(0.3)
+        assert lung.recorded() == []
+        lung.contribute("b")
+        _wait_for(lambda: len(lung.recorded()) == 1)
+        lung.contribute("c")
+        time.sleep(0.3)  # only one contribution is new
+        assert [release.members for release in lung.fetch("c")] == [2]
+        lung.contribute("a", sequence=2)
+        _wait_for(lambda: len(lung.recorded()) == 2)
+        lung.contribute("a", "b", sequence=3)
+        time.sleep(0.3)  # all were made
+        assert [row.members for row in lung.recorded()] == [2, 3]
+        actors = [line["actor"] for line in world.audit("released")]
+        assert actors == ["release schedule"] * 2
+
+
+def test_a_release_that_fails_does_not_hold_up_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(epsilon=2.0, delta=1e-3, releases=2, least_members=1)
+    lung = Lung(world, private_federation(plan), "a")
+    lung.contribute("a")
+    other = Federation(AGREED.space, features=20, seed=4, privacy=plan)
+    token = world.enrol(world.federation("liver", other), "a")
+    sent = contribution(other, "a")
+    assert world.put(sent, token, here="/v1/federations/liver").is_success
+    with begin(world.engine) as connection:
+        broken = schema.message.c.federation == 1
+        connection.execute(update(schema.message).where(broken).values(content=b"broken"))
+    world.service.make_due_releases()
+    assert [line["federation"] for line in world.audit("released")] == ["liver"]
+    events = [line for line in world.log() if line["event"] == "not-released"]
+    assert [line["federation"] for line in events] == ["lung"]
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "this took too long"
+        time.sleep(0.02)
+
+
+# Restores
+
+
+def test_after_a_restore_releases_must_be_reconciled(
+    both: Lung, tmp_path: Path, new_database: Callable[[str], str], database_url: str
+) -> None:
+    both.contribute("a", "b")
+    both.make()
+    both.world.federation("liver")
+    backup(both.world.engine, tmp_path / "b")
+    both.make()
+    kind = "postgresql" if database_url.startswith("sqlite") else "sqlite"  # the other one
+    url = new_database(kind)
+    restore(tmp_path / "b", url)
+    with World(url) as world:
+        restored = Lung.__new__(Lung)
+        restored.__dict__.update({**both.__dict__, "world": world})
+        (kept,) = restored.recorded()
+        assert kept == both.recorded()[0]
+        assert not restored.ledger()["is_reconciled"]
+        assert problem(restored.release()) == "not-reconciled"
+        with begin(world.engine) as connection:
+            number = store.find_federation(connection, "lung").id
+            assert store.make_due_release(connection, number) is None
+            assert not store.find_federation(connection, "liver").is_unreconciled
+            assert store.due_releases(connection) == []
+        for wrong in (0, 3):
+            answer = restored.ask("POST", "/releases/reconcile", json={"releases": wrong})
+            assert problem(answer) == "wrong-request"
+        answer = restored.ask("POST", "/releases/reconcile", json={"releases": 2})
+        assert answer.json() == {"releases": 2}
+        ledger = restored.ledger()
+        assert [row["is_lost"] for row in ledger["releases"]] == [False, True]
+        assert ledger["is_reconciled"]
+        assert ledger["spent"] == pytest.approx(both.ledger()["spent"], rel=1e-6)
+        assert problem(restored.release()) == "budget-spent"
+        assert [release.sequence for release in restored.fetch("a")] == [1]
+        assert world.audit("reconciled")[0]["detail"] == {"releases": 2, "lost": 1}
+
+
+def test_a_restored_hub_goes_on_after_what_was_made(lung: Lung, tmp_path: Path) -> None:
+    lung.contribute("a")
+    lung.make()
+    backup(lung.world.engine, tmp_path / "b")
+    restore(tmp_path / "b", url := f"sqlite:///{tmp_path}/restored.db")
+    engine = open_database(url)
+    with begin(engine) as connection:
+        assert store.reconcile(connection, "lung", 1, actor=ACTOR) == 0
+        assert store.make_release(connection, "lung", actor=ACTOR).number == 2
+    engine.dispose()

@@ -1,0 +1,190 @@
+"""A hub may be killed at any moment: what was acknowledged is there, and nothing else is heard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from hub.running import SOURCE, RunningHub
+from hub.test_hub_server import answers, publication, settle
+from hub.world import BINARY, HERE, Lung, World, private_federation
+from sqlalchemy import select
+
+from fedbo.exchange.hub.wire import News, Wanted
+from fedbo.federation import Plan
+from fedbo.hub.store import schema
+from fedbo.message import Message
+
+KILLS = int(os.environ.get("FEDBO_TEST_KILLS", "30"))
+MEMBERS = 4
+
+
+class Sites:
+    """Members that publish all the time, and repeat what was not acknowledged."""
+
+    def __init__(self, hub: RunningHub, tokens: list[str]) -> None:
+        self.acknowledged = {f"m{number}": 0 for number in range(len(tokens))}
+        self.faults: list[str] = []
+        self._hub, self._is_over = hub, threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=pair)
+            for pair in zip(self.acknowledged, tokens, strict=True)
+        ]
+
+    def __enter__(self) -> Sites:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, name: str, token: str) -> None:
+        sequence = 1
+        while not self._is_over.is_set():
+            with contextlib.suppress(httpx.HTTPError), self._hub.client(token) as client:
+                while not self._is_over.is_set():
+                    answer = client.put(HERE + "/messages", **publication(name, sequence))
+                    if answer.status_code == 503:
+                        break
+                    if answer.json() != {"out": True}:
+                        self.faults.append(answer.text)
+                    self.acknowledged[name] = sequence
+                    sequence += 1
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_nothing_acknowledged_is_missing_after_kills(
+    kind: str, tmp_path: Path, new_database: Callable[[str], str]
+) -> None:
+    rng = random.Random(0)
+    options = ["--workers", "2", "--rate", "0"]
+    with RunningHub(tmp_path, new_database(kind), *options) as hub:
+        _, _, tokens = settle(hub, MEMBERS)
+        with Sites(hub, tokens) as sites:
+            for number in range(KILLS):
+                before = dict(sites.acknowledged)
+                hub.wait_for(lambda before=before: sites.acknowledged != before)
+                time.sleep(rng.uniform(0.0, 0.5))
+                known = dict(sites.acknowledged)
+                children = _children(hub.process.pid)
+                victims = children[:1] if number % 5 == 4 else [hub.process.pid, *children]
+                for pid in victims:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                if hub.process.pid in victims:
+                    hub.process.wait()
+                    _check(_stored(hub), known)
+                    hub.start()
+                hub.wait_for(lambda: answers(hub))
+                _check(_fetched(hub, tokens[0]), known)
+        assert sites.faults == []
+        assert min(sites.acknowledged.values()) > 0
+        query = select(schema.audit.c.subject, schema.audit.c.detail)
+        with hub.engine.connect() as connection:
+            rows = connection.execute(query.where(schema.audit.c.action == "published")).all()
+        logged = {(row.subject, msgspec.json.decode(row.detail)["sequence"]) for row in rows}
+        for name, latest in sites.acknowledged.items():
+            assert {(name, sequence) for sequence in range(1, latest + 1)} <= logged
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _stored(hub: RunningHub) -> dict[str, int]:
+    query = select(schema.message.c.sender, schema.message.c.sequence)
+    hub.engine.dispose()
+    with hub.engine.connect() as connection:
+        return {sender: sequence for sender, sequence in connection.execute(query)}
+
+
+def _fetched(hub: RunningHub, token: str) -> dict[str, int]:
+    body = msgspec.msgpack.encode(Wanted())
+    with hub.client(token) as client:
+        answer = client.post(HERE + "/fetch", content=body, headers=BINARY)
+    news = msgspec.msgpack.decode(answer.raise_for_status().content, type=News)
+    messages = [Message.decode(each.content) for each in news.handed]
+    return {message.sender: message.sequence for message in messages}
+
+
+def _check(found: dict[str, int], known: dict[str, int]) -> None:
+    missing = {name for name, sequence in known.items() if found.get(name, 0) < sequence}
+    assert not missing, (found, known)
+
+
+#: For each line, runs ``fedbo hub release lung`` in a new process, killed after so many seconds.
+RELEASE = """
+import os, signal, sys, time
+import fedbo.cli.hub_release, fedbo.hub.store, fedbo.hub.service
+import dp_accounting.pld, psycopg, sqlalchemy.dialects.sqlite
+from fedbo.cli.app import app
+for line in sys.stdin:
+    delay, began = float(line), time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            app(["hub", "release", "lung"])
+        finally:
+            os._exit(1)
+    ended = 0
+    while time.monotonic() < began + delay and not ended:
+        ended, _ = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.0005)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    print("done" if ended else "killed", time.monotonic() - began, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_no_release_is_heard_that_is_not_recorded(database_url: str) -> None:
+    rng, outcomes = random.Random(0), list[str]()
+    environ = {"PYTHONPATH": SOURCE, "FEDBO_HUB_DB": database_url, "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-c", RELEASE]
+    pipe = subprocess.PIPE
+    with (
+        World(database_url) as world,
+        subprocess.Popen(command, env=environ, stdin=pipe, stdout=pipe, text=True) as process,
+    ):
+
+        def run(delay: float) -> tuple[str, float]:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(f"{delay}\n")
+            process.stdin.flush()
+            outcome, seconds = process.stdout.readline().split()
+            return outcome, float(seconds)
+
+        plan = Plan(epsilon=2.0, delta=1e-3, releases=1000)
+        lung = Lung(world, private_federation(plan), "a", "b", "c")
+        lung.contribute("a", "b")
+        run(60.0)
+        _, usual = run(60.0)
+        for _ in range(KILLS):
+            before = len(lung.recorded())
+            outcomes.append(run(rng.uniform(0.0, 1.3 * usual))[0])
+            heard = [release.sequence for release in lung.fetch("c")]
+            rows = lung.recorded()
+            assert [row.sequence for row in rows] == [*range(1, len(rows) + 1)]
+            assert before <= len(rows) <= before + 1
+            assert heard == [len(rows)]
+        assert len(world.audit("released")) == len(rows)
+        assert run(60.0)[0] == "done"  # nothing is locked
+    assert "killed" in outcomes

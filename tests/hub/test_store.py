@@ -1,0 +1,451 @@
+"""What a hub stores, on SQLite and PostgreSQL: how it is opened, who takes part, what is logged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contracts.hub_rows import ACTOR, AGREED, all_rows, caller, fill, publish
+from sqlalchemy import Connection, Engine, inspect, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.proof import hashed
+from fedbo.federation import Federation
+from fedbo.hub import store
+from fedbo.hub.names import check_person
+from fedbo.hub.problems import Refused
+from fedbo.hub.store import HubError, begin, open_database, schema, shown, unusable
+from fedbo.identity import KeyPair
+from fedbo.space import Float
+
+OPEN = "import sys; from fedbo.hub.store import open_database; open_database(sys.argv[1]).dispose()"
+KEYS = KeyPair.generate()
+
+
+# The database
+
+
+def test_a_new_database_gets_its_tables_and_keeps_what_is_in_them(database_url: str) -> None:
+    first = open_database(database_url)
+    assert {*inspect(first).get_table_names()} == {*schema.metadata.tables}
+    before = all_rows(first)
+    again = open_database(database_url, must_exist=True)
+    assert all_rows(again) == before
+    first.dispose()
+    again.dispose()
+
+
+def test_numbers_of_deleted_rows_are_not_given_again(engine: Engine) -> None:
+    numbers = []
+    for _ in range(2):
+        with begin(engine) as connection:
+            store.new_operator(connection, "anna", actor=ACTOR)
+            numbers.append(store.operators(connection)[0].id)
+            store.drop_operator(connection, "anna", actor=ACTOR)
+    assert numbers[1] > numbers[0]
+
+
+def test_several_processes_open_a_new_database_at_once(database_url: str) -> None:
+    command = [sys.executable, "-c", OPEN, database_url]
+    for process in [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    engine = open_database(database_url)
+    assert len(all_rows(engine)["hub"]) == 1
+    engine.dispose()
+
+
+def test_a_database_of_another_version_is_refused_and_left_as_it_was(database_url: str) -> None:
+    engine = open_database(database_url)
+    with begin(engine) as connection:
+        connection.execute(update(schema.hub).values(version=99))
+    before = all_rows(engine)
+    with pytest.raises(HubError, match=r"tables of version 99.*works with version 1"):
+        open_database(database_url)
+    assert all_rows(engine) == before
+    engine.dispose()
+
+
+def test_a_database_of_another_program_is_refused(database_url: str) -> None:
+    engine = open_database(database_url)
+    with begin(engine) as connection:
+        connection.execute(text("DROP TABLE hub"))
+    engine.dispose()
+    with pytest.raises(HubError, match="tables of another program"):
+        open_database(database_url)
+
+
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("nothing but notes\n" * 100)
+    with pytest.raises(HubError, match="is not a SQLite database"):
+        open_database(f"sqlite:///{file}")
+    assert file.read_text() == "nothing but notes\n" * 100
+
+
+def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hub.db"
+    open_database(f"sqlite:///{file}").dispose()
+    damaged = bytearray(file.read_bytes())
+    damaged[100:4096] = bytes(3996)
+    file.write_bytes(damaged)
+    with pytest.raises(HubError, match="is damaged"):
+        open_database(f"sqlite:///{file}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////no/such/folder/hub.db",
+        "sqlite:////dev/null",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///file:a?uri=true",
+        "mysql://a:secret@b/c",
+        "hub.db",
+        "postgresql://a:secret@b:port/c",
+        "postgresql+psycopg://me:secret@127.0.0.1:1/x?password=secret",
+    ],
+)
+def test_what_cannot_be_opened_is_explained_without_the_password(url: str) -> None:
+    with pytest.raises(HubError) as caught:
+        open_database(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_that_must_exist_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(HubError, match="check --db"):
+        open_database(f"sqlite:///{tmp_path}/hub.db", must_exist=True)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_this_user_can_read_the_file(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+    with begin(engine) as connection:
+        connection.execute(update(schema.hub).values(created=0.0))
+        modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {0o600}
+    engine.dispose()
+
+
+def test_sqlite_commits_are_durable(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+    with engine.connect() as connection:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
+    assert values == ["wal", 2, 1]
+    engine.dispose()
+
+
+def test_a_copy_of_the_files_of_a_running_hub_opens(tmp_path: Path) -> None:
+    """As after a power failure: what was committed is in the write-ahead log."""
+    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+    with begin(engine) as connection:
+        connection.execute(update(schema.hub).values(created=5.0))
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("hub.db", "hub.db-wal"):
+        shutil.copy(tmp_path / name, copy / name)
+    engine.dispose()
+    with sqlite3.connect(copy / "hub.db") as connection:
+        assert connection.execute("SELECT created FROM hub").fetchone() == (5.0,)
+    connection.close()
+
+
+def test_a_transaction_is_undone_after_an_exception(engine: Engine) -> None:
+    with pytest.raises(ZeroDivisionError), begin(engine) as connection:
+        connection.execute(update(schema.hub).values(created=-1.0))
+        raise ZeroDivisionError
+    assert all_rows(engine)["hub"][0][3] > 0
+
+
+def test_errors_never_show_values(engine: Engine) -> None:
+    row = {"name": "a", "token": b"the token", "created": 0.0}
+    with pytest.raises(DBAPIError) as caught, begin(engine) as connection:
+        for _ in range(2):
+            connection.execute(schema.operator.insert().values(row))
+    assert "the token" not in str(caught.value)
+    assert "cannot be used" in str(unusable(engine, caught.value))
+    with pytest.raises(IntegrityError), begin(engine) as connection:
+        row = {"federation": 7, "name": "a", "joined": 0.0, "seen": 0.0}
+        connection.execute(schema.member.insert().values(row))
+
+
+def test_addresses_are_shown_without_passwords() -> None:
+    assert shown("postgres://me:pw@h/d") == "postgresql+psycopg://me:***@h/d"
+    assert "pw" not in shown("postgresql+psycopg://h/d?password=pw&sslpassword=pw")
+    assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
+
+
+# Federations, invitations and members
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    with begin(engine) as connection:
+        yield connection
+
+
+def liver(connection: Connection, agreed: Federation = AGREED, uses: int = 10) -> str:
+    """Create a federation; return the secret of an invitation to it."""
+    store.create_federation(connection, "liver", agreed, actor=ACTOR)
+    invited = store.invite(connection, "liver", uses=uses, actor=ACTOR)
+    return Invitation.parse(invited.invitation).secret
+
+
+def refused(slug: str) -> Any:
+    return pytest.raises(Refused, check=lambda error: error.slug == slug)
+
+
+def test_a_federation_is_created_once(connection: Connection) -> None:
+    liver(connection)
+    with refused("name-taken"):
+        store.create_federation(connection, "liver", AGREED, actor=ACTOR)
+    for name in ("", "Liver", "-a", "a" * 64, "a_b"):
+        with refused("wrong-name"):
+            store.create_federation(connection, name, AGREED, actor=ACTOR)
+    (row,) = store.federations(connection)
+    assert (row.name, row.fingerprint) == ("liver", AGREED.fingerprint.hex())
+    file = store.federation_file(connection, "liver").file
+    assert Federation.from_toml(file) == AGREED
+
+
+def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> None:
+    liver(connection)
+    listed = Federation(AGREED.space, features=20, kind="weights", members={"a": KEYS.public})
+    store.update_federation(connection, "liver", listed, actor=ACTOR)
+    store.update_federation(connection, "liver", listed, actor=ACTOR)  # nothing changes
+    assert store.find_federation(connection, "liver").agreed.members == {"a": KEYS.public}
+    lines = store.latest_lines(connection, "liver", 10)
+    assert [line.action for line in lines] == ["updated", "invited", "created"]
+    with refused("wrong-federation"):
+        other = Federation({"x": Float(0, 2)}, features=20, kind="weights")
+        store.update_federation(connection, "liver", other, actor=ACTOR)
+
+
+def test_invitations_are_bounded_and_can_be_taken_back(connection: Connection) -> None:
+    secret = liver(connection)
+    for given in ({"uses": 0}, {"uses": 10**6}, {"days": 0.0}, {"days": float("nan")}):
+        with refused("wrong-request"):
+            store.invite(connection, "liver", actor=ACTOR, **given)
+    (row,) = store.invitations(connection, "liver")
+    assert store.open_invitation(connection, secret).id == row.id
+    store.drop_invitation(connection, "liver", row.id, actor=ACTOR)
+    with refused("not-invited"):
+        store.open_invitation(connection, secret)
+    with refused("not-found"):
+        store.drop_invitation(connection, "liver", row.id, actor=ACTOR)
+
+
+def test_a_refused_member_does_not_use_an_invitation_up(connection: Connection) -> None:
+    secret = liver(connection, uses=2)
+    store.enrol(connection, secret, "a")
+    with refused("name-taken"):
+        store.enrol(connection, secret, "a")
+    store.enrol(connection, secret, "b")
+    with refused("not-invited"):
+        store.enrol(connection, secret, "c")
+
+
+def test_the_uses_of_an_invitation_are_counted_exactly(database_url: str) -> None:
+    engine = open_database(database_url)
+    with begin(engine) as connection:
+        secret = liver(connection, uses=5)
+    start, done = threading.Barrier(8), list[bool]()
+
+    def join(name: str) -> None:
+        start.wait()
+        try:
+            with begin(engine) as connection:
+                store.enrol(connection, secret, name)
+            done.append(True)
+        except Refused:
+            done.append(False)
+
+    threads = [threading.Thread(target=join, args=(f"site-{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [False] * 3 + [True] * 5
+    engine.dispose()
+
+
+def test_whoever_has_seen_a_cursor_has_seen_all_below(database_url: str) -> None:
+    engine = open_database(database_url)
+    with begin(engine) as connection:
+        secret = liver(connection)
+        tokens = [store.enrol(connection, secret, f"site-{n}").token for n in range(4)]
+
+    def work(n: int) -> None:
+        for sequence in range(1, 10):
+            with begin(engine) as connection:
+                own = caller(connection, tokens[n])
+                publish(connection, own, own.name, sequence=sequence)
+
+    cursor, latest = "", dict[int, bytes]()
+
+    def look() -> None:
+        nonlocal cursor
+        with engine.connect() as connection:
+            news = store.fetch(connection, 1, cursor)
+        latest.update({each.number: each.content for each in news.handed})
+        cursor = news.cursor
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        look()
+    look()
+    with engine.connect() as connection:
+        everything = store.fetch(connection, 1, "").handed
+    assert latest == {each.number: each.content for each in everything}
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a/b", " a", "a ", "x" * 49, "\x1b[2J", "e\u0301", "\u3164", ".", "..", "operator ann",
+     "invitation 3", "command line", "unknown", "\u0301"],
+)  # fmt: skip
+def test_names_that_nobody_can_have(name: str) -> None:
+    with refused("wrong-name"):
+        check_person(name)
+
+
+def test_keys_that_are_not_safe(connection: Connection) -> None:
+    secret = liver(connection)
+    for key in (b"", bytes(31), bytes(32), b"\1" + bytes(31)):
+        with refused("wrong-key"):
+            store.enrol(connection, secret, "a", key)
+
+
+def test_what_a_list_of_members_shows(engine: Engine) -> None:
+    fill(engine)
+    with engine.connect() as connection:
+        clinic, zurich = store.members(connection, "liver").rows
+        assert (clinic.agents, clinic.messages, clinic.trials) == (2, 2, 14)
+        assert clinic.bytes > 200 and clinic.progress is not None
+        assert (clinic.progress.trials, clinic.progress.best) == (18, 0.1)
+        assert clinic.key.startswith("ed25519:") and zurich.key == ""
+        found = store.members(connection, "liver", search="ZÜRICH"[1:].lower(), order="name")
+        assert (found.matching, [row.name for row in found.rows]) == (1, ["Zürich 2"])
+        page = store.members(connection, "liver", after=clinic.id, most=1)
+        assert [row.name for row in page.rows] == ["Zürich 2"]
+
+
+@pytest.mark.parametrize("how", ["leave", "remove", "revoke"])
+def test_what_remains_of_a_member_that_goes(engine: Engine, how: str) -> None:
+    filled = fill(engine)
+    with begin(engine) as connection:
+        if how == "leave":
+            store.leave(connection, caller(connection, filled.tokens["clinic"]))
+        else:
+            getattr(store, how)(connection, "liver", "clinic", actor=ACTOR)
+        assert store.by_token(connection, filled.tokens["clinic"]) is None
+        assert store.by_session(connection, filled.tokens["cookie"]) is None
+        query = select(schema.message).where(schema.message.c.sender.startswith("clinic"))
+        for row in connection.execute(query):
+            assert (row.is_out, row.content, row.t_n, row.member) == (False, b"", 0, None)
+            assert (row.trials, row.best, row.saved) == (None, None, None)
+        names = [row.name for row in store.members(connection, "liver").rows]
+        assert ("clinic" in names) == (how == "revoke")
+        assert store.latest_lines(connection, "liver", 1)[0].action in (
+            "left",
+            "removed",
+            "revoked",
+        )
+
+
+def test_rotating_ends_sessions_and_the_old_token(engine: Engine) -> None:
+    filled = fill(engine)
+    with begin(engine) as connection:
+        new = store.rotate(connection, caller(connection, filled.tokens["clinic"]))
+        assert store.by_token(connection, filled.tokens["clinic"]) is None
+        assert store.by_session(connection, filled.tokens["cookie"]) is None
+        assert caller(connection, new).name == "clinic"
+
+
+def test_sessions_are_few_and_end(engine: Engine) -> None:
+    filled = fill(engine)
+    with begin(engine) as connection:
+        own = caller(connection, filled.tokens["anna"])
+        secrets = [store.open_session(connection, own, 4e9) for _ in range(21)]
+        known = [store.by_session(connection, secret) is not None for secret in secrets]
+        assert known == [False] + [True] * 20
+        store.close_session(connection, secrets[-1])
+        assert store.by_session(connection, secrets[-1]) is None
+        late = store.open_session(connection, own, 1.0)
+        assert store.by_session(connection, late) is None
+
+
+def test_operators(connection: Connection) -> None:
+    token = store.new_operator(connection, "anna", actor=ACTOR)
+    with refused("name-taken"):
+        store.new_operator(connection, "anna", actor=ACTOR)
+    assert caller(connection, token).is_operator
+    store.drop_operator(connection, "anna", actor=ACTOR)
+    assert store.by_token(connection, token) is None
+    with refused("not-found"):
+        store.drop_operator(connection, "anna", actor=ACTOR)
+
+
+# The audit log
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "REPLACE", "TRUNCATE audit"]
+)
+def test_the_audit_log_is_append_only(engine: Engine, change: str) -> None:
+    fill(engine)
+    if change == "REPLACE":
+        change = "INSERT OR REPLACE INTO audit SELECT * FROM audit"
+    before = all_rows(engine)["audit"]
+    with pytest.raises(DBAPIError), begin(engine) as connection:
+        connection.execute(text(change))
+    assert all_rows(engine)["audit"] == before
+
+
+def test_the_audit_log_as_lines(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.hub.store.audit._PAGE", 2)
+    fill(engine)
+    with begin(engine) as connection:
+        store.record(connection, "refused", actor="\x1b[2J\u0085", federation="liver")
+    lines = [json.loads(line) for line in store.audit_lines(engine)]
+    assert [line["number"] for line in lines] == [*range(1, len(lines) + 1)]
+    assert lines[0]["action"] == "created" and lines[0]["time"].endswith("Z")
+    assert lines[-1]["actor"] == "\\x1b[2J\\x85"
+    hub = [json.loads(line)["federation"] for line in store.audit_lines(engine, "")]
+    assert hub == [""]
+    own = [json.loads(line) for line in store.audit_lines(engine, "liver", member="clinic")]
+    assert {line["subject"] for line in own} == {"clinic", "clinic/a"}
+
+
+def test_activity_counts_the_lines_of_each_hour(engine: Engine) -> None:
+    fill(engine)
+    with begin(engine) as connection:
+        store.record(connection, "refused", actor="x", federation="liver")
+        found = store.activity_of(connection, "liver")
+    assert len(found.published) == 168
+    assert (sum(found.published), sum(found.refused)) == (6, 1)
+    with begin(engine) as connection:
+        connection.execute(update(schema.activity).values(hour=1))
+        assert sum(store.activity_of(connection, "liver").published) == 0
+
+
+def test_no_secret_is_stored(engine: Engine) -> None:
+    filled = fill(engine)
+    stored = repr(all_rows(engine))
+    for secret in (filled.secret, *filled.tokens.values()):
+        assert secret not in stored
+    assert repr(hashed(filled.tokens["clinic"])) in stored
