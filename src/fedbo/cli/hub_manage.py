@@ -397,7 +397,7 @@ def _warn_of_open(name: str, still_open: list[OpenInvitation]) -> None:
         numbers = ", ".join(str(row.id) for row in still_open)
         screen.say(
             Console(),
-            f"Whoever has an open invitation can join again under another name. Open are: {numbers}. "
-            f"To cancel one: fedbo hub invitations {name} --cancel NUMBER",
+            "Whoever has an open invitation can join again under another name. Open are: "
+            f"{numbers}. To cancel one: fedbo hub invitations {name} --cancel NUMBER",
             "yellow",
         )
