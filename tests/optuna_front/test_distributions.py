@@ -22,9 +22,10 @@ from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import (
     Translation,
-    difference,
+    advice,
     distribution_of,
     fitted,
+    misfit,
     parameter_of,
 )
 from fedbo.space import Parameter
@@ -47,7 +48,7 @@ def test_each_kind_goes_there_and_back(
 ) -> None:
     assert parameter_of("p", distribution) == parameter
     assert distribution_of(parameter) == distribution
-    assert difference("p", distribution, parameter) is None
+    assert misfit(distribution, parameter) == ""
 
 
 @settings(deadline=None, max_examples=60)
@@ -98,12 +99,12 @@ def test_what_fedbo_decodes_is_in_optunas_distribution(data: st.DataObject) -> N
 def test_a_difference_is_named_with_what_to_do(
     distribution: BaseDistribution, parameter: Parameter, said: str
 ) -> None:
-    sentence = difference("p", distribution, parameter)
+    sentence = advice("p", distribution, parameter)
     assert sentence is not None and said in sentence and sentence.startswith("parameter 'p': ")
     line = sentence.split("Suggest it as ")[1].split(", or agree")[0]
     trial = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0)).ask()
     eval(line, {"trial": trial})  # the advice, followed
-    assert difference("p", trial.distributions["p"], parameter) is None
+    assert misfit(trial.distributions["p"], parameter) == ""
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,9 @@ def test_a_difference_is_named_with_what_to_do(
 def test_a_range_inside_the_federations_may_be_clipped_to(
     distribution: BaseDistribution, parameter: Parameter, inside: bool
 ) -> None:
-    sentence = difference("p", distribution, parameter)
+    sentence = advice("p", distribution, parameter)
     assert sentence is not None and ("clip=True" in sentence) == inside
-    assert (difference("p", distribution, parameter, clip=True) is None) == inside
+    assert (misfit(distribution, parameter, clip=True) == "") == inside
     if inside:
         ends = distribution_of(parameter)
         for end in (ends.low, ends.high):  # type: ignore[attr-defined]

@@ -191,19 +191,19 @@ def explain(
         checks.writable("--plot", plot, checks.PICTURES)
     if csv is not None:
         checks.folder("--csv", csv)
-    given = None if settings is None else _settings(settings)
+    own = None if settings is None else _settings(settings)
     console = Console()
     with _ending():
         from fedbo.optuna.stored import StoredStudy
         from fedbo.optuna.studies import existing
         from fedbo.optuna.study import read_record
 
-        found = existing(storage, study)
-        record = read_record(found)
+        stored = existing(storage, study)
+        record = read_record(stored)
         if federation is None and record is not None and record.federation and _USUAL.exists():
             federation = _USUAL
         agreed = None if federation is None else checks.federation("--federation", federation)
-        agent = StoredStudy(found, agreed, settings=given).agent()
+        agent = StoredStudy(stored, agreed, settings=own).agent()
         with console.status("Replaying the trials without peers"):
             explanation = agent.explain(draws)
     _report(console, explanation)

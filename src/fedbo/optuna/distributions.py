@@ -72,58 +72,53 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
     return kind(**{field: getattr(parameter, field) for field in _FIELDS})
 
 
-def difference(
-    name: str, distribution: BaseDistribution, parameter: Parameter, *, clip: bool = False
-) -> str | None:
-    """Return how an objective's distribution differs from the federation's, and what to do.
+def misfit(
+    distribution: BaseDistribution,
+    parameter: Parameter,
+    *,
+    clip: bool = False,
+    where: str = "the objective",
+) -> str:
+    """Return how a distribution differs from a federation's parameter; empty if it does not.
 
-    None means that they agree, or that ``clip`` is True and the range is inside the federation's.
+    If ``clip``, the values of the distribution may also be only some of the parameter's.
 
-    >>> print(difference("C", FloatDistribution(0, 1), Float(0, 2)))
+    >>> [misfit(FloatDistribution(0, high), Float(0, 2), clip=True) for high in (3, 1)]
+    ['high is 3.0 in the objective and 2.0 in the federation', '']
+    """
+    theirs = distribution_of(parameter)
+    if clip and _is_inside(distribution, parameter):
+        return ""
+    if _kind(distribution) != _kind(theirs):
+        pairs: list[tuple[str, Any, Any]] = [("it is", _kind(distribution), _kind(theirs))]
+    elif isinstance(distribution, CategoricalDistribution):
+        assert isinstance(theirs, CategoricalDistribution)
+        is_same = set(map(_key, distribution.choices)) == set(map(_key, theirs.choices))
+        choices = [*distribution.choices], [*theirs.choices]
+        pairs = [] if is_same else [("choices are", *choices)]
+    else:
+        values = [(f"{f} is", getattr(distribution, f), getattr(theirs, f)) for f in _FIELDS]
+        pairs = [(name, a, b) for name, a, b in values if a != b]
+    return ", ".join(f"{name} {a} in {where} and {b} in the federation" for name, a, b in pairs)
+
+
+def advice(name: str, distribution: BaseDistribution, parameter: Parameter) -> str:
+    """Say how an objective's distribution differs from the federation's, and what to do.
+
+    >>> print(advice("C", FloatDistribution(0, 1), Float(0, 2)))
     parameter 'C': high is 1.0 in the objective and 2.0 in the federation. Suggest it as
     trial.suggest_float('C', 0.0, 2.0), or agree on a new federation with this site's values. This
     site's range is inside the federation's: FederatedSampler(..., clip=True) accepts that
     """
-    differences = _differences(distribution, distribution_of(parameter))
-    is_inside = _is_inside(distribution, parameter)
-    if not differences or (is_inside and clip):
-        return None
     hint = (
-        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts"
+        ". This site's range is inside the federation's: FederatedSampler(..., clip=True) accepts "
+        "that"
     )
     return (
-        f"parameter {name!r}: {', '.join(differences)}. Suggest it as {_call(name, parameter)}, or "
-        f"agree on a new federation with this site's values{f'{hint} that' if is_inside else ''}"
+        f"parameter {name!r}: {misfit(distribution, parameter)}. Suggest it as "
+        f"{_call(name, parameter)}, or agree on a new federation with this site's values"
+        f"{hint if _is_inside(distribution, parameter) else ''}"
     )
-
-
-def misfit(distribution: BaseDistribution, parameter: Parameter) -> str:
-    """Return how a study's distribution differs from the federation's.
-
-    Empty if they agree, or if all values of the distribution are values of the parameter.
-
-    >>> [misfit(FloatDistribution(0, high), Float(0, 2)) for high in (3, 1)]
-    ['high is 3.0 in the study and 2.0 in the federation', '']
-    """
-    if _is_inside(distribution, parameter):
-        return ""
-    return ", ".join(_differences(distribution, distribution_of(parameter), here="the study"))
-
-
-def _differences(
-    ours: BaseDistribution, theirs: BaseDistribution, here: str = "the objective"
-) -> list[str]:
-    if _kind(ours) != _kind(theirs):
-        pairs: list[tuple[str, Any, Any]] = [("it is", _kind(ours), _kind(theirs))]
-    elif isinstance(ours, CategoricalDistribution) and isinstance(theirs, CategoricalDistribution):
-        is_same = set(map(_key, ours.choices)) == set(map(_key, theirs.choices))
-        pairs = [] if is_same else [("choices are", [*ours.choices], [*theirs.choices])]
-    else:
-        fields = [
-            (f"{field} is", getattr(ours, field), getattr(theirs, field)) for field in _FIELDS
-        ]
-        pairs = [(name, a, b) for name, a, b in fields if a != b]
-    return [f"{name} {a} in {here} and {b} in the federation" for name, a, b in pairs]
 
 
 def _kind(distribution: BaseDistribution) -> str:

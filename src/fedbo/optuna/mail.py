@@ -188,14 +188,14 @@ def _keys_for(
     signed: bool | None, key: str, sender: str, keyring: Keyring
 ) -> tuple[KeyPair | None, str]:
     """Return the keys that sign messages, and what the user should know about that."""
-    known = f"peers know this study by its key {key}"
+    peers = f"peers know this study by its key {key}"
     if signed is False:
         if key:
-            raise _Silenced(f"{known}, and refuse messages that are not signed: {_TO_SIGN}")
+            raise _Silenced(f"{peers}, and refuse messages that are not signed: {_TO_SIGN}")
         return None, ""
     if not is_installed():
         if key:
-            raise _Silenced(f"{known}, and the package cryptography is not installed: {_INSTALL}")
+            raise _Silenced(f"{peers}, and the package cryptography is not installed: {_INSTALL}")
         return None, (
             "messages of this study are not signed, because the package cryptography is not "
             "installed, so anyone who can write to the exchange can publish under its name. It "
@@ -213,7 +213,7 @@ def _keys_for(
     keys = KeyPair.find(parse_key(key))
     if keys is None:
         raise _Silenced(
-            f"{known}, and that private key is not on this machine. Where the study began, fedbo "
+            f"{peers}, and that private key is not on this machine. Where the study began, fedbo "
             "identity show prints the name of the file with the private key. Copy that file to "
             "this machine, and run fedbo identity import FILE"
         )

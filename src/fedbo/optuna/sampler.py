@@ -37,7 +37,7 @@ from fedbo.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
 from fedbo.optuna import private
-from fedbo.optuna.distributions import SearchSpace, difference, fitted
+from fedbo.optuna.distributions import SearchSpace, advice, fitted, misfit
 from fedbo.optuna.mail import Courier, Mail, sender_at, withdraw
 from fedbo.optuna.study import Options, StudyAgent, read_record, write_asked
 from fedbo.policy import Policy, TipsThenPool
@@ -102,7 +102,7 @@ class FederatedSampler(BaseSampler):
         ledger: Ledger | None = None,
     ) -> None:
         if isinstance(federation, str | os.PathLike):
-            federation = _load(federation)
+            federation = Federation.load(federation)
         if isinstance(exchange, str | os.PathLike):
             exchange = exchange_at(exchange)
         if exchange is not None and not isinstance(exchange, Exchange):
@@ -236,7 +236,7 @@ class FederatedSampler(BaseSampler):
             with self._lock:
                 return self._study_agent(study).common_space()
         theirs = self.independent_sampler.infer_relative_search_space(study, trial)
-        return {name: given for name, given in theirs.items() if not self._is_ours(name)}
+        return {name: range_ for name, range_ in theirs.items() if not self._is_ours(name)}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace
@@ -244,8 +244,8 @@ class FederatedSampler(BaseSampler):
         _check_one_objective(study)
         if self.federation is None:
             return self._query(study, trial, search_space) if search_space else {}
-        ours = {name: given for name, given in search_space.items() if self._is_ours(name)}
-        theirs = {name: given for name, given in search_space.items() if name not in ours}
+        ours = {name: range_ for name, range_ in search_space.items() if self._is_ours(name)}
+        theirs = {name: range_ for name, range_ in search_space.items() if name not in ours}
         params = self.independent_sampler.sample_relative(study, trial, theirs)
         return params | {name: self._value(study, trial, name, ours[name]) for name in ours}
 
@@ -288,9 +288,8 @@ class FederatedSampler(BaseSampler):
         """Return the value of a federation's parameter; the first one in a trial makes a query."""
         assert self.federation is not None
         parameter = self.federation.space.parameters[name]
-        problem = difference(name, distribution, parameter, clip=self._options.clip)
-        if problem is not None:
-            raise FederationMismatch(problem)
+        if misfit(distribution, parameter, clip=self._options.clip):
+            raise FederationMismatch(advice(name, distribution, parameter))
         with self._lock:
             agent = self._study_agent(study)
             agent.ranges[name] = distribution
@@ -357,16 +356,6 @@ def _check_one_objective(study: optuna.Study) -> None:
             f"study {study.study_name!r} has {len(study.directions)} objectives, but "
             "FederatedSampler tunes one: create a study with one direction"
         )
-
-
-def _load(path: str | os.PathLike[str]) -> Federation:
-    try:
-        return Federation.load(path)
-    except OSError as error:
-        raise type(error)(
-            f"the federation file {os.fspath(path)!r} cannot be read ({error.strerror}): give a "
-            "file that fedbo federation new or Federation.save wrote"
-        ) from None
 
 
 def _check_options(options: Options) -> None:

@@ -223,9 +223,9 @@ def misfits(scored: Sequence[FrozenTrial], federation: Federation) -> list[str]:
     own = sorted({name for trial in scored for name in trial.params if name not in theirs})
     near = misspellings([n for n in theirs if all(n not in t.params for t in scored)], own)
     for name, parameter in theirs.items():
-        given = [trial.distributions[name] for trial in scored if name in trial.distributions]
-        faults = [misfit(distribution, parameter) for distribution in given]
-        if not given:
+        ours = [trial.distributions[name] for trial in scored if name in trial.distributions]
+        faults = [misfit(each, parameter, clip=True, where="the study") for each in ours]
+        if not ours:
             hint = f"; it has {near[name]!r} (misspelt?)" if name in near else ""
             lines.append(f"parameter {name!r} is not in the study{hint}")
         elif all(faults):

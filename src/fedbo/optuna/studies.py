@@ -132,13 +132,13 @@ def _reason(error: Exception) -> str:
 
 
 def _shared_parameter(name: str, trials: Sequence[FrozenTrial]) -> Parameter:
-    given = [trial.distributions[name] for trial in trials if name in trial.distributions]
-    first, other = given[0], next((another for another in given if another != given[0]), None)
+    ranges = [trial.distributions[name] for trial in trials if name in trial.distributions]
+    first, other = ranges[0], next((other for other in ranges if other != ranges[0]), None)
     if other is not None:
-        ranges = f"{describe(first)} in one trial and {describe(other)} in another"
-        raise ValueError(f"parameter {name!r} has no fixed range: {ranges}")
-    if len(given) < len(trials):
-        some = f"{len(given)} of {len(trials)}"
+        both = f"{describe(first)} in one trial and {describe(other)} in another"
+        raise ValueError(f"parameter {name!r} has no fixed range: {both}")
+    if len(ranges) < len(trials):
+        some = f"{len(ranges)} of {len(trials)}"
         raise ValueError(f"parameter {name!r} is in {some} finished trials only")
     if first.single():
         raise ValueError(f"parameter {name!r} has one value only, {describe(first)}")

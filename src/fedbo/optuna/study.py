@@ -35,12 +35,12 @@ from fedbo.optuna import private
 from fedbo.optuna.distributions import (
     SearchSpace,
     Translation,
-    difference,
+    misfit,
     missing_names,
     parameter_of,
     quoted,
 )
-from fedbo.policy import Origin, Policy
+from fedbo.policy import Origin, Policy, Source
 from fedbo.space import Direction, Parameter, Space
 from fedbo.space.axis import Value
 
@@ -68,22 +68,25 @@ Warned = Literal[
 # What a study stores
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent asked for in a trial, which may have run elsewhere: enqueued or clipped."""
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the agent asked for in a trial, which may have run elsewhere: enqueued or clipped.
 
-    origin: Origin
-    t: int | None = None
-    params: dict[str, Value] = {}  # the federation's, not the study's
+    Args:
+        source: Where the query came from, with ``credit`` and ``trust`` as in `fedbo.Origin`.
+        t: The number of the policy's query; None if no policy asked for it.
+        params: The federation's values, not the study's.
+    """
 
-
-class _Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An `Asked` as studies store it."""
-
-    source: str
+    source: Source
     t: int | None = None
     credit: dict[str, float] = {}
     trust: dict[str, float] = {}
     params: dict[str, Value] = {}
+
+    @property
+    def origin(self) -> Origin:
+        """Where the query came from; a ValueError if the record does not make sense."""
+        return Origin(self.source, self.credit, self.trust)
 
 
 class StudyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,14 +124,14 @@ def read_asked(trial: FrozenTrial) -> Asked | None:
 
     >>> written = {QUERY: {"source": "own", "t": 3, "params": {"x": 0.5}}}
     >>> read_asked(optuna.trial.create_trial(value=1.0, system_attrs=written))
-    Asked(origin=Origin(source='own', credit={}, trust={}), t=3, params={'x': 0.5})
+    Asked(source='own', t=3, credit={}, trust={}, params={'x': 0.5})
     """
     try:
-        stored = msgspec.convert(trial.system_attrs.get(QUERY), _Stored)
-        origin = msgspec.convert(msgspec.to_builtins(stored), Origin)
+        asked = msgspec.convert(trial.system_attrs.get(QUERY), Asked)
+        asked.origin  # noqa: B018 (raises an error if it is none)
     except ValueError:
         return None
-    return Asked(origin=origin, t=stored.t, params=stored.params)
+    return asked
 
 
 def read_origin(trial: FrozenTrial) -> Origin | None:
@@ -138,9 +141,7 @@ def read_origin(trial: FrozenTrial) -> Origin | None:
 
 
 def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
-    origin = msgspec.structs.asdict(asked.origin)
-    stored = msgspec.to_builtins(_Stored(**origin, t=asked.t, params=asked.params))
-    private.set_trial_attribute(study, trial, QUERY, stored)
+    private.set_trial_attribute(study, trial, QUERY, msgspec.to_builtins(asked))
 
 
 def read_record(study: optuna.Study) -> StudyRecord | None:
@@ -258,7 +259,8 @@ class Mirror:
             self.agent.tell(self._pending.pop(number), None)
         trial = self._pending[number] = self.agent.ask(key=number)
         self._numbers[number] = trial.number
-        return Asked(origin=trial.origin, t=trial.t, params=trial.params)
+        origin = msgspec.structs.asdict(trial.origin)
+        return Asked(**origin, t=trial.t, params=trial.params)
 
     def hear(self, messages: Sequence[Heard]) -> list[str]:
         """Let the agent hold these messages and no others; return why some were refused.
@@ -343,9 +345,9 @@ class Mirror:
             origin, t = _TOLD, None
             if asked is not None and stored is not None:
                 origin, t = stored.origin, stored.t
-            told = self.agent.adopt(ran, origin=origin, t=t)
-            self._numbers[trial.number] = told.number
-            self.agent.tell(told, score)
+            adopted = self.agent.adopt(ran, origin=origin, t=t)
+            self._numbers[trial.number] = adopted.number
+            self.agent.tell(adopted, score)
         elif score is not None and self.useless is None:
             self.useless = trial
 
@@ -464,7 +466,7 @@ class StudyAgent:
         """Return the parameters that all complete trials share and that fedbo can tune."""
         shared = self._intersection.calculate(self.study, use_cache=cached)
         if shared != self._shared:
-            words = Translation({n: given for n, given in shared.items() if not given.single()})
+            words = Translation({n: ours for n, ours in shared.items() if not ours.single()})
             for reason in words.refused:
                 self.warn("cannot tune", f"{reason}; it is sampled independently")
             self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
@@ -629,12 +631,12 @@ class StudyAgent:
         theirs = federation.space.parameters
         last = next((trial.distributions for trial in reversed(trials) if trial.params), {})
         return {
-            name: parameter_of(name, given)
-            for name, given in (last | self.ranges).items()
+            name: parameter_of(name, ours)
+            for name, ours in (last | self.ranges).items()
             if name in theirs
-            and not given.single()
-            and difference(name, given, theirs[name]) is not None
-            and difference(name, given, theirs[name], clip=True) is None
+            and not ours.single()
+            and misfit(ours, theirs[name])
+            and not misfit(ours, theirs[name], clip=True)
         }
 
     def _check_trial(self, trial: FrozenTrial) -> None:

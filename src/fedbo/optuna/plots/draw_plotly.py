@@ -76,8 +76,8 @@ def _band(line: Line) -> list[go.Scatter]:
     """The standard errors around a line, if it has any."""
     if line.error is None or not np.isfinite(line.error).any():
         return []
-    there = np.isfinite(line.error)
-    x, y, error = line.x[there], line.y[there], line.error[there]
+    drawn = np.isfinite(line.error)
+    x, y, error = line.x[drawn], line.y[drawn], line.error[drawn]
     red, green, blue = (int(line.colour[i : i + 2], 16) for i in (1, 3, 5))
     return [
         go.Scatter(
@@ -94,10 +94,10 @@ def _band(line: Line) -> list[go.Scatter]:
 
 
 def _bars(bars: Bars) -> go.Bar:
-    there = np.flatnonzero(np.isfinite(bars.high))
+    trials = np.flatnonzero(np.isfinite(bars.high))
     return go.Bar(
-        x=there.tolist(),
-        y=(bars.high - bars.low)[there].tolist(),
+        x=trials.tolist(),
+        y=(bars.high - bars.low)[trials].tolist(),
         name=html.escape(bars.name),
         marker={"color": bars.colour, "line": {"width": 0}},
         hovertemplate="trial %{x}: %{y:.1%}",

@@ -185,10 +185,10 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
     The gain is positive if collaborating is better. It is the mean difference of the pairs if there
     are as many studies as baselines, and the difference of the means otherwise.
     """
-    for name, given in (("studies", studies), ("baselines", baselines)):
-        if isinstance(given, Study):
+    for name, group in (("studies", studies), ("baselines", baselines)):
+        if isinstance(group, Study):
             raise TypeError(f"{name} is one study, expected a list of them")
-        if not len(given):
+        if not len(group):
             raise ValueError(f"{name} is empty, expected at least one study")
     sign = _sign_of([*studies, *baselines])
     curves = []
