@@ -13,10 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import msgspec
+import numpy as np
 import pytest
 from contracts.exchange import OTHERS, OURS, message
 from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
+from contracts.parties import PLANE
 
+from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError, ExchangeWarning
 from fedbo.exchange.hub import client as client_module
 from fedbo.exchange.hub.client import Client, HubRefused, StrangeAnswer
@@ -24,6 +27,7 @@ from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.wire import Handed, News, Progress
+from fedbo.federation import Plan
 from fedbo.message.message import MOST_PEERS
 
 TOKEN = "fedbo-m-" + "t0kEn" * 8 + "abc"
@@ -434,6 +438,29 @@ def test_what_a_hub_hands_out_is_checked(
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == []
     assert len(caught) == 6 and "495 more messages" in str(caught[-1].message)
+
+
+def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one() -> None:
+    plan = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
+    private = Federation(PLANE, features=20, seed=3, privacy=plan)
+    header = {"fingerprint": private.fingerprint, "sender": "site-a", "sequence": 1, "t_n": 5}
+    sent = Message.of_contribution(np.ones(private.shape_coordinates), 0, **header)
+    with Liar(lambda _: hand_out(sent.encode())) as hub:
+        mine = Membership(
+            address=hub.address,
+            federation="lung",
+            fingerprint=str(private.fingerprint),
+            member="site-a",
+            token=TOKEN,
+        )
+        Memberships().add(mine)
+        exchange = HubExchange(hub.address)
+        with pytest.warns(ExchangeWarning, match="contribution"):
+            assert exchange.fetch(private) == []
+        asked = len(hub.asked)
+        with pytest.raises(ExchangeError, match="does not cover progress"):
+            exchange.publish(sent, Progress(5))
+        assert len(hub.asked) == asked
 
 
 def test_another_federation_from_the_hub_is_not_taken(
