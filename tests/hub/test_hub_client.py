@@ -119,7 +119,7 @@ def test_nobody_waits_for_long(after: str, pauses: list[float]) -> None:
             Client(hub.address).send("GET", "/v1/hub")
         assert len(hub.asked) == 1
     assert pauses == []
-    assert (caught.value.slug, caught.value.status) == ("too-many-requests", 429)
+    assert caught.value.slug == "too-many-requests"
 
 
 @pytest.mark.parametrize("after", ["-5", "soon", "", "1e9", "٣", "Fri, 31 Dec 9999 23:59:59 GMT"])

@@ -147,7 +147,7 @@ def test_a_token_can_be_rotated_while_others_use_it(exchange: OpenHub) -> None:
     mine = joined(exchange)
     mine.publish(message())
     before = Memberships().all()[-1]
-    member = mine.member(OURS)
+    member = mine.member(OURS.fingerprint)
     assert member.membership.token == before.token
     Member(before, Memberships()).rotate()
     after = Memberships().all()[-1]
@@ -179,7 +179,7 @@ def test_a_key_can_be_replaced(exchange: OpenHub) -> None:
 def test_a_key_can_be_replaced_with_a_token_that_another_process_has_rotated(
     exchange: OpenHub,
 ) -> None:
-    keys, member = new_keys(), joined(exchange).member(OURS)
+    keys, member = new_keys(), joined(exchange).member(OURS.fingerprint)
     Member(member.membership, Memberships()).rotate()
     member.rekey(keys)
     assert Memberships().all()[-1].key == str(keys)

@@ -106,7 +106,7 @@ def _enrol(
 def _refresh(exchange: HubExchange, file: Path) -> str:
     """Write the federation file as the hub hands it out now; return what was done."""
     ours = Federation.load(file) if file.exists() else None
-    session = exchange.member(ours)
+    session = exchange.member(None if ours is None else ours.fingerprint)
     federation = session.federation()
     done = _check(file, federation, session.membership.place)
     _write(federation, file)

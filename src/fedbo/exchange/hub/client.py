@@ -47,9 +47,9 @@ _jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 class HubRefused(ExchangeError):
     """A hub has refused a request, and has done nothing; the text and the slug say why."""
 
-    def __init__(self, text: str, slug: str = "", status: int = 0) -> None:
+    def __init__(self, text: str, slug: str = "") -> None:
         super().__init__(text)
-        self.slug, self.status = slug, status
+        self.slug = slug
 
 
 class StrangeAnswer(ExchangeError):
@@ -252,7 +252,7 @@ class Client:
         after = _seconds(response.headers.get("Retry-After", ""))
         if status in _BETWEEN:
             raise _Passing(ExchangeError(text), after)
-        error = HubRefused(text, slug, status)
+        error = HubRefused(text, slug)
         if status in _BUSY:
             raise _Passing(error, after, is_down=status != 429)
         raise error

@@ -67,7 +67,7 @@ class HubExchange(Exchange):
         self._memberships = Memberships()
         self._lock, self._fetching = Lock(), Lock()
         self._members: dict[Membership, Member] = {}
-        self._held: dict[bytes, _Held] = {}  # by fingerprint
+        self._held: dict[tuple[bytes, str, str], _Held] = {}  # by fingerprint, place and member
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy has no token and no connection. It fetches for itself.
@@ -87,15 +87,14 @@ class HubExchange(Exchange):
             )
         if progress is not None and message.kind == "contribution":
             raise ExchangeError("a privacy plan does not cover progress: publish without it")
-        return self._member(message.fingerprint, message.sender).publish(message, progress)
+        return self.member(message.fingerprint, message.sender).publish(message, progress)
 
     def fetch(self, federation: Federation) -> list[Heard]:
-        mine = self._member(federation.fingerprint)
-        owner = mine.membership.place, mine.membership.member
+        mine = self.member(federation.fingerprint)
         with self._fetching:
-            held = self._held.get(federation.fingerprint)
-            if held is None or held.owner != owner:
-                held = self._held[federation.fingerprint] = _Held(federation, owner)
+            own = mine.membership
+            key = federation.fingerprint, own.place, own.member
+            held = self._held.setdefault(key, _Held(federation))
             try:
                 held.take(mine.fetch(Wanted(held.cursor), held.most_bytes))
             except StrangeAnswer:  # perhaps too much has changed since the last time
@@ -118,7 +117,7 @@ class HubExchange(Exchange):
         memberships = self._memberships_for(federation.fingerprint)
         if all(membership.member != member_of(sender) for membership in memberships):
             return False  # this user cannot have published under this name
-        own = self._member(federation.fingerprint, sender)
+        own = self.member(federation.fingerprint, sender)
         is_withdrawn = False
         for listed in own.listed(sender):
             message = _read(listed.content)
@@ -152,24 +151,19 @@ class HubExchange(Exchange):
         return holdings
 
     def identity(self, federation: Federation) -> Identity:
-        mine = self._member(federation.fingerprint).membership
+        mine = self.member(federation.fingerprint).membership
         return Identity(mine.member, mine.key)
 
-    def member(self, federation: Federation | None = None) -> Member:
+    def member(self, fingerprint: bytes | None = None, sender: str | None = None) -> Member:
         """Return this user's member of a federation, for what no other exchange can do.
 
         Args:
-            federation: The federation; by default the only one at this address.
+            fingerprint: Of the federation; by default that of the only one at this address.
+            sender: The name of an agent that it must be able to publish for; any by default.
 
         Raises:
             ExchangeError: If this user is not a member, or if this could be one of several.
         """
-        if federation is not None:
-            return self._member(federation.fingerprint)
-        return self._session(self._of_one_place(self._here())[0])
-
-    def _member(self, fingerprint: bytes, sender: str | None = None) -> Member:
-        """Return the member that takes part in a federation, and may be this sender."""
         memberships = self._memberships_for(fingerprint)
         for membership in memberships:
             if sender is None or membership.member == member_of(sender):
@@ -180,17 +174,23 @@ class HubExchange(Exchange):
             f"{name!r}: name it {name!r} or {f'{name}/{sender}'!r}"
         )
 
-    def _memberships_for(self, fingerprint: bytes) -> list[Membership]:
+    def _memberships_for(self, fingerprint: bytes | None) -> list[Membership]:
         """Return this user's memberships in one federation, or raise an error."""
         here = self._here()
-        fitting = [membership for membership in here if membership.agreed == fingerprint]
-        if not fitting:
+        fitting = [row for row in here if fingerprint in (None, row.agreed)]
+        if fingerprint is not None and not fitting:
             raise ExchangeError(
                 f"you are a member of {_places(here)}, but this is another federation: "
-                f"{here[0].agreed.mismatch(fingerprint)}. Use the federation file from the hub, or "
-                f"join this one too: fedbo join {shlex.quote(self.url.base)} --invite INVITATION"
+                f"{here[0].agreed.mismatch(fingerprint)}. Use the federation file from the "
+                f"hub, or join this one too: fedbo join {shlex.quote(self.url.base)} --invite "
+                "INVITATION"
             )
-        return self._of_one_place(fitting)
+        if len({row.place for row in fitting}) > 1:
+            raise ExchangeError(
+                f"you are a member of several federations at {self.address}: give the address of "
+                f"one of them, {_places(fitting)}"
+            )
+        return fitting
 
     def _here(self) -> list[Membership]:
         """Return this user's memberships at this address."""
@@ -200,14 +200,6 @@ class HubExchange(Exchange):
                 f"you are not a member of a federation at {self.address}: ask whoever runs the hub "
                 f"for an invitation, and run fedbo join {shlex.quote(self.address)} --invite "
                 "INVITATION"
-            )
-        return memberships
-
-    def _of_one_place(self, memberships: list[Membership]) -> list[Membership]:
-        if len({membership.place for membership in memberships}) > 1:
-            raise ExchangeError(
-                f"you are a member of several federations at {self.address}: give the address of "
-                f"one of them, {_places(memberships)}"
             )
         return memberships
 
@@ -246,11 +238,10 @@ class _Held:
 
     Args:
         federation: The federation.
-        owner: The address of the federation, and the name of the member.
     """
 
-    def __init__(self, federation: Federation, owner: tuple[str, str]) -> None:
-        self.owner, self.cursor = owner, ""
+    def __init__(self, federation: Federation) -> None:
+        self.cursor = ""
         self.told: set[_Fault] = set()  # each has had its warning
         self._federation = federation
         self._most = most_in(federation)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.hub.client import JSON, MOST, Client, HubRefused, Unreachable
@@ -149,7 +150,8 @@ class Member:
         self._memberships.check_writable()
         self._send("PUT", "/member/key", lambda: self._new_key(keys))
         key = "" if keys is None else str(keys)
-        self.membership = self._memberships.set_key(self.membership, key)
+        self._memberships.set_key(self.membership, key)
+        self.membership = replace(self.membership, key=key)
 
     def rotate(self) -> None:
         """Get a new token, and store it; the old one is not valid any more."""
@@ -166,7 +168,7 @@ class Member:
                 "it and its answer was lost: ask whoever runs it to remove this member, and join "
                 "again"
             ) from None
-        renewed = msgspec.structs.replace(self.membership, token=answer.token)
+        renewed = replace(self.membership, token=answer.token)
         _store(self._client, self._memberships, renewed)
         self._use(renewed)
 

@@ -5,17 +5,17 @@ The tokens are in a file that only this user can read.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from fedbo import files
 from fedbo.exchange.errors import ExchangeError, failed
@@ -256,59 +256,46 @@ class Memberships:
         """Remember a membership, on the disk, in place of an earlier one of the same member."""
         membership.check()
 
-        def change(memberships: list[Membership]) -> list[Membership]:
-            for i, earlier in enumerate(memberships):
-                if membership.is_same_member(earlier):
-                    memberships[i] = membership
-                    return memberships
-            return [*memberships, membership]
+        def change(rows: list[Membership]) -> list[Membership]:
+            if not any(row.is_same_member(membership) for row in rows):
+                return [*rows, membership]
+            return [membership if row.is_same_member(membership) else row for row in rows]
 
         self._change(change)
 
-    def set_key(self, membership: Membership, key: str) -> Membership:
-        """Change the key of a membership, and return it with the token that is stored now."""
-        changed = msgspec.structs.replace(membership, key=key)
-        changed.check()
-
-        def change(memberships: list[Membership]) -> list[Membership]:
-            nonlocal changed
-            for i, stored in enumerate(memberships):
-                if stored.is_same_member(membership):
-                    changed = memberships[i] = msgspec.structs.replace(stored, key=key)
-            return memberships
-
-        self._change(change)
-        return changed
+    def set_key(self, membership: Membership, key: str) -> None:
+        """Change the key of a member, whatever its token is by now."""
+        self._change(
+            lambda rows: [
+                replace(row, key=key) if row.is_same_member(membership) else row for row in rows
+            ]
+        )
 
     def remove(self, membership: Membership) -> None:
         """Forget a membership. One of the same member with another token stays."""
-        self._change(lambda memberships: [other for other in memberships if other != membership])
+        self._change(lambda rows: [row for row in rows if row != membership])
 
     def check_writable(self) -> None:
         """Raise an `ExchangeError` now if a membership could not be stored.
 
         A token is shown once: it must not be asked for if it cannot be kept.
         """
-        self._change(lambda memberships: memberships)
+        self._change(lambda rows: rows)
 
     def _change(self, change: Callable[[list[Membership]], list[Membership]]) -> None:
-        with self._alone():
-            content = _File(memberships=change(self.all()))
-            data = msgspec.json.format(msgspec.json.encode(content))
+        folder = self.path.parent
+        try:
+            make_folder(folder)
+        except OSError as error:
+            raise failed(f"the folder {folder} cannot be created", error) from error
+        with self._lock, alone(folder):
+            rows = change(self.all())
+            data = msgspec.json.format(msgspec.json.encode(_File(memberships=rows)))
             try:
                 files.write(self.path, data, 0o600)
                 files.sweep(self.path, _UNFINISHED)
             except OSError as error:
                 raise failed(f"the memberships in {self.path} were not changed", error) from error
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        try:
-            make_folder(self.path.parent)
-        except OSError as error:
-            raise failed(f"the folder {self.path.parent} cannot be created", error) from error
-        with self._lock, alone(self.path.parent):
-            yield
 
     def _check_private(self) -> None:
         if os.name == "posix" and self.path.stat().st_mode & 0o077:
