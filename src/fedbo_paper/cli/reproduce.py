@@ -243,7 +243,7 @@ def _report(console: Console, outcome: Outcome, selections: Sequence[Selection])
     for title in ("figure", "data", "preset", "verdict", "claim"):
         table.add_column(title, no_wrap=title != "claim")
     for finding in outcome.findings:
-        if finding.preset != "published" and is_selected(finding, selections):
+        if is_selected(finding, selections):
             verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
             about = (finding.figure, finding.experiment, finding.preset)
             table.add_row(*about, verdict, finding.claim)

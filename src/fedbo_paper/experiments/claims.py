@@ -69,15 +69,9 @@ class Finding(Sentence, frozen=True, kw_only=True):
     n: int
 
 
-def judge(runs: Table, published: Table | None = None) -> list[Finding]:
-    """Judge every claim that these runs are evidence for, in the order of the paper's sections.
-
-    Args:
-        runs: The table of all trials.
-        published: The authors' own runs in the same columns, with a preset of their own. They are
-            judged by the same rules.
-    """
-    groups = [*groups_of(runs), *(groups_of(published) if published is not None else ())]
+def judge(runs: Table) -> list[Finding]:
+    """Judge every claim that these runs are evidence for, in the order of the paper's sections."""
+    groups = groups_of(runs)
     findings = [
         _finding(claim, group, answer)
         for claim in CLAIMS

@@ -22,7 +22,6 @@ from markupsafe import Markup, escape
 
 from fedbo import __version__
 from fedbo.table import Cell, Table
-from fedbo_paper.experiments import published as authors
 from fedbo_paper.experiments import results
 from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.published import Published
@@ -37,53 +36,25 @@ _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 _CODE = re.compile(r"`([^`]+)`")
 
 
-class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the report.
-
-    Args:
-        chapter: The chapter it belongs to, a key of `CHAPTERS`.
-        title: Its heading.
-        columns: The names of its columns.
-        rows: Its cells, row by row. A cell that is a verdict ("holds", "met", …) gets a badge.
-    """
+class Grid(NamedTuple):
+    """A table of the report, in its chapter, a key of `CHAPTERS`."""
 
     chapter: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    table: Table
 
-    @classmethod
-    def from_table(
-        cls,
-        table: Table,
-        chapter: str,
-        title: str,
-        columns: Sequence[str] | None = None,
-    ) -> Grid:
-        """Make a grid from a table, or from some of its columns.
+    def heads(self) -> list[str]:
+        """The names of the columns.
 
-        A truth value becomes the name of its column: "met" or "not met".
-
-        >>> grid = Grid.from_table(Table({"t_n": [40], "simple_regret": [0.5]}), "fig1", "Regret")
-        >>> grid.columns, grid.rows
-        (('t_n', 'simple regret'), ((40, 0.5),))
+        >>> Grid("fig1", "Regret", Table({"t_n": [40], "simple_regret": [0.5]})).heads()
+        ['t_n', 'simple regret']
         """
-        names = table.columns if columns is None else columns
-        rows = tuple(zip(*(_in_words(name, table[name].tolist()) for name in names), strict=True))
-        heads = tuple(_UNDERSCORE.sub(" ", name) for name in names)
-        return cls(chapter=chapter, title=title, columns=heads, rows=rows)
+        return [_UNDERSCORE.sub(" ", name) for name in self.table]
 
-    def heads(self) -> list[tuple[str, str]]:
-        """Each column's name, and whether it holds numbers or words."""
-        columns = ([row[i] for row in self.rows] for i in range(len(self.columns)))
-        looks = ("number" if _numeric(column) else "word" for column in columns)
-        return [*zip(self.columns, looks, strict=True)]
-
-    def cells(self) -> list[list[tuple[str, str]]]:
-        """Each row's cells as text, with the look of their column."""
-        looks = [look for _, look in self.heads()]
-        columns = [_column([row[i] for row in self.rows]) for i in range(len(self.columns))]
-        return [[*zip(row, looks, strict=True)] for row in zip(*columns, strict=True)]
+    def rows(self) -> list[list[str]]:
+        """Each row's cells as text."""
+        columns = ([_cell(cell) for cell in column.tolist()] for column in self.table.values())
+        return [list(row) for row in zip(*columns, strict=True)]
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +89,6 @@ CHAPTERS = {
 }
 _NAMES = {  # of presets and data sets, in the order in which they are shown
     **PRESET_NAMES,
-    "published": "authors’ runs",
     "synthetic": "synthetic functions",
     "landmine": "landmine",
     "glass": "Google Glass",
@@ -127,9 +97,7 @@ _NAMES = {  # of presets and data sets, in the order in which they are shown
 }
 _VERDICTS = {  # the class of a verdict's badge, and a sign that says the same without colour
     "holds": ("good", "✓"),
-    "met": ("good", "✓"),
     "does not hold": ("bad", "✗"),
-    "not met": ("bad", "✗"),
     "not decided": ("open", "?"),
 }
 
@@ -152,31 +120,26 @@ def contents(
     """
     if not {"landmine", "published"} & {*runs["experiment"].tolist()}:
         published = None
-    findings = judge(runs, None if published is None else published.table())
+    findings = [finding for finding in judge(runs) if is_selected(finding, selections)]
     material = Material(
         runs=runs,
         published={} if published is None else published.curves,
         stand_in=any(map(stands_in, selections)),
     )
     figures = {figure for selection in selections for figure in selection.figures}
-    grids = [
-        Grid.from_table(
-            results.summary(runs).where(iteration=50, experiment=name),
-            chapter,
-            f"{experiments()[name].title}: after 50 iterations",
-            _SUMMARY,
-        )
-        for name, chapter in (("synthetic", "fig1"), *((name, "fig2") for name in REAL))
-    ]
-    if published is not None:
-        table = authors.compare(runs, published)
-        grids.append(Grid.from_table(table, "published", "Our best AUC minus the published one"))
+    summary = results.summary(runs).where(iteration=50)
+    grids = []
+    for name, chapter in (("synthetic", "fig1"), *((name, "fig2") for name in REAL)):
+        some = summary.where(experiment=name)
+        title = f"{experiments()[name].title}: after 50 iterations"
+        table = Table({column: some[column] for column in _SUMMARY})
+        grids += [Grid(chapter, title, table)] if some.height else []
     return Contents(
-        lead=_lead(findings, selections),
+        lead=_lead(selections),
         settings=tuple(_settings(runs, selections, missing)),
-        findings=tuple(finding for finding in findings if is_selected(finding, selections)),
+        findings=tuple(findings),
         pictures=draw(material, folder, [n for n in FIGURES if n.partition("-")[0] in figures]),
-        grids=tuple(grid for grid in grids if grid.rows),
+        grids=tuple(grids),
         commands=commands(selections),
     )
 
@@ -192,7 +155,7 @@ def is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
     return any(
         finding.figure.startswith(selection.figures)
         and finding.experiment == selection.experiment
-        and finding.preset in (selection.preset, "published")
+        and finding.preset == selection.preset
         for selection in selections
     )
 
@@ -203,15 +166,8 @@ def stands_in(selection: Selection) -> bool:
     return isinstance(problem, Glass) and problem.stand_in
 
 
-def _lead(findings: Sequence[Finding], selections: Sequence[Selection]) -> str:
-    ours = [f.verdict for f in findings if f.preset in PRESET_NAMES and is_selected(f, selections)]
-    held, failed = ours.count("holds"), ours.count("does not hold")
-    text = (
-        "We repeated the experiments of Dai, Low and Jaillet (NeurIPS 2020) and judged each claim "
-        f"of the paper. Of {len(ours)} claims, counted once for each data set and preset, {held} "
-        f"hold, {failed} do not hold, and {len(ours) - held - failed} are not decided by these "
-        "data."
-    )
+def _lead(selections: Sequence[Selection]) -> str:
+    text = "The experiments of Dai, Low and Jaillet (NeurIPS 2020), and whether their claims hold."
     if any(selection.quick for selection in selections):
         text += " Some experiments were run with --quick: they only show that everything works."
     if any(map(stands_in, selections)):
@@ -355,21 +311,9 @@ def _prose(text: str) -> Markup:
 
 
 def _effect(finding: Finding) -> str:
-    """An effect and its interval, in as many digits as the interval justifies.
-
-    Half an interval gets three significant digits, but at most four decimals.
-    """
-    value, low, high = finding.value, finding.low, finding.high
-    n = f"n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{finding.n}"
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return f"{_number(value, '.3g')}, {n}; no interval: too few values, or all equal"
-    half = (high - low) / 2
-    if half <= 1e-9 * abs(value):
-        shown = [_number(x, ".4g") for x in (value, low, high)]
-    else:
-        decimals = min(4, max(0, 2 - math.floor(math.log10(half))))
-        shown = [_number(round(x, decimals) + 0.0, f".{decimals}f") for x in (value, low, high)]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}], {n}"
+    """An effect, its interval, and the number of units."""
+    value, low, high = (_cell(x) for x in (finding.value, finding.low, finding.high))
+    return f"{value} [{low}, {high}], n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{finding.n}"
 
 
 def _grouped(findings: Iterable[Finding], by: str) -> list[tuple[str, list[Finding]]]:
@@ -398,35 +342,9 @@ def _data_url(svg: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
-# The cells of a table
-
-
-def _in_words(name: str, cells: Sequence[Cell]) -> list[Cell]:
-    words = {True: name, False: f"not {name}"}
-    return [words[cell] if isinstance(cell, bool) else cell for cell in cells]
-
-
-def _numeric(cells: Sequence[Cell]) -> bool:
-    return all(isinstance(cell, int | float) for cell in cells)
-
-
-def _column(cells: Sequence[Cell]) -> list[str]:
-    """A column's cells as text; its largest number gets four digits, the others as many decimals.
-
-    Numbers that are all short stay as they are: 0.02 and 1.2.
-    """
-    floats = [x for x in cells if isinstance(x, float) and math.isfinite(x)]
-    largest = max((abs(x) for x in floats), default=0.0)
-    decimals = min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
-    short = all(len(f"{x:.10g}") <= 6 for x in floats)
-    return [_cell(cell, ".10g" if short else f".{decimals}f") for cell in cells]
-
-
-def _cell(cell: Cell, form: str) -> str:
+def _cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
-    return f"{cell:,}" if isinstance(cell, int) else _number(cell, form)
-
-
-def _number(value: float, form: str) -> str:
-    return "–" if math.isnan(value) else f"{value:{form}}".replace("-", "−").replace("inf", "∞")
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return "–" if math.isnan(cell) else f"{cell:.4g}".replace("-", "−").replace("inf", "∞")
