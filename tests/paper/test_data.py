@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from fedbo.cli import app as cli
 from fedbo.files import FileRefused
-from fedbo_paper.data import DATA_SETS, MissingData, Samples, har, landmine, places
+from fedbo_paper.data import DATA_SETS, MissingData, har, landmine, places
 
 DISTINCT = 50  # rows of made HAR tables before they repeat
 
@@ -37,20 +37,6 @@ def invoke(*args: str) -> Result:
 
 
 # ---------------------------------------------------------------- samples
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "complaint"),
-    [
-        (np.zeros((3, 2)), np.zeros(2, int), r"X has shape \(3, 2\) and y \(2,\)"),
-        (np.zeros(3), np.zeros(3, int), r"expected \(n, d\) and \(n,\)"),
-        (np.zeros((3, 2), np.float32), np.zeros(3, int), "X is float32 and y int64"),
-        (np.full((3, 2), np.nan), np.zeros(3, int), "X holds NaN"),
-    ],
-)
-def test_samples_are_checked(X: np.ndarray, y: np.ndarray, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Samples(X=X, y=y)
 
 
 # ---------------------------------------------------------------- real data
@@ -198,40 +184,6 @@ def test_har_is_read_in_every_layout(layout: str, tmp_path: Path) -> None:
     assert arrays["X"].dtype == np.float32
 
 
-@pytest.fixture(scope="module")
-def whole() -> tuple[dict[str, tuple[np.ndarray, ...]], bytes]:
-    """A data set of the real one's size, and UCI's zip in a zip of it."""
-    made = tables(train=7352, test=2947)
-    return made, nested(zipped(made))
-
-
-@pytest.mark.slow
-def test_har_is_kept_as_arrays(
-    whole: tuple[dict[str, tuple[np.ndarray, ...]], bytes],
-    tmp_path: Path,
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made, archive = whole
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / har.ADDRESS.rpartition("/")[2]).write_bytes(archive)
-    people = har.load(data)
-    assert [len(person) for person in people][:2] == [281, 409]
-    rows = np.flatnonzero(np.concatenate([made["train"][2], made["test"][2]]) == 30)
-    X = np.concatenate([made["train"][0], made["test"][0]])[rows]
-    assert np.array_equal(people[29].X, X.astype(np.float32).astype(np.float64))
-    assert (data / "har.npz").exists() and not cache.exists()
-
-    def unread(path: Path) -> places.Arrays:
-        raise AssertionError(f"{path} was read again")
-
-    monkeypatch.setattr(har, "_read", unread)
-    again = har.load(data)
-    assert all(np.array_equal(a.X, b.X) for a, b in zip(again, people, strict=True))
-    assert all(np.array_equal(a.y, b.y) for a, b in zip(again, people, strict=True))
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -285,13 +237,6 @@ def test_har_archives_that_are_something_else_are_refused(tmp_path: Path) -> Non
 # ---------------------------------------------------------------- places
 
 
-def test_folders_in_their_order(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert places.folders() == (cache,)
-    monkeypatch.setenv("FEDBO_DATA", "/data")
-    assert places.folders() == (Path("/data"), cache)
-    assert places.folders(Path("here")) == (Path("here"),)
-
-
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_missing_data_says_what_where_and_what_to_do(
     name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
@@ -341,13 +286,6 @@ def test_nothing_is_cached_in_a_read_only_folder(plain_user: Path) -> None:
     plain_user.chmod(stat.S_IRUSR | stat.S_IXUSR)
     assert places.kept("x.npz", source, lambda: {"X": np.arange(3)})["X"].tolist() == [0, 1, 2]
     assert os.listdir(plain_user) == ["source"]
-
-
-def test_status_is_of_the_real_data() -> None:
-    folder = folder_with("har.npz")
-    result = invoke("status", "--data", str(folder))
-    assert result.exit_code == 0
-    assert "30 people" in result.stdout and "10,299" in result.stdout
 
 
 def test_commands_are_light() -> None:

@@ -163,16 +163,6 @@ def test_ctrl_c_leaves_nothing(site: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(file: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FetchFailed, match="No space left on device"):
-        download(site + "/data", tmp_path / "file.bin", good, silent)
-    assert os.listdir(tmp_path) == []
-
-
 # ---------------------------------------------------------------- fedbo data fetch
 
 
@@ -200,19 +190,6 @@ def test_fetch_and_fetch_again(site: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["GLEAM.tar.gz"]
 
 
-def test_fetch_fills_the_named_folder_or_the_cache(
-    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offer(monkeypatch, site + "/data")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("FEDBO_DATA", raising=False)
-    assert invoke("fetch", "gleam").exit_code == 0
-    assert (tmp_path / "cache" / "fedbo" / "GLEAM.tar.gz").exists()
-    monkeypatch.setenv("FEDBO_DATA", str(tmp_path / "named"))
-    assert invoke("fetch", "gleam").exit_code == 0
-    assert (tmp_path / "named" / "GLEAM.tar.gz").exists()
-
-
 @pytest.mark.parametrize("path", ["/gone", "/truncated", "/nobody"])
 def test_fetch_says_plainly_what_went_wrong(
     path: str, site: str, nobody_listens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -238,14 +215,6 @@ def test_fetch_refuses_the_wrong_checksum(
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
     assert result.exit_code == 1 and "not a zip file" in result.stderr
     assert os.listdir(tmp_path) == []
-
-
-def test_fetch_of_what_is_there_but_useless(tmp_path: Path) -> None:
-    (tmp_path / "har.npz").write_bytes(b"damaged")
-    result = invoke("fetch", "har", "--data", str(tmp_path))
-    assert result.exit_code == 1
-    assert result.stderr.startswith("har is here, but cannot be used: ")
-    assert "delete it" in result.stderr
 
 
 PROGRAM = """

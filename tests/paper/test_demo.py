@@ -67,16 +67,6 @@ class TestDemo:
             assert (np.sort(block, axis=0) == np.arange(5)[:, None]).all()
         assert set(map(tuple, orders[:5])) != set(map(tuple, orders[5:]))
 
-    def test_repeats_are_federations_of_their_own(self) -> None:
-        prints = {bytes(SMALL.federation(repeat).fingerprint) for repeat in range(SMALL.repeats)}
-        assert len(prints) == SMALL.repeats
-        assert SMALL.federation(0).fingerprint == SMALL.federation(0).fingerprint
-
-    def test_seeds_differ(self) -> None:
-        seeds = {SMALL.agent_seed(r, n) for r in range(SMALL.repeats) for n in range(SMALL.agents)}
-        assert len(seeds) == SMALL.repeats * SMALL.agents
-        assert SMALL.agent_seed(0, 0) != Demo(agents=4, seed=1).agent_seed(0, 0)
-
 
 class TestOutcome:
     def test_only_finished_repeats_count(self) -> None:
@@ -105,11 +95,6 @@ class TestOutcome:
             assert lead.value == pytest.approx(np.mean(leads))
             interval = ttest_1samp(leads, 0.0).confidence_interval(0.95)
             assert (lead.low, lead.high) == pytest.approx(tuple(interval))
-
-    def test_order_of_reports_does_not_matter(self) -> None:
-        told = reports(SMALL, random_scores())
-        one, other = Outcome(SMALL, told), Outcome(SMALL, told[::-1])
-        assert np.array_equal(one.best, other.best)
 
     def test_leads_by_place(self) -> None:
         scores = np.full((SMALL.repeats, len(MODES), SMALL.agents, SMALL.trials), 0.9)
@@ -156,12 +141,6 @@ class TestReport:
         scores[:, 0, :, 6:] = 0.5
         assert "alone needed more than 8 trials." in demo_screen.summary(made_up(scores))
 
-    def test_says_unclear(self) -> None:
-        scores = np.full((2, 2, 2, 5), 0.5)
-        scores[:, 0] += np.array([0.0, 0.1])[:, None, None]
-        text = demo_screen.summary(made_up(scores))
-        assert "(no clear difference)" in text and "To get as far" not in text
-
     def test_one_repeat_has_no_interval(self) -> None:
         text = demo_screen.summary(made_up(random_scores(Demo(agents=2, trials=5, repeats=1))))
         assert "One repeat gives no interval" in text
@@ -184,16 +163,6 @@ class TestReport:
         assert "…" not in text
         assert f"{SMALL.total // 3}/{SMALL.total}" in text
         assert "7 messages" in watch.traffic and "555 bytes" in watch.traffic
-
-    def test_stopped(self) -> None:
-        scores = random_scores()
-        scores[1:] = np.nan
-        outcome = Outcome(SMALL, reports(SMALL, scores))
-        text = demo_screen.stopped(outcome, 84)
-        assert text.startswith(
-            "Stopped after 84 of 336 trials. The results below are of the 1 of 6"
-        )
-        assert "nothing to compare" in demo_screen.stopped(Outcome(SMALL, []), 0)
 
 
 class TestPicture:

@@ -7,8 +7,6 @@ import pytest
 
 from fedbo_paper.problems import digits
 
-pytestmark = pytest.mark.slow
-
 PARAMS = {"C": 10.0, "gamma": 0.05, "contrast": 1.0, "cutoff": 0.0, "blur": 0.0}
 
 
@@ -58,16 +56,3 @@ class TestDigits:
             for value in (PARAMS[name], values.low, values.high)
         ]
         assert np.ptp(scores) > 0.03
-
-    def test_good_params_are_rare(self) -> None:
-        hands, rng = digits.deal(10, seed=0), np.random.default_rng(0)
-        params = [digits.SPACE.decode(rng.random(len(PARAMS))) for _ in range(60)]
-        scores = np.array([[hand(each) for each in params] for hand in hands])
-        assert np.mean([hand(PARAMS) for hand in hands]) > 0.9
-        assert np.median(scores) < 0.7
-        assert np.mean(scores > 0.9) < 0.2
-
-    @pytest.mark.parametrize("agents", [0, digits.MOST + 1])
-    def test_too_few_or_many_agents(self, agents: int) -> None:
-        with pytest.raises(ValueError, match=f"agents is {agents}, expected 1 to 24"):
-            digits.deal(agents, seed=0)

@@ -13,8 +13,6 @@ from paper.fake_runs import EXPERIMENTS, NONE, fake_runs
 from fedbo.table import Table
 from fedbo_paper.report.figures import FIGURES, Material, draw, paint
 
-pytestmark = pytest.mark.slow
-
 NAMES = tuple(FIGURES)
 
 
@@ -81,17 +79,6 @@ class TestPaint:
         titles = [axes.get_title(loc="left") for axes in paint("fig1", only_default).axes]
         assert all("default preset" in title for title in titles)
 
-    def test_one_method_one_run_one_iteration(self) -> None:
-        small = fake_runs(["landmine"], ["paper"], targets=1, repeats=1, iterations=1)
-        for name in ("fig2", "fig3", "fig4"):
-            paint(name, Material(runs=small.where(method="TS")))
-            paint(name, Material(runs=small))
-
-    def test_presets_share_their_axes(self, everything: Material) -> None:
-        axes = paint("fig2", everything).axes
-        assert axes[0].get_ylim() == axes[3].get_ylim()
-        assert axes[0].get_xlim() == axes[3].get_xlim()
-
     def test_parameters_per_peer_are_as_the_paper_counts(self, everything: Material) -> None:
         landmine = paint("fig2", everything).axes[0]
         fts = landmine.containers[0].lines[0].get_xdata()
@@ -103,9 +90,6 @@ class TestPaint:
             for axes in paint("fig2", Material(runs=runs, stand_in=True)).axes
         ]
         assert sum("stand-in" in title for title in titles) == 2
-
-    def test_growing_t_n_needs_runs_of_it(self, runs: Table) -> None:
-        assert not_run(paint("fig4", Material(runs=runs.where(every=0)))) == 6
 
 
 class TestDraw:

@@ -7,13 +7,10 @@ import pytest
 from paper.real_data import folder_with
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
 from fedbo.space.axis import Array
 from fedbo_paper.data import Samples, har
-from fedbo_paper.problems.logistic import EPOCHS, Regression, Split, halves, hold_out
-
-pytestmark = pytest.mark.slow
+from fedbo_paper.problems.logistic import EPOCHS, Regression, Split, halves
 
 
 def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
@@ -93,36 +90,6 @@ def test_many_small_steps_lead_to_scikit_learn_s_solution(classes: int) -> None:
     np.testing.assert_allclose(bias, intercept, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-def test_the_way_there_is_that_of_scikit_learn_s_mlp_without_hidden_layers(classes: int) -> None:
-    """MLPClassifier divides alpha by the batch size; all batches have the same size here."""
-    epochs, size, l2, rate = 3, 20, 0.1, 0.05
-    split = halves(made(160, 5, classes))
-    task = Regression(split, epochs=epochs)
-    mlp = MLPClassifier(
-        hidden_layer_sizes=(),
-        solver="sgd",
-        momentum=0,
-        alpha=l2 * size,
-        batch_size=size,
-        learning_rate_init=rate,
-        shuffle=False,
-        random_state=0,
-    )
-    labels = np.unique(split.train.y)
-    for e, order in enumerate(task._orders):
-        X, y = task.X[order, :-1], split.train.y[order]
-        if e == 0:  # a step with rate 0 creates the weights; then set them to 0
-            mlp.set_params(learning_rate_init=1e-300).partial_fit(X, y, classes=labels)
-            mlp.set_params(learning_rate_init=rate)
-            mlp._optimizer.learning_rate = mlp._optimizer.learning_rate_init = rate
-            mlp.coefs_[0][:] = mlp.intercepts_[0][:] = 0
-        mlp.partial_fit(X, y)
-    V = task.train(size, l2, rate)
-    np.testing.assert_allclose(V[:, :-1], mlp.coefs_[0].T, atol=1e-12)
-    np.testing.assert_allclose(V[:, -1], mlp.intercepts_[0], atol=1e-12)
-
-
 @pytest.mark.parametrize(("n", "d", "classes"), [(120, 4, 3), (50, 90, 4)])
 @pytest.mark.parametrize("size", [1, 7, 20, 1000])
 def test_scores_are_those_of_a_plain_loop(n: int, d: int, classes: int, size: int) -> None:
@@ -131,16 +98,6 @@ def test_scores_are_those_of_a_plain_loop(n: int, d: int, classes: int, size: in
     task = Regression(split, epochs=5)
     for l2, rate in ((1e-6, 0.1), (0.3, 0.03), (1.0, 0.01)):
         assert score(task, size, l2, rate) == plain(split, 5, size, l2, rate)
-
-
-def test_more_features_than_samples_take_no_more_numbers_than_samples() -> None:
-    train, validate = split = halves(made(40, 300, 3))
-    task = Regression(split)
-    assert task.X.shape == task.X_validate.shape == (20, 21)
-    X, X_validate = ((part.X - train.X.mean(0)) / train.X.std(0) for part in (train, validate))
-    np.testing.assert_allclose(task.X[:, :-1] @ task.X[:, :-1].T, X @ X.T, atol=1e-9)
-    products = task.X_validate[:, :-1] @ task.X[:, :-1].T
-    np.testing.assert_allclose(products, X_validate @ X.T, atol=1e-9)
 
 
 def test_huge_steps_stay_finite() -> None:
@@ -172,19 +129,6 @@ def test_constant_features_change_nothing() -> None:
         )
 
 
-def test_a_feature_that_is_constant_only_where_it_is_trained_on_is_left_out() -> None:
-    train, validate = halves(made(80, 4, 2))
-    train.X[:, 0] = 0.1
-    assert not Regression(Split(train, validate)).X_validate[:, 0].any()
-
-
-def test_scores_do_not_depend_on_units() -> None:
-    samples = made(90, 5, 3)
-    scaled = Samples(X=samples.X * [1e-6, 1, 1e3, 7, 1e6] + 4, y=samples.y)
-    params = (25, 0.2, 0.03)
-    assert score(Regression(halves(samples)), *params) == score(Regression(halves(scaled)), *params)
-
-
 def test_halves_have_equal_shares_of_every_class() -> None:
     samples = made(101, 3, 4)
     train, validate = halves(samples)
@@ -192,18 +136,6 @@ def test_halves_have_equal_shares_of_every_class() -> None:
     difference = np.bincount(train.y, minlength=10) - np.bincount(validate.y, minlength=10)
     assert np.abs(difference).max() <= 1
     np.testing.assert_array_equal(halves(samples).train.X, train.X)
-
-
-def test_what_is_held_out_is_not_trained_on() -> None:
-    train, validate = hold_out(made(242, 3, 2), 100)
-    assert (len(train), len(validate)) == (142, 100)
-    rows = {row.tobytes() for row in (*train.X, *validate.X)}
-    assert len(rows) == 242
-
-
-def test_a_single_class_is_always_told_right() -> None:
-    samples = made(60, 3, 1)
-    assert score(Regression(halves(samples)), 20, 0.1, 0.05) == 0.0
 
 
 def test_the_default_epochs_train_well_and_leave_something_to_tune() -> None:

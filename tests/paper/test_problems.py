@@ -142,17 +142,3 @@ def test_the_same_seed_gives_the_same_scores(problem: Problem) -> None:
     assert once == again
     noisy = isinstance(problem, Synthetic) or problem == Landmine(scoring="probability")
     assert (once != other) == noisy
-
-
-def test_agents_have_different_tasks() -> None:
-    tasks = opened(GLASS)
-    params = {"batch_size": 40, "l2": 0.1, "learning_rate": 0.05}
-    assert len({tasks.objective(n, 0)(params) for n in range(10)}) > 3
-
-
-def test_epochs_matter() -> None:
-    few, many = (opened(Glass(stand_in=True, epochs=e)) for e in (1, 30))
-    params = {"batch_size": 60, "l2": 1e-6, "learning_rate": 0.01}
-    some = range(0, 38, 6)
-    errors = [np.mean([tasks.objective(n, 0)(params) for n in some]) for tasks in (few, many)]
-    assert errors[1] < errors[0]

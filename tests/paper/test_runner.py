@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import signal
@@ -13,17 +12,16 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from paper.real_data import folder_with
 
 from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
-from fedbo_paper.experiments.plan import Plan, Run, plan, seed_of
-from fedbo_paper.experiments.run import PARAMETERS, as_the_paper_counts, perform
+from fedbo_paper.experiments.plan import Plan, plan
+from fedbo_paper.experiments.run import PARAMETERS, as_the_paper_counts
 from fedbo_paper.experiments.runner import key
-from fedbo_paper.experiments.spec import Arm, Selection, experiments, wanted
+from fedbo_paper.experiments.spec import Arm, experiments, wanted
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 
@@ -102,16 +100,6 @@ def test_runs_are_paired_by_their_initial_points() -> None:
     assert len({*map(str, initial.values())}) > 1
 
 
-def test_a_seed_has_functions_of_its_own() -> None:
-    def first(seed: int) -> Run:
-        return plan(wanted("fig1", quick=True, seed=seed)[0], None).runs[0]
-
-    one, two = first(0), msgspec.structs.replace(first(0), seed=1)
-    scores = [perform(run, None)["simple_regret"][0] for run in (one, two)]
-    assert one.initial == two.initial
-    assert scores[0] != scores[1]
-
-
 def test_parameters_are_counted_as_in_the_paper() -> None:
     """A belief has M + M² + 1 of them; without the incumbent for RGPE, which ignores it."""
     M, N = 4, 7
@@ -119,14 +107,6 @@ def test_parameters_are_counted_as_in_the_paper() -> None:
     for method, each in (("RGPE", M + M**2), ("TAF", M + M**2 + 1)):
         counted = as_the_paper_counts(table, Arm(method=method, M=M, N=N))  # type: ignore[arg-type]
         assert all(counted[name].tolist() == [0, N * each] for name in PARAMETERS)
-
-
-def test_seconds_are_of_the_target_and_of_its_objective(tmp_path: Path) -> None:
-    table = perform(few(1).runs[0], None)
-    assert (table["seconds"] >= 0).all() and (table["seconds_evaluation"] >= 0).all()
-    assert results.elapsed(results.tidy([(few(1).runs[0], table)]))[-1] == pytest.approx(
-        np.sum(table["seconds"] + table["seconds_evaluation"])
-    )
 
 
 SCRIPT = """
@@ -177,27 +157,6 @@ def test_nothing_to_run_is_an_error_that_says_what_there_is() -> None:
         wanted("fig1", only="landmine")
     with pytest.raises(ValueError, match="its experiments are published"):
         wanted("published", presets=("default",))
-
-
-def test_an_option_that_no_problem_takes_is_refused() -> None:
-    selection = Selection(
-        experiment="landmine", preset="paper", figures=("fig2",), problem={"scoring": "loud"}
-    )
-    with pytest.raises(msgspec.ValidationError, match="scoring"):
-        _ = selection.spec
-
-
-def test_a_run_without_seconds_leaves_those_of_others_as_they_are() -> None:
-    iterations, seconds = [0, 0, 1, 0, 1, 0, 1], [1.0, 2.0, 3.0, math.nan, math.nan, 4.0, 5.0]
-    runs = Table({"iteration": iterations, "seconds": seconds, "seconds_evaluation": [0.0] * 7})
-    assert results.elapsed(runs).tolist() == pytest.approx(
-        [1.0, 3.0, 6.0, math.nan, math.nan, 4.0, 9.0], nan_ok=True
-    )
-
-
-def test_every_stream_of_random_numbers_has_a_seed_of_its_own() -> None:
-    keys = [(), (0,), (0, 0), ("a",), ("a", 0), ("a", 0, 0), ("b", 0), (0, "a"), ("a0",)]
-    assert len({seed_of(*key) for key in keys}) == len(keys)
 
 
 def test_an_option_of_another_problem_is_refused() -> None:

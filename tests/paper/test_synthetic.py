@@ -68,11 +68,6 @@ def test_peers_alike_more_than_halve_the_regret(preset: Preset, functions: int) 
     assert fts.mean() < 0.5 * ts.mean()
 
 
-def test_few_observations_of_peers_alike_help_too() -> None:
-    """Figure 1a: t_n = 40."""
-    assert near(100, 40).mean() < curves("paper", 20, None)[:, 1:].mean()
-
-
 def test_more_observations_help_when_features_are_many() -> None:
     """Figures 1a and 1b, M = 100."""
     assert near(100, 100).mean() < near(100, 40).mean()

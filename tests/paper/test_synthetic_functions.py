@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -26,14 +25,6 @@ def test_functions_have_the_covariance_of_the_se_kernel() -> None:
     z = (F.T @ F / draws - K) / standard_error
     assert np.abs(z).max() < 5.0
     assert np.abs(F.mean(axis=0)).max() < 5.0 / np.sqrt(draws)
-
-
-@pytest.mark.parametrize("length_scale", [0.001, 0.03, 0.15])
-def test_the_circle_that_functions_are_drawn_on_has_exactly_the_kernel(length_scale: float) -> None:
-    tasks = Synthetic(length_scale=length_scale).tasks()
-    x = np.linspace(0, 1, 1000)
-    covariance = np.fft.fft(tasks._amplitudes**2).real[:1000]
-    np.testing.assert_allclose(covariance, np.exp(-0.5 * (x / length_scale) ** 2), atol=1e-9)
 
 
 def test_functions_fill_the_range_from_0_to_1(tasks: SyntheticTasks) -> None:
@@ -107,13 +98,6 @@ def test_the_objective_is_f_with_noise_from_its_seed(tasks: SyntheticTasks) -> N
     assert tasks.objective(2, seed=2)(params) != scores[0]
 
 
-def test_every_point_is_a_point_of_the_space(tasks: SyntheticTasks) -> None:
-    assert tasks.space.direction == "maximize"
-    assert tasks.space.listed == tasks.points
-    truth = tasks.objective(0, seed=0).truth
-    assert [truth(params) for params in tasks.points] == tasks.function(0).tolist()
-
-
 def test_presets(tasks: SyntheticTasks) -> None:
     paper = tasks.federation("paper", 25, seed=3)
     default = tasks.federation("default", 25, seed=3)
@@ -129,14 +113,3 @@ def test_presets(tasks: SyntheticTasks) -> None:
 def test_more_observations_than_points_are_refused() -> None:
     with pytest.raises(ValueError, match="t_n is 61, expected 0 to 60"):
         SMALL.tasks().observed(0, 0, 61, 0.02, seed=0)
-
-
-def test_a_point_off_the_domain_is_refused(tasks: SyntheticTasks) -> None:
-    with pytest.raises(ValueError, match=r"x is 1\.5, expected a number from 0 to 1"):
-        tasks.objective(0, seed=0)({"x": 1.5})
-
-
-def test_an_experiment_file_can_name_it() -> None:
-    written = msgspec.json.encode(SMALL)
-    assert b'"type":"synthetic"' in written
-    assert msgspec.json.decode(written, type=Synthetic) == SMALL

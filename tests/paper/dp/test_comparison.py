@@ -10,7 +10,6 @@ import pytest
 from paper.commands import reproduce as command
 from paper.real_data import folder_with
 
-from fedbo.table import Table
 from fedbo_paper.dp import results
 from fedbo_paper.dp.comparison import (
     CURVES,
@@ -18,7 +17,6 @@ from fedbo_paper.dp.comparison import (
     Job,
     initial_points,
     perform,
-    quick,
 )
 from fedbo_paper.dp.methods import Alone, Served
 from fedbo_paper.dp.server import PrivateMean, Regions
@@ -54,13 +52,6 @@ def test_initial_points_lie_in_the_agent_s_region(data: Path) -> None:
             given = initial_points(job(Alone(name="TS", starts=starts)), tasks, n)
             X = np.array([tasks.space.encode(params) for params in given])
             assert (regions.index(X) == n % regions.count).all() and len(X) == 3
-
-
-def test_loss_is_1_less_the_best_auc_so_far() -> None:
-    rows = [(0, 0, 0.5), (0, 0, 0.7), (1, 0, 0.6), (1, 0, 0.4), (0, 1, 0.6), (1, 1, 0.9)]
-    table = Table.from_rows(["agent", "round", "score"], rows)
-    expected = [[0.3, 0.3], [0.4, 0.1]]
-    assert results.loss(table, agents=2, rounds=1) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.slow
@@ -103,16 +94,6 @@ def test_a_comparison_is_complete_paired_and_resumed(
     before = (out / "dp.csv").read_bytes()
     results.reproduce(SMALL, out, data=data, run=here)
     assert (out / "dp.csv").read_bytes() == before
-
-
-def test_rivals_exist() -> None:
-    assert {curve.rival for curve in CURVES} <= {curve.method.name for curve in CURVES}
-
-
-def test_quick_is_a_small_part_of_everything() -> None:
-    small = quick(Comparison())
-    assert len(small.jobs()) == 2 * len(CURVES) and small.rounds == 10
-    assert {run.method for run in small.jobs()} == {curve.method for curve in CURVES}
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from scipy.stats import norm
 from fedbo.privacy import gaussian_sigma
 from fedbo_paper.dp.comparison import CURVES
 from fedbo_paper.dp.methods import DELTA, FTS, Alone, ExpectedImprovement, Released, Served
-from fedbo_paper.dp.picture import label
 from fedbo_paper.dp.server import PrivateMean
 
 
@@ -37,17 +36,6 @@ def test_the_published_epsilon_is_that_of_renyi_accounting(curve: Any) -> None:
     aggregate = curve.method.aggregate
     epsilon = renyi(aggregate.z, aggregate.q, 60, DELTA)
     assert epsilon == pytest.approx(curve.published_epsilon, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("z", "q", "published"),
-    [
-        *((1.6, 0.35, 7.12), (3.0, 0.35, 3.05)),
-        *((1.0, 0.10, 3.75), (1.0, 0.15, 5.98), (1.0, 0.20, 7.69), (1.0, 0.25, 9.82)),
-    ],
-)
-def test_so_are_the_other_published_ones(z: float, q: float, published: float) -> None:
-    assert renyi(z, q, 60, DELTA) == pytest.approx(published, abs=0.02)
 
 
 def test_what_is_not_private_costs_infinity_and_what_is_not_sent_nothing() -> None:
@@ -98,11 +86,3 @@ def test_a_release_costs_what_its_two_kinds_of_noise_cost(nominal: float) -> Non
 def test_alone_and_with_empty_contributions_nothing_is_paid() -> None:
     assert ExpectedImprovement(name="EI").epsilon(60, 1e-5) == 0.0
     assert Released(name="null", is_empty=True).epsilon(60, 1e-5) == 0.0
-
-
-def test_the_legend_has_the_accounted_and_the_published_epsilon() -> None:
-    labels = {curve.method.name: label(curve, 60) for curve in CURVES}
-    assert labels["TS"] == "TS" and labels["EI"] == "EI alone"
-    assert labels["DP-FTS-DE-z4"].endswith("published 2.16)")
-    assert f"(accounted ε {CURVES[3].method.epsilon(60):.3g}, " in labels["DP-FTS-DE-z1"]
-    assert labels["release-2"] == "one release, ε ≤ 2 (accounted ε 1.81)"

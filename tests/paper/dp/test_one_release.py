@@ -10,7 +10,7 @@ import pytest
 from fedbo.agent import Agent
 from fedbo.federation import Federation
 from fedbo.policy import TipsThenPool
-from fedbo.privacy import Plan, Simulated, release
+from fedbo.privacy import Plan
 from fedbo.space import Float
 from fedbo_paper.dp.comparison import Job, perform
 from fedbo_paper.dp.methods import DELTA, ExpectedImprovement, OneRelease, Released
@@ -61,20 +61,6 @@ def test_a_release_is_heard_once_and_is_the_same_again(agents: list[Agent]) -> N
     assert [len(relay(t, agents)) for t in (1, 2, 3)] == [1, 0, 0]
     other = OneRelease(FEDERATION, method, seed=6)(1, agents)
     assert other[0].encode() != first[0].encode()
-
-
-def test_agents_hear_what_the_library_releases(agents: list[Agent]) -> None:
-    published = release(FEDERATION, [agent.message() for agent in agents], source=Simulated(5))
-    assert published.trials == 60
-    assert OneRelease(FEDERATION, Released(name="release"), seed=5)(1, agents) == [published]
-
-
-def test_the_federation_has_the_plan_of_the_method(data: Path) -> None:
-    tasks = Landmine().tasks(data)
-    assert Released(name="release").federation(tasks, 3).privacy == PLAN
-    other = Released(name="release", most=8.0).federation(tasks, 3)
-    assert other.privacy == Plan(epsilon=8.0, delta=DELTA)
-    assert ExpectedImprovement(name="EI").federation(tasks, 3).privacy is None
 
 
 def test_the_null_says_nothing_about_members(agents: list[Agent]) -> None:

@@ -9,7 +9,7 @@ from fedbo.agent import Agent
 from fedbo.federation import Federation
 from fedbo.message import Message
 from fedbo.space import Float
-from fedbo_paper.dp.policy import FollowPeer, FollowServer, own_share
+from fedbo_paper.dp.policy import FollowPeer, FollowServer
 from fedbo_paper.dp.server import Regions
 
 SPACE = {"x": Float(0, 1), "y": Float(0, 1)}
@@ -52,10 +52,6 @@ def test_the_first_query_is_the_largest_over_all_regions(seed: int) -> None:
 
     [reached] = piecewise(np.array([[trial.params["x"], trial.params["y"]]]))
     assert reached >= piecewise(grid).max() - 1e-6
-
-
-def test_p_t_is_1_less_1_over_t() -> None:
-    assert [own_share(t) for t in (1, 2, 3, 60)] == pytest.approx([0, 1 / 2, 2 / 3, 59 / 60])
 
 
 def test_fts_follows_each_peer_as_often() -> None:
