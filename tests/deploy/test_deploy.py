@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedbo.hub.settings import Settings, load
+from fedbo.hub.settings import load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -89,21 +90,32 @@ def test_settings_exist(compose: dict[str, Any]) -> None:
     inside = dict(pair.split("=", 1) for pair in pairs)
     alone = load({}, None, inside)
     assert (alone.host, alone.port) == ("0.0.0.0", 8765)
-    together = load({}, None, inside | compose["services"]["hub"]["environment"])
+    environment = compose["services"]["hub"]["environment"]
+    together = load({}, None, inside | {name: _filled(text) for name, text in environment.items()})
     assert together.db.startswith("postgresql+psycopg://")
-    assert together.tls_certificate and together.tls_key
-    behind = ("trusted_proxies", "public_url")
-    text = (DEPLOY / "compose.yaml").read_text()
-    for name in behind:
-        assert name in Settings.__struct_fields__
-        assert f"FEDBO_HUB_{name.upper()}" in text
+    (front,) = compose["networks"]["front"]["ipam"]["config"]
+    assert together.trusted_proxies == front["subnet"]
+    assert together.public_url == "https://hub.example.org"
+
+
+def test_the_hub_is_reached_through_the_proxy_only(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
+    caddyfile = (DEPLOY / "Caddyfile").read_text()
+    assert "reverse_proxy hub:8765" in caddyfile and "read_header" in caddyfile
+    assert "HUB_NAME" in services["caddy"]["environment"] and "{$HUB_NAME}" in caddyfile
+
+
+def _filled(text: str) -> str:
+    """Fill in the default of a variable, as Compose does."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 def test_secrets_are_files_and_in_no_variable(compose: dict[str, Any]) -> None:
     secrets = compose["secrets"]
     for service in compose["services"].values():
-        assert {*service["secrets"]} <= {*secrets}
-        for name, value in service["environment"].items():
+        assert {*service.get("secrets", [])} <= {*secrets}
+        for name, value in service.get("environment", {}).items():
             if "PASSWORD" in name or name.endswith("_KEY"):
                 assert value.startswith("/run/secrets/")
                 assert value.rsplit("/", 1)[1] in service["secrets"]
