@@ -1,18 +1,12 @@
 """Plant links in an exchange folder, as another user who may write to it, and see what they reach.
 
-Two users share a folder: the *victim* publishes with fedbo, and the *attacker* replaces files and
-folders by links to what belongs to the victim.
+Two users share a folder: the *victim* publishes with fedbo, and the *attacker* swaps for a link
 
-file         while the victim publishes, its message is replaced by a link to a private file (mode
-             0600). Does the mode of the private file change?
-folder       while the victim publishes, the folder of the federation is replaced by a link to a
-             private folder (mode 0700). Does the mode of the private folder change?
+file         the victim's message: the link leads to a private file (mode 0600)
+folder       the folder of the federation: the link leads to a private folder (mode 0700)
 
-A race ends when the attack succeeds, or after --seconds; each kind is run --races times. The
-command ends with status 1 if an attack succeeds.
-
-THIS NEEDS ROOT, on Linux: the program changes to the two users in child processes. Without root it
-says so and does nothing. It uses a temporary folder only.
+Does the mode of what is private change? A race ends then, or after --seconds. The command ends with
+status 1 if an attack succeeds. It NEEDS ROOT, on Linux, because it acts as two other users.
 
     sudo python benchmarks/attack/links.py
 """
@@ -23,20 +17,16 @@ import argparse
 import contextlib
 import ctypes
 import itertools
-import json
 import os
 import pwd
-import shutil
 import signal
-import stat
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,39 +37,9 @@ FEDERATION = fedbo.Federation({"x": fedbo.Float(0.0, 1.0)})
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2(2)
 
 
-class Place(NamedTuple):
-    """The shared folder, and what belongs to the victim."""
-
-    shared: Path
-    file: Path
-    folder: Path
-
-    @property
-    def messages(self) -> Path:
-        return self.shared / str(FEDERATION.fingerprint)
-
-
-@contextlib.contextmanager
-def place(victim: int) -> Iterator[Place]:
-    """Create a folder to which everybody may write, and two things only for the victim."""
-    top = Path(tempfile.mkdtemp())
-    try:
-        top.chmod(0o755)
-        for name, mode in (("shared", 0o777), ("home", 0o755), ("home/private", 0o700)):
-            (top / name).mkdir()
-            (top / name).chmod(mode)
-        private = top / "home" / "private.txt"
-        private.touch()
-        private.chmod(0o600)
-        for path in (top / "home", private, top / "home" / "private", top / "shared"):
-            os.chown(path, victim, -1)
-        yield Place(top / "shared", private, top / "home" / "private")
-    finally:
-        shutil.rmtree(top)
-
-
-def start(uid: int, act: Callable[[], Any]) -> tuple[int, int]:
+def start(user: str, act: Callable[..., str], *arguments: object) -> tuple[int, int]:
     """Run a function as this user in a child process; return its id and a pipe for its result."""
+    uid = pwd.getpwnam(user).pw_uid
     result, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -90,85 +50,80 @@ def start(uid: int, act: Callable[[], Any]) -> tuple[int, int]:
         os.setgid(uid)
         os.setuid(uid)
         os.umask(0o077)
-        os.write(write, json.dumps(act()).encode())
+        os.write(write, act(*arguments).encode())
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(0)
 
 
-# What the attacker does, again and again
-
-
-def replace_file(place: Place) -> None:
-    """Replace the victim's message by a link."""
-    spare, names = place.shared / "spare", list[str]()
-    while not names:
-        with contextlib.suppress(OSError):
-            names = [name for name in os.listdir(place.messages) if name.startswith("victim")]
-    while True:
-        with contextlib.suppress(OSError):
-            os.symlink(place.file, spare)
-        with contextlib.suppress(OSError):
-            os.rename(spare, place.messages / names[0])
-
-
-def replace_folder(place: Place) -> None:
-    """Swap the folder of the federation for a link as soon as it appears; remove both later."""
-    spare = place.shared / "spare"
-    for i in itertools.count():
-        os.symlink(place.folder, spare)
-        while swap(spare, place.messages):
-            pass
-        time.sleep(1e-4)
-        os.unlink(place.messages)
-        os.rename(spare, place.shared / f".{i}")
-
-
-def swap(a: Path, b: Path) -> int:
-    """Swap two paths in one call of the system; return 0 if it did."""
-    paths = AT_FDCWD, os.fsencode(a), AT_FDCWD, os.fsencode(b), RENAME_EXCHANGE
-    result: int = ctypes.CDLL(None).renameat2(*paths)
-    return result
-
-
-def publish(place: Place, path: Path, seconds: float) -> str:
-    """Publish until the mode of the path changes; return what happened."""
+def publish(shared: Path, private: Path, seconds: float) -> str:
+    """Publish until the mode of what is private changes; return what happened."""
     agent = fedbo.Agent(FEDERATION, name="victim")
     agent.tell({"x": 0.3}, 1.0)
-    message, exchange = agent.message(), FolderExchange(place.shared)
-    before, end, n = _mode(path), time.monotonic() + seconds, 0
-    while time.monotonic() < end and _mode(path) == before:
+    message, exchange = agent.message(), FolderExchange(shared)
+    before, end, n = private.stat().st_mode, time.monotonic() + seconds, 0
+    while time.monotonic() < end and private.stat().st_mode == before:
         n += 1
         with contextlib.suppress(ExchangeError), warnings.catch_warnings(action="ignore"):
             exchange.publish(msgspec.structs.replace(message, sequence=n))
-    return "" if _mode(path) == before else f"mode {_mode(path)} after {n:,} publishes"
+    is_same = private.stat().st_mode == before
+    return f"{n:,} publishes: the mode {'stays' if is_same else 'HAS CHANGED'}"
 
 
-def _mode(path: Path) -> str:
-    return f"{stat.S_IMODE(path.stat().st_mode):04o}"
+def replace_file(shared: Path, private: Path) -> str:
+    """Replace the victim's message by a link, again and again."""
+    spare, names = shared / "spare", list[Path]()
+    while not names:
+        names = [*shared.glob("*/victim*")]
+    while True:
+        with contextlib.suppress(OSError):
+            os.symlink(private, spare)
+        with contextlib.suppress(OSError):
+            os.rename(spare, names[0])
 
 
-ATTACKS: dict[str, tuple[Callable[[Place], None], Callable[[Place], Path]]] = {
-    "file": (replace_file, lambda place: place.file),
-    "folder": (replace_folder, lambda place: place.folder),
-}
+def replace_folder(shared: Path, private: Path) -> str:
+    """Swap the folder of the federation for a link as soon as it appears; remove both later."""
+    spare, folder = shared / "spare", shared / str(FEDERATION.fingerprint)
+    both = AT_FDCWD, os.fsencode(spare), AT_FDCWD, os.fsencode(folder), RENAME_EXCHANGE
+    for i in itertools.count():
+        os.symlink(private, spare)
+        while ctypes.CDLL(None).renameat2(*both):
+            pass
+        time.sleep(1e-4)
+        os.unlink(folder)
+        os.rename(spare, shared / f".{i}")
+    raise AssertionError("it counts for ever")
 
 
-def race(attack: str, victim: int, attacker: int, seconds: float) -> str:
-    """Let the victim publish while the attacker attacks; return what happened, empty if nothing."""
-    replace, private = ATTACKS[attack]
-    with place(victim) as here:
-        attacking, _ = start(attacker, lambda: replace(here))
-        publishing, result = start(victim, lambda: publish(here, private(here), seconds))
-        with open(result, "rb") as pipe:
+ATTACKS = {"file": replace_file, "folder": replace_folder}
+
+
+def race(attack: str, seconds: float) -> str:
+    """Let the victim publish while the attacker attacks; return what happened."""
+    uid = pwd.getpwnam("daemon").pw_uid
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("shared", "home", "home/private", "home/state")]
+        for path, mode in zip(paths, (0o777, 0o755, 0o700, 0o700), strict=True):
+            path.mkdir()
+            path.chmod(mode)
+        shared, home, private, state = paths
+        if attack == "file":
+            private = home / "private.txt"
+            private.touch(0o600)
+        os.chmod(folder, 0o755)
+        for path in (shared, home, private, state):
+            os.chown(path, uid, -1)
+        os.environ["FEDBO_STATE"] = str(state)
+        attacker, _ = start("nobody", ATTACKS[attack], shared, private)
+        victim, result = start("daemon", publish, shared, private, seconds)
+        with open(result) as pipe:
             text = pipe.read()
-        os.waitpid(publishing, 0)
-        os.kill(attacking, signal.SIGKILL)
-        os.waitpid(attacking, 0)
-    if not text:
-        raise SystemExit("links.py: the victim's process failed; its error is above")
-    return str(json.loads(text))
+        os.waitpid(victim, 0)
+        os.kill(attacker, signal.SIGKILL)
+        os.waitpid(attacker, 0)
+    return text or "FAILED: the error is above"
 
 
 def main() -> None:
@@ -181,19 +136,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help=text)
     options = parser.parse_args()
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
-        print("Skipped: links.py needs root, on Linux, because it acts as two other users.")
-        return
-    victim, attacker = (pwd.getpwnam(name).pw_uid for name in ("daemon", "nobody"))
-    faults = []
-    with tempfile.TemporaryDirectory() as state:
-        os.environ["FEDBO_STATE"] = state
-        os.chown(state, victim, -1)
-        for attack in ATTACKS:
-            found = [race(attack, victim, attacker, options.seconds) for _ in range(options.races)]
-            faults += [fault for fault in found if fault]
-            print(f"{attack}: {', '.join(filter(None, found)) or 'the mode stays'}")
+        sys.exit("links.py needs root, on Linux, because it acts as two other users")
+    faults = 0
+    for attack in [*ATTACKS] * options.races:
+        outcome = race(attack, options.seconds)
+        faults += not outcome.endswith("stays")
+        print(f"{attack}: {outcome}")
     if faults:
-        raise SystemExit(1)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

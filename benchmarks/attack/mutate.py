@@ -228,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    text = "mutated messages, as many signed ones; default: 1,000,000"
+    text = "unsigned ones, and as many signed ones; default: 1,000,000"
     parser.add_argument("--messages", type=int, default=10**6, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, help="of the mutations; default: 0")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the counts there")

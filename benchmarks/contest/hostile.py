@@ -7,7 +7,6 @@ unrelated   of peers whose functions have nothing in common with its own; on a r
 negated     of peers that maximise the negative of an honest peer's function
 worst       of peers that praise the target's worst point: their function is a bump there
 noise       random numbers, with the norms of honest ones
-scaled      those of "worst", with the largest mean that is accepted, and trials in every cell
 drifting    honest ones at first, and those of "worst" after 8 trials
 adaptive    before each query, an answer to the message that the target has just published: it
             agrees with the target where the target has been, and praises a bad point elsewhere
@@ -51,7 +50,6 @@ from msgspec.structs import replace
 
 import fedbo
 from fedbo.message.compact import Compact
-from fedbo.model.kernel import Array
 from fedbo.model.summary import quantise
 from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
 
@@ -73,7 +71,6 @@ BUMP = 0.2  # width of the bump at the worst point, as a fraction of the cube's 
 DRIFT = 8  # trials of the target after which a drifting liar begins to lie
 BAD = 0.5  # share of the target's points that an adaptive liar takes for bad
 PRAISE = 1.0  # how far it praises one of them above all others, in standard deviations
-STEP = 1.1  # how finely the largest mean is searched for
 SATURATED = 3  # trials in a cell: more of them are sent as so many
 
 
@@ -140,11 +137,6 @@ class Scene:
         return peers.messages(self.agreed, histories, self.seed)
 
     @cached_property
-    def loud(self) -> list[fedbo.Message]:
-        """The same messages, as large as a federation accepts them, and as certain as possible."""
-        return [loudest(self.agreed, message) for message in self.baits]
-
-    @cached_property
     def noise(self) -> dict[int, fedbo.Message]:
         """Random messages of all peers, by task."""
         rng = np.random.default_rng([6, self.seed, self.target])
@@ -191,7 +183,6 @@ FAMILIES: dict[str, Callable[[Turn], list[fedbo.Message]]] = {
     "negated": partial(once, lambda scene, n: scene.sent["negated"][n]),
     "worst": partial(once, lambda scene, n: scene.baits[n]),
     "noise": partial(once, lambda scene, n: scene.noise[n]),
-    "scaled": partial(once, lambda scene, n: scene.loud[n]),
     "drifting": drifting,
     "adaptive": adaptive,
 }
@@ -224,7 +215,8 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     """Answer the target's message: agree with it, except for a bad point that is praised.
 
     The answer is what the target would believe if it heard of one excellent trial at the bad point
-    that it knows least about. So hardly anything changes where it has made trials.
+    that it knows least about. So hardly anything changes where it has made trials. It claims as
+    many trials as can be sent.
 
     Args:
         scene: What the liars know.
@@ -237,35 +229,8 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     n = int(variance.argmax())
     wanted = float((scene.points @ m).max()) + PRAISE
     m += shared[n] * (wanted - Psi[n] @ m) / max(variance[n], 1e-9)
-    return certain(scene.agreed, message, m)
-
-
-def loudest(agreed: fedbo.Federation, message: fedbo.Message) -> fedbo.Message:
-    """Scale the mean of a message as far as a federation accepts it, with trials in every cell.
-
-    Args:
-        agreed: The federation.
-        message: The message.
-    """
-    m = message.nu.astype(float)
-    size, largest = 1.0, certain(agreed, message, m)
-    while _is_accepted(agreed, larger := certain(agreed, message, size * STEP * m)):
-        size, largest = size * STEP, larger
-    return largest
-
-
-def _is_accepted(agreed: fedbo.Federation, message: fedbo.Message) -> bool:
-    try:
-        agreed.check(message)
-    except fedbo.MessageRefused:
-        return False
-    return True
-
-
-def certain(agreed: fedbo.Federation, message: fedbo.Message, m: Array) -> fedbo.Message:
-    """Return a message of the same sender with another mean, and as many trials as can be sent."""
     levels, scales = quantise(m[None], np.random.default_rng(0))
-    counts = np.full(len(agreed.cells), SATURATED)
+    counts = np.full(len(scene.agreed.cells), SATURATED)
     body = Compact.pack(levels[0], float(scales[0]), counts, b"")
     return replace(message, t_n=int(counts.sum()), body=body)
 

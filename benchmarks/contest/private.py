@@ -16,13 +16,10 @@ messages   ordinary messages of the same members, with --messages: no privacy ei
 --members 10,28 lets each run meet 10, or 28, random members. EI alone runs once for each target and
 seed. Every seed has draws of noise of its own (--draws), and each draw serves all targets, as one
 release would. So the intervals, which are over targets, do not include the luck of a single draw.
-The spread does: it is the standard deviation, over draws, of the mean regret over targets, divided
-by the regret of EI alone. A part of it is due to chance in the runs.
 
 The JSON has in `members`, by the number of members, by ε (or `messages`) and by the number of
-trials: `ratio_ei`, `ratio_null`, `ratio_inf` and `ratio_messages`, with 95 %
-intervals; `kept`, the share of the gain over EI alone that is left of that without privacy; and
-`spread`. `regret_ei` has the regret of EI alone, `spent` the ε that the accountant finds.
+trials: `ratio_ei`, `ratio_null`, `ratio_inf` and `ratio_messages`, with 95 % intervals. `regret_ei`
+has the regret of EI alone, `spent` the ε that the accountant finds.
 
     python benchmarks/private.py PATH.npz --targets odd --epsilon 0.5,1,2,inf --json out.json
     python benchmarks/private.py synthetic --members 100,1000 --epsilon 1,inf --delta 1e-5
@@ -41,7 +38,6 @@ from msgspec.structs import replace
 
 import fedbo
 from fedbo.privacy import Plan, Release, Simulated, release, spent
-from fedbo_paper.harness.intervals import Floats, bootstrap
 
 from . import figures, grounds, peers, runs, terminal
 from .figures import Curves, Figures, counted
@@ -52,6 +48,12 @@ from .runs import EI, Run
 TRAINED = ("landmine", "har")
 NAMED = (*TRAINED, "synthetic")
 NULL, MESSAGES, FREE = "null", "messages", "inf"
+CAPTIONS = {
+    "ratio_ei": "EI alone",
+    "ratio_null": "the null",
+    "ratio_inf": "the same release without noise",
+    "ratio_messages": "ordinary messages",
+}
 HARDLY_ANY = 1e4  # ε of a release whose noise is negligible
 MANY = 300  # members from which one history of each is enough
 DIMENSIONS, INSTANCES, TARGETS, MEMBERS = (2, 4), 2, 4, 1000  # of the synthetic tables
@@ -232,88 +234,40 @@ def _finite(options: argparse.Namespace) -> list[float]:
 
 
 def summary(regret: Curves, N: int, options: argparse.Namespace) -> Figures:
-    """Compute ratios to all yardsticks, the gain that is kept, and the spread over draws of noise.
+    """Compute the ratios to all yardsticks, by what newcomers hear and the number of trials.
 
     Args:
         regret: The regrets of all runs, as `measure` returns them.
         N: The number of members.
         options: The options of the command.
     """
-    result: Figures = {}
-
-    def add(key: str, name: str, n: int, value: object) -> None:
-        result.setdefault(key, {}).setdefault(name, {})[str(n)] = value
-
+    result: Figures = {key: {} for key in CAPTIONS}
     names = [*map("{:g}".format, options.epsilon), MESSAGES]
     for name in (name for name in names if _arm(N, name) in regret):
-        own, is_release = regret[_arm(N, name)], name != MESSAGES
-        free = regret.get(_arm(N, FREE)) if is_release and name != FREE else None
+        own = regret[_arm(N, name)]
         yardsticks = {
-            "ratio_ei": regret[EI],
-            "ratio_null": regret.get(_arm(N, f"{NULL} {name}")),
-            "ratio_inf": free,
-            "ratio_messages": regret.get(_arm(N, MESSAGES)) if is_release else None,
+            "ratio_ei": EI,
+            "ratio_null": _arm(N, f"{NULL} {name}"),
+            "ratio_inf": _arm(N, FREE),
+            "ratio_messages": _arm(N, MESSAGES),
         }
-        for n in counted(options.trials):
-            at = n - 1
-            for key, other in yardsticks.items():
-                if other is not None:
-                    effect = figures.ratio(own[..., at], _repeated(other, own)[..., at])
-                    add(key, name, n, effect)
-            if is_release:
-                add("spread", name, n, spread(own[..., at], regret[EI][..., at]))
-            if free is not None:
-                values = own, free, _repeated(regret[EI], own)
-                add("kept", name, n, bootstrap(_share, *(array[..., at] for array in values)))
-    return result
-
-
-def spread(own: Floats, alone: Floats) -> float:
-    """Compute how much the mean regret over targets varies from one draw of noise to another.
-
-    Args:
-        own: Regrets (targets, seeds × draws).
-        alone: Regrets (targets, seeds) of EI alone, whose mean is the unit.
-
-    Returns:
-        The standard deviation over the draws of a seed; NaN if each seed has a single draw, or if
-        EI alone has no regret.
-
-    >>> round(spread(np.array([[1.0, 3.0], [2.0, 4.0]]), np.array([[2.0], [2.0]])), 3)
-    0.707
-    """
-    by_draw = own.mean(axis=0).reshape(alone.shape[1], -1)
-    if by_draw.shape[1] == 1 or not alone.any():
-        return float("nan")
-    return float(np.sqrt(by_draw.var(axis=1, ddof=1).mean()) / alone.mean())
-
-
-def _repeated(values: Floats, own: Floats) -> Floats:
-    """Repeat runs that have one value for each seed as often as a seed has draws of noise."""
-    return np.repeat(values, own.shape[1] // values.shape[1], axis=1)
-
-
-def _share(own: Floats, free: Floats, alone: Floats) -> Floats:
-    return (alone - own) / (alone - free)
+        for key, arm in yardsticks.items():
+            if arm in regret and arm != _arm(N, name) and not own.shape[1] % regret[arm].shape[1]:
+                # what runs once for each seed is compared with each draw of noise
+                other = np.repeat(regret[arm], own.shape[1] // regret[arm].shape[1], axis=1)
+                result[key][name] = {
+                    str(n): figures.ratio(own[..., n - 1], other[..., n - 1])
+                    for n in counted(options.trials)
+                }
+    return {key: by_name for key, by_name in result.items() if by_name}
 
 
 def show(result: Figures, title: str) -> None:
     """Print the figures that `summary` returned as tables."""
-    captions = {
-        "ratio_ei": "ratio to EI alone",
-        "ratio_null": "ratio to the null",
-        "ratio_inf": "ratio to the same release without noise",
-        "ratio_messages": "ratio to ordinary messages",
-        "kept": "share of the gain without noise that is kept",
-    }
-    for key in (key for key in captions if key in result):
-        rows = [
-            [name, *map(terminal.estimate, by_n.values())] for name, by_n in result[key].items()
-        ]
-        at = [*next(iter(result[key].values()))]
-        terminal.table(f"{title}: {captions[key]}, 95 % interval", ["ε", *at], rows)
-    rows = [[name, *map("{:.3f}".format, by_n.values())] for name, by_n in result["spread"].items()]
-    terminal.table(f"{title}: spread over draws of noise", ["ε", *at], rows)
+    for key, by_name in result.items():
+        rows = [[name, *map(terminal.estimate, by_n.values())] for name, by_n in by_name.items()]
+        at = [*next(iter(by_name.values()))]
+        terminal.table(f"{title}: ratio to {CAPTIONS[key]}, 95 % interval", ["ε", *at], rows)
 
 
 def main() -> None:

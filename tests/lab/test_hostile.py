@@ -51,22 +51,10 @@ def test_every_message_is_accepted(name: str, scene: Scene, target: fedbo.Agent)
     assert agent.receive(later) == (len(LYING) if name in ("drifting", "adaptive") else 0)
 
 
-def test_baits_praise_the_worst_point_and_louder_ones_are_refused(scene: Scene) -> None:
+def test_baits_praise_the_worst_point(scene: Scene) -> None:
     worst = scene.ground.X[scene.ground.Y[TARGET].argmin()]
-    for message in (scene.baits[0], scene.loud[0]):
-        praised = scene.ground.X[values(scene, message).argmax()]
-        assert np.linalg.norm(praised - worst) < 0.2
-    assert scene.loud[0].counts.min() == 4  # three trials and more in every cell
-    larger = hostile.certain(scene.agreed, scene.loud[0], hostile.STEP * scene.loud[0].nu)
-    with pytest.raises(fedbo.MessageRefused):
-        scene.agreed.check(larger)
-
-
-def test_noise_has_the_norm_of_an_honest_message_and_nothing_else_of_it(scene: Scene) -> None:
-    for n in LYING:
-        ours, theirs = scene.noise[n].nu, scene.sent["honest"][n].nu
-        assert np.linalg.norm(ours) == pytest.approx(np.linalg.norm(theirs), rel=1e-3)
-        assert abs(np.corrcoef(ours, theirs)[0, 1]) < 0.7
+    praised = scene.ground.X[values(scene, scene.baits[0]).argmax()]
+    assert np.linalg.norm(praised - worst) < 0.2
 
 
 def test_an_adaptive_liar_agrees_with_the_target_and_praises_a_bad_point(
