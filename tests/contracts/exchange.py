@@ -171,8 +171,8 @@ def child(program: str, *args: object, **given: Any) -> subprocess.Popen[str]:
         "import sys\n"
         "from contracts.exchange import *\n"
         "from fedbo.exchange import *\n"
-        "from fedbo import locks\n"
-        "locks._WAIT = 60.0\n"
+        "from fedbo import files\n"
+        "files._WAIT = 60.0\n"
     )
     tests, source = Path(__file__).parents[1], Path(fedbo.__file__).parents[1]
     return subprocess.Popen(

@@ -126,19 +126,6 @@ def test_an_address_is_a_folder_or_a_file_url(tmp_path: Path) -> None:
     assert exchange_at((tmp_path / "a 100%").as_uri()).address == str(tmp_path / "a 100%")
 
 
-def test_an_address_may_be_a_hub() -> None:
-    for address, known_as in {
-        "https://hub.example.org": "https://hub.example.org",
-        "HTTPS://Hub.example.org:443/liver/": "https://hub.example.org/liver",
-        "http://localhost:8000/x": "http://localhost:8000/x",
-        "http://[::1]:8000": "http://[::1]:8000",
-        "http://127.0.0.2/": "http://127.0.0.2",
-    }.items():
-        exchange = exchange_at(address)
-        assert type(exchange).__name__ == "HubExchange"
-        assert exchange.address == known_as
-
-
 @pytest.mark.parametrize(
     ("address", "said"),
     [
