@@ -127,7 +127,7 @@ def log_density(federation: fedbo.Federation, run: Run, message: fedbo.Message) 
         return -np.inf
     rng, B = np.random.default_rng(0), federation.basis.vectors
     G = federation.known_of(counts)
-    draws = np.array([summarise(posterior, G, B, rng)[0] for _ in range(DRAWS)])
+    draws = np.array([summarise(posterior.nu, posterior.draw(rng), G, B)[0] for _ in range(DRAWS)])
     rounding = (np.abs(message.nu).max() / 7) ** 2 / 6  # variance of rounding to 15 levels
     covariance = np.cov(draws.T) + rounding * np.eye(draws.shape[1])
     return float(multivariate_normal.logpdf(message.nu, draws.mean(axis=0), covariance))

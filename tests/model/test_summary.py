@@ -32,6 +32,13 @@ def observed(t: int, seed: int = 0, noise: float = NOISE) -> Regression:
     return regression
 
 
+def summary_of(
+    belief: Posterior, G: np.ndarray, B: np.ndarray, seed: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """m and C of a belief, with the noise of this generator or seed."""
+    return summarise(belief.nu, belief.draw(np.random.default_rng(seed)), G, B)
+
+
 def knowledge(belief: Posterior, B: np.ndarray) -> np.ndarray:
     """G of trials whose points are known."""
     return np.eye(B.shape[1]) - belief.covariance(B)
@@ -52,7 +59,7 @@ def simulated(t: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
         omega = rng.standard_normal(M)
         y = regression.Phi @ omega + np.sqrt(NOISE) * rng.standard_normal(t)
         belief = regression.posterior(y)
-        m[i], C = summarise(belief, knowledge(belief, B), B, rng)
+        m[i], C = summary_of(belief, knowledge(belief, B), B, rng)
         z[i] = B.T @ omega
     return z, m, C
 
@@ -95,7 +102,7 @@ def test_it_is_the_best_guess_given_the_noisy_mean(t: int, k: int) -> None:
         gain = B.T @ A.T @ B @ np.linalg.inv(var_v)
         omega = belief.draw(np.random.default_rng(seed))
         v = B.T @ ((1.0 - RHO) * belief.nu + RHO * omega)
-        m, C = summarise(belief, knowledge(belief, B), B, np.random.default_rng(seed))
+        m, C = summary_of(belief, knowledge(belief, B), B, seed)
         np.testing.assert_allclose(m, gain @ v, atol=1e-9)
         np.testing.assert_allclose(C, np.eye(k) - gain @ B.T @ A @ B, atol=1e-9)
 
@@ -105,7 +112,7 @@ def test_it_never_claims_to_know_more_than_the_belief() -> None:
     for t in (1, 5, 40):
         belief = observed(t).posterior(np.zeros(t))
         B = directions(M)
-        _, C = summarise(belief, knowledge(belief, B), B, np.random.default_rng(0))
+        _, C = summary_of(belief, knowledge(belief, B), B, 0)
         assert np.linalg.eigvalsh(C - belief.covariance(B)).min() > -1e-12
 
 
@@ -199,7 +206,7 @@ def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t:
         regression.add(X)
         y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
         G = federation.known_of(federation.counts(X))
-        m, C = summarise(regression.posterior(y), G, B, rng)
+        m, C = summary_of(regression.posterior(y), G, B, rng)
         error = B.T @ omega - m
         errors.append(error @ np.linalg.solve(C, error) / len(error))
     assert np.mean(errors) < 1.0 + LIMIT * np.std(errors) / np.sqrt(600)
@@ -212,7 +219,7 @@ def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
     Phi = cell_means(federation)[federation.nearest_cells(X)]
     noise = federation.noise_variance + 1.0 - (Phi**2).sum(axis=1)
     prior = Regression(federation.phi, federation.noise_variance).posterior(np.zeros(0))
-    _, ours = summarise(prior, federation.known_of(federation.counts(X)), B, rng)
+    _, ours = summary_of(prior, federation.known_of(federation.counts(X)), B, rng)
     identity = np.eye(B.shape[1])
     G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + (Phi.T / noise) @ Phi) @ B
     theirs = identity - G @ np.linalg.solve(G + RHO**2 * (identity - G), G)

@@ -152,7 +152,7 @@ class Outbox:
         elif federation.is_compact:
             counts = saturated(federation.counts(self.history.X(self._numbers())))
             G = federation.known_of(counts)
-            m, _ = summarise(belief, G, federation.basis.vectors, rng)
+            m, _ = summarise(belief.nu, belief.draw(rng), G, federation.basis.vectors)
             levels, scales = quantise(m[None], rng)
             message = Message.of_compact(
                 levels[0], float(scales[0]), counts, self._tip(y), **header

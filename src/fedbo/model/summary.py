@@ -57,7 +57,6 @@ from numpy.typing import NDArray
 from fedbo.message.compact import BITS, COUNTED
 from fedbo.model.features import Features
 from fedbo.model.kernel import Array
-from fedbo.model.linear import Posterior
 
 #: ρ. With all of the noise of a draw, ρ = 1, few and young peers are of less use.
 NOISE = 0.5
@@ -107,18 +106,9 @@ def factor_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
     return V
 
 
-def summarise(
-    belief: Posterior, G: Array, B: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return m (k,) and C (k, k).
-
-    Args:
-        belief: What the agent believes.
-        G: What `known_of` returns for its trials, (k, k).
-        B: The leading directions, (M, k).
-        rng: Draws the noise.
-    """
-    v = B.T @ (belief.nu + NOISE * (belief.draw(rng) - belief.nu))
+def summarise(nu: Array, omega: Array, G: Array, B: Array) -> tuple[Array, Array]:
+    """Return m (k,) and C (k, k), from the mean of a belief and a draw of it, (M,)."""
+    v = B.T @ (nu + NOISE * (omega - nu))
     g, Q = np.linalg.eigh(G)
     g = g.clip(0.0, 1.0)
     s = g / np.maximum(g + NOISE**2 * (1.0 - g), np.finfo(float).tiny)
