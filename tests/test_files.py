@@ -93,13 +93,6 @@ def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "mine"
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(IsADirectoryError):
-        files.write(tmp_path / "folder", b"x")
-    assert [*tmp_path.iterdir()] == [tmp_path / "folder"]
-
-
 def save(path: Path) -> None:
     Agent(Federation(PLANE), name="site-a", seed=0).save(path)
 

@@ -13,7 +13,7 @@ from contracts.exchange import message, new_keys
 
 from fedbo.exchange import Ledger, MemoryExchange
 from fedbo.identity import KeyPair, Keyring
-from fedbo.state import make_folder, state_folder
+from fedbo.state import state_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
 
@@ -60,7 +60,7 @@ def test_the_folder_and_its_parents_are_the_users_own(
     assert {mode(path) for path in folder.iterdir()} == {0o600}
 
 
-@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("write", [keyring, keys])
 def test_a_folder_that_others_can_write_to_is_reported_once(
     write: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,13 +70,6 @@ def test_a_folder_that_others_can_write_to_is_reported_once(
         write()
     keyring()
     assert mode(tmp_path / "my state") == 0o777
-
-
-def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(OSError, match="file"):
-            make_folder(folder)
 
 
 def test_what_killed_writers_left_is_removed() -> None:

@@ -137,12 +137,6 @@ class TestAskAndTell:
         assert failed.params not in [t.params for t in agent.trials[1:]]
         assert agent.ask().source == "own"
 
-    def test_initial_points_can_be_given(self, federation: Federation) -> None:
-        points = [{"C": 1.0, "gamma": 0.5}, {"C": 0.1, "gamma": 2.0}]
-        agent = run(Agent(federation, initial=points, seed=0), 3)
-        assert [t.params for t in agent.trials[:2]] == points
-        assert [t.source for t in agent.trials] == ["initial", "initial", "own"]
-
     def test_several_asks_before_a_tell(self, federation: Federation) -> None:
         agent = run(Agent(federation, seed=0), 4)
         batch = [agent.ask() for _ in range(5)]
@@ -151,14 +145,6 @@ class TestAskAndTell:
             agent.tell(trial, score(trial.params))
         assert [t.state for t in agent.trials] == ["complete"] * 9
         assert agent.ask().t == 7
-
-    def test_trials_told_without_having_been_asked(self, federation: Federation) -> None:
-        agent = Agent(federation, seed=0)
-        for C in (0.01, 0.1, 1.0):
-            agent.tell({"C": C, "gamma": 1.0}, C)
-        assert [t.source for t in agent.trials] == ["told"] * 3
-        assert agent.ask().source == "own"
-        assert agent.best.params == {"C": 1.0, "gamma": 1.0}
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_both_directions(self, direction: str) -> None:
@@ -475,26 +461,6 @@ class TestSpaces:
         assert again.trials == agent.trials and again.federation == agent.federation
         assert again.ask() == agent.ask()
 
-    def test_a_mixed_space(self) -> None:
-        def objective(p: dict) -> float:
-            return p["layers"] + (p["kind"] == "b") - abs(p["batch"] - 64) / 64 + p["rate"]
-
-        federation = Federation(MIXED)
-        agent = run(Agent(federation, seed=1), 40, objective)
-        for trial in agent.trials:
-            federation.space.encode(trial.params)
-        assert agent.best.score > 6.0  # 7 is the best there is
-
-    def test_a_discrete_domain(self, tmp_path: Path) -> None:
-        points = [{"x": i / 99, "kind": k} for i in range(100) for k in ("a", "b")]
-        space = Space({"x": Float(0, 1), "kind": Categorical(["a", "b"])}, points=points)
-        agent = Agent(Federation(space), seed=0)
-        run(agent, 30, lambda p: -abs(p["x"] - 60 / 99) - 0.2 * (p["kind"] == "a"))
-        assert all(t.params in points for t in agent.trials)
-        assert agent.best.score > -0.05
-        agent.save(tmp_path / "agent")
-        assert Agent.load(tmp_path / "agent").ask() == agent.ask()
-
 
 class TestFiles:
     def test_all_of_it(self, federation: Federation, messages: list, tmp_path: Path) -> None:
@@ -571,16 +537,6 @@ class TestRepeats:
         agent = run(self.agent(TS(), repeats="allow"), 20, lambda p: -abs(p["x"] - 5 / 11))
         assert sum(t.params["x"] == 5 / 11 for t in agent.trials) > 5
 
-    def test_they_may_be_replaced_by_random_points(self) -> None:
-        agent = run(
-            self.agent(TS(), repeats="allow", random_repeats=True),
-            30,
-            lambda p: -abs(p["x"] - 5 / 11),
-        )
-        asked = [t.params["x"] for t in agent.trials]
-        assert len({*asked}) > 8
-        assert len({*asked}) < len(asked)
-
     @pytest.mark.parametrize("repeats", ["avoid", "allow"])
     def test_in_a_box_a_draw_may_be_largest_where_it_was_before(self, repeats: Any) -> None:
         federation, setting = Federation({"x": Float(0, 1)}, features=30), Settings(repeats=repeats)
@@ -617,26 +573,8 @@ class TestPoliciesThatBegin:
         design = [t.params for t in agent.trials if t.source == "initial"]
         assert design == [t.params for t in whole.trials]
 
-    def test_a_failed_first_point_is_replaced_by_the_next(self, federation: Federation) -> None:
-        whole = run(Agent(federation, TS(), seed=4), 3)
-        agent = Agent(federation, self.Hesitant(), seed=4)
-        agent.tell(agent.ask(), None)
-        run(agent, 1)
-        assert [t.params for t in agent.trials] == [t.params for t in whole.trials[:2]]
-        assert agent.ask().t == 1
-
 
 class TestPresets:
-    def test_paper(self) -> None:
-        federation = paper_federation(SPACE, features=50, seed=1)
-        others = [run(paper_agent(federation, TS(), name=f"p{i}", seed=i), 6) for i in range(3)]
-        agent = paper_agent(federation, name="me", seed=9)
-        agent.receive([other.message() for other in others])
-        run(agent, 8)
-        assert others[0].message().t_n == 3  # queried points, not the initial ones
-        assert agent.policy.schedule(2) == 0.75
-        assert agent.settings.draw_features == 200
-
     def test_beyond_the_exact_limit_files_still_give_the_same_queries(
         self, federation: Federation, tmp_path: Path
     ) -> None:
@@ -720,19 +658,6 @@ class TestNarrowerRanges:
         assert all(0.01 <= p["rate"] <= 0.1 and p["layers"] in (2, 3) for p in asked)
         assert {p["kind"] for p in asked} > {"a"} or len({p["batch"] for p in asked}) > 2
 
-    def test_it_finds_the_best_in_them(self) -> None:
-        """Not on the border: what is clipped to narrower ranges would lie there."""
-        federation = Federation({f"x{i}": Float(0, 1) for i in range(3)})
-        within = {f"x{i}": Float(0.4, 0.6) for i in range(3)}
-
-        def peak(params: dict) -> float:
-            return -sum((value - 0.47) ** 2 for value in params.values())
-
-        agent = run(Agent(federation, seed=0, within=within), 25, peak)
-        assert agent.best.score > -3 * 0.02**2
-        border = [v in (0.4, 0.6) for trial in agent.trials for v in trial.params.values()]
-        assert np.mean(border) < 0.5
-
     @pytest.mark.parametrize(
         ("within", "why"),
         [
@@ -747,19 +672,6 @@ class TestNarrowerRanges:
     def test_what_is_not_narrower(self, within: dict, why: str) -> None:
         with pytest.raises(ValueError, match=why):
             Agent(Federation(MIXED), within=within)
-
-
-def test_how_much_the_policy_counts_on_each_peer(federation: Federation, messages: list) -> None:
-    agent = Agent(federation, seed=0)
-    agent.receive(messages)
-    run(agent, 6)
-    assert agent.trials[0].source == "tip"
-    for trial in agent.trials:
-        if trial.source == "initial":
-            assert trial.trust == {}
-            continue
-        assert trial.trust.keys() == {"p0", "p1", "p2", "p3"}
-        assert 0.0 < sum(trial.trust.values()) <= 1.0
 
 
 class TestMembers:

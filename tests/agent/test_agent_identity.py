@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from fedbo import Agent, Federation, FileRefused, Float, Message, MessageRefused
 from fedbo.agent.agent import MOST_AGENTS
 from fedbo.identity import KeyPair, KeyRefused, Keyring
-from fedbo.message.inbox import Inbox
 
 ours = Federation({"x": Float(0, 1)}, features=5)
 
@@ -141,20 +140,6 @@ def test_one_member_cannot_be_a_crowd() -> None:
     messages = [told(f"a/{i}", keys).message() for i in range(MOST_AGENTS + 5)]
     with pytest.warns(UserWarning, match=f"holds those of {MOST_AGENTS} agents of 'a'"):
         assert agent.receive(messages) == MOST_AGENTS
-
-
-def test_many_members_with_several_agents_are_counted_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each message used to scan the whole inbox."""
-    scans = []
-    senders = Inbox.senders.fget
-    assert senders is not None
-    monkeypatch.setattr(Inbox, "senders", property(lambda box: scans.append(1) or senders(box)))
-    body, agent = told("a").message(), told("b")
-    assert agent.receive([replace(body, sender=f"m{i}/x") for i in range(500)]) == 500
-    assert agent.receive([replace(body, sender=f"m7/{i}") for i in range(3)]) == 3
-    assert len(scans) <= 2
 
 
 def forged(sender: str, keys: KeyPair | None = None) -> Message:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from fedbo import FTS, RGPE, TAF, TS, Agent, Federation, Float, Message, Policy, TipsThenPool
-from fedbo.agent.agent import MOST_AGENTS
 from fedbo.identity import KeyPair
 from fedbo.message import Kind
 
@@ -90,15 +89,3 @@ def test_what_is_forgotten_stays_so_in_a_file(tmp_path: Path) -> None:
     again = Agent.load(tmp_path / "agent")
     assert len(again.inbox) == 0
     assert queries(again) == queries(agent)
-
-
-def test_forgetting_makes_room_for_other_agents_of_a_member() -> None:
-    federation = Federation(SPACE, features=30)
-    agent = target(federation, TipsThenPool)
-    names = [f"clinic/{i}" for i in range(MOST_AGENTS + 1)]
-    messages = [peer(federation, name, 3, 0.3) for name in names]
-    assert agent.receive(messages[:MOST_AGENTS]) == MOST_AGENTS
-    with pytest.warns(UserWarning, match="16 agents of 'clinic', and no more"):
-        assert agent.receive(messages[-1]) == 0
-    agent.forget(names[:1])
-    assert agent.receive(messages[-1]) == 1

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from contracts.releases import contribution, private, released
 
-from fedbo import Agent, Federation, Float, Message, Settings
+from fedbo import Agent, Federation, Float, Settings
 from fedbo.message import MessageRefused, Release
-from fedbo.privacy import Plan, shape, voted_points
+from fedbo.privacy import Plan, voted_points
 
 SQUARE = {"x": Float(0, 1), "y": Float(0, 1)}
 PLAN = Plan(epsilon=20.0, delta=1e-2, releases=2)
@@ -55,35 +55,6 @@ def test_its_message_is_a_contribution() -> None:
     assert agent.account.sent.messages == 1
 
 
-def test_its_shape_is_that_of_its_belief() -> None:
-    """Against a dense computation of the mean of the weights."""
-    agent = taught()
-    X = np.array([OURS.space.encode(trial.params) for trial in agent.trials])
-    z = agent.settings.scores(np.array([trial.score for trial in agent.trials])).z
-    Phi = OURS.phi(X)
-    nu = Phi.T @ np.linalg.solve(Phi @ Phi.T + OURS.noise_variance * np.eye(len(z)), z)
-    np.testing.assert_allclose(agent.message().y, shape(OURS, nu), atol=1e-6)
-
-
-def test_it_has_no_noise_of_its_own() -> None:
-    """The release protects it; the agent's seed says nothing about what it contributes."""
-    one, other = (Agent(OURS, name="site-a", seed=seed) for seed in (1, 2))
-    for agent in (one, other):
-        agent.tell({"x": 0.2, "y": 0.3}, 1.0)
-        agent.tell({"x": 0.7, "y": 0.3}, 2.0)
-    assert one.message() == other.message()
-
-
-@pytest.mark.parametrize("given", [{}, {"settings": LOCAL}])
-def test_its_message_is_saved(given: dict[str, object], tmp_path: Path) -> None:
-    agent = taught(**given)
-    before = agent.message()
-    agent.save(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent")
-    assert again.federation.privacy == PLAN
-    assert again.message() == before
-
-
 # What it hears
 
 
@@ -113,16 +84,6 @@ def test_votes_outside_of_its_ranges_are_left_out() -> None:
     for trial in agent.ask(4):
         assert trial.params != params(OURS, FIRST)
         assert abs(float(trial.params["x"]) - x) < 0.01 + 1e-9
-
-
-def test_if_all_votes_are_outside_it_begins_as_without_them() -> None:
-    corner = min(set(range(len(OURS.cells))) - {FIRST, SECOND})
-    x, y = OURS.cells[corner].tolist()
-    within = {"x": Float(x, min(1.0, x + 1e-3)), "y": Float(y, min(1.0, y + 1e-3))}
-    agent = Agent(OURS, seed=0, within=within)
-    agent.receive(voted())
-    trial = agent.ask()
-    assert x <= float(trial.params["x"]) <= x + 1e-3
 
 
 def test_a_later_release_has_the_last_word() -> None:
@@ -243,11 +204,3 @@ def test_without_a_plan_nobody_is_left_to_believe_in_local_privacy() -> None:
     """An ordinary message would leave."""
     with pytest.raises(ValueError, match=r"local_epsilon is 2.0, but .* has no privacy plan"):
         Agent(Federation(SQUARE), name="site-a", settings=LOCAL)
-
-
-def test_messages_together_are_the_same() -> None:
-    agents = [taught(), taught(settings=LOCAL, seed=1)]
-    apart: list[Message] = [taught().message(), taught(settings=LOCAL, seed=1).message()]
-    together = Agent.messages(agents)
-    assert [one.cell for one in together] == [one.cell for one in apart]
-    np.testing.assert_allclose(together[0].y, apart[0].y, atol=1e-6)

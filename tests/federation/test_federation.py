@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo import Agent
 from fedbo.federation import Federation, FederationMismatch
 from fedbo.message import Kind, Message, MessageRefused
 from fedbo.message.signed import key_text
@@ -160,25 +159,6 @@ def test_any_name_and_number_is_saved_exactly(
     saved_and_loaded(ours, tmp_path_factory.getbasetemp() / "any.toml")
 
 
-def test_saving_leaves_the_old_file_or_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "federation.toml"
-    federation().save(path)
-
-    def broken(*_: object, **__: object) -> None:
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.replace", broken)
-        with pytest.raises(OSError, match="disk full"):
-            federation(seed=8).save(path)
-    assert Federation.load(path).seed == 7
-    federation(seed=8).save(str(path))
-    assert Federation.load(str(path)).seed == 8
-    assert [file.name for file in tmp_path.iterdir()] == ["federation.toml"]
-
-
 def test_an_empty_list_of_members_does_not_mean_everybody() -> None:
     text = federation().to_toml() + "\n[members]\n"
     with pytest.raises(ValueError, match=r"\[members\] is empty"):
@@ -272,19 +252,6 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         Federation.load(path)
 
 
-@pytest.mark.parametrize(
-    "dots", ["." * 100, "a.b" * 100, "{" + "a." * 99 + "a}", "# 'a'" + ".a" * 99]
-)
-def test_dots_in_a_text_are_no_key(dots: str) -> None:
-    space = Space({dots: Categorical([dots, f'"{dots}\\"'])}, points=[{dots: dots}])
-    ours = federation(space=space)
-    text = ours.to_toml()
-    assert Federation.from_toml(f"# {dots}\n{text}") == ours
-    long = text.replace('kind = "compact"', f"kind = '''\n{dots}'''")
-    with pytest.raises(ValueError, match="kind is"):
-        Federation.from_toml(long)
-
-
 # Canonical order
 
 
@@ -313,19 +280,6 @@ def test_length_scales_are_given_in_the_order_of_the_space() -> None:
     theirs = federation(space=REVERSED, length_scale=(8, 7, 6, 5, 4, 3, 2, 1))
     assert theirs.length_scale == ours.length_scale and theirs == ours
     assert Federation.from_toml(ours.to_toml()).length_scale == ours.length_scale
-
-
-def test_a_file_may_be_written_in_any_order() -> None:
-    tables = ['[space.parameters.b]\ntype = "float"\nlow = 0\nhigh = 1\n', "", ""]
-    tables[1] = '[space.parameters.a]\ntype = "categorical"\nchoices = ["y", "z", "x"]\n'
-    head = "format = 1\nlength_scale = {}\n"
-    ours = Federation.from_toml(head.format("[4, 2, 3, 1]") + "".join(tables))
-    theirs = Federation.from_toml(
-        head.format("[1, 2, 3, 4]")
-        + "".join(reversed(tables)).replace('"y", "z", "x"', '"x", "y", "z"')
-    )
-    assert ours.difference(theirs) is None and ours.fingerprint == theirs.fingerprint
-    assert ours.length_scale == (1, 2, 3, 4)
 
 
 # The choice None
@@ -438,14 +392,6 @@ def test_the_first_difference_is_named(change: dict[str, Any], words: str, part:
         ours.require_same(theirs)
 
 
-def test_the_same_federation_is_the_same_however_typed() -> None:
-    typed = PARAMETERS | {"C": Float(np.float64(1e-4), 10.0, log=True)}
-    ours, theirs = federation(), federation(space=Space(typed), length_scale=(0.3,) * 8)
-    assert ours == theirs and ours.fingerprint == theirs.fingerprint
-    ours.require_same(theirs)
-    assert ours != "a federation"
-
-
 def test_fingerprints_never_change() -> None:
     depth: dict[str, Parameter] = {"depth": Categorical([3, None])}
     for kind, ending, other_ending in (
@@ -529,19 +475,6 @@ def test_the_nearest_cell_is_the_one_with_the_nearest_centre(name: str) -> None:
     assert ours.nearest_cells(X[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("name", CELLED)
-def test_every_point_has_a_cell_and_a_centre_is_in_its_own(name: str) -> None:
-    ours = Federation(CELLED[name])
-    n = len(ours.cells)
-    assert [ours.cell(centre) for centre in ours.cells] == [*range(len(ours.cells))]
-    found = set()
-    for x in ours.space.sample(np.random.default_rng(0), 300):
-        cell = ours.cell(x)
-        assert type(cell) is int
-        found.add(cell)
-    assert found <= {*range(len(ours.cells))} and (n < 64 or len(found) > 20)
-
-
 def test_cells_are_the_same_everywhere() -> None:
     plane = Federation(CELLED["plane"])
     assert plane.cells[:2].tolist() == [[0.5, 0.5], [0.254877666, 0.069840291]]
@@ -549,18 +482,6 @@ def test_cells_are_the_same_everywhere() -> None:
     assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
     other = Federation(CELLED["plane"], features=7, seed=3, length_scale=2.0)
     assert np.array_equal(other.cells, plane.cells)
-
-
-@pytest.mark.parametrize("direction", ["maximize", "minimize"])
-def test_a_vote_is_for_the_cell_of_the_best_score(direction: Any) -> None:
-    space = Space(CELLED["plane"], direction=direction)
-    agent = Agent(Federation(space, privacy={"epsilon": 2.0, "delta": 1e-3}), name="a", seed=0)
-    points = [{"a": 0.1, "b": 0.5}, {"a": 0.9, "b": 0.002}, {"a": 0.4, "b": 0.03}]
-    for params, score in zip(points, (2.0, -1.0, 0.5), strict=True):
-        agent.tell(params, score)
-    agent.tell(agent.ask(), None)  # a failure has no vote
-    best = points[0 if direction == "maximize" else 1]
-    assert agent.message().cell == agent.federation.cell(space.encode(best))
 
 
 # Messages

@@ -211,13 +211,6 @@ def test_changes_of_another_process_are_seen(tmp_path: Path) -> None:
     assert not here.is_trusted(ours, "a", A.public)
 
 
-def test_a_review_remembers_nothing(ring: Keyring) -> None:
-    assert ring.review(ours, [message()]) == ([message()], [])
-    assert ring.known() == {}
-    ring.admit(ours, [message()])
-    assert str(A) in ring.review(ours, [message(keys=B)])[1][0][1]
-
-
 def test_the_number_of_names_is_bounded(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "MOST", 3)
     accepted, refused = ring.admit(ours, [message(f"n{i}") for i in range(5)])
@@ -251,9 +244,3 @@ def test_a_damaged_file_is_an_error_and_stays(tmp_path: Path, text: str) -> None
     with pytest.raises(FileRefused, match="cannot be used"):
         Keyring(path).known()
     assert path.read_text() == text
-
-
-def test_without_a_home_the_users_keyring_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDBO_STATE", raising=False)
-    monkeypatch.setattr("platformdirs.user_state_path", lambda *_, **__: Path("relative"))
-    assert Keyring.user().path is None

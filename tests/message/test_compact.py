@@ -90,41 +90,18 @@ def test_it_comes_back_bit_for_bit(levels: list[int], scale: float, counts: list
     assert message.numbers == message.parameters == len(levels) + 1 + len(counts)
 
 
-def test_its_numbers_are_read_only_and_it_has_no_others() -> None:
-    message = compact()
-    for name in ("omega", "covariance", "incumbent", "cell", "y"):
-        with pytest.raises(AttributeError, match=name):
-            getattr(message, name)
-    for values in (message.nu, message.counts):
-        with pytest.raises(ValueError, match="read-only"):
-            values[0] = 1
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"version": 2}, "version 2, and this fedbo reads version 1; use the same version"),
-        ({"version": 0}, "version 0"),
         ({"k": 0}, "k is 0, expected 1 or more"),
-        ({"k": -3}, "k is -3, expected 1 or more"),
-        ({"cells": 0}, "cells is 0, expected 1 or more"),
-        ({"scale": bytes(3)}, "scale has 3 bytes, expected 4"),
-        ({"packed": b""}, "packed has 0 bytes, expected 2"),
-        ({"packed": b"\xf8\x6c\x00"}, "packed has 3 bytes, expected 2"),
         ({"k": 2**62}, "packed has 2 bytes, expected "),
         ({"packed": b"\xf8\x6d"}, "packed has more than zeros after its last count"),
         ({"packed": b"\x08\x6c"}, "a level is -8, expected -7 to 7"),
         ({"packed": b"\xe8\x6c"}, "the largest level is 6, expected 7"),
         ({"packed": b"\x88\x6c"}, "scale is 0.5 and all levels are 0, expected scale 0"),
         ({"scale": bytes(4)}, "scale is 0, expected 1.18e-38 or more, and finite"),
-        (
-            {"packed": b"\x88\x6c", "scale": b"\x00\x00\x00\x80"},
-            "scale is -0 and all levels are 0",
-        ),
-        *(
-            ({"scale": np.array([bad], "<f4").tobytes()}, f"scale is {bad:.3g}, expected")
-            for bad in (-0.5, math.inf, -math.inf, math.nan)
-        ),
+        ({"scale": np.array([math.nan], "<f4").tobytes()}, "scale is nan, expected"),
         ({"scale": b"\x01\x00\x00\x00"}, "scale is 1.4e-45, expected"),  # subnormal
     ],
 )
@@ -132,13 +109,6 @@ def test_a_body_with_something_wrong_is_refused(changes: dict[str, Any], sentenc
     body()
     with pytest.raises(MessageRefused, match=sentence):
         body(**changes)
-
-
-def test_a_body_of_a_later_version_is_refused_with_a_clear_sentence() -> None:
-    fields = msgspec.msgpack.decode(compact().encode())
-    fields[-1][1] = 2
-    with pytest.raises(MessageRefused, match="this fedbo reads version 1; use the same version"):
-        Message.decode(msgspec.msgpack.encode(fields))
 
 
 def test_the_cells_hold_as_many_trials_as_the_header_says() -> None:

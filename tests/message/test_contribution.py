@@ -56,21 +56,14 @@ def fields(one: Message) -> list[Any]:
 @pytest.mark.parametrize(
     "body",
     [
-        [],
         ["contribution"],
-        ["contribution", b"", 0, None],
         ["contribution", bytes(4 * D - 1), 0, None],
-        ["contribution", bytes(4 * D), None, None],
         ["contribution", bytes(4 * D), True, None],
         ["contribution", bytes(4 * D), 0.5, None],
-        ["contribution", bytes(4 * D), "0", None],
-        ["contribution", bytes(4 * D), 0, 0.0],
         ["contribution", bytes(4 * D), 0, -1.0],
         ["contribution", bytes(4 * D), 0, float("nan")],
-        ["contribution", bytes(4 * D), 0, float("inf")],
         ["contribution", bytes(4 * D), 0, 4],  # not as fedbo writes it
         ["contribution", bytes(4 * D), 0, None, None],
-        ["contribution", [0.0] * D, 0, None],
     ],
 )
 def test_hostile_fields_are_refused(body: list[Any]) -> None:
@@ -86,13 +79,10 @@ def test_hostile_fields_are_refused(body: list[Any]) -> None:
     [
         ({"cell": CELLS}, f"votes for cell {CELLS}, expected 0 to {CELLS - 1}"),
         ({"cell": -1}, "votes for cell -1"),
-        ({"cell": 2**63 - 1}, "votes for cell 9223372036854775807"),
-        ({"y": np.full(D, np.nan)}, "y holds NaN or infinity"),
         ({"y": np.full(D, 1e300)}, "y holds NaN or infinity"),
         ({"y": np.full(D, 1e9)}, "y has norm"),
         ({"y": np.ones(D + 1)}, f"it has M = {D + 1}, expected M = {D}"),
         ({"fingerprint": private(seed=1).fingerprint}, "foreign features"),
-        ({"fingerprint": Federation({"x": Float(0, 1)}).fingerprint}, "foreign kind"),
     ],
 )
 def test_one_that_does_not_fit_is_refused(given: dict[str, Any], text: str) -> None:

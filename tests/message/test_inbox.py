@@ -12,7 +12,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from scipy.stats import chisquare
 
 from fedbo.message import Fingerprint, Message
 from fedbo.message.inbox import _BLOCK, CHANCE_LIMIT, Held, Inbox, held
@@ -117,21 +116,6 @@ def test_draws_are_those_of_the_definition_with_the_same_random_numbers(n: int) 
         assert one.random() == other.random()
 
 
-@pytest.mark.slow
-def test_using_what_is_drawn_gives_every_order_of_peers_its_chance() -> None:
-    rng, orders = np.random.default_rng(2), dict[tuple[int, ...], int]()
-    chance = np.array([1.0, 2.0, 3.0])
-    for _ in range(6_000):
-        inbox, order = filled(3, chance=chance), list[int]()
-        while inbox.left:
-            order.append(drawn(inbox, rng))
-            inbox.use(order[-1])
-        orders[tuple(order)] = orders.get(tuple(order), 0) + 1
-    exact = {(a, b, c): chance[a] / 6 * chance[b] / (6 - chance[a]) for a, b, c in orders}
-    assert len(orders) == 6
-    assert chisquare(list(orders.values()), [6_000 * p for p in exact.values()]).pvalue > 1e-3
-
-
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, CHANCE_LIMIT])
 def test_extreme_chances_draw_only_what_has_a_chance(scale: float) -> None:
     chance = np.zeros(2 * _BLOCK)
@@ -216,19 +200,6 @@ class InboxMachine(RuleBasedStateMachine):
 
 TestInboxMachine = InboxMachine.TestCase
 TestInboxMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
-
-
-def test_a_restored_inbox_has_the_same_rows_and_the_same_draws() -> None:
-    inbox = filled(3_000, chance=np.random.default_rng(0).random(3_000))
-    inbox.hold(message("müller"))
-    for row in range(0, 3_000, 7):
-        inbox.use(row)
-    again = restored(inbox)
-    assert_same(inbox, again)
-    assert again.sender(3_000) == "müller"
-    assert not again.hold(message("peer-7"))
-    assert again.hold(message("peer-7", 2)) and len(again) == len(inbox)
-    assert_same(Inbox(3), restored(Inbox(3)))
 
 
 def test_a_state_that_does_not_match_is_refused() -> None:

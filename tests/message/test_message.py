@@ -140,17 +140,13 @@ def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"sender": ""}, "sender is '', expected 1 to 64 bytes"),
         ({"sender": "ä" * 33}, "expected 1 to 64 bytes"),
         ({"sender": "\ud800"}, "surrogates not allowed"),
-        ({"sender": "a\nb"}, r"sender is 'a\\nb', expected characters that can be printed"),
         ({"sender": "\x1b[31mred"}, r"sender is '\\x1b\[31mred', expected characters"),
-        ({"sender": "a\0b"}, r"sender is 'a\\x00b', expected characters"),
         ({"sender": "a\u202eb"}, r"sender is 'a\\u202eb', expected characters"),  # to the left
         ({"sequence": -1}, "sequence is -1, expected 0 to 4294967295"),
         ({"t_n": 2**31}, "t_n is 2147483648, expected 0 to 2147483647"),
         ({"fingerprint": b"short"}, "fingerprint has 5 bytes, expected 16"),
-        ({"omega": []}, r"omega has shape \(0,\)"),
         ({"omega": [[1.0]]}, r"omega has shape \(1, 1\)"),
     ],
 )

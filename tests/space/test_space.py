@@ -248,16 +248,6 @@ def test_snap_equals_encode_to_the_last_bit(parameter: Parameter, places: list[f
     assert np.array_equal(space.snap(np.array(places)[:, None]), expected)
 
 
-def test_snap_leaves_a_continuous_space_alone() -> None:
-    X = np.random.default_rng(0).random((5, 2))
-    before = X.copy()
-    assert Space({"a": Float(0, 1), "b": Float(1, 9, log=True)}).snap(X) is X
-    space = Space({"a": Float(0, 1), "b": Int(1, 2)})
-    assert space.snap(X) is not X
-    assert np.array_equal(X, before)
-    assert space.snap(np.empty((0, 2))).shape == (0, 2)
-
-
 def test_sample_is_uniform_over_what_is_allowed() -> None:
     space = mixed()
     X = space.sample(np.random.default_rng(0), 6000)
@@ -318,14 +308,6 @@ def test_nearest_point_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     assert np.array_equal(space.snap(space.points), space.points)
 
 
-def test_close_points_are_told_apart() -> None:
-    points = [{"a": 0.5 + i * 1e-11} for i in range(20)]
-    space = Space({"a": Float(0, 1)}, points=points)
-    assert space.points is not None
-    assert [space.decode(x) for x in space.points] == points
-    assert np.array_equal(space.snap(space.points), space.points)
-
-
 # Initial designs
 
 
@@ -337,12 +319,6 @@ def test_a_design_is_a_scrambled_sobol_sequence() -> None:
     space = Space({"a": Float(0, 1), "b": Float(1, 9, log=True)})
     sequence = Sobol(2, rng=np.random.default_rng(3)).random_base2(4)
     assert np.array_equal(design(space, 16, seed=3), sequence)
-
-
-def test_a_design_of_listed_points_picks_from_the_whole_list() -> None:
-    space = Space({"a": Float(0, 1)}, points=[{"a": i / 1000} for i in range(64)])
-    X = design(space, 64)
-    assert sorted(X[:, 0].tolist()) == pytest.approx([i / 1000 for i in range(64)])
 
 
 # Points all over the space
@@ -497,19 +473,6 @@ def test_missing_names_and_wrong_points_are_named() -> None:
         mixed().snap(np.zeros(8))
     with pytest.raises(ValueError, match=r"none of the 3 listed points; the nearest is .*'y'"):
         listed().encode({"a": 0.4, "b": "y"})
-
-
-def test_numpy_values_are_welcome() -> None:
-    numbers: dict[str, Any] = {"C": np.float32(0.5), "depth": np.int64(3), "width": np.int16(8)}
-    others: dict[str, Any] = {"rate": np.float64(0.3), "kernel": np.str_("rbf"), "loss": "l2"}
-    space = mixed()
-    back = space.decode(space.encode(numbers | others))
-    assert back == {**GOOD, "C": 0.5, "kernel": "rbf"}
-    assert {type(value) for value in back.values()} == {float, int, str}
-    assert Float(numbers["C"], numbers["depth"]) == Float(0.5, 3.0)
-    choices: list[Any] = [np.int64(1), np.True_, np.str_("a")]
-    assert repr(Categorical(choices[1:])) == "Categorical(choices=(True, 'a'))"
-    assert repr(Categorical(choices[::2])) == "Categorical(choices=(1, 'a'))"
 
 
 # As objects
