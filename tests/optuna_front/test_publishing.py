@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,15 @@ from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
+    HubExchange,
+    Identity,
     Ledger,
     MemoryExchange,
 )
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import due
+from fedbo.optuna.study import Mirror
+from fedbo.privacy import Plan
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -189,3 +195,57 @@ def test_an_exchange_that_cannot_be_read_gets_no_more_messages_than_are_due() ->
     with pytest.warns(ExchangeWarning, match="cannot be listed"):
         run(study, giving(5, 6, 6, 6, 6, 6), 6)
     assert published == [1, 2, 4]
+
+
+# Progress
+
+
+class Town(HubExchange):
+    """A hub without a network, of which everybody is a member."""
+
+    def __init__(self) -> None:
+        super().__init__("https://hub.example.org")
+        self._memory = MemoryExchange()
+
+    def identity(self, federation: Federation) -> Identity:
+        return Identity("clinic", None)
+
+    def publish(self, message: Any, progress: Any = None) -> bool:
+        return self._memory.publish(message)
+
+    def fetch(self, federation: Federation) -> Any:
+        return self._memory.fetch(federation)
+
+
+def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def estimate(mirror: Mirror) -> float:
+        begun.set()
+        assert go.wait(60.0)
+        return 1.5
+
+    monkeypatch.setattr("fedbo.optuna.mail.saved_by_peers", estimate)
+    ledger = Ledger(tmp_path / "log.jsonl")
+    sampler = FederatedSampler(FEDERATION, Town(), ledger=ledger, progress=True)
+    study = optuna.create_study(sampler=sampler)
+    objective = giving(5, math.inf, 4, 6)
+    study.optimize(objective, n_trials=1)
+    assert begun.wait(60.0)
+    study.optimize(objective, n_trials=3)  # which would wait for ever
+    assert ledger.read() == []
+    go.set()
+    assert sampler._courier is not None and sampler._courier.flush(60.0)
+    progress = [entry.progress for entry in ledger.read() if entry.action == "sent"]
+    assert [p.saved for p in progress if p] == [1.5] * len(progress)
+    assert progress[0] is not None and (progress[0].trials, progress[0].best) == (1, 5.0)
+
+
+def test_progress_needs_a_hub_and_no_privacy_plan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="only a hub shows progress"):
+        FederatedSampler(FEDERATION, tmp_path, progress=True)
+    private = Federation(FEDERATION.space, privacy=Plan(epsilon=1.0, delta=1e-3))
+    with pytest.raises(ValueError, match="privacy plan, which does not cover it"):
+        FederatedSampler(private, "https://hub.example.org", progress=True)

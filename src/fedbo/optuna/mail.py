@@ -364,7 +364,6 @@ class Mail:
         basis = record, identity
         if self.standing is not None and not self.standing.silence and basis == self._basis:
             return self.standing
-        was_alone = self.standing is not None and not self.standing.is_member
         args = self._courier.exchange, self._federation, record, self._signed, self._keyring
         standing = self.standing = standing_of(*args)
         if standing.remark:
@@ -382,8 +381,6 @@ class Mail:
         self._basis = now, identity
         if now.key != record.key and not agent.is_new:
             self._replaced.append(KeyPair.find(parse_key(record.key)) if record.key else None)
-        if was_alone and standing.is_member:
-            self._courier.fetch()
         return standing
 
     def receive(self, mirror: Mirror, asking: int) -> None:
