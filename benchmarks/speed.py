@@ -9,12 +9,11 @@ One query fits the hyper-parameters to all trials so far and chooses the next po
     botorch    SingleTaskGP and fit_gpytorch_mll, one Matheron path, optimize_posterior_samples
     optuna_gp  GPSampler, study.ask with every parameter: fit, log EI, maximum of log EI
 
-All optimisers see the same trials of a smooth random function on [0, 1]^D. Between two queries each
-is told one new trial (not timed), so each refits in every query. Their own queries are told as
-failed, which agents ignore here (repeats="allow") and GPSampler always does. The queries run from
-t = 41 to 60 and take turns, so that a busy machine slows all of them. All use one thread, and
-defaults otherwise. Times are medians of process CPU time. A ratio is GPSampler's time over the
-time in this row.
+All optimisers see the same trials of a smooth random function on [0, 1]^D, one new trial between
+two queries, so each refits in every query. Their own queries are told as failed, which they ignore.
+The queries run from t = 41 to 60 and take turns, so that a busy machine slows all of them. All use
+one thread, and defaults otherwise. Times are medians of process CPU time. A ratio is GPSampler's
+time over the time in this row.
 
 Then whole studies of Optuna are run on five such functions, each sampler with its own queries. The
 trials from t = 41 to 60 are timed, from study.ask to study.tell. "with_peers" is FederatedSampler
@@ -41,7 +40,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Protocol
+from typing import Any
 
 try:
     import numpy as np
@@ -129,11 +128,6 @@ def progress(text: str) -> None:
 # Optimisers
 
 
-class Optimiser(Protocol):
-    def tell(self, x: np.ndarray, score: float) -> None: ...
-    def query(self) -> list[float]: ...
-
-
 class Fedbo:
     def __init__(self, D: int, policy: fedbo.Policy, peers: int = 0) -> None:
         agreed, settings = federation(D), fedbo.Settings(repeats="allow")
@@ -193,7 +187,7 @@ def distributions(D: int) -> dict[str, optuna.distributions.BaseDistribution]:
     return {f"x{d}": optuna.distributions.FloatDistribution(0.0, 1.0) for d in range(D)}
 
 
-OPTIMISERS: dict[str, Callable[[int], Optimiser]] = {
+OPTIMISERS: dict[str, Callable[[int], Fedbo | BoTorch | InStudy]] = {
     "ei": lambda D: Fedbo(D, fedbo.EI()),
     "ts": lambda D: Fedbo(D, fedbo.TS()),
     "peers": lambda D: Fedbo(D, fedbo.TipsThenPool(), POOLED),
@@ -290,14 +284,11 @@ def peer_times(name: str) -> Figures:
             agent = fedbo.Agent(agreed, policy, name="target", seed=run)
             agent.inbox = inbox
             times[N].append(_run_ms(agent))
+    by_N = {f"N = {N:,}": median(values) for N, values in times.items()}
+    inbox_mb = inboxes[max(sizes)].nbytes / 1e6
     # the paper does not count the incumbent for RGPE, which ignores it
     parameters = messages[0].parameters - (name == "RGPE")
-    return {
-        **{f"N = {N:,}": median(values) for N, values in times.items()},
-        "parameters": parameters,
-        "bytes": messages[0].nbytes,
-        "inbox (MB)": inboxes[max(sizes)].nbytes / 1e6,
-    }
+    return {**by_N, "parameters": parameters, "bytes": messages[0].nbytes, "inbox (MB)": inbox_mb}
 
 
 def _run_ms(agent: fedbo.Agent) -> float:
@@ -313,7 +304,7 @@ def _run_ms(agent: fedbo.Agent) -> float:
     return mean(times[1:])
 
 
-def import_times() -> dict[str, float]:
+def import_times() -> Figures:
     """Measure the median CPU milliseconds of each import in a fresh interpreter."""
     times: dict[str, list[float]] = {name: [] for name in IMPORTS}
     for run in range(-1, IMPORT_RUNS):  # run -1 writes the byte code and fills the disk cache
@@ -324,7 +315,7 @@ def import_times() -> dict[str, float]:
             )
             done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
             times[name] += [1e3 * float(done.stdout)] * (run >= 0)
-    return {name: median(values) for name, values in times.items()}
+    return {"import": {name: median(values) for name, values in times.items()}}
 
 
 # The command
@@ -375,9 +366,7 @@ def main() -> None:
         f"CPU ms of one query against the number of peers, median of {RUNS} runs": lambda: {
             name: peer_times(name) for name in POLICIES
         },
-        f"CPU ms of an import, median of {IMPORT_RUNS} fresh interpreters": lambda: {
-            "import": import_times()
-        },
+        f"CPU ms of an import, median of {IMPORT_RUNS} fresh interpreters": import_times,
     }
     results = {}
     with threadpool_limits(1):

@@ -79,8 +79,7 @@ def read_journal(folder: Path) -> list[Line]:
 def be_site(folder: Path) -> None:
     """Publish and fetch as a member with two agents, until this process ends.
 
-    Args:
-        folder: Its own: the federation's address and invitation, the token, the key, the journal.
+    Its folder holds the address and the invitation, the token, the key, and the journal.
     """
     settings = json.loads((folder / "site.json").read_text())
     keys = KeyPair.load() if settings["is_signed"] else None
@@ -149,10 +148,11 @@ class Hub:
     def is_ready(self) -> bool:
         if self.process.poll() is not None:
             raise RuntimeError(f"the hub does not start: see {self._log.name}")
-        with contextlib.suppress(OSError):  # another status than 200, too
+        try:
             urllib.request.urlopen(f"{self.address}/readyz", timeout=5).close()
-            return True
-        return False
+        except OSError:  # another status than 200, too
+            return False
+        return True
 
     def kill(self) -> None:
         """Kill all its processes at once."""
@@ -187,13 +187,7 @@ def wait(is_done: Callable[[], bool], fault: str) -> None:
 
 
 class Attack:
-    """Kills what it is told to, and keeps count.
-
-    Args:
-        folder: Where everything is.
-        db: The address of the database.
-        seed: Seed of the moments.
-    """
+    """Kills what it is told to, and keeps count."""
 
     def __init__(self, folder: Path, db: str, seed: int) -> None:
         self.counts, self._rng = Counter[str](), random.Random(seed)
@@ -284,9 +278,8 @@ class Attack:
             if line["action"] == "published"
         }
         joined = sum(line["action"] == "joined" for line in audit)
-        self.counts["missing: in the audit log"] = len(
-            {(line.sender, line.sequence) for line in out} - published
-        )
+        lost = {(line.sender, line.sequence) for line in out} - published
+        self.counts["missing: in the audit log"] = len(lost)
         self.counts["missing: same member after a kill"] = joined - SITES - 1
         happened = Counter(line.what for place in self.places for line in read_journal(place))
         for fault in ("refused", "not fetched"):

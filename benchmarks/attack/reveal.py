@@ -53,7 +53,6 @@ from fedbo_paper.harness.intervals import Floats
 D, T, FEATURES = 2, 50, 2000
 SIZES = (10, 25, T)  # trials behind a message
 RULES = {"every trial": 1, "every fifth": 5, "worth it": None}
-WHICH = ("random", "best", "close")  # trial that differs between two histories
 NEAR = 0.05  # distance at which a trial is near a point
 AVERAGED = 10  # messages
 DRAWS = 100  # of a compact mean, to learn its distribution
@@ -161,10 +160,9 @@ def attack(seed: int) -> dict[str, float]:
     cells = FEDERATIONS["compact"].nearest_cells(GRID)
     at, best = int(rng.integers(T)), int(run.y.argmax())
     close = GRID[cells == FEDERATIONS["compact"].cell(run.X[at])]
-    others = {}
-    for which, changed, x in zip(
-        WHICH, (at, best, at), (rng.random(D), rng.random(D), rng.choice(close)), strict=True
-    ):
+    moves = {"random": (at, rng.random(D)), "best": (best, rng.random(D))}
+    others = {}  # histories, by the trial that differs
+    for which, (changed, x) in {**moves, "close": (at, rng.choice(close))}.items():
         X, y = run.X.copy(), run.y.copy()
         X[changed], y[changed] = x, objective(x[None])[0]
         others[which] = Run(X, y)

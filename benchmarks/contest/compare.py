@@ -89,12 +89,11 @@ def table() -> None:
 def landmine() -> None:
     """Compare policies on 29 landmine fields, with real training.
 
-    Each field tunes the C and gamma of an SVM; the score is the AUC. Each field in turn is the
-    target, and all others are its peers, which have made 50 trials alone. A regret of 0 is the best
-    known AUC of the field (of a 25 x 25 grid and of all runs), and a regret of 1 is the median of
-    the grid. The contest is held in the paper's linear box and in the log box. The tables and the
-    options are those of table.py; one more table has the mean best AUC. In the JSON, `boxes` has
-    the figures and runs of each box, with the keys that compare.py explains.
+    Each field tunes the C and gamma of an SVM; the score is the AUC. A regret of 0 is the best
+    known AUC of the field (of a 25 x 25 grid and of all runs), and a regret of 1 is the grid's
+    median. The contest is held in the paper's linear box and in the log box. Everything else is as
+    in table.py; one more table has the mean best AUC. In the JSON, `boxes` has the figures and runs
+    of each box.
 
         FEDBO_DATA=folder python benchmarks/landmine.py --box both --json out.json
     """
@@ -114,11 +113,10 @@ def har() -> None:
     """Compare policies on 30 people's mobile phones (UCI HAR), with real training.
 
     Each person tunes the batch size, L2 penalty and learning rate of a logistic regression; the
-    score is the validation error. Each person in turn is the target, and all others are its peers,
-    which have made 50 trials alone. The regret is the error above the person's best known error:
-    the best of 256 Sobol points and of all runs. It is not normalised, because for many people half
-    of the box has the best error. The tables, the JSON and the options are those of table.py; one
-    more table has the mean lowest error.
+    score is the validation error. The regret is the error above the person's best known error: the
+    best of 256 Sobol points and of all runs. It is not normalised, because for many people half of
+    the box has the best error. Everything else is as in table.py; one more table has the mean
+    lowest error.
 
         FEDBO_DATA=folder python benchmarks/har.py --json out.json
     """
@@ -262,17 +260,14 @@ def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
     """Print the figures as tables."""
     policies, default = result["policies"], result["default"]
     at = [*policies[EI]["regret"]]
-
-    def labelled(name: str) -> str:
-        return f"{name} *" if name == default else name
-
+    labels = {name: f"{name} *" if name == default else name for name in policies}
     show_table(
         f"{title}: mean {kind} after this many trials; trials to the regret of EI alone at 20, and "
         "share of runs that get there (* is the default policy)",
         ["policy", *at, "to EI's at 20", "seeds"],
         [
             [
-                labelled(name),
+                labels[name],
                 *(f"{policy['regret'][n]:.4f}" for n in at),
                 _reached(*policy["to_target"]),
                 str(policy["seeds"]),
@@ -280,17 +275,13 @@ def show(result: Figures, title: str, kind: str = "normalised regret") -> None:
             for name, policy in policies.items()
         ],
     )
-    for key, word in (("ratio_ei", "EI alone"), ("ratio_best_first", "best-first")):
-        if key in policies[EI]:
-            show_table(
-                f"ratio to {word}, paired, 95 % interval",
-                ["policy", *at],
-                [
-                    [labelled(name), *(estimate(policy[key][n]) for n in at)]
-                    for name, policy in policies.items()
-                    if name != AGAINST[key]
-                ],
-            )
+    for key in (key for key in ("ratio_ei", "ratio_best_first") if key in policies[EI]):
+        rows = [
+            [labels[name], *(estimate(policy[key][n]) for n in at)]
+            for name, policy in policies.items()
+            if name != AGAINST[key]
+        ]
+        show_table(f"ratio to {AGAINST[key]}, paired, 95 % interval", ["policy", *at], rows)
 
 
 def _reached(trials: float, share: float) -> str:

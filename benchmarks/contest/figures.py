@@ -77,12 +77,7 @@ def to_target(regret: Floats, ei: Floats, n: int = 20) -> tuple[float, float]:
 
     A run is there at the first trial after which its regret is at most that of EI alone on the same
     target after n trials, averaged over all seeds of EI. If this is 0, the run has to find the best
-    score.
-
-    Args:
-        regret: Regrets (K, seeds, trials) of a policy.
-        ei: Regrets (K, seeds, trials) of EI alone.
-        n: Number of trials of EI alone.
+    score. Regrets have the shape (K, seeds, trials).
 
     Returns:
         The mean number of trials of the runs that get there, and the share of runs that do. The
@@ -103,11 +98,7 @@ def to_target(regret: Floats, ei: Floats, n: int = 20) -> tuple[float, float]:
 def delay(curve: Floats, alone: Floats, n: int, floor: float = 0.0) -> tuple[float, bool]:
     """Compute how much later than alone a mean curve reaches the regret that alone has at n.
 
-    Args:
-        curve: Mean regrets of a policy.
-        alone: Mean regrets of an agent alone.
-        n: Index of the regret that the curve should reach.
-        floor: Regrets below it count as 0.
+    n is an index. Regrets below ``floor`` count as 0.
 
     Returns:
         The delay, negative if the curve is earlier, and whether the curve reaches that regret at

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +62,7 @@ class Listed:
         self._points: list[Params] = [dict(zip(names, row, strict=True)) for row in X.tolist()]
         self.space = fedbo.Space({key: fedbo.Float(0.0, 1.0) for key in names}, points=self._points)
         self._rows = {tuple(point.values()): row for row, point in enumerate(self._points)}
-
-    @cached_property
-    def digest(self) -> str:
-        return array_digest([self.X, self.Y])
+        self.digest = array_digest([X, Y])
 
     def row(self, params: Params) -> int:
         """Find the row of a configuration."""

@@ -103,11 +103,7 @@ def fields(options: argparse.Namespace) -> Iterator[Field]:
 class Scene:
     """What the peers of one target have, and what they can send.
 
-    Args:
-        ground: The tasks.
-        sent: The messages of all tasks' agents: honest, negated and unrelated ones.
-        target: The task that is tuned.
-        seed: Seed of what peers send.
+    ``sent`` has the messages of all tasks' agents: honest, negated and unrelated ones.
     """
 
     def __init__(
@@ -217,10 +213,6 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     The answer is what the target would believe if it heard of one excellent trial at the bad point
     that it knows least about. So hardly anything changes where it has made trials. It claims as
     many trials as can be sent.
-
-    Args:
-        scene: What the liars know.
-        message: The target's message.
     """
     m, R = (numbers.astype(float) for numbers in scene.agreed.held(message).content)
     Psi = scene.points[scene.bad]
@@ -239,13 +231,7 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
 
 
 def divided(scene: Scene, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Divide the peers of a run into hostile and honest ones, at random.
-
-    Args:
-        scene: The peers.
-        share: The share of hostile ones.
-        seed: The seed of the run.
-    """
+    """Divide the peers of a run into hostile and honest ones, at random."""
     others = np.delete(np.arange(scene.ground.tasks), scene.target)
     order = np.random.default_rng([8, seed, scene.target]).permutation(others).tolist()
     hostile = round(share * len(order))
@@ -255,12 +241,7 @@ def divided(scene: Scene, share: float, seed: int) -> tuple[list[int], list[int]
 def among(family: str, share: float, scene: Scene, seed: int, trials: int) -> list[float]:
     """Run a target that receives the messages of hostile and of honest peers.
 
-    Args:
-        family: What hostile peers send, of `FAMILIES`, or `HONEST`: nothing.
-        share: The share of hostile peers.
-        scene: The peers.
-        seed: The seed of the run.
-        trials: Trials of the run.
+    The family is one of `FAMILIES`, or `HONEST`: hostile peers send nothing.
     """
     hostile, honest = divided(scene, share, seed)
     ground, target = scene.ground, scene.target
@@ -309,12 +290,7 @@ def arms(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def summary(regret: Curves, arm: str) -> Figures:
-    """Compute the regrets, ratios and delays of an arm on a ground.
-
-    Args:
-        regret: Regrets (targets, seeds, trials) of all arms.
-        arm: The arm.
-    """
+    """Compute the regrets, ratios and delays of an arm on a ground."""
     own, ei = regret[arm], regret[EI]
     by_target, ei_by_target = own.mean(axis=1), ei.mean(axis=1)
     mean, ei_mean = by_target.mean(axis=0), ei_by_target.mean(axis=0)
@@ -403,12 +379,10 @@ def main() -> None:
         group: {arm: np.concatenate([part[arm] for part in parts]) for arm in parts[0]}
         for group, parts in tables.items()
     }
+    results: Results = {}
     for group, curves in regret.items():
         figures.warn_of_few(len(curves[EI]), group)
-    results = {
-        group: {arm: summary(curves, arm) for arm in arms(options)}
-        for group, curves in regret.items()
-    }
+        results[group] = {arm: summary(curves, arm) for arm in arms(options)}
     show(results, f"{DEFAULT.__name__}, {options.share:.0%} of the peers are hostile")
     setting = {"default": DEFAULT.__name__, "share": options.share, "seeds": options.seeds}
     all_runs = {group: figures.runs(curves) for group, curves in regret.items()}

@@ -55,19 +55,7 @@ def is_installed(name: str) -> bool:
 def play(
     ground: Ground, name: str, target: int, seed: int, first: Sequence[Params], trials: int
 ) -> list[float]:
-    """Run a sampler on a task.
-
-    Args:
-        ground: The tasks.
-        name: The sampler.
-        target: The task.
-        seed: The seed of the run.
-        first: What the run tries first.
-        trials: Trials of the run.
-
-    Returns:
-        The scores of the trials, in their order.
-    """
+    """Run a sampler on a task, after ``first``; return the scores of its trials."""
     sampler_seed = int(np.random.SeedSequence((5, seed, target)).generate_state(1)[0])
     sign, tried, scores = ground.space.sign, list[Params](), list[float]()
     with warnings.catch_warnings():
@@ -90,14 +78,7 @@ def _sampler(name: str, D: int, seed: int, starts: int) -> Sampler:
 
 
 class Optuna:
-    """A sampler of Optuna.
-
-    Args:
-        name: One of its samplers.
-        D: Number of parameters.
-        seed: The seed of the sampler.
-        starts: Number of trials before it samples.
-    """
+    """A sampler of Optuna."""
 
     def __init__(self, name: str, D: int, seed: int, starts: int) -> None:
         import optuna
@@ -133,12 +114,7 @@ class Optuna:
 
 
 class BoTorch:
-    """Log expected improvement of BoTorch.
-
-    Args:
-        D: Number of parameters.
-        seed: The seed of the points from which the acquisition function is maximised.
-    """
+    """Log expected improvement of BoTorch."""
 
     def __init__(self, D: int, seed: int) -> None:
         import torch

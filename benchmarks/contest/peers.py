@@ -46,10 +46,7 @@ def federation(
 ) -> fedbo.Federation:
     """Create the federation of a ground's tasks, with the kind of message that a policy uses.
 
-    Args:
-        ground: The tasks.
-        policy: The policy of its agents.
-        privacy: The plan of its private releases; None (default) if its agents hear messages.
+    With a plan, its agents hear private releases.
     """
     return fedbo.Federation(ground.space, kind=policy.kinds[0], privacy=privacy)
 
@@ -112,12 +109,6 @@ def met(ground: Ground, target: int, seed: int, most: int | None = None) -> list
     """List the tasks that a run meets: all others (default), or ``most`` of them at random.
 
     The choice depends on nothing but the target and the seed, so all policies meet the same peers.
-
-    Args:
-        ground: The tasks.
-        target: The task that is tuned.
-        seed: The seed of the run.
-        most: Number of peers.
     """
     others = [task for task in range(ground.tasks) if task != target]
     if most is None:
@@ -129,12 +120,6 @@ def groups(
     ground: Ground, targets: Sequence[int], k: int, seed: int
 ) -> list[tuple[list[int], list[int]]]:
     """Put the targets into groups of k tasks that start together.
-
-    Args:
-        ground: The tasks.
-        targets: The tasks whose runs are recorded.
-        k: Number of sites of each group.
-        seed: The seed of the runs.
 
     Returns:
         For each group its tasks, and those of them whose runs are recorded. Every target is
@@ -160,10 +145,7 @@ def first_settings(
 ) -> list[Params]:
     """List what a run tries first: settings of its peers, all different.
 
-    Args:
-        ground: The tasks.
-        histories: The trials of each peer that the run meets.
-        initial: The common initial points, which fill up the list.
+    The common initial points fill up the list.
     """
     sign = ground.space.sign
     settings = [max(trials, key=lambda trial: sign * trial[1])[0] for trials in histories]
@@ -174,10 +156,6 @@ def first_settings(
 
 def most_supported(X: Floats, size: int) -> list[int]:
     """Choose rows of X, all different, one after another; fewer than ``size`` if X has fewer.
-
-    Args:
-        X: Settings (peers, D).
-        size: Number of rows.
 
     >>> most_supported(np.array([[0.9], [0.1], [0.12], [0.1]]), 3)
     [1, 0, 2]

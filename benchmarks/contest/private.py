@@ -80,10 +80,7 @@ def read_grounds(options: argparse.Namespace) -> Iterator[Ground]:
 def planned(ground: Ground, epsilon: float, delta: float) -> fedbo.Federation:
     """Create the federation of a ground's tasks, with one release.
 
-    Args:
-        ground: The tasks.
-        epsilon: ε of the release; infinite for hardly any noise.
-        delta: Its δ.
+    An infinite ε is one with hardly any noise.
     """
     plan = Plan(epsilon=min(epsilon, HARDLY_ANY), delta=delta)
     return peers.federation(ground, DEFAULT(), plan)
@@ -97,12 +94,8 @@ def publish(
 ) -> Release:
     """Make one release.
 
-    Args:
-        agreed: What the members agree on.
-        contributions: The contribution of each member, perhaps for a federation that differs in its
-            plan; None is an empty one.
-        noise: The seed of the noise.
-        history: How many trials each member has made.
+    A contribution may be for a federation that differs in its plan; None is an empty one. ``noise``
+    is the seed of the noise, and ``history`` the number of trials that each member has made.
     """
     own = bytes(agreed.fingerprint)
     moved = [message and replace(message, fingerprint=own) for message in contributions]
@@ -133,16 +126,6 @@ def play(
     """Run a newcomer that hears one release; return its scores.
 
     It has no common initial points: an agent that is given points would not begin at the votes.
-
-    Args:
-        ground: The tasks.
-        agreed: The federation with the plan of the release.
-        contributions: What the members contribute to it.
-        noise: The seed of its noise.
-        history: How many trials each member has made.
-        target: The task that the newcomer tunes.
-        seed: The seed of the run.
-        trials: Trials of the run.
     """
     agent = runs.site(ground, DEFAULT(), target, seed, None, agreed=agreed)
     agent.receive(publish(agreed, contributions, noise, history))
@@ -182,13 +165,7 @@ def _runs_on(
 ) -> Iterator[Run]:
     """Yield EI alone, and newcomers, on one target with one seed.
 
-    Args:
-        ground: The tasks.
-        members: The contribution of each task's agent; that of the target is not used.
-        sent: The message of each task's agent; empty if no newcomer hears messages.
-        target: The task that newcomers tune.
-        seed: The seed of the runs.
-        options: The options of the command.
+    Every task has contributed, and sent a message unless no newcomer hears messages.
     """
     trials, history = options.trials, options.history
     yield runs.solitary(ground, EI, target, seed, trials)
@@ -234,13 +211,7 @@ def _finite(options: argparse.Namespace) -> list[float]:
 
 
 def summary(regret: Curves, N: int, options: argparse.Namespace) -> Figures:
-    """Compute the ratios to all yardsticks, by what newcomers hear and the number of trials.
-
-    Args:
-        regret: The regrets of all runs, as `measure` returns them.
-        N: The number of members.
-        options: The options of the command.
-    """
+    """Compute the ratios to all yardsticks, by what newcomers hear and the number of trials."""
     result: Figures = {key: {} for key in CAPTIONS}
     names = [*map("{:g}".format, options.epsilon), MESSAGES]
     for name in (name for name in names if _arm(N, name) in regret):

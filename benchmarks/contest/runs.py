@@ -69,11 +69,7 @@ def carry_out(
 ) -> Scores:
     """Compute the scores of all runs, except of those that are stored.
 
-    Args:
-        ground: The tasks.
-        runs: The runs. Those on the same targets with the same seed take place in one process.
-        options: The options of the contest: ``trials``, ``jobs`` and ``cache``.
-        stage: The title of the progress.
+    Runs on the same targets with the same seed take place in one process.
     """
     batches: dict[tuple[tuple[int, ...], int], list[Run]] = {}
     for run in runs:
@@ -133,14 +129,8 @@ def site(
 ) -> fedbo.Agent:
     """Create the agent of a run, which has received nothing yet.
 
-    Args:
-        ground: The tasks.
-        policy: The agent's policy.
-        task: The task that the agent tunes.
-        seed: The seed of the run.
-        initial: The points of the design; None: the agent's own choice.
-        name: The agent's name.
-        agreed: The federation; by default one with the messages that the policy uses.
+    ``initial`` are the points of its design; None: the agent's own choice. ``agreed`` is by default
+    the federation with the messages that the policy uses.
     """
     agreed = peers.federation(ground, policy) if agreed is None else agreed
     seed = peers.seed_of(3, seed, task)
@@ -158,14 +148,8 @@ def play(
 ) -> list[float]:
     """Run a policy on a target; return the scores of its trials.
 
-    Args:
-        ground: The tasks.
-        policy: The policy.
-        received: The messages that its agent holds.
-        target: The task.
-        seed: The seed of the run.
-        trials: Number of trials.
-        initial: The points of the agent's design; by default the common initial points.
+    Its agent holds the messages that it has ``received``. By default its design is the common
+    initial points.
     """
     initial = ground.initial(target, seed) if initial is None else initial
     agent = site(ground, policy, target, seed, initial)
@@ -190,15 +174,9 @@ def play_together(
     seed: int,
     trials: int,
 ) -> list[float]:
-    """Run a policy at all sites of a group, in turns; return the scores of recorded tasks.
+    """Run a policy at all sites of a group, in turns.
 
-    Args:
-        ground: The tasks.
-        name: The policy of all sites.
-        group: The tasks of the sites, in the order of their turns.
-        recorded: The tasks whose scores are returned, one after another.
-        seed: The seed of the runs.
-        trials: Trials of each site.
+    Returns the scores of the recorded tasks, one task after another.
     """
     policy = POLICIES[name]()
     sites = {
@@ -222,16 +200,7 @@ def play_together(
 
 
 def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -> Curves:
-    """Run all policies on all targets.
-
-    Args:
-        ground: The tasks.
-        names: What competes, as `compare.chosen` lists it.
-        options: The options of the contest.
-
-    Returns:
-        Scores (targets, seeds, trials) of each policy, in the order of its trials.
-    """
+    """Run all policies on all targets; return scores (targets, seeds, trials)."""
     tasks = targets(ground, options.targets)
     list_runs = _together if options.together else _with_peers
     runs = list_runs(ground, names, tasks, options)

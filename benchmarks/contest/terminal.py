@@ -183,27 +183,14 @@ def estimate(effect: Effect, digits: int = 2) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def finish(result: object, path: Path | None) -> None:
-    """Write the figures, if a file was given.
+def finish(result: dict[str, Any], path: Path | None) -> None:
+    """Write the figures as JSON, a line for each key, if a file was given.
 
     Estimates become [value, low, high]; NaN and infinity become null.
     """
     if path is not None:
-        path.write_text(_formatted(_builtin(result)) + "\n")
-
-
-def _formatted(value: Any, indent: str = "") -> str:
-    """Format a value as JSON, with indents; a list that holds no other lists takes one line."""
-    deeper = indent + "  "
-    if isinstance(value, dict) and value:
-        parts = [f"{json.dumps(key)}: {_formatted(item, deeper)}" for key, item in value.items()]
-        left, right = "{}"
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        parts = [_formatted(item, deeper) for item in value]
-        left, right = "[]"
-    else:
-        return json.dumps(value, allow_nan=False)
-    return f"{left}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{right}"
+        lines = (f"{json.dumps(key)}: {json.dumps(_builtin(result[key]))}" for key in result)
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _builtin(value: Any) -> Any:
