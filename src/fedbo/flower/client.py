@@ -146,9 +146,6 @@ def local_votes(epsilon: float) -> Mod:
     `fedbo.privacy.local`. The mod looks at what leaves, and stops anything else. Of an error, the
     server only hears that there was one.
 
-    Args:
-        epsilon: ε of local privacy, above 0.
-
     >>> from fedbo.flower import client_app
     >>> app = client_app("federation.toml", objective, mods=[local_votes(4.0)])  # doctest: +SKIP
     """

@@ -180,13 +180,7 @@ class Mailbox:
 
 
 def _sample(theirs: NDArray[np.uint64], own: int, most: int) -> list[int]:
-    """Choose senders at random. One that comes or goes replaces at most one that is chosen.
-
-    Args:
-        theirs: The hash of each sender.
-        own: The hash of the name of the node that hears them.
-        most: How many to choose.
-    """
+    """Choose senders at random. One that comes or goes replaces at most one that is chosen."""
     ranks = theirs * np.uint64(own | 1)  # modulo 2⁶⁴: another order for each node
     ranks[theirs == np.uint64(own)] = np.iinfo(np.uint64).max  # a node's own message comes last
     return sorted(np.argsort(ranks, kind="stable")[:most].tolist())

@@ -99,9 +99,6 @@ def server_app(federation: Federation | str | os.PathLike[str]) -> ServerApp:
     `Rounds.run` in it. If the federation has a privacy plan, nodes send contributions and hear
     private releases; `fedbo.privacy.budget.is_due` says when one is made.
 
-    Args:
-        federation: What all nodes agree on, or the path of its file.
-
     >>> from fedbo import Federation, Float
     >>> app = server_app(Federation({"x": Float(0, 1)}))
     """

@@ -46,14 +46,7 @@ class Refused(ValueError):
 
 
 class Instruction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site is asked to do in a round.
-
-    Args:
-        round: The number of the round in this run, from 1.
-        trials: How many trials to run.
-        heard: The messages that the site may hear.
-        patience: Seconds to wait for another process of the same node.
-    """
+    """What a site is asked to do in a round."""
 
     round: int
     trials: Annotated[int, Meta(ge=0, le=MOST_TRIALS)]

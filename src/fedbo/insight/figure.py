@@ -29,12 +29,7 @@ _LONGEST_NAME = 24
 
 
 def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
-    """Draw an explanation and write the figure to a file.
-
-    Args:
-        explanation: The result of `Agent.explain`.
-        path: File to write; its ending determines the format.
-    """
+    """Draw an explanation and write the figure to a file; its ending determines the format."""
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(5, 3))
     _draw_progress(left, explanation)

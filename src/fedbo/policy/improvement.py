@@ -104,6 +104,19 @@ def deviation(variance: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(variance, LEAST_VARIANCE)))
 
 
+def improvement(mu: Array, var: Array, best: float) -> Array:
+    """Return log EI from means and variances, (n,)."""
+    return log_ei(mu, deviation(var), best)
+
+
+def improvement_and_slopes(mu: Array, var: Array, best: float) -> tuple[Array, Array, Array]:
+    """Return log EI (n,), and its derivatives with respect to mean and variance, (n, 1)."""
+    s = deviation(var)
+    value, by_mu, by_s = log_ei_and_slopes(mu, s, best)
+    by_var = by_s * (var > LEAST_VARIANCE) / (2.0 * s)
+    return value, by_mu[:, None], by_var[:, None]
+
+
 class Improvement(ABC):
     """The logarithm of an expected improvement, a function on the cube."""
 
@@ -131,15 +144,12 @@ class ExpectedImprovement(Improvement):
         self.length_scales = belief.length_scales
 
     def _values(self, X: Array) -> Array:
-        mu, var = self.belief.predict(X)
-        return log_ei(mu, deviation(var), self.best)
+        return improvement(*self.belief.predict(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         mu, var, mu_gradient, var_gradient = self.belief.predict_with_gradient(X.astype(np.float64))
-        s = deviation(var)
-        value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
-        by_var = by_s * (var > LEAST_VARIANCE) / (2.0 * s)
-        return value, by_mu[:, None] * mu_gradient + by_var[:, None] * var_gradient
+        value, by_mu, by_var = improvement_and_slopes(mu, var, self.best)
+        return value, by_mu * mu_gradient + by_var * var_gradient
 
 
 class OwnImprovement(ExpectedImprovement):
@@ -180,9 +190,7 @@ class EI(Policy, frozen=True, tag="ei"):
 def query_alone(target: Target, is_draw: bool) -> Query:
     """Choose the next query without peers: where a draw is largest, or else EI.
 
-    Args:
-        target: The agent that asks.
-        is_draw: Whether to use a draw; without a score, a draw is used in any case.
+    Without a score, a draw is used in any case.
     """
     if is_draw or not len(target.X):
         return target.query_draw(target.own_draw())

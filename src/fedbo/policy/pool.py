@@ -59,11 +59,9 @@ from fedbo.message.inbox import Single
 from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
 from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
 from fedbo.policy.improvement import (
-    LEAST_VARIANCE,
     Improvement,
-    deviation,
-    log_ei,
-    log_ei_and_slopes,
+    improvement,
+    improvement_and_slopes,
     query_alone,
 )
 from fedbo.policy.peers import Peers
@@ -129,10 +127,6 @@ class Pool(Improvement):
     """The logarithm of the expected improvement with the peers' prior, a function on the cube.
 
     Its ``shares`` (K,) are w and its ``trust`` is Q.
-
-    Args:
-        target: The agent that asks.
-        peers: What its peers say; at least one of them.
     """
 
     def __init__(self, target: Target, peers: Peers) -> None:
@@ -194,8 +188,7 @@ class Pool(Improvement):
         return mean + k @ self._alpha, prior - np.einsum("ij,ij->j", V, V), V
 
     def _values(self, X: Array) -> Array:
-        mu, var = self.predict(X)
-        return log_ei(mu, deviation(var), self.best)
+        return improvement(*self.predict(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         B, offset, nu, S, S_Psi = self._twins.double
@@ -207,9 +200,7 @@ class Pool(Improvement):
         own *= self._hyper.signal_variance
         spread = np.einsum("ij,ij->i", S_psi, Psi)
         mu, var, V = self._moments(Psi @ nu, spread, Psi @ S_Psi, own)
-        s = deviation(var)
-        value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
-        by_mu, by_var = by_mu[:, None], (by_s * (var > LEAST_VARIANCE) / (2.0 * s))[:, None]
+        value, by_mu, by_var = improvement_and_slopes(mu, var, self.best)
         by_k = by_mu * self._alpha - 2.0 * by_var * _solved(self._L, V, transposed=True).T
         by_psi = by_mu * nu + by_k @ S_Psi.T + 2.0 * by_var * S_psi
         slope *= by_k
@@ -224,13 +215,7 @@ class Pool(Improvement):
 
 
 def prior(m: Array, R: Single, shares: Array) -> tuple[Array, Array]:
-    """Return ν and S.
-
-    Args:
-        m: Means of the peers' coordinates, (K, k).
-        R: What the peers know, I − C_n = R_nᵀ R_n, (K, r, k).
-        shares: The shares w of the peers, (K,).
-    """
+    """Return ν and S, from what `Peers` says and the shares w (K,)."""
     K, k = m.shape
     scaled = (R * np.sqrt(shares)[:, None, None].astype(np.float32)).reshape(-1, k)
     knowledge: Array = (scaled.T @ scaled).astype(np.float64)  # Σ w_n (I − C_n)

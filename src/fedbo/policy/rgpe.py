@@ -38,12 +38,10 @@ from fedbo.model.kernel import Array, Twins
 from fedbo.model.surrogate import Marginal
 from fedbo.policy.base import Policy
 from fedbo.policy.improvement import (
-    LEAST_VARIANCE,
     ExpectedImprovement,
     Improvement,
-    deviation,
-    log_ei,
-    log_ei_and_slopes,
+    improvement,
+    improvement_and_slopes,
 )
 from fedbo.policy.peers import Counts, Ranking
 from fedbo.policy.target import Origin, Query, Target
@@ -111,11 +109,6 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
 def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:
     """Return the shares w and w_n (N,).
 
-    Args:
-        own: L, (S,).
-        peers: L_n, (N, S).
-        dilution: As in `RGPE`.
-
     >>> ranking_shares(np.array([2, 2]), np.array([[0, 4], [0, 4], [6, 6]]), None)
     (0.5, array([0.25, 0.25, 0.  ]))
     """
@@ -166,8 +159,7 @@ class EnsembleImprovement(Improvement):
         return mu, np.einsum("ij,ij->i", Phi @ A, Phi) + self.share**2 * own_var
 
     def _values(self, X: Array) -> Array:
-        mu, var = self.moments(X)
-        return log_ei(mu, deviation(var), self.best)
+        return improvement(*self.moments(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         w, (nu, A) = self.share, self._peers.like(X)
@@ -177,8 +169,6 @@ class EnsembleImprovement(Improvement):
         own_mu, own_var, mu_gradient, var_gradient = prediction
         mu = tangent.Phi @ nu + w * own_mu
         var = np.einsum("ij,ij->i", A_phi, tangent.Phi) + w**2 * own_var
-        s = deviation(var)
-        value, by_mu, by_s = log_ei_and_slopes(mu, s, self.best)
-        by_mu, by_var = by_mu[:, None], (by_s * (var > LEAST_VARIANCE) / (2.0 * s))[:, None]
+        value, by_mu, by_var = improvement_and_slopes(mu, var, self.best)
         gradient = tangent.gradient((by_mu * nu + 2.0 * by_var * A_phi).astype(X.dtype))
         return value, gradient + w * by_mu * mu_gradient + w**2 * by_var * var_gradient

@@ -175,19 +175,11 @@ class Target:
         return self.surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
-        """Draw f_t ~ GP(μ, β² σ²), as `GP.sample` does (Algorithm 1, line 4).
-
-        Args:
-            beta: Factor β_t on the draw's deviation from the mean (default 1).
-        """
+        """Draw f_t ~ GP(μ, β_t² σ²), as `GP.sample` does (Algorithm 1, line 4)."""
         return self.belief.sample(self.rng, beta, self.space.points)
 
     def peer_draw(self, row: int) -> SampledFunction:
-        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6).
-
-        Args:
-            row: Row of the message in the inbox, from 0.
-        """
+        """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
         omega = self.inbox.omega[row]
         if self.federation.is_compact:
             omega = self.federation.basis.vectors @ omega
@@ -216,10 +208,6 @@ class Target:
         """Query where a draw is largest; use a new own draw if a trial is pending or failed there.
 
         A point that has a score may be queried again: the next draw differs, and scores are noisy.
-
-        Args:
-            draw: A draw of the agent's own model, or the function of one message.
-            origin: Where the draw came from; the agent's own model by default.
         """
         x = self.argmax(draw)
         taken = self._is_near(x[None], self.open_points, draw.length_scales, SAME)

@@ -43,9 +43,7 @@ _BEFORE = 7  # trials before the initial point of an agent that follows tips
 def first_trial(target: Target, peers: Peers | None) -> Query | None:
     """Return a tip or an initial point to try next, or None if it is time to query.
 
-    Args:
-        target: The agent that asks.
-        peers: What its peers say; None if they are not asked.
+    Peers are None if they are not asked.
     """
     initial = None if target.initial is None else Query(target.initial, Origin("initial"))
     sources = [*target.sources, *target.open_sources]
