@@ -31,14 +31,7 @@ _EVALUATIONS = 1000  # of DIRECT, as in the paper
 
 
 class FeatureDraws(Surrogate):
-    """A belief whose draws come from fresh random features instead of Matheron's rule.
-
-    Args:
-        settings: How the objective is modelled.
-        dimensions: D, the dimensions of the cube.
-        state: The state of a saved belief.
-        features: Number of features of each draw.
-    """
+    """A belief whose draws come from fresh random features instead of Matheron's rule."""
 
     def __init__(
         self,
@@ -154,12 +147,6 @@ def paper_federation(
 ) -> Federation:
     """Return a federation with the settings of the paper's experiments (appendix D).
 
-    Args:
-        space: The search space.
-        features: Number of shared features.
-        seed: Seed of the shared features.
-        kind: What agents hand out.
-
     >>> from fedbo.space import Float
     >>> paper_federation({"C": Float(0, 1)}).noise_variance
     1e-06
@@ -183,9 +170,7 @@ def paper_agent(
         federation: A federation of `paper_federation`.
         policy: FTS with p_t = 1 − 1/t² by default; the defaults of `RGPE` and `TAF` are the
             paper's.
-        name: See `fedbo.Agent`.
-        seed: See `fedbo.Agent`.
-        initial: See `fedbo.Agent`.
+        name, seed, initial: See `fedbo.Agent`.
     """
     policy = FTS(schedule=Power(2)) if policy is None else policy
     return Agent(federation, policy, name=name, seed=seed, settings=PAPER, initial=initial)

@@ -248,7 +248,7 @@ def test_missing_data_says_what_where_and_what_to_do(
     assert isinstance(caught.value, FileNotFoundError)
     assert f"the data set {name} was not found" in text
     assert f"in {tmp_path} and in {cache} (no such folder)." in text
-    assert all(repr(file) in text for file in DATA_SETS[name].names)
+    assert all(repr(file) in text for file in DATA_SETS[name].NAMES)
     assert f"`fedbo data fetch {name}`" in text and "set FEDBO_DATA" in text
     assert ("--stand-in" in text) == (name == "gleam")
 

@@ -14,7 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-import msgspec
 import pytest
 from paper.commands import listen_to_ctrl_c
 from typer.testing import CliRunner, Result
@@ -22,7 +21,6 @@ from typer.testing import CliRunner, Result
 import fedbo
 from fedbo.cli import app as cli
 from fedbo.files import FileRefused
-from fedbo_paper import data
 from fedbo_paper.data import fetch, gleam, landmine
 from fedbo_paper.data.fetch import FetchFailed, download
 
@@ -173,9 +171,9 @@ def invoke(*args: str) -> Result:
 
 def offer(monkeypatch: pytest.MonkeyPatch, address: str, **changes: object) -> None:
     """Have gleam come from this address, and be whatever comes from there."""
-    changed = {"address": address, "verify": good, "load": lambda folder: gleam.stand_in()}
-    data_set = msgspec.structs.replace(data.DATA_SETS["gleam"], **(changed | changes))
-    monkeypatch.setitem(data.DATA_SETS, "gleam", data_set)
+    changed = {"ADDRESS": address, "verify": good, "load": lambda folder: gleam.stand_in()}
+    for name, value in (changed | changes).items():
+        monkeypatch.setattr(gleam, name, value)
 
 
 def test_fetch_and_fetch_again(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,18 +209,17 @@ def test_fetch_refuses_the_wrong_checksum(
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
     assert result.exit_code == 1
     assert "is not the data set: its MD5 is " in result.stderr and gleam.MD5 in result.stderr
-    offer(monkeypatch, site + "/data", verify=landmine.verify, file="x.zip", names=("x.zip",))
+    offer(monkeypatch, site + "/data", verify=landmine.verify, ARCHIVE="x.zip", NAMES=("x.zip",))
     result = invoke("fetch", "gleam", "--data", str(tmp_path))
     assert result.exit_code == 1 and "not a zip file" in result.stderr
     assert os.listdir(tmp_path) == []
 
 
 PROGRAM = """
-import msgspec, sys
+import sys
 from fedbo.cli import app as cli
-from fedbo_paper import data
-changed = msgspec.structs.replace(data.DATA_SETS["gleam"], address=sys.argv[1])
-data.DATA_SETS["gleam"] = changed
+from fedbo_paper.data import gleam
+gleam.ADDRESS = sys.argv[1]
 cli.app(["data", "fetch", "gleam", "--data", sys.argv[2]])
 """
 

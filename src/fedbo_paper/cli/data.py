@@ -55,10 +55,10 @@ def _state(name: str, data_set: DataSet, folder: Path | None) -> tuple[list[str]
     except MissingData as error:
         return ["", "", "", "", "not found"], f"{name}: {error}"
     except (FileRefused, OSError) as error:
-        return ["", "", "", "failed", str(look(data_set.names, folder))], f"{name}: {error}"
+        return ["", "", "", "failed", str(look(data_set.NAMES, folder))], f"{name}: {error}"
     rows, features = sum(map(len, people)), people[0].X.shape[1]
-    where = str(look(data_set.names, folder))
-    return [f"{len(people)} {data_set.agents}", f"{rows:,}", f"{features}", "passed", where], ""
+    where = str(look(data_set.NAMES, folder))
+    return [f"{len(people)} {data_set.AGENTS}", f"{rows:,}", f"{features}", "passed", where], ""
 
 
 @app.command()
@@ -73,8 +73,8 @@ def fetch(
     if name not in DATA_SETS:
         raise checks.refused(f"{name!r} is not one of {', '.join(DATA_SETS)}", "NAME")
     data_set = DATA_SETS[name]
-    target = folders(folder)[0] / data_set.file
-    path = look(data_set.names, target.parent)
+    target = folders(folder)[0] / data_set.ARCHIVE
+    path = look(data_set.NAMES, target.parent)
     if path is None:
         path = target
         _download(name, data_set, target)
@@ -83,7 +83,7 @@ def fetch(
     except (FileRefused, OSError) as error:
         checks.end(f"{name} is here, but cannot be used: {error}")
     typer.echo(
-        f"{name} is in {path}: {len(people)} {data_set.agents}, {sum(map(len, people)):,} rows."
+        f"{name} is in {path}: {len(people)} {data_set.AGENTS}, {sum(map(len, people)):,} rows."
     )
 
 
@@ -93,13 +93,13 @@ def _download(name: str, data_set: DataSet, target: Path) -> None:
 
     from fedbo_paper.data.fetch import FetchFailed, download
 
-    typer.echo(f"Downloading {data_set.address}")
+    typer.echo(f"Downloading {data_set.ADDRESS}")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     try:
         with Progress(*columns, transient=True) as bars:
             bar = bars.add_task(target.name, total=None)
             download(
-                data_set.address,
+                data_set.ADDRESS,
                 target,
                 data_set.verify,
                 lambda received, total: bars.update(bar, completed=received, total=total),
@@ -110,6 +110,6 @@ def _download(name: str, data_set: DataSet, target: Path) -> None:
     except FetchFailed as error:
         checks.end(
             f"{name} was not downloaded: {error}.\nTo do it by hand, get it from "
-            f"{data_set.address}, or from wherever it is now, and put {data_set.by_hand} into "
+            f"{data_set.ADDRESS}, or from wherever it is now, and put {data_set.BY_HAND} into "
             f"{target.parent.absolute()}."
         )

@@ -8,10 +8,8 @@ as ``.npz``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-
-import msgspec
+from typing import Protocol
 
 from fedbo_paper.data import gleam, har, landmine
 from fedbo_paper.data.places import MissingData, find, folders, look
@@ -20,55 +18,26 @@ from fedbo_paper.data.samples import Samples
 __all__ = ["DATA_SETS", "DataSet", "MissingData", "Samples", "find", "folders", "look"]
 
 
-class DataSet(msgspec.Struct, frozen=True, kw_only=True):
-    """How to find, download and load a data set.
+class DataSet(Protocol):
+    """The module of a data set.
 
-    Args:
-        agents: What an agent is: "fields" or "people".
-        address: The URL in the paper.
-        names: The files and folders that may hold it, in the order in which they are tried.
-        file: The file that a download becomes.
-        by_hand: What to get if the download fails, for people.
-        verify: Raises `FileRefused` if a downloaded file is not the data set.
-        load: Returns the samples of each agent; takes the data folder.
+    ``AGENTS`` says what an agent is, and ``ADDRESS`` is the URL in the paper. ``NAMES`` are the
+    files and folders that may hold the data, in the order in which they are tried; ``ARCHIVE`` is
+    the one that a download becomes, and ``BY_HAND`` says what to get if it fails.
     """
 
-    agents: str
-    address: str
-    names: tuple[str, ...]
-    file: str
-    by_hand: str
-    verify: Callable[[Path], None]
-    load: Callable[[Path | None], tuple[Samples, ...]]
+    AGENTS: str
+    ADDRESS: str
+    NAMES: tuple[str, ...]
+    ARCHIVE: str
+    BY_HAND: str
+
+    def verify(self, path: Path) -> None:
+        """Raise `FileRefused` if a downloaded file is not the data set."""
+
+    def load(self, folder: Path | None = None) -> tuple[Samples, ...]:
+        """Return the samples of each agent; raise `MissingData` or `FileRefused`."""
 
 
 #: The data sets, by the names that `fedbo data fetch` takes.
-DATA_SETS = {
-    "landmine": DataSet(
-        agents="fields",
-        address=landmine.ADDRESS,
-        names=landmine.NAMES,
-        file=landmine.ARCHIVE,
-        by_hand=f"{landmine.ARCHIVE} or {landmine.MATLAB}",
-        verify=landmine.verify,
-        load=landmine.load,
-    ),
-    "har": DataSet(
-        agents="people",
-        address=har.ADDRESS,
-        names=har.NAMES,
-        file=har.ARCHIVE,
-        by_hand=f"{har.ARCHIVE!r} or {har.CACHE}",
-        verify=har.verify,
-        load=har.load,
-    ),
-    "gleam": DataSet(
-        agents="people",
-        address=gleam.ADDRESS,
-        names=gleam.NAMES,
-        file=gleam.ARCHIVE,
-        by_hand=f"{gleam.ARCHIVE} or the folder GLEAM that is in it",
-        verify=gleam.verify,
-        load=gleam.load,
-    ),
-}
+DATA_SETS: dict[str, DataSet] = {"landmine": landmine, "har": har, "gleam": gleam}

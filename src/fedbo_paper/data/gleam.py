@@ -63,7 +63,9 @@ ARCHIVE = "GLEAM.tar.gz"
 PEOPLE = 38
 WINDOW = 3.75  # seconds
 CACHE = "gleam-1.npz"  # 1 is the version of the features defined above
-NAMES = (CACHE, ARCHIVE, "GLEAM")
+NAMES: tuple[str, ...] = (CACHE, ARCHIVE, "GLEAM")
+BY_HAND = f"{ARCHIVE} or the folder GLEAM that is in it"
+AGENTS = "people"
 FEWEST = 4  # readings of each of the six sensors in a window
 
 # A sensor is recognised by a part of its name. The order is that of the channels.

@@ -33,7 +33,9 @@ ADDRESS = (
 )
 CACHE = "har.npz"
 ARCHIVE = "UCI HAR Dataset.zip"
-NAMES = (CACHE, ARCHIVE, ADDRESS.rpartition("/")[2], "UCI HAR Dataset")
+NAMES: tuple[str, ...] = (CACHE, ARCHIVE, ADDRESS.rpartition("/")[2], "UCI HAR Dataset")
+BY_HAND = f"{ARCHIVE!r} or {CACHE}"
+AGENTS = "people"
 
 PEOPLE, FEATURES, ACTIVITIES, ROWS = 30, 561, 6, 10299
 SIZES = 281, 409  # the fewest and the most rows of a person

@@ -22,7 +22,9 @@ from fedbo_paper.data.samples import Samples
 ADDRESS = "http://www.ee.duke.edu/~lcarin/LandmineData.zip"
 ARCHIVE = "LandmineData.zip"
 MATLAB = "LandmineData.mat"
-NAMES = (MATLAB, ARCHIVE)
+NAMES: tuple[str, ...] = (MATLAB, ARCHIVE)
+BY_HAND = f"{ARCHIVE} or {MATLAB}"
+AGENTS = "fields"
 SHA256 = "2163ab20a80e33a8b65593c48cf283c540599dcb291105e63fa4af2ce24c2bea"  # of the .mat
 
 FIELDS, FEATURES = 29, 9
