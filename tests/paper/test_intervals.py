@@ -15,7 +15,6 @@ from msgspec.structs import astuple
 from fedbo_paper.harness.intervals import (
     Effect,
     Verdict,
-    all_of,
     bootstrap,
     comparable,
     mean,
@@ -150,18 +149,6 @@ def test_a_few_ties_decide_nothing() -> None:
 def test_what_has_no_mean_is_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="expected at least one, all finite"):
         mean(np.array(values))
-
-
-@pytest.mark.parametrize(
-    ("parts", "whole"),
-    [
-        (["holds", "holds"], "holds"),
-        (["holds", "not decided"], "not decided"),
-        (["does not hold", "not decided", "holds"], "does not hold"),
-    ],
-)
-def test_a_claim_of_several_parts_needs_all_of_them(parts: list[Verdict], whole: Verdict) -> None:
-    assert all_of(parts) == whole
 
 
 class TestBootstrap:

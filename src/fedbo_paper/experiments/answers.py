@@ -17,8 +17,7 @@ seconds    CPU seconds of the method without the evaluations of its objective
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -29,7 +28,6 @@ from fedbo_paper.harness.intervals import (
     LEVEL,
     Effect,
     Verdict,
-    all_of,
     comparable,
     exponent,
     paired,
@@ -176,35 +174,6 @@ def _mean_over_time(runs: Runs, rows: Rows, until: Floats) -> Floats:
     shares = np.diff(np.minimum(ends, until[:, None])) / until[:, None]
     means: Floats = (shares * runs.best[rows]).sum(axis=1)
     return means
-
-
-def all_parts(runs: Runs, *, parts: Sequence[Test]) -> Answer | None:
-    """Judge whether every part holds; the effect is the smallest among the parts."""
-    answers = _answers(runs, parts)
-    if not answers:
-        return None
-    least = min(answers, key=lambda answer: answer.effect.value)
-    return least._replace(
-        verdict=all_of(answer.verdict for answer in answers),
-        measure=f"smallest of {len(answers)}: {least.measure}",
-    )
-
-
-def both_ways(runs: Runs, *, ours: Side, theirs: Side, rule: Rule = superior) -> Answer | None:
-    """Judge by the mean regret and by the final one; if they disagree, it is not decided."""
-    compare = partial(ahead, ours=ours, theirs=theirs, rule=rule)
-    answers = _answers(runs, [partial(compare, by=speed), partial(compare, by=end)])
-    if not answers:
-        return None
-    first, last = answers
-    verdict = first.verdict if first.verdict == last.verdict else "not decided"
-    return first._replace(verdict=verdict)
-
-
-def _answers(runs: Runs, parts: Sequence[Test]) -> list[Answer]:
-    """The answers to all parts; none if the runs of one part are missing."""
-    answers = [answer for part in parts if (answer := part(runs)) is not None]
-    return answers if len(answers) == len(parts) else []
 
 
 def message_lengths(runs: Runs) -> Answer | None:

@@ -23,16 +23,13 @@ claim          holds                    does not hold                       othe
 `no_worse`     low > −δ                 high < −δ                           not decided
 =============  =======================  ==================================  ===========
 
-A lead that is certain, but certainly smaller than δ, holds too. If
-neither side is ahead, "superior" holds in 2.5 % of experiments. If the lead is δ or more, it fails
-in at most 2.5 %. The other two rules have the same error rates at their limits. A claim with
-several parts (`all_of`) holds if all parts hold, and does not hold if one part does not. So it
-holds by mistake no more often than one part does.
+If neither side is ahead, "superior" holds in 2.5 % of experiments. If the lead is δ or more, it
+fails in at most 2.5 %. The other two rules have the same error rates at their limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -216,15 +213,3 @@ def no_worse(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
     if effect.low > zero - delta:
         return "holds"
     return "does not hold" if effect.high < zero - delta else "not decided"
-
-
-def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Combine the verdicts on the parts of a claim.
-
-    >>> all_of(["holds", "not decided"])
-    'not decided'
-    """
-    found = {*verdicts}
-    if "does not hold" in found:
-        return "does not hold"
-    return "not decided" if "not decided" in found else "holds"
