@@ -168,8 +168,8 @@ def _column(values: ArrayLike) -> Column:
     if isinstance(values, np.ndarray):
         column = values.copy()
     else:
-        given = np.asarray(values, dtype=object).tolist()
-        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in given]
+        objects = np.asarray(values, dtype=object).tolist()
+        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in objects]
         column = np.array(cells, dtype=_dtype({type(cell) for cell in cells}, cells))
     if column.ndim != 1:
         raise ValueError(f"a column has shape {column.shape}, expected (n,)")

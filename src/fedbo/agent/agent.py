@@ -190,12 +190,12 @@ class Agent:
         Returns:
             The trial as it is now.
         """
-        known = self._history.tell(trial, score)
-        if known.score is not None:
+        recorded = self._history.tell(trial, score)
+        if recorded.score is not None:
             self._outbox.message = None
         if isinstance(trial, Trial):
-            trial.state, trial.score = known.state, known.score
-        return known.copy()
+            trial.state, trial.score = recorded.state, recorded.score
+        return recorded.copy()
 
     def adopt(
         self, params: Mapping[str, Value], *, origin: Origin | None = None, t: int | None = None
@@ -422,7 +422,7 @@ class Agent:
         Args:
             path: The file; an existing one is replaced.
         """
-        given, is_own = self._initial.given, type(self.settings) is Settings
+        points, is_own = self._initial.points, type(self.settings) is Settings
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
             policy=savefile.writable_policy(self.policy),
@@ -432,7 +432,7 @@ class Agent:
             rng=json.dumps(self._rng.bit_generator.state),
             trials=self.trials,
             order=self._history.order,
-            initial=None if given is None else [*map(self.federation.space.decode, given)],
+            initial=None if points is None else [*map(self.federation.space.decode, points)],
             within=self._space.parameters if isinstance(self._space, Part) else {},
             surrogate=self._surrogate.state,
             account=self.account,
@@ -593,16 +593,16 @@ class Agent:
         return query
 
 
-def _keys_of(signer: str, given: KeyPair | None, name: str) -> KeyPair | None:
+def _keys_of(signer: str, keys: KeyPair | None, name: str) -> KeyPair | None:
     """Return the key pair that a saved agent signs with, or None if it is not here."""
     if not signer:
-        return given
-    if given is None:
+        return keys
+    if keys is None:
         is_usable = is_installed() and signer not in Keyring.user().revoked()
         return KeyPair.find(parse_key(signer)) if is_usable else None
-    if str(given) != signer:
-        raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {given}")
-    return given
+    if str(keys) != signer:
+        raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {keys}")
+    return keys
 
 
 def _decoded(i: int, message: Wire) -> Heard:
@@ -613,12 +613,12 @@ def _decoded(i: int, message: Wire) -> Heard:
             f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
         )
     try:
-        found = read(message)
+        content = read(message)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
-    if isinstance(found, Heard):
-        return found
-    raise MessageRefused(f"messages[{i}]: it is a {found.type}, expected a message or a release")
+    if isinstance(content, Heard):
+        return content
+    raise MessageRefused(f"messages[{i}]: it is a {content.type}, expected a message or a release")
 
 
 def _chance(policy: Policy, sender: str) -> float:

@@ -141,15 +141,15 @@ class InitialPoints:
     settings: Settings
     entropy: Any  # of the agent
     history: History
-    given: list[Array] | None  # the user's points (D,), which replace the design
+    points: list[Array] | None  # the user's points (D,), which replace the design
 
     def __len__(self) -> int:
-        return self.settings.n_initial if self.given is None else len(self.given)
+        return self.settings.n_initial if self.points is None else len(self.points)
 
     def alone(self) -> list[Array]:
         """Return the points that an agent without peers starts with."""
-        if self.given is not None:
-            return list(self.given)
+        if self.points is not None:
+            return list(self.points)
         return [self._design_point(i) for i in range(len(self))]
 
     @property
@@ -158,7 +158,7 @@ class InitialPoints:
         have = sum(
             (trial.t is None and trial.state != "failed") or trial.state == "complete"
             for trial in self.history.trials
-            if self.given is None or trial.source != "told"
+            if self.points is None or trial.source != "told"
         )
         return have < len(self) and self._left() > 0
 
@@ -173,14 +173,14 @@ class InitialPoints:
         if self._left() <= 0:
             return None
         asked = sum(trial.source == "initial" for trial in self.history.trials)
-        if self.given is not None:
-            return self.given[asked]
+        if self.points is not None:
+            return self.points[asked]
         i = asked if key is None else key
-        points, x = self.space.points, self._design_point(i)
-        if points is None or self.settings.repeats == "allow" or not self.history.points:
+        listed, x = self.space.points, self._design_point(i)
+        if listed is None or self.settings.repeats == "allow" or not self.history.points:
             return x
         tried = np.unique(np.array(self.history.points), axis=0)
-        while len(tried) < len(points) and (tried == x).all(axis=1).any():
+        while len(tried) < len(listed) and (tried == x).all(axis=1).any():
             i += 1
             x = self._design_point(i)
         return x
@@ -188,7 +188,7 @@ class InitialPoints:
     def _left(self) -> int:
         """Count the points to come. In a design, told trials replace some, and failed ones none."""
         trials = self.history.trials
-        if self.given is not None:
+        if self.points is not None:
             return len(self) - sum(trial.source == "initial" for trial in trials)
         made = (trial for trial in trials if trial.state != "failed")
         return len(self) - sum(trial.source in ("initial", "told") for trial in made)

@@ -171,10 +171,10 @@ class History:
         return sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
 
 
-def _check_params(asked: Trial, given: Mapping[str, Value]) -> None:
+def _check_params(asked: Trial, reported: Mapping[str, Value]) -> None:
     """Raise ValueError if the params of a trial are not those that were asked for."""
-    for name in {**asked.params, **given}:
-        pair: list[Any] = [params.get(name, _MISSING) for params in (asked.params, given)]
+    for name in {**asked.params, **reported}:
+        pair: list[Any] = [params.get(name, _MISSING) for params in (asked.params, reported)]
         if not _is_equal(*pair):
             was, now = ("missing" if value is _MISSING else repr(value) for value in pair)
             raise ValueError(

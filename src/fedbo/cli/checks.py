@@ -101,11 +101,11 @@ def writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:
 
 def folder(option: str, path: Path) -> None:
     """Refuse a folder that cannot be created or written to."""
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise refused(f"{there} is a file, expected a folder", option)
-    if not os.access(there, os.W_OK):
-        raise refused(f"{path} cannot be written: permission denied in {there}", option)
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise refused(f"{existing} is a file, expected a folder", option)
+    if not os.access(existing, os.W_OK):
+        raise refused(f"{path} cannot be written: permission denied in {existing}", option)
 
 
 def federation(option: str, path: Path) -> Federation:

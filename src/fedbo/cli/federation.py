@@ -275,7 +275,7 @@ def _agreed(federation: Federation) -> Table:
         {
             "features": f"{federation.features}, kernel {federation.kernel}, "
             f"seed {federation.seed}",
-            "length scale": f"{', '.join(f'{one:.6g}' for one in scales)} on the unit cube",
+            "length scale": f"{', '.join(f'{number:.6g}' for number in scales)} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
             "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
             f"{screen.count(federation.sent_numbers, 'number')}, about "

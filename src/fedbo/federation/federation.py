@@ -123,14 +123,14 @@ class Federation:
     ) -> None:
         _one_of("kernel", kernel, get_args(KernelName))
         _one_of("kind", kind, get_args(Kind))
-        given = space if isinstance(space, Space) else Space(space)
-        self.space = given.canonical()
+        written = space if isinstance(space, Space) else Space(space)
+        self.space = written.canonical()
         self.features = _features(features)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
         if length_scale is None:
             length_scale = round(LENGTH_SCALE * math.sqrt(self.space.dimensions), 6)
-        self.length_scale = _length_scale(length_scale, self.space.permutation(given))
+        self.length_scale = _length_scale(length_scale, self.space.permutation(written))
         self.noise_variance = _positive("noise_variance", noise_variance, *_NOISE_LIMITS)
         self.kind: Kind = kind
         if not isinstance(tips, bool):
@@ -357,9 +357,9 @@ class Federation:
         elif not 1 <= published.sequence <= plan.releases:
             fault = f"its plan has {plan.releases} releases"
         else:
-            found = published.epsilon, published.delta, published.releases
-            if found != (planned := (plan.epsilon, plan.delta, plan.releases)):
-                fault = f"its ε, δ and number of releases are {found}, expected {planned}"
+            terms = published.epsilon, published.delta, published.releases
+            if terms != (planned := (plan.epsilon, plan.delta, plan.releases)):
+                fault = f"its ε, δ and number of releases are {terms}, expected {planned}"
         if fault:
             raise MessageRefused(f"release {published.sequence} of {published.sender!r}: {fault}")
 
@@ -412,17 +412,17 @@ class Federation:
             ValueError: If something in it is wrong; the text says what.
         """
         try:
-            given = file.loads(text)
-            _check_format(given.pop("format", None))
-            for key in given:
+            tables = file.loads(text)
+            _check_format(tables.pop("format", None))
+            for key in tables:
                 if key not in _KEYS:
                     raise ValueError(f"unknown key {key!r}, expected one of {', '.join(_KEYS)}")
-            if given.get("members") == {}:
+            if tables.get("members") == {}:
                 raise ValueError(
                     "[members] is empty: list the members' keys, or remove the section if messages "
                     "of anybody may be accepted"
                 )
-            return cls(file.read_space(given.pop("space", {})), **given)
+            return cls(file.read_space(tables.pop("space", {})), **tables)
         except ValueError as error:
             raise ValueError(_shortened(str(error))) from error
 
@@ -466,16 +466,16 @@ def _space_part(space: Space) -> list[object]:
     return [table["direction"], [*table["parameters"].items()], points]
 
 
-def _one_of(what: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(map(repr, known))}")
+def _one_of(what: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(map(repr, choices))}")
 
 
 def _whole(what: str, value: object, low: int, high: int) -> int:
-    given = number(value, int)
-    if not low <= given <= high:
+    whole = number(value, int)
+    if not low <= whole <= high:
         raise ValueError(f"{what} is {value!r}, expected an int from {low} to {high}")
-    return int(given)
+    return int(whole)
 
 
 def _features(value: object) -> int:
@@ -506,20 +506,20 @@ def _basis(
 
 def _check_format(value: object) -> None:
     if value != FORMAT or isinstance(value, bool):
-        found = "format is missing" if value is None else f"format is {value!r}"
+        fault = "format is missing" if value is None else f"format is {value!r}"
         raise ValueError(
-            f"{found}, expected format = {FORMAT}: write the file with this version of fedbo, "
+            f"{fault}, expected format = {FORMAT}: write the file with this version of fedbo, "
             "and use the same version everywhere"
         )
 
 
-def _members(given: object) -> dict[str, bytes]:
-    if given is None:
+def _members(table: object) -> dict[str, bytes]:
+    if table is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise ValueError(f"members is {given!r}, expected names and public keys")
+    if not isinstance(table, Mapping):
+        raise ValueError(f"members is {table!r}, expected names and public keys")
     members: dict[str, bytes] = {}
-    for name, key in given.items():
+    for name, key in table.items():
         printable = isinstance(name, str) and name.isprintable() and "/" not in name
         if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
             raise ValueError(
@@ -539,12 +539,12 @@ def _shortened(text: str) -> str:
 
 
 def _positive(what: str, value: object, low: float, high: float) -> float:
-    given = number(value, float)
-    if not given > 0:
+    positive = number(value, float)
+    if not positive > 0:
         raise ValueError(f"{what} is {value!r}, expected a finite number above 0")
-    if not low <= given <= high:
+    if not low <= positive <= high:
         raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
-    return given
+    return positive
 
 
 def _length_scale(value: object, order: Sequence[int]) -> float | tuple[float, ...]:

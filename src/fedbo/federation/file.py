@@ -82,7 +82,7 @@ def loads(text: str) -> dict[str, Any]:
 
 def space_table(space: Space) -> dict[str, Any]:
     """Describe a space as the file does under [space]."""
-    parameters = {name: _parameter_table(given) for name, given in space.parameters.items()}
+    parameters = {name: _parameter_table(parameter) for name, parameter in space.parameters.items()}
     if space.listed is None:
         return {"direction": space.direction, "parameters": parameters}
     points = [{name: _written(point[name]) for name in point} for point in space.listed]
@@ -92,21 +92,21 @@ def space_table(space: Space) -> dict[str, Any]:
 def read_space(table: object) -> Space:
     """Build the space that a table describes; a ValueError names the parameter that is wrong."""
     try:
-        given = msgspec.convert(table, _SpaceTable)
+        tables = msgspec.convert(table, _SpaceTable)
     except msgspec.ValidationError as error:
         raise ValueError(f"[space]: {error}") from None
     parameters: dict[str, Parameter] = {}
-    for name, fields in given.parameters.items():
+    for name, fields in tables.parameters.items():
         if isinstance(fields, dict) and isinstance(fields.get("choices"), list):
             fields = fields | {"choices": [*map(_read, fields["choices"])]}
         try:
             parameters[name] = msgspec.convert(fields, Float | Int | Categorical)
         except msgspec.ValidationError as error:
             raise ValueError(f"parameter {name!r}: {error}") from None
-    points = given.points
+    points = tables.points
     if points is not None:
         points = [{name: _read(value) for name, value in point.items()} for point in points]
-    return Space(parameters, direction=given.direction, points=points)
+    return Space(parameters, direction=tables.direction, points=points)
 
 
 class _SpaceTable(msgspec.Struct, forbid_unknown_fields=True):

@@ -78,7 +78,7 @@ class Keyring:
         return f"Keyring({'in memory' if self.path is None else str(self.path)!r})"
 
     def admit(
-        self, federation: Federation, given: Iterable[S]
+        self, federation: Federation, messages: Iterable[S]
     ) -> tuple[list[S], list[tuple[S, str]]]:
         """Sort messages into those whose sender is who it says, and the others.
 
@@ -86,12 +86,12 @@ class Keyring:
 
         Args:
             federation: The federation that all of them fit.
-            given: Messages and withdrawals.
+            messages: Messages and withdrawals.
 
         Returns:
             Those that are accepted, in their order, and the others, each with the reason.
         """
-        everything = list(given)
+        everything = list(messages)
         with self._lock:
             accepted, refused, new = self._judge(federation, everything)
             if not self._remember(federation, new):  # another process was first
@@ -99,16 +99,16 @@ class Keyring:
         return accepted, refused
 
     def review(
-        self, federation: Federation, given: Iterable[S]
+        self, federation: Federation, messages: Iterable[S]
     ) -> tuple[list[S], list[tuple[S, str]]]:
         """Sort messages as `admit` does, but remember nothing."""
         with self._lock:
-            accepted, refused, _ = self._judge(federation, list(given))
+            accepted, refused, _ = self._judge(federation, list(messages))
         return accepted, refused
 
-    def check(self, federation: Federation, given: Iterable[S]) -> None:
+    def check(self, federation: Federation, messages: Iterable[S]) -> None:
         """Raise `MessageRefused` unless `admit` would accept all; then remember their keys."""
-        everything = list(given)
+        everything = list(messages)
         with self._lock:
             _, refused, new = self._judge(federation, everything)
             if not refused and not self._remember(federation, new):
@@ -130,10 +130,10 @@ class Keyring:
                 return False
             if federation.members:
                 return bool(key) and federation.members.get(name) == key
-            here, everywhere = (
+            local, everywhere = (
                 self._held.known.get(place, {}) for place in (_place(federation), _EVERYWHERE)
             )
-            return here.get(name, everywhere.get(name, text)) == text
+            return local.get(name, everywhere.get(name, text)) == text
 
     def changes(self) -> int:
         """Return a number that grows whenever a key is no longer trusted as it was."""
@@ -243,17 +243,17 @@ class Keyring:
     # How messages are judged
 
     def _judge(
-        self, federation: Federation, given: Sequence[S]
+        self, federation: Federation, messages: Sequence[S]
     ) -> tuple[list[S], list[tuple[S, str]], dict[str, str]]:
         """Return the accepted ones, the others with their reasons, and the keys that are new."""
         self._read()
-        listed, here = federation.members, self._held.known.get(_place(federation), {})
+        listed, local = federation.members, self._held.known.get(_place(federation), {})
         everywhere = self._held.known.get(_EVERYWHERE, {})
-        if not (listed or here or everywhere or any(message.key for message in given)):
-            return list(given), [], {}
+        if not (listed or local or everywhere or any(message.key for message in messages)):
+            return list(messages), [], {}
         valid: list[S] = []
         refused: list[tuple[S, str]] = []
-        for message in given:
+        for message in messages:
             try:
                 if message.key:
                     verify(message)
@@ -265,7 +265,7 @@ class Keyring:
         for message in valid:
             name = member(message.sender)
             if name not in claims:
-                known = here.get(name, everywhere.get(name))
+                known = local.get(name, everywhere.get(name))
                 if listed:
                     known = key_text(listed[name]) if name in listed else None
                 claims[name] = _Claim(name, known, bool(listed), is_file=self.path is not None)
@@ -275,7 +275,7 @@ class Keyring:
         for message in valid:
             claim = claims[member(message.sender)]
             fault, is_new = claim.fault(message), bool(message.key) and claim.is_unknown
-            if fault is None and is_new and self._is_full(here, new):
+            if fault is None and is_new and self._is_full(local, new):
                 fault = "this keyring knows too many names already, and takes no new ones"
             if fault is None:
                 accepted.append(message)
@@ -285,9 +285,9 @@ class Keyring:
                 refused.append((message, f"{what}: {fault}"))
         return accepted, refused, new
 
-    def _is_full(self, here: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    def _is_full(self, local: Mapping[str, str], new: Mapping[str, str]) -> bool:
         overall = sum(map(len, self._held.known.values()))
-        return len(here) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
+        return len(local) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
 
     def _check_not_revoked(self, signed: Signed) -> None:
         if signed.signer in self._held.revoked:

@@ -154,9 +154,9 @@ class KeyPair:
             path: A copy of that machine's ``identity.pem``.
         """
         keys = cls._read(Path(path), private=False)
-        known = cls.find(keys.public)
-        if known is not None:
-            return known
+        existing = cls.find(keys.public)
+        if existing is not None:
+            return existing
         target = state_folder() / IMPORTED / f"{keys.public.hex()}.pem"
         _store(target, keys, replace=True)
         return cls._read(target)
@@ -200,14 +200,14 @@ class KeyPair:
 
 def own_keys() -> set[str]:
     """Return the public keys, as text, whose private keys this user has."""
-    found: set[str] = set()
+    keys: set[str] = set()
     with contextlib.suppress(OSError, ValueError):
         folder = state_folder()
         with contextlib.suppress(OSError, ValueError):
-            found.add(str(KeyPair._read(folder / NAME)))
+            keys.add(str(KeyPair._read(folder / NAME)))
         for path in (folder / IMPORTED).glob("*.pem"):
-            found.add(key_text(bytes.fromhex(path.stem)))
-    return found
+            keys.add(key_text(bytes.fromhex(path.stem)))
+    return keys
 
 
 def verify(signed: Signed) -> None:

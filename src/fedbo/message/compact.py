@@ -115,23 +115,23 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     @property
     def levels(self) -> NDArray[np.int8]:
         """(k,) the levels."""
-        found: NDArray[np.int8] = self._numbers(0, self.k, BITS).astype(np.int8)
-        return found - np.int8(2 ** (BITS - 1))
+        levels: NDArray[np.int8] = self._numbers(0, self.k, BITS).astype(np.int8)
+        return levels - np.int8(2 ** (BITS - 1))
 
     @property
     def mean(self) -> NDArray[np.float32]:
         """(k,) Δ times the levels, read-only."""
         with np.errstate(over="ignore"):  # Message.check refuses what is not finite
-            found = (self.levels * np.float64(self.step)).astype(np.float32)
-        found.flags.writeable = False
-        return found
+            mean = (self.levels * np.float64(self.step)).astype(np.float32)
+        mean.flags.writeable = False
+        return mean
 
     @property
     def counts(self) -> NDArray[np.uint8]:
         """(c,) the counts as a receiver takes them: 0, 1, 2 or 4; read-only."""
-        found = np.array(COUNTED, dtype=np.uint8)[self._codes]
-        found.flags.writeable = False
-        return found
+        counts = np.array(COUNTED, dtype=np.uint8)[self._codes]
+        counts.flags.writeable = False
+        return counts
 
     @property
     def _codes(self) -> NDArray[np.int64]:
@@ -139,8 +139,8 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
 
     def _numbers(self, start: int, n: int, bits: int) -> NDArray[np.int64]:
         """Read n numbers of so many bits, from the bit ``start`` on."""
-        found = np.unpackbits(np.frombuffer(self.packed, np.uint8))[start : start + n * bits]
-        return found.reshape(n, bits).astype(np.int64) @ (1 << np.arange(bits)[::-1])
+        codes = np.unpackbits(np.frombuffer(self.packed, np.uint8))[start : start + n * bits]
+        return codes.reshape(n, bits).astype(np.int64) @ (1 << np.arange(bits)[::-1])
 
     def check_trials(self, t_n: int) -> None:
         """Raise `MessageRefused` if the cells do not hold as many trials as the header says.

@@ -83,10 +83,10 @@ class Belief(Wire, frozen=True, kw_only=True, tag="belief"):
     incumbent: float  # best standardised score so far
 
     def __post_init__(self) -> None:
-        M, given = _count("nu", self.nu), _count("covariance", self.covariance)
-        if given != (expected := M * (M + 1) // 2):
+        M, size = _count("nu", self.nu), _count("covariance", self.covariance)
+        if size != (expected := M * (M + 1) // 2):
             raise MessageRefused(
-                f"covariance has {given} numbers, expected {expected} because M = {M}"
+                f"covariance has {size} numbers, expected {expected} because M = {M}"
             )
         force_setattr(self, "incumbent", float(self.incumbent))
 

@@ -175,5 +175,5 @@ def is_draw(name: str) -> bool:
     >>> is_draw("hub/release-07"), is_draw("hub/lung")
     (True, False)
     """
-    _, found, number = name.rpartition(_DRAW)
-    return bool(found) and len(number) == 2 and number.isdecimal() and int(number) < DRAWS
+    _, separator, number = name.rpartition(_DRAW)
+    return bool(separator) and len(number) == 2 and number.isdecimal() and int(number) < DRAWS

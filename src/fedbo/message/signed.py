@@ -270,8 +270,8 @@ def check_origin(fingerprint: bytes, sender: str) -> None:
     if len(fingerprint) != 16:
         raise MessageRefused(f"fingerprint has {len(fingerprint)} bytes, expected 16")
     if not 1 <= len(sender) <= SENDER_BYTES or not len(sender.encode()) <= SENDER_BYTES:
-        given = repr(shortened(sender))
-        raise MessageRefused(f"sender is {given}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
+        shown = repr(shortened(sender))
+        raise MessageRefused(f"sender is {shown}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
     if not sender.isprintable():  # peers show it on screens and write it to logs
         expected = "characters that can be printed, and of white space only the ordinary space"
         raise MessageRefused(f"sender is {sender!r}, expected {expected}")

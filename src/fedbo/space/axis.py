@@ -85,10 +85,10 @@ def number(value: Any, kind: type[int] | type[float]) -> float:
     >>> number(np.int64(3), int), number(3, float), number(True, int), number("3", float)
     (3, 3.0, nan, nan)
     """
-    given = to_builtin(value)
-    if isinstance(given, bool) or not isinstance(given, int | kind) or not abs(given) <= LARGEST:
+    real = to_builtin(value)
+    if isinstance(real, bool) or not isinstance(real, int | kind) or not abs(real) <= LARGEST:
         return math.nan
-    return kind(given) + kind(0)
+    return kind(real) + kind(0)
 
 
 class Continuous:
@@ -105,17 +105,17 @@ class Continuous:
         self.digits = 12 - math.floor(math.log10(high - low))
         self.bottom, self.top = self._rounded(low), self._rounded(high)
         if log and self.bottom == self.top:
-            given = f"low is {low} and high is {high}"
-            raise ValueError(f"{given}, equal in the 12 digits of a log scale; use log=False")
+            ends = f"low is {low} and high is {high}"
+            raise ValueError(f"{ends}, equal in the 12 digits of a log scale; use log=False")
         self.start = self._scaled(low)
         self.width = self._scaled(high) - self.start
         self.allowed = f"a number from {low} to {high}"
 
     def encode(self, value: Any) -> Sequence[float] | None:
-        given = number(value, float)
-        if not self.low <= given <= self.high:
+        real = number(value, float)
+        if not self.low <= real <= self.high:
             return None
-        return ((self._scaled(self._rounded_inside(given)) - self.start) / self.width,)
+        return ((self._scaled(self._rounded_inside(real)) - self.start) / self.width,)
 
     def decode(self, x: list[float]) -> float:
         if not 0.0 < x[0] < 1.0:
@@ -180,13 +180,13 @@ class Levels:
         self.allowed = f"{kind}: {low}, {self._value(1)}, ... {high}"
 
     def encode(self, value: Any) -> Sequence[float] | None:
-        given = number(value, int if self.whole else float)
-        if math.isnan(given):
+        real = number(value, int if self.whole else float)
+        if math.isnan(real):
             return None
-        k = round((min(max(given, self.low), self.high) - self.low) / self.step)
+        k = round((min(max(real, self.low), self.high) - self.low) / self.step)
         level = self._value(k)
         slack = 0.0 if self.whole else 1e-8 * self.step  # sums of steps differ from the decimals
-        if given != level and abs(given - level) > slack:
+        if real != level and abs(real - level) > slack:
             return None
         return (float(self._centre(k)),)
 
@@ -380,21 +380,21 @@ def _rank(choice: Value) -> tuple[int, Any]:
     return (3 if isinstance(choice, str) else 2), choice
 
 
-def _check_range(given: Float | Int, kind: type[int] | type[float]) -> None:
-    for field in ("low", "high", "step") if given.step is not None else ("low", "high"):
-        value = number(getattr(given, field), kind)
+def _check_range(span: Float | Int, kind: type[int] | type[float]) -> None:
+    for field in ("low", "high", "step") if span.step is not None else ("low", "high"):
+        value = number(getattr(span, field), kind)
         if math.isnan(value) or (kind is int and abs(value) >= 2**63):
             numbers = "a finite number, at most 1e300 in size"
             expected = "an int of at most 64 bits" if kind is int else numbers
-            raise ValueError(f"{field} is {getattr(given, field)!r}, expected {expected}")
-        msgspec.structs.force_setattr(given, field, value)
-    if not isinstance(given.log, bool):
-        raise ValueError(f"log is {given.log!r}, expected True or False")
-    if not given.low < given.high:
-        raise ValueError(f"low is {given.low} and high is {given.high}, expected low < high")
-    if given.log and given.low <= 0:
-        raise ValueError(f"low is {given.low}, expected more than 0 on a log scale")
-    if given.step is not None and given.step <= 0:
-        raise ValueError(f"step is {given.step}, expected more than 0")
-    if given.log and given.step != (1 if kind is int else None):
-        raise ValueError(f"step is {given.step} and log is True: leave one of them out")
+            raise ValueError(f"{field} is {getattr(span, field)!r}, expected {expected}")
+        msgspec.structs.force_setattr(span, field, value)
+    if not isinstance(span.log, bool):
+        raise ValueError(f"log is {span.log!r}, expected True or False")
+    if not span.low < span.high:
+        raise ValueError(f"low is {span.low} and high is {span.high}, expected low < high")
+    if span.log and span.low <= 0:
+        raise ValueError(f"low is {span.low}, expected more than 0 on a log scale")
+    if span.step is not None and span.step <= 0:
+        raise ValueError(f"step is {span.step}, expected more than 0")
+    if span.log and span.step != (1 if kind is int else None):
+        raise ValueError(f"step is {span.step} and log is True: leave one of them out")

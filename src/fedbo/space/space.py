@@ -154,10 +154,10 @@ class Space:
         places: list[int] = []
         for name, parameter in self.parameters.items():
             axis, at = other.axes[name]
-            there = [*range(at.start, at.stop)]
+            place = [*range(at.start, at.stop)]
             if isinstance(parameter, Categorical) and isinstance(axis, Choices) and axis.size > 1:
-                there = [there[axis.choices.index(choice)] for choice in parameter.choices]
-            places += there
+                place = [place[axis.choices.index(choice)] for choice in parameter.choices]
+            places += place
         return places
 
     def encode(self, params: Mapping[str, Value]) -> Array:
@@ -351,11 +351,11 @@ class Part:
         self.space, self.parameters = space, dict(parameters)
         self.dimensions, self.free = space.dimensions, space.free
         low, high = np.zeros(self.dimensions), np.ones(self.dimensions)
-        for name, given in self.parameters.items():
+        for name, narrow in self.parameters.items():
             if name not in space.axes:
                 raise ValueError(f"parameter {name!r} is not in the space, only {space.names}")
             axis, at = space.axes[name]
-            low[at], high[at] = _ends(name, given, space.parameters[name], axis)
+            low[at], high[at] = _ends(name, narrow, space.parameters[name], axis)
         self.box = low, high
 
     def __repr__(self) -> str:
@@ -380,18 +380,18 @@ class Part:
         return self.snap(low + (high - low) * X)
 
 
-def _ends(name: str, given: Parameter, whole: Parameter, axis: Axis) -> tuple[float, float]:
+def _ends(name: str, narrow: Parameter, whole: Parameter, axis: Axis) -> tuple[float, float]:
     """Return where the narrower range of a parameter begins and ends on the cube."""
     if (
-        isinstance(given, Categorical)
+        isinstance(narrow, Categorical)
         or isinstance(whole, Categorical)
-        or type(given) is not type(whole)
-        or (given.log, given.step) != (whole.log, whole.step)
+        or type(narrow) is not type(whole)
+        or (narrow.log, narrow.step) != (whole.log, whole.step)
     ):
-        raise ValueError(f"parameter {name!r} is {given}, expected a narrower range of {whole}")
-    low, high = axis.encode(given.low), axis.encode(given.high)
+        raise ValueError(f"parameter {name!r} is {narrow}, expected a narrower range of {whole}")
+    low, high = axis.encode(narrow.low), axis.encode(narrow.high)
     if low is None or high is None:
-        raise ValueError(f"parameter {name!r} is {given}, which is not all inside {whole}")
+        raise ValueError(f"parameter {name!r} is {narrow}, which is not all inside {whole}")
     return low[0], high[0]
 
 
@@ -453,14 +453,14 @@ def nearest(X: NDArray[Real], points: Array) -> NDArray[np.intp]:
 
     If several are, it is the first of them, on every machine.
     """
-    found = np.empty(len(X), dtype=np.intp)
+    indices = np.empty(len(X), dtype=np.intp)
     rows = max(_CHUNK // len(points), 1)
     for i in range(0, len(X), rows):
         # Differences first, then squares: a point has distance 0 to itself and to no other.
         columns = zip(X[i : i + rows].T, points.T, strict=True)
         distances = sum((a[:, None] - b) ** 2 for a, b in columns)
-        found[i : i + rows] = np.argmin(distances, axis=1)
-    return found
+        indices[i : i + rows] = np.argmin(distances, axis=1)
+    return indices
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
