@@ -80,9 +80,9 @@ class Exchange(ABC):
         repeated until that message changes. If the place tells of other federations, there is one
         warning for each of them.
 
-        A place with more than 1,024 peers may return a selection of at most so many, and the
-        caller's own messages. Once a message is no longer returned (it was withdrawn, its sender
-        has left, or others were selected), the caller should forget it too.
+        A place with more than 1,024 peers may return a selection of at most so many, in which the
+        caller's own messages may be missing. Once a message is no longer returned (it was
+        withdrawn, its sender has left, or others were selected), the caller should forget it too.
         """
 
     @abstractmethod
