@@ -16,6 +16,7 @@ from fedbo.model.fit import Fit
 from fedbo.model.linear import Regression
 from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target
+from fedbo.policy.peers import Peers
 from fedbo.space import Float, Space
 
 NOISE = 0.1
@@ -101,6 +102,11 @@ def problem(seed: int, *, N: int = 4, n: int = 9, D: int = 2, M: int = 25) -> Ta
     ]
     held = inbox(features, functions, t_n=12, seed=seed)
     return target(features, held, features.function(base), n, seed=seed)
+
+
+def peers_of(target: Target) -> Peers:
+    """The peers of a target, as the default policy sees them."""
+    return Peers(target.federation, target.inbox, target.X, target.y)
 
 
 def slopes(function: SampledFunction, X: np.ndarray, step: float = 1e-6) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy.ensembles import peers_of
 
 from fedbo import TS, Agent, Federation, Float
 from fedbo.message import Kind
@@ -101,8 +102,8 @@ def test_messages_that_say_nothing_are_left_out(kind: Any) -> None:
         (rng.standard_normal(k), 0 * np.eye(k), 4),
     ]
     nothing = [(np.ones(k), np.eye(k), 30), (np.ones(k), claims[0][1], 0)]
-    peers = Peers(target_told(federation, claims))
-    beside = Peers(target_told(federation, [*nothing, claims[0], *nothing, claims[1], *nothing]))
+    peers = peers_of(target_told(federation, claims))
+    beside = peers_of(target_told(federation, [*nothing, claims[0], *nothing, claims[1], *nothing]))
     assert (peers.rows.tolist(), beside.rows.tolist()) == ([0, 1], [2, 5])
     np.testing.assert_array_equal(beside.m, peers.m)
     np.testing.assert_allclose(beside.R, peers.R, atol=1e-6)
@@ -115,7 +116,7 @@ def test_no_message_counts_for_its_size_or_for_how_highly_it_praises() -> None:
     peak = basis.coordinates(np.full((1, 2), 0.5))[0]
     for z in (peak, np.random.default_rng(0).standard_normal(k)):
         for factor in (1e2, 1e4, 1e6):
-            m = Peers(target_told(federation, [(factor * z, np.zeros((k, k)), 20)])).m
+            m = peers_of(target_told(federation, [(factor * z, np.zeros((k, k)), 20)])).m
             assert max(basis.height(m)[0], basis.size(m)[0]) == pytest.approx(2.0, rel=1e-5)
             np.testing.assert_allclose(m[0] / np.linalg.norm(m), z / np.linalg.norm(z), atol=1e-6)
 
@@ -131,7 +132,7 @@ def test_the_best_guess_of_a_mean_from_one_draw() -> None:
     z, truth = (nu + np.sqrt(1 - s) * rng.standard_normal(size) for _ in range(2))
     names = [f"peer-{n}" for n in range(1000)]
     inbox.extend(names, (0.1 * z) @ np.linalg.pinv(basis.vectors), t_n=20, sequence=1)
-    peers = Peers(target_of(federation, inbox))  # small enough that nothing is scaled down
+    peers = peers_of(target_of(federation, inbox))  # small enough that nothing is scaled down
     np.testing.assert_allclose((truth - 10 * peers.m).var(axis=0), 1 - s**2, rtol=0.2)
     np.testing.assert_allclose(
         np.einsum("nri,nrj->nij", peers.R, peers.R)[0], np.diag(s**2), rtol=1e-6
@@ -155,7 +156,7 @@ def test_of_many_peers_an_even_selection_is_compared(
             return omegas[rows]
 
     monkeypatch.setattr(Inbox, "omega", OnlySome())
-    peers = Peers(target_of(federation, inbox))
+    peers = peers_of(target_of(federation, inbox))
     [rows] = looked
     np.testing.assert_array_equal(rows, peers.rows)
     assert len({*rows.tolist()}) == len(rows) == module._MOST
@@ -178,7 +179,7 @@ def test_tips_and_regrets_of_all_kinds_of_messages(kind: Kind) -> None:
             sender.tell(federation.space.decode(x), -float(((x - 0.3 - 0.2 * i) ** 2).sum()))
         sent.append(sender.message())
     agent.receive(sent)
-    peers = Peers(agent._target(None, np.random.default_rng(0)))
+    peers = peers_of(agent._target(None, np.random.default_rng(0)))
     values = peers.values(federation.basis.points)
     highest = federation.basis.points[values.argmax(axis=0)]
     named = [federation.tip(message) for message in sent]
@@ -201,13 +202,13 @@ def test_the_regret_is_0_at_the_trial_of_a_tip() -> None:
         R = np.eye(k, dtype=np.float32)
         inbox.hold(Held(f"peer-{n}", 1, 9, (z, R), math.nan, tip))
     trials = np.array([space.encode(space.decode(tip)) for tip in tips])
-    assert not np.diag(Peers(target_of(federation, inbox)).regret(trials)).any()
+    assert not np.diag(peers_of(target_of(federation, inbox)).regret(trials)).any()
 
 
 def test_who_is_flat_recommends_nothing() -> None:
     federation = Federation(PLANE)
     k = federation.coordinates
-    peers = Peers(target_told(federation, [(np.zeros(k), np.zeros((k, k)), 9)]))
+    peers = peers_of(target_told(federation, [(np.zeros(k), np.zeros((k, k)), 9)]))
     assert np.isnan(peers.tips).all()
     assert (peers.regret(np.random.default_rng(0).random((4, 2))) == 1.0).all()
 

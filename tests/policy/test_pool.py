@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from policy.ensembles import peers_of
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, Matern
 
@@ -17,7 +18,6 @@ from fedbo.model.fit import Fit
 from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings
 from fedbo.policy import Target
 from fedbo.policy import pool as module
-from fedbo.policy.peers import Peers
 from fedbo.policy.pool import Pool, prior
 from fedbo.space import Float, Space
 
@@ -83,7 +83,7 @@ def other_mail(target: Target, omegas: np.ndarray) -> Target:
 
 
 def pool_of(target: Target) -> Pool:
-    return Pool(target, Peers(target))
+    return Pool(target, peers_of(target))
 
 
 def said_by_weights(target: Target) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -125,7 +125,7 @@ class Prior:
         scales = np.array(hyper.length_scales)
         self.kernel = RBF(scales) if hyper.kernel == "se" else Matern(scales, nu=2.5)
         means, covariances = said_by_weights(target)
-        w = Peers(target).shares(target.X, target.y)
+        w = peers_of(target).shares(target.X, target.y)
         k, K = len(self.basis), len(means)
         P, h = np.eye(k), np.zeros(k)
         for w_n, mean, C in zip(w, means, covariances, strict=True):
@@ -350,7 +350,7 @@ def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int, kind:
     assert isinstance(inbox, BeliefInbox)
     k, K = len(basis), len(inbox)
     B = basis.vectors if kind == "belief" else np.eye(k)
-    peers = Peers(target)
+    peers = peers_of(target)
     nu, S = prior(peers.m, peers.R, np.full(K, 1 / K))
     # z_n = μ + e_n and z = μ + e, all e ~ N(0, I); peer n measures z_n with precision C⁻¹ − I
     joint = np.kron(np.ones((K + 1, K + 1)) + np.eye(K + 1), np.eye(k))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contracts.releases import PLAN, contribution, private, released
+from policy.ensembles import peers_of
 
 from fedbo import (
     EI,
@@ -22,7 +23,6 @@ from fedbo import (
     TipsThenPool,
 )
 from fedbo.policy import Query, Target
-from fedbo.policy.peers import Peers
 from fedbo.policy.tips import IN_A_ROW
 
 PLANE = {"x": Float(0, 1), "y": Float(0, 1)}
@@ -175,7 +175,7 @@ def test_tips_are_chosen_greedily(plane: Federation, five: list[Message]) -> Non
     """The first tip by brute force: the smallest mean regret of the peers."""
     policy = Shown(seen=[])
     first = newcomer(plane, five, policy=policy).ask()
-    peers = Peers(policy.seen[0])
+    peers = peers_of(policy.seen[0])
     grid = plane.basis.psi @ peers.m.T
     mean_regret = {}
     for tip in peers.tips:

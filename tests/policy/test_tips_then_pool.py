@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from policy.ensembles import peers_of
 
 import fedbo
 from fedbo import EI, TS, Agent, Federation, Float, TipsThenPool
@@ -16,7 +17,6 @@ from fedbo.policy import Target
 from fedbo.policy import pool as module
 from fedbo.policy import target as target_module
 from fedbo.policy.base import Gradual, Power
-from fedbo.policy.peers import Peers
 from fedbo.policy.pool import Pool
 from fedbo.policy.tips import IN_A_ROW
 from fedbo_paper.preset import paper_agent, paper_federation
@@ -85,7 +85,7 @@ def target_of(messages: Sequence[fedbo.Message], n: int, seed: int = 0, **option
 
 
 def pool_of(target: Target) -> Pool:
-    return Pool(target, Peers(target))
+    return Pool(target, peers_of(target))
 
 
 ALWAYS = TipsThenPool(schedule=1e-12)  # the pool, in all queries

@@ -2,8 +2,7 @@
 
 from fedbo.policy.base import Policy
 from fedbo.policy.fts import FTS, TS
-from fedbo.policy.improvement import EI
-from fedbo.policy.pool import TipsThenPool
+from fedbo.policy.pool import EI, TipsThenPool
 from fedbo.policy.rgpe import RGPE
 from fedbo.policy.taf import TAF
 from fedbo.policy.target import Origin, Query, Source, Target

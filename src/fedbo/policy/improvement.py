@@ -1,4 +1,4 @@
-"""Expected improvement: its logarithm, and the policy `EI` of an agent that works alone.
+"""The logarithm of the expected improvement, without underflow or vanishing gradients.
 
 ======  =================================================================  =======
 symbol  meaning                                                            shape
@@ -15,10 +15,6 @@ In double precision EI itself is 0 for z < −39. Once a good point is known, th
 cube, and an optimiser finds no slope there. log EI is computed from x = |z| and the identities
 above instead. For large x the difference g loses digits, and beyond `_FAR` the asymptotic series
 1/x² − 3/x⁴ + 15/x⁶ − … is more accurate.
-
-Early on, expected improvement finds good points faster than Thompson sampling. On its own it can
-stay where a wrong fit of the hyper-parameters leads it, so a slowly growing share of the queries of
-`EI` are draws, which look everywhere in the end (`docs/lab`).
 """
 
 from __future__ import annotations
@@ -26,15 +22,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike
 from scipy.special import erfcx
 
 from fedbo.model.argmax import Search
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import Marginal
-from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
-from fedbo.policy.target import Query, Target
 
 _FAR = {np.dtype(np.float64): 30.0, np.dtype(np.float32): 10.0}
 _SERIES = (-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0)
@@ -163,37 +156,3 @@ class OwnImprovement(ExpectedImprovement):
 
     screened = 512
     search = Search(around=64, starts=10, gain=1e-3, hope=2.0)
-
-
-class EI(Policy, frozen=True, tag="ei"):
-    """Expected improvement of the agent's own GP, for an agent that works alone.
-
-    It ignores all messages.
-
-    Args:
-        schedule: p_t, the probability that a query is Thompson sampling. Default:
-            1 − (1 + t/32)^−½.
-
-    >>> EI(schedule=0.1).schedule
-    Steps(values=(0.1,))
-    """
-
-    schedule: Schedule = Gradual(32)
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "schedule", schedule_from(self.schedule))
-
-    def query(self, target: Target) -> Query:
-        return query_alone(target, target.rng.random() < self.schedule(target.t))
-
-
-def query_alone(target: Target, is_draw: bool) -> Query:
-    """Choose the next query without peers: where a draw is largest, or else EI.
-
-    Without a score, a draw is used in any case.
-    """
-    if is_draw or not len(target.X):
-        return target.query_draw(target.own_draw())
-    belief = target.belief.marginal()
-    best = float(belief.predict(target.X)[0].max())
-    return target.query_acquisition(OwnImprovement(belief, best), or_next_best=True)

@@ -31,9 +31,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.inbox import BeliefInbox, Single
+from fedbo.federation import Federation
+from fedbo.message.inbox import BeliefInbox, Inbox, Single
 from fedbo.model.kernel import Array, Mask, squared_distances
-from fedbo.policy.target import Target
 
 Counts = NDArray[np.int64]
 
@@ -49,22 +49,28 @@ class Peers:
     """The peers whose messages say something, at most 1,024 of them.
 
     Their ``rows`` (K,) are those of the inbox.
+
+    Args:
+        federation: What the target and its peers agree on.
+        inbox: The messages that the target holds.
+        X: Points of the target's scores, (t, D).
+        y: These scores, (t,).
     """
 
-    def __init__(self, target: Target) -> None:
-        inbox, basis = target.inbox, target.federation.basis
+    def __init__(self, federation: Federation, inbox: Inbox, X: Array, y: Array) -> None:
+        basis = federation.basis
         informed = np.flatnonzero(inbox.t_n)
         even = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
         self.rows = rows = informed[even]
-        self._target, self._basis, self._named = target, basis, inbox.tips[rows]
+        self._X, self._y, self._basis, self._named = X, y, basis, inbox.tips[rows]
         if not isinstance(inbox, BeliefInbox):
             learnt = inbox.t_n[rows, None] * basis.lam
-            s = learnt / (learnt + target.federation.noise_variance)
+            s = learnt / (learnt + federation.noise_variance)
             m = s * (inbox.omega[rows] @ basis.vectors)
             R = s.astype(np.float32)[:, :, None] * np.eye(len(basis), dtype=np.float32)
         else:
             m, R = inbox.nu[rows].astype(np.float64), inbox.R[rows]
-            if not target.federation.is_compact:
+            if not federation.is_compact:
                 m, R = m @ basis.vectors, R @ basis.vectors.astype(np.float32)
         # no message counts for the size of its numbers, nor for how highly it praises a point
         excess = np.maximum(basis.size(m) / _LOUD, basis.height(m) / _HIGH)
@@ -86,7 +92,7 @@ class Peers:
     @cached_property
     def w(self) -> Array:
         """The shares (K,) by the target's scores so far."""
-        return self.shares(self._target.X, self._target.y)
+        return self.shares(self._X, self._y)
 
     @cached_property
     def tips(self) -> Array:

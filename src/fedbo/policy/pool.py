@@ -6,6 +6,10 @@ improvement of this `Pool` is largest. Two things guard against useless peers. F
 chance that query t is the agent's own Thompson sampling. Second, while Q, how well the peers
 predicted the scores, is below 0.3, it queries as if it were alone.
 
+Alone (`EI`), expected improvement finds good points faster than Thompson sampling early on. On its
+own it can stay where a wrong fit of the hyper-parameters leads it, so a slowly growing share of the
+queries are draws, which look everywhere in the end (`docs/lab`).
+
 =======  ======================================================================  =============
 symbol   meaning                                                                 shape
 =======  ======================================================================  =============
@@ -60,9 +64,9 @@ from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_dis
 from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
 from fedbo.policy.improvement import (
     Improvement,
+    OwnImprovement,
     improvement,
     improvement_and_slopes,
-    query_alone,
 )
 from fedbo.policy.peers import Peers
 from fedbo.policy.target import Origin, Query, Target
@@ -76,6 +80,40 @@ _OFF = 0.5  # b
 _CONSTANT = 4.0  # prior variance of the constant, in standard units
 _OWN_PART = 0.3  # r
 _OWN = 1 / 3  # prior probability of the agent's own GP
+
+
+class EI(Policy, frozen=True, tag="ei"):
+    """Expected improvement of the agent's own GP, for an agent that works alone.
+
+    It ignores all messages.
+
+    Args:
+        schedule: p_t, the probability that a query is Thompson sampling. Default:
+            1 − (1 + t/32)^−½.
+
+    >>> EI(schedule=0.1).schedule
+    Steps(values=(0.1,))
+    """
+
+    schedule: Schedule = Gradual(32)
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "schedule", schedule_from(self.schedule))
+
+    def query(self, target: Target) -> Query:
+        return query_alone(target, target.rng.random() < self.schedule(target.t))
+
+
+def query_alone(target: Target, is_draw: bool) -> Query:
+    """Choose the next query without peers: where a draw is largest, or else EI.
+
+    Without a score, a draw is used in any case.
+    """
+    if is_draw or not len(target.X):
+        return target.query_draw(target.own_draw())
+    belief = target.belief.marginal()
+    best = float(belief.predict(target.X)[0].max())
+    return target.query_acquisition(OwnImprovement(belief, best), or_next_best=True)
 
 
 class TipsThenPool(Policy, frozen=True, tag="tips-then-pool"):
@@ -100,7 +138,8 @@ class TipsThenPool(Policy, frozen=True, tag="tips-then-pool"):
 
     def query(self, target: Target) -> Query:
         listens = bool(target.inbox.informed) and len(target.X) <= _LAST
-        peers = Peers(target) if listens else None
+        held = target.federation, target.inbox
+        peers = Peers(*held, target.X, target.y) if listens else None
         first = first_trial(target, peers)
         if first is not None:
             return first
