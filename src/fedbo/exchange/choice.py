@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from fedbo.exchange.base import Exchange
 from fedbo.exchange.errors import ExchangeError, failed
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
-from fedbo.message.signed import member
 
 LARGEST = 64 * 2**20  # bytes of a message: enough for a belief with M = 5,700
 RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
@@ -51,6 +51,27 @@ class Outlawed:
         if not isinstance(message, Message):  # a release is never withdrawn
             return False
         return message.sequence <= self._upto.get(origin(message), -1)
+
+
+class OpenExchange(Exchange):
+    """An exchange whose place shows everything to those who can reach it, contributions too."""
+
+    @abstractmethod
+    def _chosen(self, federation: Federation) -> list[Heard]:
+        """Return what `chosen` returns, and warn of what does not count."""
+
+    def fetch(self, federation: Federation) -> list[Heard]:
+        wanted = Message if federation.privacy is None else Release
+        return [message for message in self._chosen(federation) if isinstance(message, wanted)]
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases.
+
+        Nothing is protected from those who can reach the place.
+        """
+        federation.require_plan()
+        messages = self._chosen(federation)
+        return [message for message in messages if isinstance(message, Message)]
 
 
 def most_in(federation: Federation) -> int:
@@ -111,32 +132,8 @@ def chosen(
         if (other := latest.get(key)) is not None:  # of equally late ones, all keep the same
             message = max(message, other, key=lambda each: (each.sequence, each.encode()))
         latest[key] = message
-    with _looking_up(keyring):
-        return keyring.admit(federation, [latest[key] for key in sorted(latest)])
-
-
-def unlisted_fault(
-    federation: Federation, keyring: Keyring, content: Heard | Withdrawal
-) -> str | None:
-    """Say why the federation's list of members rules this out; None if it does not.
-
-    Args:
-        federation: The federation that it is for.
-        keyring: Which keys belong to whom.
-        content: A message or withdrawal without a signature or with a valid one.
-    """
-    listed = federation.members
-    if not listed or (content.key and listed.get(member(content.sender)) == content.key):
-        return None
-    with _looking_up(keyring):
-        _, refused = keyring.review(federation, [content])
-    return refused[0][1] if refused else None
-
-
-@contextlib.contextmanager
-def _looking_up(keyring: Keyring) -> Iterator[None]:
     try:
-        yield
+        return keyring.admit(federation, [latest[key] for key in sorted(latest)])
     except FileRefused as error:
         raise ExchangeError(str(error)) from None
     except OSError as error:
@@ -167,18 +164,6 @@ def withdrawal_of(message: Message, keys: KeyPair) -> Withdrawal:
     """Return the signed withdrawal of a message and all earlier ones."""
     fingerprint, sender, _ = origin(message)
     return keys.sign(Withdrawal(fingerprint=fingerprint, sender=sender, sequence=message.sequence))
-
-
-def audible(federation: Federation, messages: Iterable[Heard]) -> list[Heard]:
-    """Return what agents may hear: releases if the federation has a privacy plan, else messages."""
-    wanted = Message if federation.privacy is None else Release
-    return [message for message in messages if isinstance(message, wanted)]
-
-
-def contributed(federation: Federation, messages: Iterable[Heard]) -> list[Message]:
-    """Return the contributions, for whoever makes releases; a ValueError if nobody does."""
-    federation.require_plan()
-    return [message for message in messages if isinstance(message, Message)]
 
 
 def foreign_notice(address: str, federation: Federation, others: Iterable[bytes]) -> str:

@@ -6,10 +6,9 @@ A hub does the same in a transaction of its database; how a release is made is i
 
 from __future__ import annotations
 
+from fedbo.exchange.choice import OpenExchange
 from fedbo.exchange.errors import ExchangeError
-from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.ledger import Ledger
-from fedbo.exchange.memory import MemoryExchange
 from fedbo.federation.federation import Federation
 from fedbo.identity.keys import KeyPair
 from fedbo.message import Release
@@ -17,7 +16,7 @@ from fedbo.privacy.budget import check_signer, next_release, one_each
 
 
 def make_release(
-    exchange: FolderExchange | MemoryExchange,
+    exchange: OpenExchange,
     federation: Federation,
     ledger: Ledger,
     keys: KeyPair | None = None,
@@ -67,7 +66,7 @@ def make_release(
     return release, True
 
 
-def _publish(exchange: FolderExchange | MemoryExchange, ledger: Ledger, release: Release) -> None:
+def _publish(exchange: OpenExchange, ledger: Ledger, release: Release) -> None:
     if not ledger.publish(exchange, release):
         raise ExchangeError(
             f"release {release.sequence} is recorded in {ledger.path}, but {exchange.address} has "

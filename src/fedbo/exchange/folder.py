@@ -18,23 +18,22 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, Holding
+from fedbo.exchange.base import Holding
 from fedbo.exchange.choice import (
     LARGEST,
     RELEASE,
+    OpenExchange,
     Origin,
     Outlawed,
-    audible,
     check_fit,
     chosen,
-    contributed,
     foreign_notice,
     is_withdrawable,
     most_bytes,
@@ -42,7 +41,6 @@ from fedbo.exchange.choice import (
     origin,
     replaces,
     signature_fault,
-    unlisted_fault,
     withdrawal_of,
 )
 from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
@@ -58,8 +56,7 @@ from fedbo.outside import printable, shortened
 NAMED = 5  # skipped files that one fetch names; the rest are counted
 MOST_FILES = 200_000  # that are looked at in the folder of a federation
 MOST_ENTRIES = 10_000  # of the folder itself that are looked at for federations
-MOST_HELD = 2**30  # bytes of all messages that are held for one federation
-_BESIDE = 1024  # bytes that a message takes beside its content
+MOST_HELD = 2**30  # bytes that the largest messages of a federation may take in memory
 _MOST_LISTED = 4 * LARGEST  # bytes that one call of `holdings` reads
 _LONGEST = 200  # characters of a name that others chose, in a warning
 # A file may be replaced within one tick of the clock by one of the same size and inode. So a file
@@ -79,21 +76,16 @@ class _File(NamedTuple):
     content: Heard | Withdrawal | None = None
     fault: str | None = None
 
-    @property
-    def nbytes(self) -> int:
-        return 0 if self.content is None else self.version[2] + _BESIDE
-
 
 @dataclass
 class _Known:
     """What is known of the folder of one federation since the last fetch."""
 
-    members: Mapping[str, bytes]  # as the federation listed them
     files: dict[str, _File] = field(default_factory=dict)  # by name
     told: set[object] = field(default_factory=set)  # what was warned of
 
 
-class FolderExchange(Exchange):
+class FolderExchange(OpenExchange):
     """An exchange through a folder that all participants can reach.
 
     Use the folder for nothing else. Its sub-folders get its permissions: whoever may write to it
@@ -168,16 +160,6 @@ class FolderExchange(Exchange):
             except OSError as error:
                 raise failed(what, error) from error
         return is_new or (before is not None and before.encode() == message.encode())
-
-    def fetch(self, federation: Federation) -> list[Heard]:
-        return audible(federation, self._chosen(federation))
-
-    def contributions(self, federation: Federation) -> list[Message]:
-        """Return the latest contribution of every sender, for the party that makes releases.
-
-        Whoever can read the folder can read them too: nothing is protected from those.
-        """
-        return contributed(federation, self._chosen(federation))
 
     def withdraw(
         self,
@@ -280,10 +262,7 @@ class FolderExchange(Exchange):
         with self._lock:
             if not self._is_there():
                 return []
-            known = self._known.get(bytes(own))
-            if known is None or known.members != federation.members:  # others may be heard now
-                known = _Known(federation.members, told=set() if known is None else known.told)
-            self._known[bytes(own)] = known
+            known = self._known.setdefault(bytes(own), _Known())
             with self._opened() as root:
                 others = {*self._federations(root)} - {str(own)}
                 notices = self._read(root, federation, known)
@@ -315,12 +294,12 @@ class FolderExchange(Exchange):
     def _read(self, root: OpenFolder, federation: Federation, known: _Known) -> list[str]:
         """Read the files that are new or have changed; return what else there is to say."""
         before, notices = known.files, []
-        known.files, held, is_full = {}, 0, False
+        known.files, most = {}, min(MOST_FILES, MOST_HELD // most_in(federation))
         try:
             with root.subfolder(str(federation.fingerprint)) as home:
                 listed = [
                     entry.name
-                    for entry in islice(home.entries(), MOST_FILES + 1)
+                    for entry in islice(home.entries(), most + 1)
                     if entry.name.endswith(SUFFIX) and not entry.name.startswith(".")
                     if not entry.is_dir(follow_symlinks=False)
                 ]
@@ -328,28 +307,21 @@ class FolderExchange(Exchange):
                 # file systems do not list a file that is being replaced at this moment.
                 heard = [name for name, file in before.items() if file.content is not None]
                 names = dict.fromkeys([*heard, *before, *listed])
-                for name in islice(names, MOST_FILES):
+                for name in islice(names, most):
                     file = self._look(home, name, federation, before.get(name))
-                    if file is not None and held + file.nbytes <= MOST_HELD:
+                    if file is not None:
                         known.files[name] = file
-                        held += file.nbytes
-                    is_full |= file is not None and name not in known.files
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except ExchangeError:
-            raise
         except OSError as error:
             path = os.path.join(root.path, str(federation.fingerprint))
             if error.errno == errno.ELOOP:
                 return [f"{path} was skipped: {_LINK}"]
             raise failed(f"the folder {path} cannot be read", error) from error
-        if len(listed) > MOST_FILES:
-            notices.append(f"{home.path} has more than {MOST_FILES:,} files; the rest was ignored")
-        if is_full:
+        if len(listed) > most:
             notices.append(
-                f"{home.path} has messages of more than {MOST_HELD:,} bytes, and the rest was "
-                "ignored; agree on fewer features or on messages of weights, or list the members' "
-                "keys in the federation file"
+                f"{home.path} has more than {most:,} files, and the rest was ignored: use the "
+                "folder for nothing else, and agree on fewer features if there are so many members"
             )
         return notices
 
@@ -375,18 +347,13 @@ class FolderExchange(Exchange):
                     f"called {name_of(content)}"
                 )
             check_fit(federation, content)
-            fault = unlisted_fault(federation, self.keyring, content)
         except FileNotFoundError:
             return None
-        except ExchangeError:  # not because of this file
-            raise
         except OSError as error:
             return file._replace(is_settled=False, fault=_unreadable(error))
         except (FileRefused, MessageRefused) as error:
             return file._replace(fault=str(error))
-        if fault is None:
-            return file._replace(content=content)
-        return file._replace(fault=None if isinstance(content, Withdrawal) else fault)
+        return file._replace(content=content)
 
     def _shown(self, folder: str, name: str) -> str:
         """Return the path of a file for people; others chose its name."""

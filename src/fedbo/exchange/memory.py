@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from fedbo.caller import warn
-from fedbo.exchange.base import Exchange, Holding
+from fedbo.exchange.base import Holding
 from fedbo.exchange.choice import (
+    OpenExchange,
     Origin,
     Outlawed,
-    audible,
     check_fit,
     chosen,
-    contributed,
     foreign_notice,
     is_withdrawable,
     origin,
@@ -30,7 +29,7 @@ from fedbo.identity.keys import KeyPair
 from fedbo.message import Heard, Message, MessageRefused, Withdrawal
 
 
-class MemoryExchange(Exchange):
+class MemoryExchange(OpenExchange):
     """An exchange that keeps messages in the memory of this process.
 
     Args:
@@ -70,13 +69,6 @@ class MemoryExchange(Exchange):
             if replaces(message, before):
                 self._held[key] = message, time.time()
             return self._held[key][0].encode() == message.encode()
-
-    def fetch(self, federation: Federation) -> list[Heard]:
-        return audible(federation, self._chosen(federation))
-
-    def contributions(self, federation: Federation) -> list[Message]:
-        """Return the latest contribution of every sender, for the party that makes releases."""
-        return contributed(federation, self._chosen(federation))
 
     def _chosen(self, federation: Federation) -> list[Heard]:
         own = bytes(federation.fingerprint)
@@ -120,8 +112,6 @@ class MemoryExchange(Exchange):
             del self._held[Message.type, source]
             if keys is not None:
                 self._withdrawn[source] = withdrawal_of(message, keys)
-            for told in self._skipped.values():
-                told.difference_update([fault for fault in told if fault[0] == message])
         return True
 
     def holdings(self) -> list[Holding]:
