@@ -146,7 +146,7 @@ def test_a_damaged_line_is_skipped_with_a_sentence(log: Path) -> None:
         file.write("{damaged\n")
     result = invoke()
     assert result.exit_code == 0
-    assert "Warning: line 2 of" in result.stderr
+    assert "line 2 of" in result.stderr
     assert "1 message left this machine" in said(result)
 
 

@@ -43,7 +43,6 @@ from fedbo.privacy.statement import broken_promise
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "ledger.jsonl"
-NAMED = 5  # damaged lines that are named; the rest are counted
 _OPTIONS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe makes nobody wait
 _READ = os.O_RDONLY | _OPTIONS
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _OPTIONS
@@ -184,19 +183,18 @@ class Ledger:
     ) -> bool:
         """Record the message, then publish it. A retry is not recorded twice.
 
+        It raises an `ExchangeError` if the message could not be recorded (then it is not sent) or
+        published; also if it is a contribution to releases that have broken their plan, or one
+        without local privacy after others that had it.
+
         Args:
             exchange: Where to publish.
             message: The message or the release to publish.
             study: The id of the study that sends it, so that no other study withdraws it.
-            progress: How far the agent has come, if its members may see that. Only a hub shows it.
+            progress: How far the agent has come, if members may see that. Only a hub shows it.
 
         Returns:
             Whether the exchange now hands out exactly this message.
-
-        Raises:
-            ExchangeError: If the message could not be recorded (then it is not sent) or published;
-                also if it is a contribution to releases that have broken their plan, or one without
-                local privacy after others that had it.
         """
         if progress is not None and not isinstance(exchange, HubExchange):
             raise ExchangeError(f"{exchange.address} cannot show progress; only a hub can")
@@ -219,11 +217,8 @@ class Ledger:
     def record(self, message: Heard) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
 
-        One that was sent or handed out before is not recorded again.
-
-        Raises:
-            ExchangeError: If it could not be recorded, or if it is a contribution that `publish`
-                would not send; then it must not be handed out.
+        One that was sent or handed out before is not recorded again. After an `ExchangeError`, as
+        `publish` raises it, the message must not be handed out.
         """
         self._check_promise(message)
         self._record(_entry("handed out", message))
@@ -242,15 +237,13 @@ class Ledger:
         While ``make`` runs, no other process can make or record a release here. If the process is
         killed before the record is complete, nothing was released. If it is killed after that,
         `releases` has the release, which can still be published.
+        It raises an `ExchangeError` if the release could not be recorded, or if the ledger has a
+        damaged line, which may have been a release; then nothing is released.
 
         Args:
             federation: The federation, with its privacy plan.
             make: Makes the next release of those that were made so far, see
                 `fedbo.privacy.next_release`. If it raises an error, nothing is recorded.
-
-        Raises:
-            ExchangeError: If it could not be recorded, or if the ledger has a damaged line, which
-                may have been a release; then nothing is released.
         """
         federation.require_plan()
         refusal = f"no release is made, because {self.path}"
@@ -308,11 +301,7 @@ class Ledger:
             study: Withdraw only a message of the study with this id; None (default): of any.
 
         Returns:
-            Whether there was a message to withdraw.
-
-        Raises:
-            NotOurs: If the message under this name and key is another study's or another user's.
-            ExchangeError: If the message could not be withdrawn, or this could not be recorded.
+            Whether there was a message to withdraw; `NotOurs` is raised if it is another's.
         """
         studies: dict[bytes, set[str]] = {}
         try:
@@ -353,14 +342,7 @@ class Ledger:
         return True
 
     def read(self, agent: str | None = None) -> list[Entry]:
-        """Read the entries, oldest first; a damaged line is skipped with a warning.
-
-        Args:
-            agent: Return only the entries of this agent; of all agents if None (default).
-
-        Raises:
-            ExchangeError: If the file cannot be read, or is not a regular file.
-        """
+        """Read the entries of an agent, or of all, oldest first; damaged lines are skipped."""
         entries, faults = [], []
         try:
             with _file(self.path, _READ) as file:
@@ -369,17 +351,16 @@ class Ledger:
                 for number, line in enumerate(_lines(file, size), 1):
                     entry = _parsed(line)
                     if isinstance(entry, str):
-                        faults.append(f"line {number} of {self.path} was skipped: {entry}")
+                        faults.append(f"line {number} of {self.path}: {entry}")
                     elif entry is not None and agent in (None, entry.agent):
                         entries.append(entry)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise failed(f"the ledger {self.path} cannot be read", error) from error
-        if len(faults) > NAMED:
-            faults[NAMED:] = [f"{len(faults) - NAMED:,} more lines of {self.path} were skipped"]
-        for fault in faults:
-            warn(fault, ExchangeWarning)
+        if faults:
+            text = f"damaged lines were skipped ({len(faults):,}); {faults[0]}"
+            warn(text, ExchangeWarning)
         return entries
 
     def _check_promise(self, message: Heard) -> None:
