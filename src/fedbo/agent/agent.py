@@ -23,20 +23,21 @@ from fedbo.agent.outbox import Account, Outbox, Recorder, write_together
 from fedbo.agent.settings import InitialPoints, Settings, Stream
 from fedbo.agent.trial import Cost, History, Trial
 from fedbo.caller import warn
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
-from fedbo.message import Heard, Message, MessageRefused, Release, read
+from fedbo.identity.keyring import Keyring
+from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
 from fedbo.message.inbox import CHANCE_LIMIT, Held, inbox_for
-from fedbo.message.release import draw_names, is_draw
-from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, member, parse_key
+from fedbo.message.message import Heard, Message, read
+from fedbo.message.release import Release, draw_names, is_draw
+from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, MessageRefused, member, parse_key
 from fedbo.model.kernel import Array, one_thread
-from fedbo.policy import Policy, Query, Target, TipsThenPool
-from fedbo.policy.base import checked_query
-from fedbo.policy.target import Origin
+from fedbo.policy.base import Policy, checked_query
+from fedbo.policy.pool import TipsThenPool
+from fedbo.policy.target import Origin, Query, Target
 from fedbo.privacy.release import held_draws
-from fedbo.space import Parameter, Part
-from fedbo.space.axis import Value
+from fedbo.space.axis import Parameter, Value
+from fedbo.space.space import Part
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedbo.agent.settings import Settings, Stream
 from fedbo.agent.trial import History
-from fedbo.federation import Federation
-from fedbo.identity import KeyPair
+from fedbo.federation.federation import Federation
+from fedbo.identity.keys import KeyPair
 from fedbo.message.message import Header, Message
 from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused

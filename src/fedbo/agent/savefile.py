@@ -18,17 +18,20 @@ from fedbo import files
 from fedbo.agent.outbox import Account
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity import KeyRefused, verify
-from fedbo.message import Message, MessageRefused
-from fedbo.message.signed import check_origin, key_text, parse_key
+from fedbo.identity.keys import KeyRefused, verify
+from fedbo.message.message import Message
+from fedbo.message.signed import MessageRefused, check_origin, key_text, parse_key
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
-from fedbo.policy import EI, FTS, RGPE, TAF, TS, Policy, TipsThenPool
-from fedbo.space import Categorical, Float, Int
-from fedbo.space.axis import Value
+from fedbo.policy.base import Policy
+from fedbo.policy.fts import FTS, TS
+from fedbo.policy.pool import EI, TipsThenPool
+from fedbo.policy.rgpe import RGPE
+from fedbo.policy.taf import TAF
+from fedbo.space.axis import Categorical, Float, Int, Value
 
 _LARGEST = 2**31  # bytes
 _TITLE = "fedbo agent 1"

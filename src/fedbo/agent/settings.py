@@ -15,7 +15,7 @@ from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
 from fedbo.model.surrogate import Scores, Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.target import Maximiser
-from fedbo.space import Part, Space
+from fedbo.space.space import Part, Space
 
 
 class Stream(Enum):

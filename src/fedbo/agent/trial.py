@@ -11,8 +11,8 @@ import numpy as np
 
 from fedbo.model.kernel import Array
 from fedbo.policy.target import Origin, Source
-from fedbo.space import Space
 from fedbo.space.axis import Value, to_builtin
+from fedbo.space.space import Space
 
 State = Literal["pending", "complete", "failed"]
 

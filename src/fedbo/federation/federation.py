@@ -14,26 +14,16 @@ from numpy.typing import NDArray
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.plan import Plan
-from fedbo.message import (
-    Fingerprint,
-    Heard,
-    Kind,
-    Message,
-    MessageKind,
-    MessageRefused,
-    Release,
-)
 from fedbo.message.compact import Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
-from fedbo.message.message import numbers_in
-from fedbo.message.release import COORDINATES
-from fedbo.message.signed import SENDER_BYTES, key_text, parse_key
+from fedbo.message.message import Heard, Kind, Message, MessageKind, numbers_in
+from fedbo.message.release import COORDINATES, Release
+from fedbo.message.signed import SENDER_BYTES, Fingerprint, MessageRefused, key_text, parse_key
 from fedbo.model import summary
 from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array
-from fedbo.space import Lattice, Parameter, Space
-from fedbo.space.axis import number
-from fedbo.space.space import nearest
+from fedbo.space.axis import Parameter, number
+from fedbo.space.space import Lattice, Space, nearest
 
 KernelName = Literal["se", "matern52"]
 

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from fedbo import files
-from fedbo.space import Categorical, Direction, Float, Int, Parameter, Space
+from fedbo.space.axis import Categorical, Float, Int, Parameter
+from fedbo.space.space import Direction, Space
 
 #: The largest file that is read, in bytes.
 LARGEST_FILE = 16 * 2**20

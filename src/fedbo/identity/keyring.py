@@ -24,8 +24,7 @@ from fedbo import files
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
 from fedbo.identity.keys import UNFINISHED, KeyPair, KeyRefused, S, own_keys, verify
-from fedbo.message import MessageRefused
-from fedbo.message.signed import Signed, key_text, member, parse_key
+from fedbo.message.signed import MessageRefused, Signed, key_text, member, parse_key
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
