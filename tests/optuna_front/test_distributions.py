@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
-from typing import Any
 
 import optuna
 import pytest
@@ -21,12 +19,12 @@ from optuna.distributions import (
 from fedbo import Categorical, Federation, Float, Int, Space
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import (
-    Translation,
     advice,
     distribution_of,
     fitted,
     misfit,
     parameter_of,
+    tunable,
 )
 from fedbo.space import Parameter
 
@@ -154,42 +152,8 @@ def test_what_no_federation_can_have_is_refused_by_name(
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "choices", [(None, 1, True, "a"), (None, "None"), (math.nan, None), (1, 1.0), ((), [])]
-)
-def test_all_choices_are_told_apart(choices: tuple[Any, ...]) -> None:
-    strange = choices == ((), [])  # Optuna lets them pass, with a warning
-    with pytest.warns(UserWarning) if strange else contextlib.nullcontext():
-        distribution = CategoricalDistribution(choices)
-    words = Translation({"p": distribution})
-    labels = [words.inward({"p": choice})["p"] for choice in choices]
-    assert len({*labels}) == len(choices)
-    for label, choice in zip(labels, choices, strict=True):
-        assert words.outward({"p": label})["p"] is choice
-        Space(words.parameters).encode({"p": label})
-
-
-def test_a_choice_has_a_label_only_if_a_federation_cannot_have_it() -> None:
-    words = Translation(
-        {
-            "depth": CategoricalDistribution(["None", None, 3]),
-            "flag": CategoricalDistribution([1, True]),
-            "text": CategoricalDistribution(["\ud800", "a"]),
-            "seed": CategoricalDistribution([2**70, 1]),
-        }
-    )
-    assert words.parameters == {
-        "depth": Categorical(["None", None, 3]),
-        "flag": Categorical(["0: 1", "1: True"]),
-        "text": Categorical([r"0: '\ud800'", "1: 'a'"]),
-        "seed": Categorical([f"0: {2**70}", "1: 1"]),
-    }
-    asked: dict[str, Any] = {"depth": None, "flag": True, "text": "\ud800", "seed": 2**70}
-    assert words.outward(words.inward(asked)) == asked
-
-
 def test_what_is_too_much_for_a_model_is_left_out_and_said() -> None:
-    words = Translation(
+    parameters, refusals = tunable(
         {
             "large": CategoricalDistribution([*range(2000)]),
             "a": CategoricalDistribution([*range(600)]),
@@ -198,8 +162,8 @@ def test_what_is_too_much_for_a_model_is_left_out_and_said() -> None:
             "x": FloatDistribution(0, 1),
         }
     )
-    assert [*words.parameters] == ["a", "x"]
-    large, b, name = words.refused
+    assert [*parameters] == ["a", "x"]
+    large, b, name = refusals
     assert "'large'" in large and "there are 2000 choices" in large and len(large) < 500
     assert b == "parameter 'b' is beyond 1000 dimensions"
     assert "half of a surrogate pair" in name

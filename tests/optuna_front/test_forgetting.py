@@ -18,7 +18,6 @@ from fedbo.exchange import (
 )
 from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.distributions import Translation
 from fedbo.optuna.study import Mirror
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -95,7 +94,7 @@ def test_an_exchange_that_fails_makes_nobody_forget() -> None:
 
 
 def mirror() -> Mirror:
-    return Mirror(Agent(FEDERATION, name="here", seed=0), Translation({}))
+    return Mirror(Agent(FEDERATION, name="here", seed=0))
 
 
 def test_the_agent_holds_what_was_handed_out_last() -> None:

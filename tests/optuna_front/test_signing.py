@@ -129,7 +129,7 @@ def test_a_worker_without_the_private_key_publishes_nothing_until_it_is_imported
     [text] = texts(caught)
     assert text.startswith(
         "no message of this study is published from here: peers know this study by its key "
-        f"{first}, and that private key is not on this machine."
+        f"{first}, and that private key is not on this machine"
     )
     assert "fedbo identity show" in text and "fedbo identity import FILE" in text
     assert held(exchange) == [("site", str(first), 2)]

@@ -1,14 +1,12 @@
 """Conversion between Optuna's distributions and fedbo's parameters, and how two of them differ.
 
 The choices of a federation are strings, numbers, bools and None, and no two of them are equal,
-because they are written to a file. Optuna's may include NaN, other objects, or both 1 and True. A
-study without a federation uses a `Translation`, which labels such choices.
+because they are written to a file. A parameter whose choices are others is not tuned by fedbo.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -223,69 +221,24 @@ def quoted(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-class Translation:
-    """A study's own search space as the parameters of a federation.
+def tunable(search_space: Mapping[str, BaseDistribution]) -> tuple[dict[str, Parameter], list[str]]:
+    """Convert a study's own search space; return what fedbo can tune, and why not the rest.
 
-    A parameter that fedbo cannot tune is left out, and ``refused`` says why.
-
-    >>> words = Translation({"depth": CategoricalDistribution([True, 1, None])})
-    >>> words.parameters
-    {'depth': Categorical(choices=('0: True', '1: 1', '2: None'))}
-    >>> words.inward({"depth": None}), words.outward({"depth": "1: 1"})
-    ({'depth': '2: None'}, {'depth': 1})
+    >>> tunable({"depth": CategoricalDistribution([True, None]), "n": IntDistribution(1, 10**13)})
+    ({'depth': Categorical(choices=(True, None))}, ["parameter 'n' ... is too fine ..."])
     """
-
-    def __init__(self, search_space: Mapping[str, BaseDistribution]) -> None:
-        self.parameters: dict[str, Parameter] = {}
-        self.refused: list[str] = []
-        self._labels: dict[str, dict[str, Any]] = {}
-        dimensions = 0
-        for name, distribution in search_space.items():
-            try:
-                parameter = self._parameter(name, distribution)
-                size = Space({name: parameter}).dimensions
-            except ValueError as error:
-                self.refused.append(str(error))
-                continue
-            if dimensions + size > MOST_DIMENSIONS:
-                self.refused.append(f"parameter {name!r} is beyond {MOST_DIMENSIONS} dimensions")
-                continue
-            self.parameters[name] = parameter
-            dimensions += size
-
-    def _parameter(self, name: str, distribution: BaseDistribution) -> Parameter:
+    parameters: dict[str, Parameter] = {}
+    refusals: list[str] = []
+    dimensions = 0
+    for name, distribution in search_space.items():
         try:
-            return parameter_of(name, distribution)
-        except ValueError:
-            if not isinstance(distribution, CategoricalDistribution):
-                raise
-        choices = enumerate(distribution.choices)
-        labels = {f"{i}: {choice!r}": choice for i, choice in choices}
-        labelled = parameter_of(name, CategoricalDistribution([*labels]))
-        self._labels[name] = labels
-        return labelled
-
-    def inward(self, params: Mapping[str, Any]) -> dict[str, Value]:
-        """Translate Optuna's values to fedbo's."""
-        return {
-            name: self._label(name, value) if name in self._labels else value
-            for name, value in params.items()
-        }
-
-    def outward(self, params: Mapping[str, Value]) -> dict[str, Any]:
-        """Translate fedbo's values to Optuna's."""
-        return {
-            name: self._labels[name][str(value)] if name in self._labels else value
-            for name, value in params.items()
-        }
-
-    def _label(self, name: str, value: Any) -> Any:
-        labels = {label: c for label, c in self._labels[name].items() if _is_equal(c, value)}
-        same = (label for label, choice in labels.items() if type(choice) is type(value))
-        # A value that is not a choice is refused when it is encoded.
-        return next(same, next(iter(labels), repr(value)))
-
-
-def _is_equal(a: Any, b: Any) -> bool:
-    """Compare as Optuna does: 1 equals True, and NaN equals NaN."""
-    return a is b or bool(a == b) or all(isinstance(c, float) and math.isnan(c) for c in (a, b))
+            parameter = parameter_of(name, distribution)
+            size = Space({name: parameter}).dimensions
+            if dimensions + size > MOST_DIMENSIONS:
+                raise ValueError(f"parameter {name!r} is beyond {MOST_DIMENSIONS} dimensions")
+        except ValueError as error:
+            refusals.append(str(error))
+        else:
+            parameters[name] = parameter
+            dimensions += size
+    return parameters, refusals

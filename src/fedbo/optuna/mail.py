@@ -54,6 +54,10 @@ _GROWTH = 1.25  # times as many scores as behind the last estimate make another 
 
 _INSTALL = "pip install 'fedbo[identity]'"
 _TO_SIGN = f"leave out signed=False, and install the package cryptography ({_INSTALL})"
+_ELSEWHERE = (
+    "that private key is not on this machine: copy the file that fedbo identity show names where "
+    "the study began, and run fedbo identity import FILE here"
+)
 _OTHER_NAME = "run it as another study with another name (name=...)"
 _ONCE = "This warning is given once"
 
@@ -127,11 +131,7 @@ def standing_of(
         if identity.key is not None:
             key = identity.key
             if signed and not key:
-                silence = (
-                    f"{identity.member!r} joined without a key, so that only messages that are not "
-                    "signed are taken: leave out signed=True, or join again with a key"
-                )
-                return Standing(sender, silence=silence)
+                return Standing(sender, silence=f"{identity.member!r} joined without a key")
             signed = signed if key else False
     if (size := len(sender.encode())) > SENDER_BYTES:
         silence = (
@@ -176,11 +176,7 @@ def withdraw(
         key = key if identity.key is None else identity.key
     keys = KeyPair.find(parse_key(key)) if key and is_installed() else None
     if key and keys is None:
-        raise KeyRefused(
-            f"messages of this study are signed with {key}, and that private key is not on this "
-            "machine: withdraw them where the study began, or copy the file that fedbo identity "
-            "show names there, and run fedbo identity import FILE here"
-        )
+        raise KeyRefused(f"messages of this study are signed with {key}, and {_ELSEWHERE}")
     return ledger.withdraw(exchange, federation, sender, keys=keys, study=record.study)
 
 
@@ -212,11 +208,7 @@ def _keys_for(
         return own, remark if key else ""
     keys = KeyPair.find(parse_key(key))
     if keys is None:
-        raise _Silenced(
-            f"{peers}, and that private key is not on this machine. Where the study began, fedbo "
-            "identity show prints the name of the file with the private key. Copy that file to "
-            "this machine, and run fedbo identity import FILE"
-        )
+        raise _Silenced(f"{peers}, and {_ELSEWHERE}")
     return keys, ""
 
 

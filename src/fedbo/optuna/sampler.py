@@ -310,7 +310,7 @@ class FederatedSampler(BaseSampler):
             asked = mirror.ask(trial.number)
             write_asked(study, trial, asked)
         self._pass_on_complaints()
-        return mirror.words.outward(asked.params)
+        return asked.params
 
     def _study_agent(self, study: optuna.Study) -> StudyAgent:
         """Return the agent of a study; only that of the last study is remembered."""

@@ -34,11 +34,11 @@ from fedbo.message import Heard, Message, Release
 from fedbo.optuna import private
 from fedbo.optuna.distributions import (
     SearchSpace,
-    Translation,
     misfit,
     missing_names,
     parameter_of,
     quoted,
+    tunable,
 )
 from fedbo.policy import Origin, Policy, Source
 from fedbo.space import Direction, Parameter, Space
@@ -233,10 +233,10 @@ class _Scores:
 
 
 class Mirror:
-    """An agent, the translation of its values to the study's, and which trials it was told."""
+    """An agent, and which trials of its study it was told."""
 
-    def __init__(self, agent: Agent, words: Translation) -> None:
-        self.agent, self.words = agent, words
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
         self.told: set[int] = set()  # the numbers of the trials whose scores the agent was told
@@ -362,7 +362,7 @@ class Mirror:
 
     def _locate(self, trial: FrozenTrial) -> dict[str, Value] | None:
         try:
-            return locate(trial, self.agent.federation.space, self.words, self.names)
+            return locate(trial, self.agent.federation.space, self.names)
         except ValueError:
             return None
 
@@ -371,9 +371,7 @@ class Mirror:
         return bool((encode(asked) == encode(ran)).all())
 
 
-def locate(
-    trial: FrozenTrial, space: Space, words: Translation, suggested: Collection[str]
-) -> dict[str, Value]:
+def locate(trial: FrozenTrial, space: Space, suggested: Collection[str]) -> dict[str, Value]:
     """Return where a trial ran in the federation's space.
 
     If only other trials suggested a parameter, its value is the one that the agent asked for.
@@ -384,7 +382,7 @@ def locate(
     """
     asked = read_asked(trial)
     params = {} if asked is None else {n: v for n, v in asked.params.items() if n in suggested}
-    params |= words.inward({n: trial.params[n] for n in space.names if n in trial.params})
+    params |= {name: trial.params[name] for name in space.names if name in trial.params}
     missing = [name for name in space.names if name not in params]
     if missing:
         raise Unlocated(missing)
@@ -411,7 +409,7 @@ class Options:
         """Return the federation that was given, or one of what a study that is alone tunes."""
         direction: Direction = "maximize" if study.direction.name == "MAXIMIZE" else "minimize"
         if self.federation is None:
-            space = Space(Translation(search_space).parameters, direction=direction)
+            space = Space(tunable(search_space)[0], direction=direction)
             return Federation(space, kind=self.policy.kinds[0])
         theirs = self.federation.space.direction
         if theirs != direction:
@@ -466,10 +464,11 @@ class StudyAgent:
         """Return the parameters that all complete trials share and that fedbo can tune."""
         shared = self._intersection.calculate(self.study, use_cache=cached)
         if shared != self._shared:
-            words = Translation({n: ours for n, ours in shared.items() if not ours.single()})
-            for reason in words.refused:
+            several = {name: ours for name, ours in shared.items() if not ours.single()}
+            parameters, refusals = tunable(several)
+            for reason in refusals:
                 self.warn("cannot tune", f"{reason}; it is sampled independently")
-            self._shared, self._tuned = shared, {name: shared[name] for name in words.parameters}
+            self._shared, self._tuned = shared, {name: shared[name] for name in parameters}
         return dict(self._tuned)
 
     @property
@@ -607,7 +606,7 @@ class StudyAgent:
             keys=self._keys,
             keyring=self._keyring,
         )
-        return Mirror(agent, Translation(search_space))
+        return Mirror(agent)
 
     def _new_record(self) -> StudyRecord:
         seed, name, federation = self.options.seed, self.options.name, self.options.federation
@@ -650,7 +649,7 @@ class StudyAgent:
                 self._suggested.update(other.params)
         others = [name for name in trial.params if name not in space.parameters]
         try:
-            locate(trial, space, Translation({}), self._suggested)
+            locate(trial, space, self._suggested)
         except Unlocated as problem:
             self.warn(
                 "not learnt",
