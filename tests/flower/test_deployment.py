@@ -102,16 +102,3 @@ def test_a_fleet_with_tls_and_keys_survives_a_kill_and_refuses_a_stranger(tmp_pa
     assert [trial.number for trial in after[victim]] == [*range(len(after[victim]))]
     assert sum(trial.state == "complete" for trial in after[victim]) >= TRIALS  # it took part again
     assert not [*fleet.glob("sites/*/stranger-*")]
-
-
-def test_the_documentation_shows_the_commands_of_the_script():
-    page, script = (ROOT / "docs" / "flower.md").read_text(), SCRIPT.read_text()
-    shown = [
-        line.strip()
-        for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
-        for line in block.splitlines()
-        if line.strip() and not line.startswith("#")
-    ]
-    assert len(shown) > 10
-    commands = {line.strip() for line in script.splitlines()}
-    assert [line for line in shown if line not in commands] == []

@@ -45,8 +45,8 @@ plus an error of variance q, is K (K + q I)⁻¹ times that, and I − C becomes
 also removes the errors in directions that the trials say nothing about.
 
 Coarse counts take less room and reveal less. They also say less than a sender knows if it has many
-trials in a cell. No harm was seen (`docs/lab`): an optimiser repeats places, and then many trials
-in a cell tell less than they seem to.
+trials in a cell. No harm was seen (docs/lab/sizes.md): an optimiser repeats places, and then many
+trials in a cell tell less than they seem to.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ predicted the scores, is below 0.3, it queries as if it were alone.
 
 Alone (`EI`), expected improvement finds good points faster than Thompson sampling early on. On its
 own it can stay where a wrong fit of the hyper-parameters leads it, so a slowly growing share of the
-queries are draws, which look everywhere in the end (`docs/lab`).
+queries are draws, which look everywhere in the end (docs/lab/baseline.md).
 
 =======  ======================================================================  =============
 symbol   meaning                                                                 shape
