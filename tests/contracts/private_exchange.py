@@ -69,11 +69,6 @@ class PrivateExchangeContract:
         assert [one.sequence for one in exchange.contributions(OURS)] == [3]
         assert [one.sequence for one in exchange.fetch(OURS)] == [3]
 
-    def test_a_retry_changes_nothing(self, exchange: Exchange) -> None:
-        for place in (exchange, exchange, self.again(exchange)):
-            assert place.publish(released(OURS)) is True
-            assert place.fetch(OURS) == [released(OURS)]
-
     @pytest.mark.parametrize("members", [(400, 5), (5, 400)])
     def test_the_size_of_a_release_does_not_matter(
         self, exchange: Exchange, members: tuple[int, int]

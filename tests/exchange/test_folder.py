@@ -498,18 +498,6 @@ def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) 
         assert sequences(exchange) == {"site-a": 1}
 
 
-def test_a_folder_that_may_be_read_but_not_written(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user, Keyring())
-    exchange.publish(message())
-    home(plain_user).chmod(0o500)
-    assert sequences(exchange) == {"site-a": 1}
-    with pytest.raises(ExchangeError, match="message 2 of 'site-a' was not put into"):
-        exchange.publish(message(sequence=2))
-    with pytest.raises(ExchangeError, match="is still handed out: Permission denied"):
-        exchange.withdraw(OURS, "site-a")
-    assert sequences(exchange) == {"site-a": 1}
-
-
 def test_an_unreadable_file_is_skipped_until_it_can_be_read(plain_user: Path) -> None:
     exchange = FolderExchange(plain_user, Keyring())
     for sender in ("closed", "open"):
@@ -618,17 +606,6 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     (home(tmp_path) / file_name("site-a", keys.public, "withdrawal")).write_bytes(seal(other))
     assert exchange.publish(keys.sign(message(sequence=3))) is True
     assert unwarned(exchange) == [keys.sign(message(sequence=3))]
-
-
-def test_keys_are_remembered_for_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    keys = new_keys()
-    FolderExchange(tmp_path / "a").publish(keys.sign(message()))
-    assert sequences(FolderExchange(tmp_path / "a")) == {"site-a": 1}
-    FolderExchange(tmp_path / "b").publish(new_keys().sign(message()))
-    with pytest.warns(ExchangeWarning, match="fedbo identity trust"):
-        assert sequences(FolderExchange(tmp_path / "b")) == {}
-    assert len(exchange_at(tmp_path / "b", Keyring()).fetch(OURS)) == 1
 
 
 # Many writers
