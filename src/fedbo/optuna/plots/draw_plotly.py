@@ -33,10 +33,8 @@ def draw(described: Figure) -> go.Figure:
 
 
 def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
-    last = 0.0
     for mark in panel.marks:
         if isinstance(mark, Line):
-            last = max(last, *mark.x)
             traces = [*_band(mark), _line(mark)]
         elif isinstance(mark, Bars):
             traces = [_bars(mark)]
@@ -47,8 +45,7 @@ def _draw_panel(figure: go.Figure, panel: Panel, row: int) -> None:
             figure.add_trace(trace, row=row, col=1)
     if panel.has_zero:
         figure.add_hline(0.0, line={"color": GREY, "width": 1}, row=row)
-    last = last if panel.xlim is None else panel.xlim[1]
-    step = 1 if last <= _FEW else None
+    step = 1 if panel.xlim[1] <= _FEW else None
     figure.update_xaxes(title_text=panel.xlabel, dtick=step, range=panel.xlim, row=row)
     figure.update_yaxes(
         title_text=html.escape(panel.ylabel),

@@ -87,8 +87,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     marks: list[Line | Points | Bars]
     xlabel: str = ""
     ylabel: str
-    xlim: tuple[float, float] | None = None  # None fits the marks
-    ylim: tuple[float, float] | None = None
+    xlim: tuple[float, float]
+    ylim: tuple[float, float] | None = None  # None fits the marks
     height: float = 1.0  # relative to other panels
     is_percent: bool = False
     has_zero: bool = False  # whether a line marks y = 0
@@ -214,9 +214,10 @@ def together(studies: Sequence[Study], baselines: Sequence[Study]) -> Figure:
         Line(name=b, x=x, y=mean_alone, error=error_alone, colour=_BLUE, is_dashed=True),
     ]
     lower = Line(name="", x=x, y=gain, error=gain_error, colour="#000000")
-    best = Panel(marks=upper, ylabel=f"mean best {_metric_of(studies[0])}", height=3.0)
+    xlim = 0.5, T + 0.5
+    best = Panel(marks=upper, ylabel=f"mean best {_metric_of(studies[0])}", xlim=xlim, height=3.0)
     difference = Panel(
-        marks=[lower], xlabel="finished trials", ylabel="gain", height=2.0, has_zero=True
+        marks=[lower], xlabel="finished trials", ylabel="gain", xlim=xlim, height=2.0, has_zero=True
     )
     text = f"{gain[-1]:+.3g}".replace("-", "−")
     if np.isfinite(gain_error[-1]):
