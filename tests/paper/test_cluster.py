@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -163,14 +162,3 @@ def test_a_lost_scheduler_ends_the_work(dask: Dask) -> None:
         dask.stop()
         with pytest.raises(WorkersFailed):
             next(results)
-
-
-def test_an_address_where_something_else_listens_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clusters, "_SECONDS", 1)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        ended = reproduce("--scheduler", address, out=tmp_path / "out")
-    assert ended.exit_code == 1 and "no answer" in ended.output
-    assert not (tmp_path / "out").exists()

@@ -43,7 +43,7 @@ def test_everything_is_in_the_folder(fig1: Path) -> None:
     assert runs.columns == (*LABELS, *MEASURED)
     assert runs.height == 20 * 12 * 51
     assert {*summary["runs"].tolist()} == {20}
-    for name in ("fig1.png", "fig1.svg", "report.html", "selections.json"):
+    for name in ("fig1.png", "fig1.svg", "report.html"):
         assert (fig1 / name).stat().st_size > 100
     page = (fig1 / "report.html").read_text()
     HTMLParser().feed(page)
@@ -127,10 +127,3 @@ def test_a_folder_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     failed = reproduce("fig1", out=tmp_path / "taken", check=False)
     assert failed.returncode == 2 and "is a file, expected a folder" in failed.stderr
-
-
-def test_a_damaged_list_of_what_was_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "selections.json").write_text("[{")
-    failed = reproduce("fig1", "--quick", out=tmp_path, check=False)
-    assert failed.returncode == 1 and "delete it" in failed.stderr
-    assert [*tmp_path.iterdir()] == [tmp_path / "selections.json"]

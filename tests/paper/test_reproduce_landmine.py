@@ -35,14 +35,3 @@ def test_landmine_has_every_method_and_improves_on_its_initial_points(landmine: 
         gain = of.where(iteration=50)["best"].mean() - of.where(iteration=0)["best"].mean()
         assert gain > 0.05
     assert (runs["best"] <= 1.0).all()
-
-
-def test_a_second_preset_joins_the_first_in_one_report(landmine: Path) -> None:
-    data = folder_with("LandmineData.mat")
-    some = ("--only", "landmine", "--quick", "--seed", SEED, "--jobs", "2", "--data", str(data))
-    reproduce("fig4", *some, "--preset", "default", out=landmine)
-    runs = Table.from_csv(landmine / "runs.csv")
-    assert {*runs["preset"].tolist()} == {"paper", "default"}
-    assert {*runs.where(preset="default")["every"].tolist()} == {0, 1}
-    page = (landmine / "report.html").read_text()
-    assert "paper preset" in page and "default preset" in page

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from fedbo.table import Table
 from fedbo_paper.experiments import runner
-from fedbo_paper.experiments.plan import Plan, Run, plan
-from fedbo_paper.experiments.spec import MEASURED, wanted
+from fedbo_paper.experiments.plan import Run, plan
+from fedbo_paper.experiments.spec import wanted
 from fedbo_paper.harness import store as stores
 from fedbo_paper.harness.store import Store, source_digest
 from fedbo_paper.harness.workers import WorkersFailed
-from fedbo_paper.reproduce import reproduce
 
 RUNS = plan(wanted("fig1", quick=True)[0], None).runs
 JOB = RUNS[0]
@@ -74,23 +72,3 @@ def test_a_worker_with_another_key_refuses_the_job(tmp_path: Path) -> None:
     with pytest.raises(WorkersFailed):
         store.guarded(JOB, partial(Table, {}))()
     assert store.guarded(JOB, lambda: TABLE)() is TABLE
-
-
-def test_a_report_names_runs_that_are_out_of_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pretend(plans: list[Plan], store: Store[Any], *_: object) -> None:
-        for run in plans[0].runs[:20]:
-            iterations = [0, *range(1, run.iterations + 1)]
-            columns = {name: [0.5] * run.rows for name in MEASURED}
-            words = {name: [""] * run.rows for name in ("source", "peer")}
-            store.put(run, Table(columns | words | {"iteration": iterations}))
-
-    monkeypatch.setattr(runner, "run", pretend)
-    default, paper = (wanted("fig1", presets=(p,), quick=True) for p in ("default", "paper"))
-    assert reproduce(default, tmp_path).missing == {}
-    monkeypatch.setattr(stores, "source_digest", lambda *_: "other source")
-    outcome = reproduce(paper, tmp_path)
-    assert {*outcome.runs["preset"].tolist()} == {"paper"}
-    assert "synthetic" in outcome.missing
-    assert "run its command again" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedbo_paper.experiments.runner import Progress, RunCalls
-    from fedbo_paper.experiments.spec import Selection
     from fedbo_paper.reproduce import Outcome
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
@@ -90,13 +89,13 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(help="Folder for tables, figures and the report; later results are added."),
+        typer.Option(help="Folder for tables, figures, the report and finished work."),
     ] = Path("results"),
 ) -> None:
     """Run the paper's experiments and report which of its claims hold.
 
     Finished work is kept in the output folder: an interrupted command resumes where it stopped, and
-    figures and presets that are run one after the other appear in one report.
+    a command that needs more runs only the rest.
     """
     checks.require("experiments", PACKAGES)
     if scheduler is not None:
@@ -131,7 +130,7 @@ def reproduce(
         raise typer.BadParameter(str(error)) from None
     console = Console()
     outcome = _run(console, scheduler, jobs, partial(run, selections, out, data=data))
-    _report(console, outcome, selections)
+    _report(console, outcome, out)
 
 
 def _compare(
@@ -230,12 +229,11 @@ def _watching(console: Console) -> Iterator[Progress]:
         yield show
 
 
-def _report(console: Console, outcome: Outcome, selections: Sequence[Selection]) -> None:
-    """Print the verdicts that were asked for; effects and intervals are in the report."""
+def _report(console: Console, outcome: Outcome, out: Path) -> None:
+    """Print the verdicts; effects and intervals are in the report."""
     from rich.text import Text
 
     from fedbo_paper.harness import screen
-    from fedbo_paper.report.report import is_selected
 
     for why in outcome.missing.values():
         console.print(Text(f"Skipped: {why}", style="yellow"))
@@ -243,14 +241,13 @@ def _report(console: Console, outcome: Outcome, selections: Sequence[Selection])
     for title in ("figure", "data", "preset", "verdict", "claim"):
         table.add_column(title, no_wrap=title != "claim")
     for finding in outcome.findings:
-        if is_selected(finding, selections):
-            verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
-            about = (finding.figure, finding.experiment, finding.preset)
-            table.add_row(*about, verdict, finding.claim)
+        verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+        about = (finding.figure, finding.experiment, finding.preset)
+        table.add_row(*about, verdict, finding.claim)
     if table.row_count:
         console.print(table)
     console.print(
         f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times: "
         "the same command gives the same digest)."
     )
-    console.print(f"The report is in {outcome.folder / 'report.html'}.", soft_wrap=True)
+    console.print(f"The report is in {out / 'report.html'}.", soft_wrap=True)

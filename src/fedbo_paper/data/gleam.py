@@ -198,20 +198,9 @@ def _readings(text: str, columns: list[str], what: str) -> NDArray[np.bytes_]:
     body = text.partition("\n")[2]
     if not body.strip():
         raise FileRefused(f"{what} has no readings, only columns")
-    try:
-        return np.loadtxt(
-            io.StringIO(body),
-            delimiter=",",
-            dtype=f"S{_WIDTH}",
-            comments=None,
-            quotechar='"',
-            usecols=wanted,
-            ndmin=2,
-        )
-    except ValueError:  # a line has too few cells: read them all, more slowly
-        width = max(wanted) + 1
-        rows = [(row + [""] * width)[:width] for row in csv.reader(io.StringIO(body))]
-        return np.array(rows, dtype=f"S{_WIDTH}")[:, wanted]
+    width = max(wanted) + 1
+    rows = [(row + [""] * width)[:width] for row in csv.reader(io.StringIO(body))]
+    return np.array(rows, dtype=f"S{_WIDTH}")[:, wanted]
 
 
 def _windows(cells: NDArray[np.bytes_], what: str) -> tuple[Floats, Floats]:
@@ -303,10 +292,7 @@ def _of(sensor: Windows, w: NDArray[np.int64]) -> Floats:
 
 def _numbers(cells: NDArray[np.bytes_], what: str) -> Floats:
     """Convert cells to numbers, sorted by the first column; rows without numbers are left out."""
-    try:
-        numbers = cells.astype(np.float64)
-    except ValueError:
-        numbers = np.array([_number(cell) for cell in cells.ravel()]).reshape(cells.shape)
+    numbers = np.array([_number(cell) for cell in cells.ravel()]).reshape(cells.shape)
     good = np.logical_and.reduce(np.isfinite(numbers), axis=1)
     if not good.any() or np.mean(~good) > _MOST_UNREADABLE:
         raise FileRefused(

@@ -196,10 +196,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         spec = msgspec.structs.replace(spec, problem=problem, seeds=seeds)
         return _quick(spec) if self.quick else spec
 
-    def like(self, other: Selection) -> bool:
-        """Return whether the two differ at most in their figures."""
-        return msgspec.structs.replace(self, figures=other.figures) == other
-
 
 def _quick(spec: Experiment) -> Experiment:
     quick = spec.quick

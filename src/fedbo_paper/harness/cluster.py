@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -146,8 +144,7 @@ def connected(scheduler: str) -> Iterator[Cluster]:
         try:
             with socket.create_connection(get_address_host_port(scheduler), timeout=10.0):
                 pass  # Dask's client would try for long
-            start = partial(Client, scheduler, name="fedbo", set_as_default=False)
-            client = _in_time(start)
+            client = Client(scheduler, name="fedbo", set_as_default=False, timeout=_SECONDS)
         except (OSError, ValueError, ImportError) as error:
             raise WorkersFailed(
                 f"{name} cannot be used ({error}). Expected as --scheduler an address such as "
@@ -160,23 +157,6 @@ def connected(scheduler: str) -> Iterator[Cluster]:
             yield cluster
         finally:
             client.close(timeout=_SECONDS)
-
-
-def _in_time(call: Callable[[], T]) -> T:
-    """Call in a thread: Dask's client waits for ever if another service listens at the address."""
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="fedbo-cluster", daemon=True).start()
-    try:
-        return answer.result(_SECONDS)
-    except TimeoutError:
-        raise TimeoutError(f"no answer for {_SECONDS} seconds") from None
 
 
 @contextmanager

@@ -177,16 +177,14 @@ class _Sheet:
             (preset, [*panels]) for preset, panels in zip(presets, self.grid, strict=True)
         ]
 
-    def data_panels(
-        self, x: str, between: str = ", "
-    ) -> Iterator[tuple[Axes, DataSet, str, Table]]:
-        """The panels of the real data sets, named, each with its preset and its runs."""
+    def data_panels(self, x: str, between: str = ", ") -> Iterator[tuple[Axes, DataSet, Table]]:
+        """The panels of the real data sets, named, each with its runs."""
         for preset, panels in self.rows:
             for letter, axes, data in zip("abc", panels, DATA_SETS, strict=False):
                 made_up = self.material.stand_in and data.experiment == "glass"
                 title = f"({letter}) {data.title}{' (stand-in)' * made_up}{between}"
                 name(axes, title + PRESET_NAMES[preset], x, data.measure)
-                yield axes, data, preset, self.material.select(data.experiment, preset)
+                yield axes, data, self.material.select(data.experiment, preset)
 
     def finish(self, log_x: Sequence[int] = (), log_y: Sequence[int] = ()) -> Figure:
         """Make axes of some columns logarithmic, and label x only below the last panel with data.
@@ -252,11 +250,9 @@ def _regret(axes: Axes, table: Table, label: str, colour: str, style: Any) -> No
 def _fig2(material: Material) -> Figure:
     """Best performance after the last iteration against parameters per peer."""
     sheet = _Sheet(material, REAL, 3, 2.9)
-    for axes, data, preset, runs in sheet.data_panels("parameters per peer"):
+    for axes, data, runs in sheet.data_panels("parameters per peer"):
         _by_length(axes, runs.where(every=0), data)
-        if axes.has_data() and data.experiment == "landmine" and preset == "paper":
-            _published_by_length(axes, material.published)
-    strokes.methods_legend(sheet.figure, published=bool(material.published))
+    strokes.methods_legend(sheet.figure)
     return sheet.finish(log_x=range(3))
 
 
@@ -290,26 +286,10 @@ def _mean_and_error(values: Floats) -> tuple[float, float]:
     return float(mean), float(error)
 
 
-def _published_by_length(axes: Axes, published: Mapping[str, Curve]) -> None:
-    """The same for the authors' runs; as the paper counts, a belief has M + M² parameters."""
-    for method in METHODS[1:]:
-        curves = {M: published.get(f"{method}-M{M}") for M in (50, 100, 150, 200)}
-        points = [
-            (_APART[method] * (M + (method != "FTS") * M**2), 1.0 - curve.mean[-1], curve.se[-1])
-            for M, curve in curves.items()
-            if curve is not None
-        ]
-        if points:
-            strokes.dots(axes, np.array(points), method, muted=True)
-    if "TS" in published:
-        level = 1.0 - published["TS"].mean[-1]
-        axes.axhline(level, color=shade(COLOUR["TS"], 0.5), linestyle=":", zorder=0)
-
-
 def _fig3(material: Material) -> Figure:
     """Best performance against run time for target 0, and run time against the agents' number."""
     sheet = _Sheet(material, (*REAL, "agents"), 4, 2.7)
-    for axes, data, _, runs in sheet.data_panels("CPU seconds", between=",\n"):
+    for axes, data, runs in sheet.data_panels("CPU seconds", between=",\n"):
         _against_time(axes, runs.where(target=0), data)
     for preset, panels in sheet.rows:
         title = f"(d) {DATA_SETS[0].title},\n{PRESET_NAMES[preset]}"
@@ -348,7 +328,7 @@ def _usual_arm(runs: Table, method: str) -> Table:
 def _fig4(material: Material) -> Figure:
     """Messages sent once, and before every iteration with growing t_n: target 0."""
     sheet = _Sheet(material, REAL, 3, 2.8)
-    for axes, data, _, all_targets in sheet.data_panels("iteration"):
+    for axes, data, all_targets in sheet.data_panels("iteration"):
         runs = all_targets.where(target=0)
         growing = runs.where(method="FTS", M=_M, every=1)
         if not growing.height:
@@ -448,7 +428,7 @@ FIGURES: dict[str, tuple[str, str, Callable[[Material], Figure]]] = {
         "Figure 2: performance against the length of a message",
         "Best performance after the last iteration against the number of parameters that each "
         "peer sends, for M = 50, 100, 150, 200. Points closer to the bottom left are better. "
-        "Hollow and dotted: the authors' published runs. Bars: one standard error over all runs.",
+        "Bars: one standard error over all runs.",
         _fig2,
     ),
     "fig3": (

@@ -120,7 +120,7 @@ def contents(
     """
     if not {"landmine", "published"} & {*runs["experiment"].tolist()}:
         published = None
-    findings = [finding for finding in judge(runs) if is_selected(finding, selections)]
+    findings = [finding for finding in judge(runs) if _is_selected(finding, selections)]
     material = Material(
         runs=runs,
         published={} if published is None else published.curves,
@@ -150,7 +150,7 @@ _SUMMARY = (
 )
 
 
-def is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
+def _is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
     """Return whether a finding's figure was requested for its data and its preset."""
     return any(
         finding.figure.startswith(selection.figures)

@@ -73,21 +73,18 @@ def line(
     axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
 
 
-def dots(axes: Axes, points: Floats, method: str, muted: bool = False) -> None:
-    """Draw the points (x, mean, error) of a method, joined; muted ones are hollow and pale."""
+def dots(axes: Axes, points: Floats, method: str) -> None:
+    """Draw the points (x, mean, error) of a method, joined."""
     x, mean, error = points.T
-    colour = shade(COLOUR[method], 0.5) if muted else COLOUR[method]
     axes.errorbar(
         *(x, mean, np.nan_to_num(error)),
-        color=colour,
+        color=COLOUR[method],
         marker=MARKER[method],
-        markersize=4 if muted else 5,
-        markerfacecolor="white" if muted else colour,
-        linestyle=":" if muted else STYLE[method],
-        linewidth=1.0 if muted else 1.5,
+        markersize=5,
+        linestyle=STYLE[method],
+        linewidth=1.5,
         capsize=2,
         elinewidth=0.9,
-        zorder=2 if muted else 3,
     )
 
 
@@ -108,7 +105,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def methods_legend(figure: Figure, published: bool = False) -> None:
+def methods_legend(figure: Figure) -> None:
     """Draw one legend of the methods above all panels."""
     if not has_data(figure):
         return
@@ -116,9 +113,6 @@ def methods_legend(figure: Figure, published: bool = False) -> None:
         Line2D([], [], color=COLOUR[m], linestyle=STYLE[m], marker=MARKER[m], markersize=5, label=m)
         for m in METHODS
     ]
-    if published:
-        look: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "markersize": 4}
-        handles.append(Line2D([], [], color="#999999", linestyle=":", label="published", **look))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
 
 
