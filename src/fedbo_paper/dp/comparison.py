@@ -168,7 +168,7 @@ def perform(job: Job, folder: Path | None) -> Table:
     """
     tasks = job.problem.tasks(folder)
     federation = job.method.federation(tasks, _seed(job, "features"))
-    relay = job.method.relay(federation, _seed(job, "server"))
+    rng = np.random.default_rng(_seed(job, "server"))
     agents = [
         Agent(
             federation,
@@ -186,7 +186,7 @@ def perform(job: Job, folder: Path | None) -> Table:
         for n, agent in enumerate(agents):
             rows += [[n, 0, *_evaluate(agent, objectives[n])] for _ in range(job.initial)]
         for t in range(1, job.rounds + 1):
-            received = relay(t, agents)
+            received = job.method.handed_out(t, agents, federation, rng)
             for n, agent in enumerate(agents):
                 agent.receive(received)
                 rows.append([n, t, *_evaluate(agent, objectives[n])])

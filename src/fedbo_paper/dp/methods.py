@@ -1,10 +1,10 @@
 """The methods that are compared: each is a few settings.
 
 A `Method` says how the agents of a federation are built (`federation`, `settings`, `policy`), what
-every agent receives before each round (`relay`), and which privacy mechanisms it uses (`epsilon`
-is their ε). Together with the seed of a run it decides all numbers of the run. **To add a
-method**, subclass `Method`, replace what differs, and add an entry to `comparison.CURVES`; the
-table, the figure and the stored runs follow.
+every agent receives before each round (`handed_out`), and what this costs (`epsilon`). Together
+with the seed of a run it decides all numbers of the run. **To add a method**, subclass `Method`,
+replace what differs, and add an entry to `comparison.CURVES`; the table, the figure and the stored
+runs follow.
 
 Each round of DP-FTS-DE is a Gaussian mechanism with Poisson subsampling, and a run composes all its
 rounds (`server` has the argument). The publication takes δ = 29^−1.1, below 1/N for its 29 agents,
@@ -32,7 +32,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -62,13 +61,6 @@ M = 100
 DELTA = 29.0**-1.1
 _DRAW_FEATURES = 100
 _NOISE_FLOOR = 1e-5
-
-
-class Relay(Protocol):
-    """What travels between agents: called once before each round."""
-
-    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message | Release]:
-        """Return the messages that every agent receives before round t = 1, 2, …"""
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,13 +95,18 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     def policy(self) -> Policy:
         """Return how an agent chooses its queries."""
 
-    @abstractmethod
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        """Return what carries messages in a run; ``seed`` is of its own randomness."""
+    def handed_out(
+        self, t: int, agents: Sequence[Agent], federation: Federation, rng: np.random.Generator
+    ) -> Sequence[Message | Release]:
+        """Return what every agent receives before round t = 1, 2, …: nothing by default.
+
+        ``rng`` is the one of whoever hands it out, and the same in all rounds of a run.
+        """
+        return ()
 
     def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         """Return the mechanisms of a run: none if nothing leaves an agent, None without privacy."""
-        return None
+        return ()
 
     @cache  # noqa: B019  (methods are few, and frozen)
     def epsilon(self, rounds: int, delta: float = DELTA) -> float:
@@ -130,12 +127,6 @@ class Alone(Method, frozen=True, kw_only=True, tag="TS"):
     def policy(self) -> Policy:
         return TS()
 
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        return hear_nothing
-
-    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
-        return ()
-
 
 class FTS(Method, frozen=True, kw_only=True, tag="FTS"):
     """FTS as published: a query follows the message of one peer, drawn at random."""
@@ -143,8 +134,13 @@ class FTS(Method, frozen=True, kw_only=True, tag="FTS"):
     def policy(self) -> Policy:
         return FollowPeer()
 
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        return _everything
+    def handed_out(
+        self, t: int, agents: Sequence[Agent], federation: Federation, rng: np.random.Generator
+    ) -> Sequence[Message]:
+        return Agent.messages(agents)
+
+    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
+        return None
 
 
 class Served(Method, frozen=True, kw_only=True, tag="served"):
@@ -166,47 +162,29 @@ class Served(Method, frozen=True, kw_only=True, tag="served"):
     def policy(self) -> Policy:
         return FollowServer(self.parts)
 
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        return Server(federation, self, seed)
+    def handed_out(
+        self, t: int, agents: Sequence[Agent], federation: Federation, rng: np.random.Generator
+    ) -> Sequence[Message]:
+        messages = Agent.messages(agents)
+        omega = np.array([message.omega for message in messages], dtype=np.float64)
+        regions = Regions(federation.space.dimensions, self.parts)
+        W = self.weights(t, regions.assigned(len(agents)), regions.count)
+        return [
+            Message.of_weights(
+                aggregate,
+                fingerprint=federation.fingerprint,
+                sender=f"region-{p}",
+                sequence=t,
+                t_n=sum(message.t_n for message in messages),
+            )
+            for p, aggregate in enumerate(self.aggregate(omega, W, rng))
+        ]
 
     def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         if not isinstance(self.aggregate, PrivateMean):
             return None
         z, q = self.aggregate.z, self.aggregate.q
         return (SubsampledGaussian(multiplier=z, rate=q, rounds=rounds),)
-
-
-class Server:
-    """The trusted server: it receives all messages, and hands out one aggregate for each region."""
-
-    def __init__(self, federation: Federation, method: Served, seed: int) -> None:
-        self.federation, self.method = federation, method
-        self.regions = Regions(federation.space.dimensions, method.parts)
-        self._rng = np.random.default_rng(seed)
-
-    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Message]:
-        messages = Agent.messages(agents)
-        omega = np.array([message.omega for message in messages], dtype=np.float64)
-        W = self.method.weights(t, self.regions.assigned(len(agents)), self.regions.count)
-        return [
-            Message.of_weights(
-                aggregate,
-                fingerprint=self.federation.fingerprint,
-                sender=f"region-{p}",
-                sequence=t,
-                t_n=sum(message.t_n for message in messages),
-            )
-            for p, aggregate in enumerate(self.method.aggregate(omega, W, self._rng))
-        ]
-
-
-def hear_nothing(t: int, agents: Sequence[Agent]) -> Sequence[Message]:
-    """The `Relay` of agents that work alone."""
-    return []
-
-
-def _everything(t: int, agents: Sequence[Agent]) -> Sequence[Message]:
-    return Agent.messages(agents)
 
 
 # The library's own way
@@ -227,12 +205,6 @@ class ExpectedImprovement(Defaults, frozen=True, kw_only=True, tag="EI"):
 
     def policy(self) -> Policy:
         return EI()
-
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        return hear_nothing
-
-    def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
-        return ()
 
 
 class Released(Defaults, frozen=True, kw_only=True, tag="released"):
@@ -271,8 +243,17 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
     def policy(self) -> Policy:
         return TipsThenPool()
 
-    def relay(self, federation: Federation, seed: int) -> Relay:
-        return OneRelease(federation, self, seed)
+    def handed_out(
+        self, t: int, agents: Sequence[Agent], federation: Federation, rng: np.random.Generator
+    ) -> Sequence[Release]:
+        if t > 1:
+            return ()
+        contributions = [None if self.is_empty else agent.message() for agent in agents]
+        trials = sum(len(agent.trials) for agent in agents)
+        # The noise is seeded, so that a run can be repeated. Such noise protects nobody: a real
+        # release takes the system's secret randomness, which is the default.
+        source = Simulated(int(rng.integers(2**32)))
+        return [release(federation, contributions, trials=trials, source=source)]
 
     def mechanisms(self, rounds: int) -> Sequence[Mechanism] | None:
         if self.is_empty:
@@ -280,27 +261,3 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
         # What a release costs depends neither on its space nor on what is in it.
         line = Federation({"x": Float(0, 1)}, privacy=self.plan)
         return mechanisms(release(line, [None], source=Simulated(0)))
-
-
-class OneRelease:
-    """The trusted party: it hears every member once, before round 1.
-
-    The noise comes from a seed, so that a run can be repeated and resumed. Such noise protects
-    nobody. A real release takes its noise from the system's secret randomness, which is the default
-    of `fedbo.privacy.release`.
-    """
-
-    def __init__(self, federation: Federation, method: Released, seed: int) -> None:
-        self.federation, self.method, self.seed = federation, method, seed
-
-    def __call__(self, t: int, agents: Sequence[Agent]) -> Sequence[Release]:
-        if t > 1:
-            return []
-        is_empty = self.method.is_empty
-        published = release(
-            self.federation,
-            [None if is_empty else agent.message() for agent in agents],
-            trials=sum(len(agent.trials) for agent in agents),
-            source=Simulated(self.seed),
-        )
-        return [published]

@@ -13,7 +13,7 @@ from fedbo.policy import TipsThenPool
 from fedbo.privacy import Plan
 from fedbo.space import Float
 from fedbo_paper.dp.comparison import Job, perform
-from fedbo_paper.dp.methods import DELTA, ExpectedImprovement, OneRelease, Released
+from fedbo_paper.dp.methods import DELTA, ExpectedImprovement, Released
 from fedbo_paper.problems.problems import Landmine
 
 PLAN = Plan(epsilon=2.0, delta=DELTA)
@@ -52,22 +52,22 @@ def test_a_member_contributes_the_mean_of_its_belief_and_the_cell_of_its_best(
         assert given.cell == distances.argmin()
 
 
+def heard(method: Released, agents: list[Agent], seed: int, t: int = 1) -> list[bytes]:
+    rng = np.random.default_rng(seed)
+    return [message.encode() for message in method.handed_out(t, agents, FEDERATION, rng)]
+
+
 def test_a_release_is_heard_once_and_is_the_same_again(agents: list[Agent]) -> None:
     method = Released(name="release")
-    first, again = (OneRelease(FEDERATION, method, seed=5)(1, agents) for _ in range(2))
-    assert [message.encode() for message in first] == [message.encode() for message in again]
-    assert [(one.members, one.trials) for one in first] == [(6, 60)]
-    relay = method.relay(FEDERATION, seed=5)
-    assert [len(relay(t, agents)) for t in (1, 2, 3)] == [1, 0, 0]
-    other = OneRelease(FEDERATION, method, seed=6)(1, agents)
-    assert other[0].encode() != first[0].encode()
+    [first] = method.handed_out(1, agents, FEDERATION, np.random.default_rng(5))
+    assert (first.members, first.trials) == (6, 60)
+    assert [first.encode()] == heard(method, agents, seed=5) != heard(method, agents, seed=6)
+    assert heard(method, agents, seed=5, t=2) == []
 
 
 def test_the_null_says_nothing_about_members(agents: list[Agent]) -> None:
     method = Released(name="null", is_empty=True)
-    before = OneRelease(FEDERATION, method, seed=5)(1, agents[:3])
-    after = OneRelease(FEDERATION, method, seed=5)(1, agents[3:])
-    assert before == after
+    assert heard(method, agents[:3], seed=5) == heard(method, agents[3:], seed=5)
 
 
 @pytest.mark.slow
