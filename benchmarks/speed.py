@@ -285,10 +285,9 @@ def peer_times(name: str) -> Figures:
             agent.inbox = inbox
             times[N].append(_run_ms(agent))
     by_N = {f"N = {N:,}": median(values) for N, values in times.items()}
-    inbox_mb = inboxes[max(sizes)].nbytes / 1e6
     # the paper does not count the incumbent for RGPE, which ignores it
     parameters = messages[0].parameters - (name == "RGPE")
-    return {**by_N, "parameters": parameters, "bytes": messages[0].nbytes, "inbox (MB)": inbox_mb}
+    return {**by_N, "parameters": parameters, "bytes": messages[0].nbytes}
 
 
 def _run_ms(agent: fedbo.Agent) -> float:
