@@ -203,7 +203,7 @@ def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
     for i in range(PEERS):
         exchange.publish(message(agreed, i))
     ledger = Ledger(folder / f"{D}-{seed}.jsonl")
-    return FederatedSampler(agreed, exchange, seed=seed, every=1, ledger=ledger)
+    return FederatedSampler(agreed, exchange, seed=seed, every=1, ledger=ledger, signed=False)
 
 
 SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
