@@ -111,7 +111,7 @@ def _too_many_requests(liver: Liver) -> Any:
 
 
 def _fail_with(liver: Liver) -> None:
-    from fedbo.hub.limits import refuse_for
+    from fedbo.hub.service import refuse_for
 
     raise refuse_for(1.5, "too many")
 

@@ -421,10 +421,11 @@ def test_the_audit_log_as_lines(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     fill(engine)
     with begin(engine) as connection:
         store.record(connection, "refused", actor="\x1b[2J\u0085", federation="liver")
-    lines = [json.loads(line) for line in store.audit_lines(engine)]
+    raw = "".join(store.audit_lines(engine))
+    assert "\x1b" not in raw and "\x85" not in raw  # a terminal may obey them
+    lines = [json.loads(line) for line in raw.splitlines()]
     assert [line["number"] for line in lines] == [*range(1, len(lines) + 1)]
     assert lines[0]["action"] == "created" and lines[0]["time"].endswith("Z")
-    assert lines[-1]["actor"] == "\\x1b[2J\\x85"
     hub = [json.loads(line)["federation"] for line in store.audit_lines(engine, "")]
     assert hub == [""]
     own = [json.loads(line) for line in store.audit_lines(engine, "liver", member="clinic")]

@@ -7,6 +7,7 @@ have been revoked since.
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import time
 from collections.abc import Callable, Coroutine
@@ -17,10 +18,10 @@ from fastapi.routing import APIRoute
 from fastapi.security import APIKeyCookie, HTTPBearer
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from fedbo.hub import store
-from fedbo.hub.limits import JSON_BYTES, network, read_body
 from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
@@ -31,6 +32,10 @@ SECURE_COOKIE = "__Host-" + COOKIE
 #: The header that a page of another site cannot send along with the cookie.
 HEADER = "x-fedbo"
 _SAFE = ("GET", "HEAD", "OPTIONS")
+#: The largest federation file, in bytes.
+FILE_BYTES = 1024 * 1024
+#: The largest body of a request in JSON; a federation file grows when it is escaped.
+JSON_BYTES = 2 * FILE_BYTES
 
 #: What is said about a federation that is not there, and about one that is not the caller's.
 NO_FEDERATION = "there is no such federation, or it is not yours"
@@ -189,6 +194,51 @@ def set_cookie(request: Request, response: Response, secret: str, seconds: float
 def _is_https(request: Request) -> bool:
     is_https = _service(request).settings.public_url.startswith("https:")
     return is_https or request.url.scheme == "https"
+
+
+def network(address: str) -> str:
+    """Return what counts as one address: an IPv6 network of 64 bits has one owner.
+
+    >>> network("192.0.2.7"), network("2001:db8::1:2:3:4"), network("testclient")
+    ('192.0.2.7', '2001:db8::/64', 'testclient')
+    """
+    try:
+        given = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if given.version == 4:
+        return str(given)
+    return str(given.ipv4_mapped or ipaddress.ip_network((int(given) >> 64 << 64, 64)))
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body of a request, which is not read further than it may be.
+
+    Args:
+        request: The request.
+        most: How many bytes it may have.
+
+    Raises:
+        Refused: If it is too large.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise _too_large(most)
+    body = bytearray()
+    is_more = True
+    while is_more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        is_more = message.get("more_body", False)
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused("too-large", f"the body has more than {most:,} bytes, which are allowed here")
 
 
 class BoundedRoute(APIRoute):

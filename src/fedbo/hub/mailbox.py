@@ -11,12 +11,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fedbo.exchange.choice import most_bytes
 from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
-from fedbo.hub.access import AnyMember, BoundedRoute, Running, problems
-from fedbo.hub.limits import read_body
+from fedbo.hub.access import AnyMember, BoundedRoute, Running, problems, read_body
 from fedbo.hub.problems import Refused
 from fedbo.hub.routes import Name
 from fedbo.hub.store import Caller
@@ -30,7 +28,6 @@ router = APIRouter(prefix="/v1/federations/{federation}", route_class=BoundedRou
 SenderName = Annotated[
     str, Query(max_length=SENDER_BYTES, description="The agent: MEMBER or MEMBER/ANYTHING.")
 ]
-_BESIDE = 64  # bytes of a publication beside the message
 _WANTED_BYTES = 1024
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}}
@@ -54,8 +51,8 @@ class Outcome(BaseModel):
 
 
 async def _published(request: Request, service: Running, caller: AnyMember) -> bytes:
-    agreed = await run_in_threadpool(service.agreed, caller.federation)
-    return await read_body(request, most_bytes(agreed.sent_bytes) + _BESIDE)
+    most = await run_in_threadpool(service.most_bytes, caller.federation)
+    return await read_body(request, most)
 
 
 async def _asked(request: Request, caller: AnyMember) -> bytes:

@@ -16,6 +16,7 @@ from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement, hashed
 from fedbo.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import (
+    FILE_BYTES,
     AnyMember,
     Anyone,
     AnyOperator,
@@ -24,7 +25,6 @@ from fedbo.hub.access import (
     Running,
     problems,
 )
-from fedbo.hub.limits import FILE_BYTES
 from fedbo.hub.names import wanted_subject
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import (

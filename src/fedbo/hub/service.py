@@ -7,8 +7,11 @@ of a hub looks for both; which of them makes a release is decided in the transac
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TypeVar
@@ -16,9 +19,9 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from fedbo.exchange.choice import most_bytes
 from fedbo.federation import Federation
 from fedbo.hub import store
-from fedbo.hub.limits import Buckets, refuse_for
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
 from fedbo.hub.telemetry import Log, Metrics
@@ -26,12 +29,64 @@ from fedbo.identity import KeyPair, KeyRefused
 
 T = TypeVar("T")
 
+_MOST_KEYS = 100_000  # members or addresses that are remembered
 _BURST = 4  # seconds of requests that may come at once
+_BESIDE = 64  # bytes of a publication beside the message
 _LOOK = 60.0  # seconds between two looks for releases that are due
 _DAY = 86400.0
 _NOTED = 20  # refusals of one caller a minute that are in the audit log
 #: Not in the audit log: floods, and what is nobody's doing.
 _NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method")
+
+
+class Buckets:
+    """Lets everyone do something so many times a second, and more for a short while.
+
+    Args:
+        rate: How often in a second; 0: there is no limit.
+        burst: How often at once.
+
+    >>> buckets = Buckets(rate=1.0, burst=2.0)
+    >>> [buckets.take("a", now=5.0), buckets.take("a", now=5.0), buckets.take("a", now=5.25)]
+    [0.0, 0.0, 0.75]
+    """
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, key: Hashable, now: float | None = None) -> float:
+        """Count one time, unless it is too often; return after how many seconds it is not.
+
+        Args:
+            key: Who does it.
+            now: The time in seconds; by default a clock's.
+        """
+        if not self._rate:
+            return 0.0
+        now = time.monotonic() if now is None else now
+        with self._lock:
+            level, when = self._levels.get(key, (self._burst, now))
+            level = min(self._burst, level + (now - when) * self._rate)
+            if level < 1.0:
+                return (1.0 - level) / self._rate
+            self._levels[key] = level - 1.0, now
+            self._levels.move_to_end(key)
+            if len(self._levels) > _MOST_KEYS:
+                self._levels.popitem(last=False)
+            return 0.0
+
+
+def refuse_for(seconds: float, detail: str) -> Refused:
+    """Return the problem of someone who must wait.
+
+    Args:
+        seconds: How long.
+        detail: What there was too much of.
+    """
+    wait = max(1, math.ceil(seconds))
+    return Refused("too-many-requests", f"{detail}: try again in {wait} s", retry_after=wait)
 
 
 class Service:
@@ -51,6 +106,7 @@ class Service:
         self._failures = Buckets(settings.failures / 60.0, settings.failures)
         self._noted = Buckets(_NOTED / 60.0, _NOTED)
         self.agreed = lru_cache(maxsize=1000)(self._agreed)
+        self.most_bytes = lru_cache(maxsize=1000)(self._most_bytes)
 
     def start(self) -> None:
         """Open the database."""
@@ -73,6 +129,10 @@ class Service:
         """Return what the agents of a federation agree on; its list of members may be outdated."""
         with self.reading() as connection:
             return store.find_federation(connection, federation_id).agreed
+
+    def _most_bytes(self, federation_id: int) -> int:
+        """Return how many bytes what a member of a federation publishes has at most."""
+        return most_bytes(self.agreed(federation_id).sent_bytes) + _BESIDE
 
     def count_request(self, member_id: int) -> None:
         """Count a request of a member; `Refused` if there were too many."""

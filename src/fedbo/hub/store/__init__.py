@@ -5,119 +5,60 @@ its lines of the audit log in the same transaction. It checks everything before 
 after a `fedbo.hub.problems.Refused` the transaction can go on with other work.
 """
 
-from fedbo.hub.store.audit import activity_of, audit_lines, latest_lines, record
-from fedbo.hub.store.credentials import (
-    Caller,
-    by_session,
-    by_token,
-    check_still,
-    close_session,
-    drop_operator,
-    is_seen_anew,
-    new_operator,
-    note_seen,
-    open_session,
-    operators,
-)
-from fedbo.hub.store.database import (
-    HubError,
-    begin,
-    check_version,
-    open_database,
-    shown,
-    unusable,
-)
-from fedbo.hub.store.federations import (
-    FederationRow,
-    create_federation,
-    drop_invitation,
-    federation_file,
-    federations,
-    find_federation,
-    invitations,
-    invite,
-    lock_federation,
-    open_invitation,
-    take_cursors,
-    update_federation,
-)
-from fedbo.hub.store.figures import counts, figures_of, health_of, progress_of, state_of
-from fedbo.hub.store.members import (
-    enrol,
-    find_member,
-    leave,
-    members,
-    rekey,
-    remove,
-    revoke,
-    rotate,
-)
-from fedbo.hub.store.messages import fetch, listed, prune, publish, withdraw
-from fedbo.hub.store.releases import (
-    due_releases,
-    ledger,
-    make_due_release,
-    make_release,
-    next_number,
-    reconcile,
-)
-
-__all__ = [
-    "Caller",
-    "FederationRow",
-    "HubError",
-    "activity_of",
-    "audit_lines",
-    "begin",
-    "by_session",
-    "by_token",
-    "check_still",
-    "check_version",
-    "close_session",
-    "counts",
-    "create_federation",
-    "drop_invitation",
-    "drop_operator",
-    "due_releases",
-    "enrol",
-    "federation_file",
-    "federations",
-    "fetch",
-    "figures_of",
-    "find_federation",
-    "find_member",
-    "health_of",
-    "invitations",
-    "invite",
-    "is_seen_anew",
-    "latest_lines",
-    "leave",
-    "ledger",
-    "listed",
-    "lock_federation",
-    "make_due_release",
-    "make_release",
-    "members",
-    "new_operator",
-    "next_number",
-    "note_seen",
-    "open_database",
-    "open_invitation",
-    "open_session",
-    "operators",
-    "progress_of",
-    "prune",
-    "publish",
-    "reconcile",
-    "record",
-    "rekey",
-    "remove",
-    "revoke",
-    "rotate",
-    "shown",
-    "state_of",
-    "take_cursors",
-    "unusable",
-    "update_federation",
-    "withdraw",
-]
+from fedbo.hub.store.audit import activity_of as activity_of
+from fedbo.hub.store.audit import audit_lines as audit_lines
+from fedbo.hub.store.audit import latest_lines as latest_lines
+from fedbo.hub.store.credentials import close_session as close_session
+from fedbo.hub.store.credentials import drop_operator as drop_operator
+from fedbo.hub.store.credentials import new_operator as new_operator
+from fedbo.hub.store.credentials import open_session as open_session
+from fedbo.hub.store.credentials import operators as operators
+from fedbo.hub.store.database import HubError as HubError
+from fedbo.hub.store.database import check_version as check_version
+from fedbo.hub.store.database import open_database as open_database
+from fedbo.hub.store.database import shown as shown
+from fedbo.hub.store.database import unusable as unusable
+from fedbo.hub.store.federations import create_federation as create_federation
+from fedbo.hub.store.federations import drop_invitation as drop_invitation
+from fedbo.hub.store.federations import federation_file as federation_file
+from fedbo.hub.store.federations import federations as federations
+from fedbo.hub.store.federations import invitations as invitations
+from fedbo.hub.store.federations import invite as invite
+from fedbo.hub.store.federations import open_invitation as open_invitation
+from fedbo.hub.store.federations import update_federation as update_federation
+from fedbo.hub.store.figures import counts as counts
+from fedbo.hub.store.figures import figures_of as figures_of
+from fedbo.hub.store.figures import health_of as health_of
+from fedbo.hub.store.figures import progress_of as progress_of
+from fedbo.hub.store.figures import state_of as state_of
+from fedbo.hub.store.members import enrol as enrol
+from fedbo.hub.store.members import find_member as find_member
+from fedbo.hub.store.members import leave as leave
+from fedbo.hub.store.members import members as members
+from fedbo.hub.store.members import rekey as rekey
+from fedbo.hub.store.members import remove as remove
+from fedbo.hub.store.members import revoke as revoke
+from fedbo.hub.store.members import rotate as rotate
+from fedbo.hub.store.messages import fetch as fetch
+from fedbo.hub.store.messages import listed as listed
+from fedbo.hub.store.messages import prune as prune
+from fedbo.hub.store.messages import publish as publish
+from fedbo.hub.store.messages import withdraw as withdraw
+from fedbo.hub.store.releases import due_releases as due_releases
+from fedbo.hub.store.releases import ledger as ledger
+from fedbo.hub.store.releases import make_due_release as make_due_release
+from fedbo.hub.store.releases import make_release as make_release
+from fedbo.hub.store.releases import next_number as next_number
+from fedbo.hub.store.releases import reconcile as reconcile
+from fedbo.hub.store.transaction import Caller as Caller
+from fedbo.hub.store.transaction import FederationRow as FederationRow
+from fedbo.hub.store.transaction import begin as begin
+from fedbo.hub.store.transaction import by_session as by_session
+from fedbo.hub.store.transaction import by_token as by_token
+from fedbo.hub.store.transaction import check_still as check_still
+from fedbo.hub.store.transaction import find_federation as find_federation
+from fedbo.hub.store.transaction import is_seen_anew as is_seen_anew
+from fedbo.hub.store.transaction import lock_federation as lock_federation
+from fedbo.hub.store.transaction import note_seen as note_seen
+from fedbo.hub.store.transaction import record as record
+from fedbo.hub.store.transaction import take_cursors as take_cursors

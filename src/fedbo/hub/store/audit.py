@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,17 +14,14 @@ from sqlalchemy import (
     Engine,
     FromClause,
     Row,
-    bindparam,
     func,
-    insert,
     or_,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from fedbo.hub.records import Activity, AuditLine
 from fedbo.hub.store.schema import activity, audit, member
-from fedbo.outside import printable
+from fedbo.hub.store.transaction import KINDS
 
 #: How many hours of activity are kept and shown.
 HOURS = 168
@@ -32,53 +29,6 @@ _HOUR = 3600.0
 _PAGE = 1000  # lines that are read at once
 _LOOKED_AT = 5000  # lines, to find the latest ones of a member
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-_ACTOR, _SUBJECT = 80, 128  # characters, at most
-_KINDS = ("published", "refused")  # actions that are counted apart
-_COUNTED = {
-    name: dialect.insert(activity)
-    .values(federation=bindparam("federation"), hour=bindparam("hour"), kind=bindparam("kind"))
-    .values(lines=1)
-    .on_conflict_do_update(
-        index_elements=["federation", "hour", "kind"], set_={"lines": activity.c.lines + 1}
-    )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
-
-
-def record(
-    connection: Connection,
-    action: str,
-    *,
-    actor: str,
-    federation: str = "",
-    subject: str = "",
-    detail: Mapping[str, Any] | None = None,
-) -> None:
-    """Add a line to the audit log.
-
-    Args:
-        connection: In the transaction that makes the change.
-        action: What was done: created, updated, invited, joined, published, withdrew, left,
-            revoked, removed, rotated, rekeyed, refused, operator, restored, released, reconciled.
-        actor: Who did it: a member's name, or one of `fedbo.hub.names`.
-        federation: The name of the federation; empty if it concerns the whole hub.
-        subject: What it was done to, such as a member or a sender.
-        detail: More about it, such as a sequence number; never a secret.
-    """
-    now = time.time()
-    line = {
-        "time": now,
-        "federation": federation,
-        "actor": printable(actor)[:_ACTOR],
-        "action": action,
-        "subject": printable(subject)[:_SUBJECT],
-        "detail": json.dumps(detail or {}, ensure_ascii=False),
-    }
-    connection.execute(insert(audit), [line])
-    if federation:
-        kind = action if action in _KINDS else "other"
-        hour = {"federation": federation, "hour": int(now // _HOUR), "kind": kind}
-        connection.execute(_COUNTED[connection.dialect.name], hour)
 
 
 def audit_lines(
@@ -148,7 +98,7 @@ def activity_of(connection: Connection, federation: str) -> Activity:
     query = select(activity.c.hour, activity.c.kind, activity.c.lines)
     query = query.where(activity.c.federation == federation, activity.c.hour >= hours[0])
     lines = {(row.hour, row.kind): row.lines for row in connection.execute(query)}
-    series = {kind: [lines.get((hour, kind), 0) for hour in hours] for kind in (*_KINDS, "other")}
+    series = {kind: [lines.get((hour, kind), 0) for hour in hours] for kind in (*KINDS, "other")}
     return Activity(start=hours[0] * _HOUR, **series)
 
 

@@ -33,17 +33,16 @@ from sqlalchemy.exc import DBAPIError
 from fedbo import files
 from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.store import schema
-from fedbo.hub.store.audit import record
 from fedbo.hub.store.database import (
     BACKUP_TABLE,
     HubError,
-    begin,
     check_version,
     new_generation,
     open_database,
     shown,
     unusable,
 )
+from fedbo.hub.store.transaction import begin, record
 
 #: Is told how many rows are copied, and of how many.
 Report = Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""The database of a hub: how it is opened and written to.
+"""The database of a hub: how it is opened.
 
 It is a SQLite file, or a PostgreSQL database. What was committed is on the disk. On SQLite, one
 transaction writes at a time.
@@ -11,9 +11,7 @@ import os
 import secrets
 import sqlite3
 import stat
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
@@ -21,6 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub.store import schema
+from fedbo.hub.store.transaction import begin, prepare_sqlite
 
 #: A table that only backups have.
 BACKUP_TABLE = "fedbo_backup"
@@ -85,21 +84,6 @@ def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
     return engine
 
 
-@contextlib.contextmanager
-def begin(engine: Engine) -> Iterator[Connection]:
-    """Start a transaction that writes; it is committed at the end, or undone after an exception.
-
-    On SQLite nobody else writes until it ends, and nothing that it reads can change. On PostgreSQL
-    a transaction locks the rows that it is going to change.
-    """
-    # Threads of one process wait for one another in turn; SQLite's own way of waiting, between
-    # processes, is to try again and again.
-    with _turns.get(engine, contextlib.nullcontext()), engine.connect() as connection:
-        connection.execution_options(is_write=True)
-        with connection.begin():
-            yield connection
-
-
 def create_tables(connection: Connection) -> None:
     """Create all tables in an empty database."""
     schema.metadata.create_all(connection, checkfirst=False)
@@ -155,9 +139,6 @@ def unusable(engine: Engine, error: DBAPIError) -> HubError:
     return HubError(f"the database {where} cannot be used: {reason}")
 
 
-_turns: dict[Engine, contextlib.AbstractContextManager[Any]] = {}  # of threads that write to SQLite
-
-
 def _parsed(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
@@ -198,11 +179,7 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        is_write = connection.get_execution_options().get("is_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
-
+    prepare_sqlite(engine)
     try:
         with contextlib.closing(engine.raw_connection()) as connection:
             (mode,) = connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
@@ -215,7 +192,6 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
             f"{file} is in a place where SQLite cannot write ahead (its journal mode is {mode!r}), "
             "such as a network drive: put it on a local disk"
         )
-    _turns[engine] = threading.Lock()
     return engine
 
 

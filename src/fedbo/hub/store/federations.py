@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -15,35 +14,18 @@ from fedbo.federation import Federation
 from fedbo.hub.names import invitation_subject
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import FederationFile, FederationInfo, NewInvitation, OpenInvitation
-from fedbo.hub.store.audit import record
 from fedbo.hub.store.credentials import new_secret
 from fedbo.hub.store.schema import federation, hub, invitation, member, message
+from fedbo.hub.store.transaction import (
+    FederationRow,
+    find_federation,
+    lock_federation,
+    record,
+)
 from fedbo.message import Fingerprint
 
 MOST_USES, MOST_DAYS = 100_000, 3650
 _DAY = 86400.0
-
-
-class FederationRow(NamedTuple):
-    """A federation, as its table has it."""
-
-    id: int
-    name: str
-    fingerprint: bytes
-    file: str
-    cursor: int
-    floor: int
-    created: float
-    is_private: bool
-    is_unreconciled: bool
-
-    @property
-    def agreed(self) -> Federation:
-        """What its agents agree on."""
-        return _read(self.file)
-
-
-_COLUMNS = tuple(federation.c[name] for name in FederationRow._fields)
 
 
 def create_federation(
@@ -113,29 +95,6 @@ def update_federation(
         detail = {"members": len(agreed.members)}
         record(connection, "updated", actor=actor, federation=name, detail=detail)
     return federation_file(connection, name)
-
-
-def find_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
-    """Return a federation by its name or id; `Refused` if there is none."""
-    return _found(connection, name_or_id, is_locked=False)
-
-
-def lock_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
-    """Return a federation, and keep others from changing it until the transaction ends.
-
-    A transaction that changes a federation, its members or their messages does this first, and
-    locks several federations in the order of their ids. Otherwise two transactions on PostgreSQL
-    could wait for each other.
-    """
-    return _found(connection, name_or_id, is_locked=True)
-
-
-def take_cursors(connection: Connection, federation_id: int, count: int = 1) -> range:
-    """Return the next cursors of a federation, which no other change gets. This locks it."""
-    taken = update(federation).where(federation.c.id == federation_id)
-    taken = taken.values(cursor=federation.c.cursor + count)
-    last: int = connection.execute(taken.returning(federation.c.cursor)).scalar_one()
-    return range(last - count + 1, last + 1)
 
 
 def federations(connection: Connection) -> list[FederationInfo]:
@@ -254,18 +213,3 @@ def open_invitation(connection: Connection, secret: str, *, is_locked: bool = Fa
         text = "the invitation has expired: ask for a new one"
         raise Refused("not-invited", text, federation=row.name)
     return Opened(found.id, row)
-
-
-@lru_cache(maxsize=1024)
-def _read(file: str) -> Federation:
-    """Read a federation file; a long list of members takes long."""
-    return Federation.from_toml(file)
-
-
-def _found(connection: Connection, name_or_id: str | int, *, is_locked: bool) -> FederationRow:
-    column = federation.c.name if isinstance(name_or_id, str) else federation.c.id
-    query = select(*_COLUMNS).where(column == name_or_id)
-    row = connection.execute(query.with_for_update() if is_locked else query).first()
-    if row is None:
-        raise Refused("no-such-federation", f"this hub has no federation {name_or_id!r}")
-    return FederationRow(*row)

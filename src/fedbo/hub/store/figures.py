@@ -8,8 +8,8 @@ import time
 from sqlalchemy import Connection, case, distinct, func, select
 
 from fedbo.hub.records import Activity, AgentProgress, Check, Figures, Health, Progress
-from fedbo.hub.store.federations import FederationRow
 from fedbo.hub.store.schema import audit, federation, hub, member, message, release
+from fedbo.hub.store.transaction import FederationRow
 
 _DAY = 86400.0
 _REPORTS = 20  # that are shown

@@ -22,16 +22,18 @@ from fedbo.federation import Federation
 from fedbo.hub.names import check_person
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, Member, Members, Reported
-from fedbo.hub.store.audit import record
-from fedbo.hub.store.credentials import Caller, check_still, new_token
-from fedbo.hub.store.federations import (
+from fedbo.hub.store.credentials import new_token
+from fedbo.hub.store.federations import open_invitation
+from fedbo.hub.store.schema import invitation, member, message, session
+from fedbo.hub.store.transaction import (
+    Caller,
     FederationRow,
+    check_still,
     find_federation,
     lock_federation,
-    open_invitation,
+    record,
     take_cursors,
 )
-from fedbo.hub.store.schema import invitation, member, message, session
 from fedbo.message.signed import key_text, parse_key
 from fedbo.outside import shortened
 

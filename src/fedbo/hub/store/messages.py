@@ -28,16 +28,18 @@ from sqlalchemy import Connection, Row, and_, case, delete, func, insert, not_, 
 
 from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News, Progress
 from fedbo.hub.problems import Refused
-from fedbo.hub.store.audit import record
-from fedbo.hub.store.credentials import Caller, check_still, note_seen
-from fedbo.hub.store.federations import (
-    FederationRow,
-    find_federation,
-    lock_federation,
-    take_cursors,
-)
 from fedbo.hub.store.members import take_back_messages
 from fedbo.hub.store.schema import federation, hub, invitation, message, release, session
+from fedbo.hub.store.transaction import (
+    Caller,
+    FederationRow,
+    check_still,
+    find_federation,
+    lock_federation,
+    note_seen,
+    record,
+    take_cursors,
+)
 from fedbo.message import MOST_PEERS, Message, Withdrawal
 from fedbo.message.signed import MOST_AGENTS
 

@@ -32,14 +32,14 @@ from fedbo.federation import Federation, Plan
 from fedbo.hub.names import SCHEDULE
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import ReleaseInfo, ReleaseLedger
-from fedbo.hub.store.audit import record
-from fedbo.hub.store.federations import (
+from fedbo.hub.store.schema import federation, member, message, release
+from fedbo.hub.store.transaction import (
     FederationRow,
     find_federation,
     lock_federation,
+    record,
     take_cursors,
 )
-from fedbo.hub.store.schema import federation, member, message, release
 from fedbo.identity import KeyPair, KeyRefused
 from fedbo.message import Message, Release
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon

@@ -1,0 +1,274 @@
+"""What every transaction of a hub needs: to begin, to know who asks, to lock a federation, to log.
+
+A transaction that changes a federation, its members or their messages locks the federation first,
+and several in the order of their ids. Otherwise two transactions on PostgreSQL could wait for each
+other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    bindparam,
+    event,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from fedbo.federation import Federation
+from fedbo.hub.names import operator_actor
+from fedbo.hub.problems import Refused
+from fedbo.hub.store.schema import activity, audit, federation, member, operator, session
+
+Role = Literal["member", "operator"]
+
+
+_SEEN = 60.0  # seconds for which nobody need know that a member was seen again
+_HOUR = 3600.0
+_ACTOR, _SUBJECT = 80, 128  # characters of a line of the audit log, at most
+#: Actions that are counted apart in the activity of a federation.
+KINDS = ("published", "refused")
+_COUNTED = {
+    name: dialect.insert(activity)
+    .values(federation=bindparam("federation"), hour=bindparam("hour"), kind=bindparam("kind"))
+    .values(lines=1)
+    .on_conflict_do_update(
+        index_elements=["federation", "hour", "kind"], set_={"lines": activity.c.lines + 1}
+    )
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+}
+
+_turns: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()  # of writers
+
+
+@contextlib.contextmanager
+def begin(engine: Engine) -> Iterator[Connection]:
+    """Start a transaction that writes; it is committed at the end, or undone after an exception.
+
+    On SQLite nobody else writes until it ends, and nothing that it reads can change. On PostgreSQL
+    a transaction locks the rows that it is going to change.
+    """
+    with _turns.get(engine, contextlib.nullcontext()), engine.connect() as connection:
+        connection.execution_options(is_write=True)
+        with connection.begin():
+            yield connection
+
+
+def prepare_sqlite(engine: Engine) -> None:
+    """Let transactions begin as `begin` says, and threads of this process write in turn.
+
+    SQLite's own way of waiting, between processes, is to try again and again.
+    """
+    _turns[engine] = threading.Lock()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        is_write = connection.get_execution_options().get("is_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+# Who asks
+
+
+class Caller(NamedTuple):
+    """A member or an operator who asks for something."""
+
+    role: Role
+    id: int
+    name: str
+    token: bytes  # its hash
+    federation: int = 0  # of a member
+    federation_name: str = ""
+    key: bytes = b""  # a member's public key; empty if its messages are not signed
+    seen: float = 0.0
+
+    @property
+    def is_operator(self) -> bool:
+        return self.role == "operator"
+
+    @property
+    def actor(self) -> str:
+        """Its name in the audit log."""
+        return operator_actor(self.name) if self.is_operator else self.name
+
+
+_MEMBER = select(
+    member.c.id,
+    member.c.name,
+    member.c.token,
+    member.c.federation,
+    federation.c.name.label("federation_name"),
+    member.c.key,
+    member.c.seen,
+).join(federation, federation.c.id == member.c.federation)
+_OPERATOR = select(operator.c.id, operator.c.name, operator.c.token)
+
+
+def by_token(connection: Connection, token: str) -> Caller | None:
+    """Return whose token this is; None if it is nobody's."""
+    digest = _hashed(token)
+    return _caller(connection, member.c.token == digest, operator.c.token == digest)
+
+
+def by_session(connection: Connection, secret: str) -> Caller | None:
+    """Return who has logged in with this cookie; None if nobody has, or not any more."""
+    query = select(session.c.operator, session.c.member).where(
+        session.c.secret == _hashed(secret), session.c.expires > time.time()
+    )
+    if (opened := connection.execute(query).first()) is None:
+        return None
+    is_member = (member.c.id == opened.member) & member.c.token.is_not(None)
+    return _caller(connection, is_member, operator.c.id == opened.operator)
+
+
+def is_seen_anew(caller: Caller) -> bool:
+    """Tell whether it should be noted that a member was seen."""
+    return not caller.is_operator and caller.seen + _SEEN < time.time()
+
+
+def note_seen(connection: Connection, caller: Caller) -> None:
+    """Note when a member was seen, in a transaction that writes."""
+    change = update(member).where(member.c.id == caller.id)
+    connection.execute(change.values(seen=time.time()))
+
+
+def check_still(connection: Connection, caller: Caller) -> None:
+    """Raise `Refused` if a token or key was replaced since the caller was looked up.
+
+    Args:
+        connection: In a transaction that writes; the caller's row is locked.
+        caller: Who changes something.
+    """
+    table = operator if caller.is_operator else member
+    row = connection.execute(select(table).where(table.c.id == caller.id).with_for_update()).first()
+    if row is None or row.token != caller.token:
+        raise Refused("wrong-token", "the token was revoked or replaced meanwhile")
+    if not caller.is_operator and bytes(row.key or b"") != caller.key:
+        raise Refused("wrong-key", f"the key of {caller.name!r} was replaced meanwhile")
+
+
+def _caller(
+    connection: Connection, is_member: ColumnElement[bool], is_operator: ColumnElement[bool]
+) -> Caller | None:
+    if member_row := connection.execute(_MEMBER.where(is_member)).mappings().first():
+        return Caller("member", **dict(member_row) | {"key": bytes(member_row["key"] or b"")})
+    operator_row = connection.execute(_OPERATOR.where(is_operator)).first()
+    return None if operator_row is None else Caller("operator", *operator_row)
+
+
+def _hashed(secret: str) -> bytes:
+    """Return what is stored of a token or a secret, as `fedbo.exchange.hub.proof.hashed` does."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+# A federation, and what is logged
+
+
+class FederationRow(NamedTuple):
+    """A federation, as its table has it."""
+
+    id: int
+    name: str
+    fingerprint: bytes
+    file: str
+    cursor: int
+    floor: int
+    created: float
+    is_private: bool
+    is_unreconciled: bool
+
+    @property
+    def agreed(self) -> Federation:
+        """What its agents agree on."""
+        return _read(self.file)
+
+
+_COLUMNS = tuple(federation.c[name] for name in FederationRow._fields)
+
+
+def find_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
+    """Return a federation by its name or id; `Refused` if there is none."""
+    return _found(connection, name_or_id, is_locked=False)
+
+
+def lock_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
+    """Return a federation, and keep others from changing it until the transaction ends.
+
+    A transaction that changes a federation, its members or their messages does this first, and
+    locks several federations in the order of their ids. Otherwise two transactions on PostgreSQL
+    could wait for each other.
+    """
+    return _found(connection, name_or_id, is_locked=True)
+
+
+def take_cursors(connection: Connection, federation_id: int, count: int = 1) -> range:
+    """Return the next cursors of a federation, which no other change gets. This locks it."""
+    taken = update(federation).where(federation.c.id == federation_id)
+    taken = taken.values(cursor=federation.c.cursor + count)
+    last: int = connection.execute(taken.returning(federation.c.cursor)).scalar_one()
+    return range(last - count + 1, last + 1)
+
+
+def record(
+    connection: Connection,
+    action: str,
+    *,
+    actor: str,
+    federation: str = "",
+    subject: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Add a line to the audit log.
+
+    Args:
+        connection: In the transaction that makes the change.
+        action: What was done: created, updated, invited, joined, published, withdrew, left,
+            revoked, removed, rotated, rekeyed, refused, operator, restored, released, reconciled.
+        actor: Who did it: a member's name, or one of `fedbo.hub.names`.
+        federation: The name of the federation; empty if it concerns the whole hub.
+        subject: What it was done to, such as a member or a sender.
+        detail: More about it, such as a sequence number; never a secret.
+    """
+    now = time.time()
+    line = {
+        "time": now,
+        "federation": federation,
+        "actor": actor[:_ACTOR],
+        "action": action,
+        "subject": subject[:_SUBJECT],
+        "detail": json.dumps(detail or {}, ensure_ascii=False),
+    }
+    connection.execute(insert(audit), [line])
+    if federation:
+        kind = action if action in KINDS else "other"
+        hour = {"federation": federation, "hour": int(now // _HOUR), "kind": kind}
+        connection.execute(_COUNTED[connection.dialect.name], hour)
+
+
+@lru_cache(maxsize=1024)
+def _read(file: str) -> Federation:
+    """Read a federation file; a long list of members takes long."""
+    return Federation.from_toml(file)
+
+
+def _found(connection: Connection, name_or_id: str | int, *, is_locked: bool) -> FederationRow:
+    column = federation.c.name if isinstance(name_or_id, str) else federation.c.id
+    query = select(*_COLUMNS).where(column == name_or_id)
+    row = connection.execute(query.with_for_update() if is_locked else query).first()
+    if row is None:
+        raise Refused("no-such-federation", f"this hub has no federation {name_or_id!r}")
+    return FederationRow(*row)
