@@ -16,6 +16,8 @@ from rich.text import Text
 
 from fedbo import files
 from fedbo.cli import checks, screen
+from fedbo.hub.names import COMMAND_LINE
+from fedbo.outside import without_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -127,11 +129,11 @@ def create(
     agreed = checks.federation("--federation", federation)
     chosen = settings_of(db, config)
     with writing(chosen.db, must_exist=False) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        store.create_federation(connection, name, agreed, actor=names.COMMAND_LINE)
-        invited = store.invite(connection, name, uses=uses, days=days, actor=names.COMMAND_LINE)
-        where = store.shown(chosen.db)
+        store.create_federation(connection, name, agreed, actor=COMMAND_LINE)
+        invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
+        where = without_password(chosen.db)
     text = f"The federation {name!r} ({agreed.fingerprint}) was created in {where}."
     screen.say(Console(), text)
     _show(invited, address, chosen)
@@ -141,9 +143,9 @@ def update(name: Name, federation: _File, db: Db = None, config: Config = None) 
     """Replace the list of members in the file of a federation; all else must be the same."""
     agreed = checks.federation("--federation", federation)
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        store.update_federation(connection, name, agreed, actor=names.COMMAND_LINE)
+        store.update_federation(connection, name, agreed, actor=COMMAND_LINE)
         unlisted = _unlisted(connection, name, agreed)
     listed = screen.count(len(agreed.members), "member") if agreed.members else "no members"
     screen.say(Console(), f"The federation file of {name!r} now lists {listed}.")
@@ -167,9 +169,9 @@ def invite(
     """Print a new invitation to a federation."""
     chosen = settings_of(db, config)
     with writing(chosen.db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        invited = store.invite(connection, name, uses=uses, days=days, actor=names.COMMAND_LINE)
+        invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
     _show(invited, address, chosen)
 
 
@@ -186,10 +188,10 @@ def invitations(
 ) -> None:
     """List the open invitations to a federation, without their secrets, or cancel one."""
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
         if cancel is not None:
-            store.drop_invitation(connection, name, cancel, actor=names.COMMAND_LINE)
+            store.drop_invitation(connection, name, cancel, actor=COMMAND_LINE)
         rows = store.invitations(connection, name)
     if cancel is not None:
         text = f"Invitation {cancel} to {name!r} is cancelled: nobody else can join with it."
@@ -249,9 +251,9 @@ def revoke(name: Name, member: _Member, db: Db = None, config: Config = None) ->
     Its name stays taken. Peers that hold its messages forget them when they fetch next.
     """
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        store.revoke(connection, name, member, actor=names.COMMAND_LINE)
+        store.revoke(connection, name, member, actor=COMMAND_LINE)
         still_open = store.invitations(connection, name)
     screen.say(
         Console(),
@@ -268,9 +270,9 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
     Peers that hold its messages forget them when they fetch next.
     """
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        store.remove(connection, name, member, actor=names.COMMAND_LINE)
+        store.remove(connection, name, member, actor=COMMAND_LINE)
         still_open = store.invitations(connection, name)
     screen.say(
         Console(),
@@ -283,9 +285,9 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
 def add_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
     """Add an operator, and print the operator's token."""
     with writing(settings_of(db, config).db, must_exist=False) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        token = store.new_operator(connection, name, actor=names.COMMAND_LINE)
+        token = store.new_operator(connection, name, actor=COMMAND_LINE)
     console = Console()
     screen.say(
         console,
@@ -298,9 +300,9 @@ def add_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
 def drop_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
     """Drop an operator: the token is no longer valid."""
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        store.drop_operator(connection, name, actor=names.COMMAND_LINE)
+        store.drop_operator(connection, name, actor=COMMAND_LINE)
     screen.say(Console(), f"{name!r} is no longer an operator: the token is no longer valid.")
 
 

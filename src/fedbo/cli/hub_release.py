@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, Name, reading, settings_of, writing
+from fedbo.hub.names import COMMAND_LINE
 
 if TYPE_CHECKING:
     from fedbo.hub.records import ReleaseLedger
@@ -33,13 +34,13 @@ def release(
     """
     chosen = settings_of(db, config)
     with writing(chosen.db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
         from fedbo.hub.service import release_keys
 
         made = store.make_release(
             connection,
             name,
-            actor=names.COMMAND_LINE,
+            actor=COMMAND_LINE,
             number=number,
             keys=release_keys(chosen),
         )
@@ -97,9 +98,9 @@ def reconcile(
     if releases < 0:
         raise checks.refused("it must be 0 or more", "--releases")
     with writing(settings_of(db, config).db) as connection:
-        from fedbo.hub import names, store
+        from fedbo.hub import store
 
-        lost = store.reconcile(connection, name, releases, actor=names.COMMAND_LINE)
+        lost = store.reconcile(connection, name, releases, actor=COMMAND_LINE)
         ledger = store.ledger(connection, name)
     new = f"{screen.count(lost, 'release')} that the backup did not have" if lost else "No release"
     screen.say(

@@ -2,76 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
 from rich.console import Console
 
 from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, database, reading, settings_of
+from fedbo.hub.settings import Settings, descriptions, load
+from fedbo.outside import without_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from fedbo.hub.settings import Settings
 
-
-def serve(
-    db: Db = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen at: 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port: 8765; 0: any free one.")] = None,
-    workers: Annotated[int | None, typer.Option(help="How many processes serve: 1.")] = None,
-    tls_certificate: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The certificate and its issuers, PEM.")
-    ] = None,
-    tls_key: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The certificate's private key, PEM.")
-    ] = None,
-    trusted_proxies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESSES",
-            help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or "
-            "networks, with commas between them.",
-        ),
-    ] = None,
-    plain: Annotated[
-        bool | None, typer.Option("--plain", help="Serve other machines without TLS.")
-    ] = None,
-    public_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where members reach the hub, if elsewhere.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Requests a second for one member: 50; 0: no limit.")
-    ] = None,
-    failures: Annotated[
-        int | None, typer.Option(help="Failed log-ins a minute from one address: 10; 0: no limit.")
-    ] = None,
-    log: Annotated[
-        Literal["json", "plain"] | None, typer.Option(help="Lines of the log: json, or plain text.")
-    ] = None,
-    session_hours: Annotated[
-        float | None, typer.Option(help="How long a log-in at the page lasts: 12.")
-    ] = None,
-    release_key: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The private key that signs private releases."),
-    ] = None,
-    config: Config = None,
-) -> None:
+def serve(config: Config = None, **flags: object) -> None:
     """Serve federations to their members, and a page to look at.
 
     Every option can also be given as a variable (FEDBO_HUB_PORT) or in the file (port). An option
     counts more than a variable, and a variable more than the file.
     """
     checks.require("hub", {"fastapi": "fastapi", "uvicorn": "uvicorn", "sqlalchemy": "SQLAlchemy"})
-    flags = {name: value for name, value in locals().items() if name != "config"}
     from fedbo.hub.serve import Stage
-    from fedbo.hub.settings import load
     from fedbo.hub.store import HubError
 
     try:
@@ -83,6 +40,29 @@ def serve(
     for line in _welcome(settings, stage.engine, stage.address):
         typer.echo(screen.lines(line))
     raise typer.Exit(stage.run())
+
+
+def _signature() -> inspect.Signature:
+    """Return the options of `serve`: the settings of a hub, and the file that has them."""
+    texts, types = descriptions(), get_type_hints(Settings)
+    options = {
+        name: Annotated[
+            types[name] | None,
+            typer.Option(
+                f"--{name.replace('_', '-')}", help=text.replace("``", ""), show_default=False
+            ),
+        ]
+        for name, text in texts.items()
+    }
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+            for name, option in {**options, "config": Config}.items()
+        ]
+    )
+
+
+serve.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def backup(
@@ -120,9 +100,9 @@ def restore(
         checks.end(str(error))
     screen.say(
         Console(),
-        f"{screen.count(rows, 'row')} are in {store.shown(chosen.db)}. Start the hub with this "
-        "database now, or start it again if it is running. What happened after the backup is lost: "
-        "whoever joined or got a new token since then has to join again, with a new invitation.",
+        f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. Start the hub with it "
+        "now, or again if it is running. What happened after the backup is lost: whoever joined or "
+        "got a new token since then has to join again, with a new invitation.",
     )
     with reading(chosen.db) as connection:
         rows_of = [row.name for row in store.federations(connection)]
@@ -156,7 +136,7 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
     with engine.connect() as connection:
         federations = store.federations(connection)
         has_operator = bool(store.operators(connection))
-    db = f" --db {settings.shown_db()}" if settings.db != type(settings)().db else ""
+    db = f" --db {without_password(settings.db)}" if settings.db != type(settings)().db else ""
     said = [f"The page is at {page}/; the database is {_database(settings)}."]
     if not has_operator:
         said.append(f"There is no operator yet: fedbo hub operator add NAME{db} prints a token.")
@@ -176,4 +156,4 @@ def _database(settings: Settings) -> str:
     file = url.database or ""
     if url.get_backend_name() == "sqlite" and file and not file.startswith((":", "file:")):
         return os.path.abspath(file)
-    return settings.shown_db()
+    return without_password(settings.db)

@@ -16,13 +16,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyCookie, HTTPBearer
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from fedbo.hub import store
-from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
+from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
 
@@ -258,34 +257,3 @@ class BoundedRoute(APIRoute):
             return await handle(Request(request.scope, receive))
 
         return bounded
-
-
-class Problem(BaseModel):
-    """Why something was refused (RFC 9457)."""
-
-    type: str = Field(examples=["/problems/wrong-token"])
-    title: str
-    status: int
-    detail: str = Field(description="What was given, what was expected, and what to do.")
-    instance: str = Field(description="The number of the request, as the log has it.")
-
-
-_OFTEN = ("wrong-request", "wrong-token", "not-allowed", "no-such-federation", "too-large")
-_ALWAYS = ("too-many-requests", "failed", "not-ready")
-
-
-def problems(*slugs: str) -> dict[int | str, dict[str, Any]]:
-    """Return what the documentation says about what can go wrong with an endpoint.
-
-    Args:
-        *slugs: The problems, beside those that every endpoint may have.
-    """
-    titles: dict[int, list[str]] = {}
-    for slug in dict.fromkeys((*slugs, *_OFTEN, *_ALWAYS)):
-        status, title = PROBLEMS[slug]
-        titles.setdefault(status, []).append(f"{title} (`{slug}`).")
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": " ".join(each), "content": content}
-        for status, each in sorted(titles.items())
-    }

@@ -23,6 +23,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.concurrency import run_in_threadpool
@@ -32,13 +33,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbo.hub import mailbox, page, routes
-from fedbo.hub.access import Entry, Problem
+from fedbo.hub.access import Entry
 from fedbo.hub.names import UNKNOWN
-from fedbo.hub.problems import MEDIA_TYPE, Refused
+from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
 from fedbo.hub.service import Service
 from fedbo.hub.settings import Settings
 from fedbo.hub.telemetry import Log, LogHandler
-from fedbo.outside import shortened
+from fedbo.outside import shortened, without_password
 
 _GONE = 499  # the status in the log if the caller hung up
 _SHOWN = 5  # faults of a request
@@ -72,7 +73,9 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
         except BaseException as error:
             log.error("not-started", error, process=os.getpid())
             raise
-        log.write("started", version=__version__, process=os.getpid(), db=settings.shown_db())
+        log.write(
+            "started", version=__version__, process=os.getpid(), db=without_password(settings.db)
+        )
         upkeep = asyncio.create_task(service.look_after())
         try:
             yield
@@ -97,7 +100,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     app.state.service = service
     app.add_middleware(Shell, service=service)
     for module in (mailbox, routes, page):
-        app.include_router(module.router)
+        app.include_router(module.router, responses={"4XX": _problems(), "5XX": _problems()})
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -118,6 +121,23 @@ def from_environ() -> FastAPI:
 
         threading.Thread(target=follow, daemon=True).start()
     return create_app(settings, log)
+
+
+class Problem(BaseModel):
+    """Why something was refused (RFC 9457)."""
+
+    type: str = Field(examples=["/problems/wrong-token"])
+    title: str
+    status: int
+    detail: str = Field(description="What was given, what was expected, and what to do.")
+    instance: str = Field(description="The number of the request, as the log has it.")
+
+
+def _problems() -> dict[str, Any]:
+    """Return what the documentation says about what can go wrong with any endpoint."""
+    rows = [f"- `{slug}` ({status}): {title}." for slug, (status, title) in PROBLEMS.items()]
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": "A problem:\n\n" + "\n".join(rows), "content": content}
 
 
 class Shell:

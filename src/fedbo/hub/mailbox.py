@@ -14,7 +14,7 @@ from starlette.responses import Response
 from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
-from fedbo.hub.access import AnyMember, BoundedRoute, Running, problems, read_body
+from fedbo.hub.access import AnyMember, BoundedRoute, Running, read_body
 from fedbo.hub.problems import Refused
 from fedbo.hub.routes import Name
 from fedbo.hub.store import Caller
@@ -62,14 +62,6 @@ async def _asked(request: Request, caller: AnyMember) -> bytes:
 @router.put(
     "/messages",
     tags=["messages"],
-    responses=problems(
-        "wrong-message",
-        "wrong-sender",
-        "wrong-key",
-        "wrong-signature",
-        "too-many-agents",
-        "private-federation",
-    ),
     response_model_exclude_none=True,
     openapi_extra=_BODY,
 )
@@ -110,7 +102,7 @@ def publish(
 @router.post(
     "/fetch",
     tags=["messages"],
-    responses=problems() | _PACKED,
+    responses=_PACKED,
     response_class=Response,
     openapi_extra=_BODY,
 )
@@ -136,7 +128,7 @@ def fetch(
 @router.get(
     "/messages",
     tags=["messages"],
-    responses=problems("wrong-sender") | _PACKED,
+    responses=_PACKED,
     response_class=Response,
 )
 def messages(
@@ -156,7 +148,6 @@ def messages(
 @router.delete(
     "/messages",
     tags=["messages"],
-    responses=problems("wrong-sender", "wrong-key"),
     response_model_exclude_none=True,
 )
 def withdraw(service: Running, caller: AnyMember, federation: Name, sender: SenderName) -> Outcome:

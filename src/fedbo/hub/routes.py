@@ -23,7 +23,6 @@ from fedbo.hub.access import (
     BoundedRoute,
     Noted,
     Running,
-    problems,
 )
 from fedbo.hub.names import wanted_subject
 from fedbo.hub.problems import Refused
@@ -85,7 +84,7 @@ class Well(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-@router.get("/v1/hub", tags=["hub"], responses=problems())
+@router.get("/v1/hub", tags=["hub"])
 async def hub() -> HubInfo:
     """Tell that this is a hub, its version and its time."""
     from fedbo.version import __version__
@@ -93,13 +92,13 @@ async def hub() -> HubInfo:
     return HubInfo(version=__version__, time=time.time())
 
 
-@router.get("/healthz", tags=["hub"], responses=problems())
+@router.get("/healthz", tags=["hub"])
 async def healthz() -> Well:
     """Tell that the process answers."""
     return Well()
 
 
-@router.get("/readyz", tags=["hub"], responses=problems())
+@router.get("/readyz", tags=["hub"])
 def readyz(service: Running) -> Well:
     """Tell that the database answers too."""
     try:
@@ -112,7 +111,7 @@ def readyz(service: Running) -> Well:
     return Well()
 
 
-@router.get("/metrics", tags=["hub"], responses=problems(), response_class=Response)
+@router.get("/metrics", tags=["hub"], response_class=Response)
 def metrics(service: Running, caller: AnyOperator) -> Response:
     """Return numbers for Prometheus."""
     with service.reading() as connection:
@@ -137,7 +136,7 @@ class NewFile(Question):
     file: File
 
 
-@router.get("/v1/federations", tags=["federations"], responses=problems())
+@router.get("/v1/federations", tags=["federations"])
 def federations(service: Running, caller: Anyone) -> list[FederationInfo]:
     """List the federations: all for an operator, its own for a member."""
     with service.reading() as connection:
@@ -149,7 +148,6 @@ def federations(service: Running, caller: Anyone) -> list[FederationInfo]:
     "/v1/federations",
     tags=["federations"],
     status_code=201,
-    responses=problems("wrong-name", "name-taken", "wrong-federation"),
 )
 def create_federation(service: Running, caller: AnyOperator, body: NewFederation) -> FederationFile:
     """Create a federation."""
@@ -159,14 +157,14 @@ def create_federation(service: Running, caller: AnyOperator, body: NewFederation
         return store.create_federation(connection, body.name, agreed, actor=caller.actor)
 
 
-@router.get(_HERE, tags=["federations"], responses=problems())
+@router.get(_HERE, tags=["federations"])
 def federation(service: Running, caller: Anyone, federation: Name) -> FederationFile:
     """Return a federation with its file."""
     with service.reading() as connection:
         return store.federation_file(connection, federation)
 
 
-@router.put(_HERE, tags=["federations"], responses=problems("wrong-federation"))
+@router.put(_HERE, tags=["federations"])
 def update_federation(
     service: Running, caller: AnyOperator, federation: Name, body: NewFile
 ) -> FederationFile:
@@ -214,7 +212,7 @@ class Dropped(BaseModel):
     id: int
 
 
-@router.post("/v1/invitations/open", tags=["invitations"], responses=problems("not-invited"))
+@router.post("/v1/invitations/open", tags=["invitations"])
 def open_invitation(service: Running, entry: Noted, body: Secrets) -> Opened:
     """Tell what an invitation is for; it is not used up by this."""
     with _counting(service, entry), service.reading() as connection:
@@ -225,7 +223,7 @@ def open_invitation(service: Running, entry: Noted, body: Secrets) -> Opened:
         return Opened(federation=row.name, file=row.file)
 
 
-@router.post(_HERE + "/invitations", tags=["invitations"], status_code=201, responses=problems())
+@router.post(_HERE + "/invitations", tags=["invitations"], status_code=201)
 def invite(service: Running, caller: AnyOperator, federation: Name, body: Uses) -> NewInvitation:
     """Make an invitation, which is shown once."""
     with service.writing() as connection:
@@ -235,14 +233,14 @@ def invite(service: Running, caller: AnyOperator, federation: Name, body: Uses) 
         )
 
 
-@router.get(_HERE + "/invitations", tags=["invitations"], responses=problems())
+@router.get(_HERE + "/invitations", tags=["invitations"])
 def invitations(service: Running, caller: AnyOperator, federation: Name) -> list[OpenInvitation]:
     """List the invitations that can still be used, without their secrets."""
     with service.reading() as connection:
         return store.invitations(connection, federation)
 
 
-@router.delete(_HERE + "/invitations", tags=["invitations"], responses=problems("not-found"))
+@router.delete(_HERE + "/invitations", tags=["invitations"])
 def drop_invitation(service: Running, caller: AnyOperator, federation: Name, id: Number) -> Dropped:
     """Take an invitation back. Members that enrolled with it stay."""
     with service.writing() as connection:
@@ -304,14 +302,10 @@ class NewKey(Key, Question):
     proof: Proof = ""
 
 
-_KEY_PROBLEMS = ("wrong-name", "wrong-key", "wrong-signature")
-
-
 @router.post(
     "/v1/members",
     tags=["members"],
     status_code=201,
-    responses=problems("not-invited", "name-taken", *_KEY_PROBLEMS),
 )
 def enrol(service: Running, entry: Noted, body: NewMember) -> Enrolled:
     """Become a member of the federation that an invitation is for."""
@@ -328,7 +322,7 @@ def enrol(service: Running, entry: Noted, body: NewMember) -> Enrolled:
             return store.enrol(connection, body.secret, body.name, key)
 
 
-@router.get(_HERE + "/members", tags=["members"], responses=problems())
+@router.get(_HERE + "/members", tags=["members"])
 def members(
     service: Running,
     caller: Anyone,
@@ -341,7 +335,7 @@ def members(
         return store.members(connection, federation, after=after, most=most).rows
 
 
-@router.delete(_HERE + "/members", tags=["members"], responses=problems("not-found"))
+@router.delete(_HERE + "/members", tags=["members"])
 def remove_member(
     service: Running,
     caller: AnyOperator,
@@ -355,7 +349,7 @@ def remove_member(
     return MemberName(name=name)
 
 
-@router.post(_HERE + "/members/revoke", tags=["members"], responses=problems("not-found"))
+@router.post(_HERE + "/members/revoke", tags=["members"])
 def revoke_member(
     service: Running, caller: AnyOperator, federation: Name, body: MemberName
 ) -> MemberName:
@@ -366,7 +360,7 @@ def revoke_member(
     return body
 
 
-@router.get(_HERE + "/member", tags=["member"], responses=problems())
+@router.get(_HERE + "/member", tags=["member"])
 def member(service: Running, caller: AnyMember, federation: Name) -> Member:
     """Return what the hub has of the member that asks."""
     with service.reading() as connection:
@@ -376,7 +370,7 @@ def member(service: Running, caller: AnyMember, federation: Name) -> Member:
     return found[0]
 
 
-@router.delete(_HERE + "/member", tags=["member"], responses=problems())
+@router.delete(_HERE + "/member", tags=["member"])
 def leave(service: Running, caller: AnyMember, federation: Name) -> MemberName:
     """Leave the federation: everything that the hub has of the member is deleted."""
     with service.writing() as connection:
@@ -384,14 +378,14 @@ def leave(service: Running, caller: AnyMember, federation: Name) -> MemberName:
     return MemberName(name=caller.name)
 
 
-@router.post(_HERE + "/member/token", tags=["member"], status_code=201, responses=problems())
+@router.post(_HERE + "/member/token", tags=["member"], status_code=201)
 def rotate(service: Running, caller: AnyMember, federation: Name) -> Token:
     """Get a new token, which is shown once; the old one is no longer valid."""
     with service.writing() as connection:
         return Token(token=store.rotate(connection, caller))
 
 
-@router.put(_HERE + "/member/key", tags=["member"], responses=problems(*_KEY_PROBLEMS))
+@router.put(_HERE + "/member/key", tags=["member"])
 def rekey(service: Running, caller: AnyMember, federation: Name, body: NewKey) -> Key:
     """Use another key. Messages signed with the old one are taken back."""
     key = None if body.key is None else _public_key(body.key)
@@ -447,7 +441,7 @@ class Reconciled(Question):
     )
 
 
-@router.get(_HERE + "/releases", tags=["releases"], responses=problems("no-privacy-plan"))
+@router.get(_HERE + "/releases", tags=["releases"])
 def releases(service: Running, caller: Anyone, federation: Name) -> ReleaseLedger:
     """Return the releases that were made, and what they cost each member."""
     with service.reading() as connection:
@@ -458,14 +452,6 @@ def releases(service: Running, caller: Anyone, federation: Name) -> ReleaseLedge
     _HERE + "/releases",
     tags=["releases"],
     status_code=201,
-    responses=problems(
-        "no-privacy-plan",
-        "nothing-to-release",
-        "release-made",
-        "budget-spent",
-        "not-reconciled",
-        "no-release-key",
-    ),
 )
 def make_release(
     service: Running, caller: AnyOperator, federation: Name, body: NewRelease
@@ -486,9 +472,7 @@ def make_release(
         )
 
 
-@router.post(
-    _HERE + "/releases/reconcile", tags=["releases"], responses=problems("no-privacy-plan")
-)
+@router.post(_HERE + "/releases/reconcile", tags=["releases"])
 def reconcile(
     service: Running, caller: AnyOperator, federation: Name, body: Reconciled
 ) -> Reconciled:
@@ -509,9 +493,7 @@ _LINES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get(
-    _HERE + "/audit", tags=["audit"], responses=problems() | _LINES, response_class=Response
-)
+@router.get(_HERE + "/audit", tags=["audit"], responses=_LINES, response_class=Response)
 def federation_audit(service: Running, caller: Anyone, federation: Name) -> Response:
     """Export the audit log of a federation; a member gets only the lines about itself."""
     with service.reading() as connection:
@@ -525,7 +507,7 @@ def federation_audit(service: Running, caller: Anyone, federation: Name) -> Resp
     return _streamed(lines, f"{federation}-audit.jsonl")
 
 
-@router.get("/v1/audit", tags=["audit"], responses=problems() | _LINES, response_class=Response)
+@router.get("/v1/audit", tags=["audit"], responses=_LINES, response_class=Response)
 def hub_audit(service: Running, caller: AnyOperator) -> Response:
     """Export the audit log of the whole hub."""
     return _streamed(store.audit_lines(service.engine), "hub-audit.jsonl")

@@ -7,7 +7,9 @@ A setting ``session_hours`` is the flag ``--session-hours``, the variable
 from __future__ import annotations
 
 import difflib
+import inspect
 import ipaddress
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,11 +17,9 @@ from typing import Any, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from fedbo import files
-from fedbo.outside import shortened
+from fedbo.outside import shortened, without_password
 
 PREFIX = "FEDBO_HUB_"
 CONFIG = PREFIX + "CONFIG"  # names the TOML file
@@ -90,6 +90,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             _check_network(proxy)
         if self.public_url:
             _check_url(self.public_url)
+        from sqlalchemy.engine import make_url  # slow to import
+        from sqlalchemy.exc import ArgumentError
+
         try:
             make_url(self.db)
         except ArgumentError:
@@ -99,15 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ) from None
 
     def __repr__(self) -> str:
-        return f"Settings(db={self.shown_db()!r}, host={self.host!r}, port={self.port})"
-
-    def shown_db(self) -> str:
-        """Return the address of the database without its password."""
-        url = make_url(self.db)
-        hidden = {
-            name: "***" for name in url.query if "pass" in name.lower() or "key" in name.lower()
-        }
-        return url.update_query_dict(hidden).render_as_string(hide_password=True)
+        return f"Settings(db={without_password(self.db)!r}, host={self.host!r}, port={self.port})"
 
     def to_environ(self) -> dict[str, str]:
         """Return the variables that tell a worker process its settings.
@@ -155,6 +150,17 @@ def load(
     values |= _converted(variables, lambda name: PREFIX + name.upper(), strict=False)
     values |= _converted(given, lambda name: f"--{name.replace('_', '-')}", strict=False)
     return Settings(**values)
+
+
+def descriptions() -> dict[str, str]:
+    """Return what each setting means, by name, for the help of the command line.
+
+    >>> descriptions()["workers"]
+    'How many processes serve.'
+    """
+    arguments = inspect.cleandoc(str(Settings.__doc__)).partition("Args:\n")[2]
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.M)
+    return {name: " ".join(text.split()) for name, text in found if name != "ValueError"}
 
 
 def split(addresses: str) -> list[str]:

@@ -21,7 +21,6 @@ from fedbo.hub.access import (
     caller_of,
     cookie_name,
     possible_caller,
-    problems,
     set_cookie,
 )
 from fedbo.hub.page import assets
@@ -62,7 +61,7 @@ class Who(BaseModel):
     federation: str = Field(default="", description="The federation of a member.")
 
 
-@router.post("/v1/session", tags=["page"], responses=problems())
+@router.post("/v1/session", tags=["page"])
 def log_in(request: Request, response: Response, service: Running, body: LogIn) -> Who:
     """Log in at the page: the answer sets a cookie."""
     caller = caller_of(request, service, body.token)
@@ -73,7 +72,7 @@ def log_in(request: Request, response: Response, service: Running, body: LogIn) 
     return Who(role=caller.role, name=caller.name, federation=caller.federation_name)
 
 
-@router.get("/v1/session", tags=["page"], responses=problems())
+@router.get("/v1/session", tags=["page"])
 def who_is_logged_in(request: Request, service: Running) -> Who:
     """Tell whose token or cookie this is."""
     try:
@@ -87,7 +86,7 @@ def who_is_logged_in(request: Request, service: Running) -> Who:
     return Who(role=caller.role, name=caller.name, federation=caller.federation_name)
 
 
-@router.delete("/v1/session", tags=["page"], status_code=204, responses=problems())
+@router.delete("/v1/session", tags=["page"], status_code=204)
 def log_out(request: Request, service: Running) -> Response:
     """Log out: the cookie is not valid any more."""
     response = Response(status_code=204)
@@ -133,7 +132,6 @@ class Overview(BaseModel):
 @router.get(
     "/v1/federations/{federation}/overview",
     tags=["page"],
-    responses=problems(),
     response_model=Overview,
 )
 def overview(

@@ -16,7 +16,6 @@ from fedbo.hub.store.credentials import operators as operators
 from fedbo.hub.store.database import HubError as HubError
 from fedbo.hub.store.database import check_version as check_version
 from fedbo.hub.store.database import open_database as open_database
-from fedbo.hub.store.database import shown as shown
 from fedbo.hub.store.database import unusable as unusable
 from fedbo.hub.store.federations import create_federation as create_federation
 from fedbo.hub.store.federations import drop_invitation as drop_invitation

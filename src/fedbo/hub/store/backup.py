@@ -39,7 +39,6 @@ from fedbo.hub.store.database import (
     check_version,
     new_generation,
     open_database,
-    shown,
     unusable,
 )
 from fedbo.hub.store.transaction import begin, record
@@ -212,7 +211,7 @@ def _check_empty(engine: Engine, target: Connection) -> None:
     ]
     if filled:
         raise HubError(
-            f"the database {shown(engine.url)} is not empty (there are rows in "
+            f"the database {engine.url!r} is not empty (there are rows in "
             f"{', '.join(filled)}): restore into a new one"
         )
 

@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub.store import schema
 from fedbo.hub.store.transaction import begin, prepare_sqlite
+from fedbo.outside import without_password
 
 #: A table that only backups have.
 BACKUP_TABLE = "fedbo_backup"
@@ -35,23 +36,11 @@ _BUSY = 30.0  # seconds that SQLite waits for a lock
 _CONNECT = 10  # seconds in which PostgreSQL must answer
 _THREADS = 40  # that may use a connection at once: as many as Starlette has
 _CREATING = 0x666564626F  # the lock of whoever creates the tables in PostgreSQL
-_SECRETS = ("password", "sslpassword")  # in the query of a URL
 _SHOWN = 3  # tables of another program
 
 
 class HubError(RuntimeError):
     """A hub cannot work with its database or a file; the text says why and what to do."""
-
-
-def shown(url: str | URL) -> str:
-    """Return the URL of a database without its password.
-
-    >>> shown("postgresql+psycopg://hub:secret@db.example.org/fedbo")
-    'postgresql+psycopg://hub:***@db.example.org/fedbo'
-    """
-    parsed = _parsed(url)
-    hidden = {name: "hidden" for name in _SECRETS if name in parsed.query}
-    return parsed.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
@@ -125,7 +114,7 @@ def unusable(engine: Engine, error: DBAPIError) -> HubError:
         error: What happened. Its statement and its values are not shown.
     """
     reason = " ".join(str(error.orig).split()).rstrip(".")
-    where = shown(engine.url)
+    where = _shown(engine.url)
     code = getattr(error.orig, "sqlite_errorname", "")
     if code == "SQLITE_NOTADB":
         return HubError(f"{engine.url.database} is not a SQLite database: give the hub a new file")
@@ -137,6 +126,10 @@ def unusable(engine: Engine, error: DBAPIError) -> HubError:
             "PostgreSQL is running"
         )
     return HubError(f"the database {where} cannot be used: {reason}")
+
+
+def _shown(url: URL) -> str:
+    return without_password(url.render_as_string(hide_password=False))
 
 
 def _parsed(url: str | URL) -> URL:
@@ -231,16 +224,16 @@ def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
             f"{url.database} is a backup: put it into a new database with fedbo hub restore"
         )
     if schema.hub.name in names:
-        check_version(connection, f"the database {shown(url)}")
+        check_version(connection, f"the database {_shown(url)}")
         return
     if names:
         listed = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         raise HubError(
-            f"the database {shown(url)} has tables of another program ({listed}): give the hub "
+            f"the database {_shown(url)} has tables of another program ({listed}): give the hub "
             "a database of its own"
         )
     if must_exist:
-        raise HubError(_no_hub(f"the database {shown(url)} is empty"))
+        raise HubError(_no_hub(f"the database {_shown(url)} is empty"))
     create_tables(connection)
 
 
