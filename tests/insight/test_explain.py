@@ -10,7 +10,6 @@ import pytest
 from fedbo import (
     EI,
     FTS,
-    RGPE,
     TS,
     Agent,
     Categorical,
@@ -206,15 +205,6 @@ def test_a_solo_agent_takes_no_initial_point_twice(monkeypatch: pytest.MonkeyPat
         assert gaps.min() > 1e-6  # own draws may be largest at the same corner twice
 
 
-def test_help_that_only_shows_in_the_trust_counts() -> None:
-    """A query of a pool may be due to the agent's own scores more than to any peer."""
-    agent = Agent(Federation({"a": Float(0, 1)}), name="a", seed=0)
-    for i, score in enumerate((1.0, 3.0, 4.0, 2.0, 5.0, 0.0, 2.5, 1.5)):
-        origin = Origin("own", trust={"x": 0.5}) if i > 2 else Origin("initial")
-        agent.tell(agent.adopt({"a": i / 8}, origin=origin), score)
-    assert agent.explain(draws=2).saved is not None
-
-
 def test_it_is_the_same_each_time(helped: Agent, explanation: Explanation, tmp_path: Path) -> None:
     helped.save(tmp_path / "agent")
     assert str(Agent.load(tmp_path / "agent").explain(draws=8)) == str(explanation)
@@ -258,16 +248,6 @@ def test_spaces_of_every_kind_are_replayed(space: Space) -> None:
     assert saved is not None
     assert np.isfinite(saved.curves["alone"]).all()
     assert -14 <= saved.low <= saved.median <= saved.high <= 14
-
-
-def test_policies_that_blend_beliefs_are_replayed_without_credit() -> None:
-    federation, f = Federation(SPACE, kind="belief"), wave(4)
-    agent = Agent(federation, RGPE(), name="a", seed=0)
-    agent.receive(peers(f, federation, 0.3, count=3))
-    run(agent, f, 10)
-    explained = agent.explain(draws=2)
-    assert explained.saved is not None
-    assert not explained.peers.height
 
 
 @pytest.mark.slow

@@ -231,24 +231,10 @@ def test_where_the_best_is_taken_the_next_best_is_the_answer(taken, expected):
     assert x == pytest.approx(expected, abs=5e-3)
 
 
-def test_where_all_is_taken_the_best_is_the_answer():
-    x = argmax(Hills(), cube(1), None, lambda X: np.ones(len(X), dtype=bool))
-    assert x[0] == pytest.approx(0.2, abs=1e-2)
-
-
 def test_taken_points_of_a_list():
     space = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.2, 0.5, 0.78)])
     assert argmax(Hills(), space, None, around(0.2))[0] == pytest.approx(0.78)
     assert argmax(Hills(), space, None, around(0.2, 0.5, 0.78))[0] == pytest.approx(0.2)
-
-
-# Functions that say little
-
-
-def test_a_constant_function():
-    f = Features(2, 20, seed=0).function(np.zeros(20))
-    x = argmax(f, cube(2))
-    assert ((x >= 0) & (x <= 1)).all()
 
 
 # Many functions at once
@@ -268,14 +254,6 @@ def test_each_of_many_functions_is_almost_at_its_maximum(D):
     gaps = [f(argmax(f, space)[None])[0] - f(x[None])[0] for f, x in zip(functions, X, strict=True)]
     assert np.mean(np.array(gaps) > MARGIN) <= 0.1 * D
     assert np.mean(gaps) < 0.05
-
-
-def test_functions_do_not_disturb_each_other():
-    space, functions = cube(2), [gp_draw(2, 0.2, 0), message(2, 0.05, 1), gp_draw(2, 0.5, 2)]
-    together = argmax_each(functions, space, nothing(space, 3), [None] * 3)
-    for f, x in zip(functions, together, strict=True):
-        alone = argmax_each([f], space, nothing(space, 1), [None])
-        np.testing.assert_allclose(alone[0], x, atol=1e-9)
 
 
 def test_each_function_is_enumerated_where_points_are_listed():

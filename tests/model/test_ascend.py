@@ -127,13 +127,6 @@ def test_fixed_variables_stay(seed, d):
         assert (V - hills(starts)[0] >= 0).all()
 
 
-def test_climbers_do_not_disturb_one_another():
-    starts = np.random.default_rng(0).random((20, 3))
-    together, _ = climbed(hills, starts)
-    alone = np.concatenate([climbed(hills, start[None])[0] for start in starts])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-
-
 def test_a_step_into_the_void_is_taken_back():
     """A climber avoids points where the value is not a number."""
 

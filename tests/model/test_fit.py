@@ -173,24 +173,6 @@ def test_with_priors_it_is_the_mode_of_the_posterior(kernel, D, t):
     assert minus(theta_of(hyper))[0] < best + MARGIN
 
 
-@pytest.mark.slow
-def test_a_local_search_keeps_up_with_new_scores():
-    """From the fit without the last score; SciPy's optimiser, started where it ends, finds little.
-
-    `Fit.again` rests early on purpose, once little is promised: it runs after every score.
-    """
-    short = []
-    for seed in range(40):
-        kernel, X, y = seeded_problem(seed)
-        fit = Fit(kernel=kernel, noise_floor=NOISE_FLOOR)
-        minus, bounds, *_ = log_posterior(kernel, X, y, fit.priors)
-        before = fit(X[:-1], y[:-1], np.random.default_rng(0))
-        theta = theta_of(fit.again(X, y, before))
-        short.append(minus(theta)[0] - minimize(minus, theta, jac=True, bounds=bounds).fun)
-    assert np.mean(short) < 2 * MARGIN
-    assert sum(gap > 6 * MARGIN for gap in short) <= 1
-
-
 # Hardly any data, and data that say nothing
 
 half = np.full((1, 3), 0.5)

@@ -201,14 +201,6 @@ def test_discrete_draws_would_be_seen_off_by_5_per_cent(discrete, lie):
     assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
 
 
-@pytest.mark.parametrize("kernel", ["se", "matern52"])
-@pytest.mark.parametrize("points", [None, GRID])
-def test_beta_zero_is_the_mean(kernel, points):
-    gp = believing(kernel, GRID[:5])
-    values = gp.sample(np.random.default_rng(0), 0.0, points=points)(GRID)
-    np.testing.assert_allclose(values, gp.predict(GRID)[0], atol=1e-12)
-
-
 def test_a_grown_gp_draws_on_the_same_domain():
     gp = believing("se", GRID[:5])
     gp.sample(np.random.default_rng(0), points=GRID)
@@ -245,21 +237,6 @@ def difference(f, X, step):
     """f(X + step) − f(X) to fourth order, by central differences."""
     near, far = f(X + step) - f(X - step), f(X + 2 * step) - f(X - 2 * step)
     return (8 * near - far) / 12
-
-
-@pytest.mark.parametrize("kernel", ["se", "matern52"])
-@pytest.mark.parametrize("length_scale", [0.3, 0.01])
-def test_a_draw_in_float32_is_close(kernel, length_scale):
-    hyper = Hyper(length_scales=(length_scale,) * 2, noise_variance=0.01, kernel=kernel)
-    gp = scored(hyper, *data(hyper, 0, 30, True))
-    f = gp.sample(np.random.default_rng(0))
-    X = np.random.default_rng(1).random((5000, 2)).astype(np.float32)
-    value, gradient = f.value_and_gradient(X.astype(np.float64))
-    value32, gradient32 = f.value_and_gradient(X)
-    assert f(X).dtype == value32.dtype == gradient32.dtype == np.float32
-    assert np.abs(f(X) - value).max() < 5e-3
-    assert np.abs(value32 - value).max() < 5e-3
-    assert np.abs(gradient32 - gradient).max() < 2e-2 / length_scale
 
 
 def test_values_off_the_domain_of_a_discrete_draw():

@@ -159,11 +159,3 @@ def test_moments_of_draws(draws, moments):
 @pytest.mark.parametrize("lie", LIES)
 def test_moments_of_draws_would_be_seen_off_by_5_per_cent(draws, moments, lie):
     assert worst_z(draws, *told_wrong(lie, *moments)) > LIMIT
-
-
-def test_beta_multiplies_the_deviation(posterior):
-    X = np.random.default_rng(5).random((4, 2))
-    omega = posterior.draw(np.random.default_rng(2))
-    values = posterior.sample(np.random.default_rng(2), beta=3.0)(X)
-    mean, _ = posterior.predict(X)
-    np.testing.assert_allclose(values, mean + 3 * (posterior.features(X) @ omega - mean))

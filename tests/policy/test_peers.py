@@ -121,24 +121,6 @@ def test_no_message_counts_for_its_size_or_for_how_highly_it_praises() -> None:
             np.testing.assert_allclose(m[0] / np.linalg.norm(m), z / np.linalg.norm(z), atol=1e-6)
 
 
-def test_the_best_guess_of_a_mean_from_one_draw() -> None:
-    """Of the draws ω ~ N(ν, (1 − s) I) with ν ~ N(0, s I) it has the errors that it claims."""
-    federation = Federation(PLANE, features=30, kind="weights")
-    basis, rng = federation.basis, np.random.default_rng(1)
-    inbox = Inbox(30, 2)
-    s = 20 * basis.lam / (20 * basis.lam + federation.noise_variance)
-    size = (1000, len(s))
-    nu = np.sqrt(s) * rng.standard_normal(size)
-    z, truth = (nu + np.sqrt(1 - s) * rng.standard_normal(size) for _ in range(2))
-    names = [f"peer-{n}" for n in range(1000)]
-    inbox.extend(names, (0.1 * z) @ np.linalg.pinv(basis.vectors), t_n=20, sequence=1)
-    peers = peers_of(target_of(federation, inbox))  # small enough that nothing is scaled down
-    np.testing.assert_allclose((truth - 10 * peers.m).var(axis=0), 1 - s**2, rtol=0.2)
-    np.testing.assert_allclose(
-        np.einsum("nri,nrj->nij", peers.R, peers.R)[0], np.diag(s**2), rtol=1e-6
-    )
-
-
 @pytest.mark.parametrize("N", [module._MOST, module._MOST + 1, 20_000])
 def test_of_many_peers_an_even_selection_is_compared(
     N: int, monkeypatch: pytest.MonkeyPatch

@@ -261,17 +261,6 @@ def test_its_gradient(D: int, n: int, waiting: int) -> None:
         assert (error < 1e-3 * (1.0 + np.abs(slopes).max(axis=0))).all()
 
 
-def test_points_in_float32_are_told_nearly_the_same() -> None:
-    """To a hundredth, where the improvement is a thousandth of the largest or more."""
-    for seed in range(4):
-        pool = pool_of(problem(seed, n=12))
-        X = np.random.default_rng(seed).random((1500, 2))  # several blocks
-        rough, exact = pool(X.astype(np.float32)), pool(X)
-        near = exact > exact.max() - 7.0
-        assert near.sum() > 20
-        np.testing.assert_allclose(rough[near], exact[near], atol=1e-2)
-
-
 # Open points
 
 
@@ -288,16 +277,6 @@ def test_open_points_change_no_mean_and_no_evidence() -> None:
         assert (var <= var_before + 1e-9).all()
         assert pool.best >= other.best - 1e-9
         assert (pool.predict(target.open_points)[1] <= Prior(target).noise + 1e-9).all()
-
-
-def test_where_a_trial_is_open_there_is_less_to_gain() -> None:
-    for seed in range(5):
-        target = problem(seed, n=6, waiting=0)
-        best = target.argmax(pool_of(target))[None]
-        again = problem(seed, n=6, waiting=0)
-        again.open_points = best
-        assert pool_of(again)(best)[0] < pool_of(target)(best)[0] - 0.5
-        assert np.abs(again.argmax(pool_of(again)) - best).max() > 1e-3
 
 
 # Messages
@@ -393,25 +372,6 @@ def like(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
     return base + 0.1 * rng.standard_normal((10, M))
 
 
-def negated(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
-    """Peers to whom all that is good is bad."""
-    return -like(rng, base)
-
-
-def noise(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
-    """Peers that have as much to do with the target as with each other."""
-    return rng.standard_normal((10, M))
-
-
-def flat(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
-    """Peers that know nothing."""
-    return np.zeros((10, M))
-
-
-def like_and_flat(rng: np.random.Generator, base: np.ndarray) -> np.ndarray:
-    return np.append(like(rng, base), flat(rng, base), axis=0)
-
-
 def trusts(peers: Messages, n: int) -> np.ndarray:
     """Q after n scores, for 20 targets."""
     return np.array(
@@ -429,28 +389,6 @@ def test_peers_that_are_like_the_target_gain_trust() -> None:
     assert trusts(like, 12).min() > 0.5
 
 
-@pytest.mark.parametrize(
-    "peers, n, most",
-    [(like, 8, 0.5), *[(peers, n, 1.1) for peers in (negated, noise, flat) for n in (4, 12)]],
-)
-def test_what_peers_say_makes_predictions_better_and_hardly_worse(
-    peers: Messages, n: int, most: float
-) -> None:
-    """The squared error of the more probable model, over that of the own GP, for 20 targets."""
-    Z, listening, alone = np.random.default_rng(0).random((200, 2)), 0.0, 0.0
-    for seed in range(20):
-        target = problem(seed, n=n, waiting=0, peers=peers)
-        truth = target.phi.function(np.random.default_rng([seed, 5]).standard_normal(M))
-        scores = truth(target.X)
-        target.y = (scores - scores.mean()) / scores.std()
-        pool, own = pool_of(target), Prior(target, False).posterior(target.X, target.y, Z)[0]
-        chosen = pool.predict(Z)[0] if pool.trust >= 0.5 else own
-        true = (truth(Z) - scores.mean()) / scores.std()
-        listening += ((true - chosen) ** 2).mean()
-        alone += ((true - own) ** 2).mean()
-    assert listening < most * alone
-
-
 @pytest.mark.parametrize("n", [0, 1, 6])
 def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
     """By a loop over peers; before any score, how much better than 0."""
@@ -466,22 +404,6 @@ def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
         np.testing.assert_allclose(pool.praise(x), praise, atol=1e-9)
     if best is not None:
         np.testing.assert_allclose(pool.praise(best), 0.0, atol=1e-12)
-
-
-def test_flat_messages_do_no_harm() -> None:
-    """All are finite, nobody is praised; beside others they are only less to listen to."""
-    X = np.random.default_rng(0).random((50, 2))
-    for n in (0, 1, 6):
-        target = problem(1, n=n, peers=flat)
-        pool = pool_of(target)
-        assert np.isfinite(pool(X)).all()
-        assert np.isfinite(pool.value_and_gradient(X)[1]).all()
-        assert not pool.praise(X[0]).any()
-        assert np.exp(pool(X)) == pytest.approx(improvement(target, X), rel=1e-3, abs=1e-8)
-        target = problem(1, n=n, peers=like_and_flat)
-        pool = pool_of(target)
-        assert np.exp(pool(X)) == pytest.approx(improvement(target, X), rel=1e-3, abs=1e-8)
-        assert not pool.praise(X[0])[10:].any()
 
 
 # Little, and much, to go by

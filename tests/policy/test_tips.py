@@ -119,13 +119,6 @@ def test_a_tip_says_no_score_and_takes_a_byte_in_two_dimensions(plane: Federatio
     assert len(small.message().tip) == 1
 
 
-def test_who_has_seen_no_difference_names_no_tip(plane: Federation) -> None:
-    agent = Agent(plane, name="peer", seed=0)
-    for x in (0.1, 0.9):
-        agent.tell({"x": x, "y": 0.5}, 1.0)
-    assert agent.message().tip == b""
-
-
 @pytest.mark.parametrize("who", ["federation", "sender"])
 def test_tips_can_be_switched_off(who: str, plane: Federation) -> None:
     """The newcomer's first trial is then where its peers' functions are highest."""
@@ -233,16 +226,6 @@ def test_initial_points_fill_up_if_there_are_few_tips(plane: Federation) -> None
     sources = run(newcomer(plane, messages(plane, TOPS[:1])), 4, TOPS[0])
     assert sources[0] == "tip"
     assert sources[1:3] == ["initial"] * 2
-
-
-def test_without_initial_points_the_pool_follows_the_tips(
-    plane: Federation, five: list[Message]
-) -> None:
-    agent = newcomer(plane, five, settings=Settings(n_initial=0))
-    sources = run(agent, 8)
-    assert sources[:IN_A_ROW] == ["tip"] * IN_A_ROW
-    assert "initial" not in sources
-    assert [trial.t for trial in agent.trials[: IN_A_ROW + 1]] == [None] * IN_A_ROW + [1]
 
 
 @pytest.mark.parametrize("n, places", [(1, [7]), (5, [3, 4])])

@@ -177,29 +177,6 @@ def test_the_query_is_where_the_pool_is_largest(good: list) -> None:
         assert pool(ALWAYS.query(target).x[None])[0] > pool(fine).max() - 1e-3
 
 
-# Parallel asks
-
-
-@pytest.mark.parametrize("started, least", [(0, 1e-3), (1, 1e-3), (4, 1e-6)])
-@pytest.mark.slow
-def test_parallel_asks_of_the_pool_are_never_where_one_was_before(
-    started: int, least: float, good: list
-) -> None:
-    """At first not even near; after a few scores near what is the best, but not at it.
-
-    Own draws may be largest at the same corner twice.
-    """
-    for messages in (good, good[:4] + mail(federation(), [-1.0] * 4, name="other")):
-        for seed in range(4):
-            agent = run(agent_with(messages, seed), started)
-            trials = [*agent.trials, *(agent.ask() for _ in range(8))]
-            points = [trial.params["x"] for trial in trials]
-            pooled = [i for i, trial in enumerate(trials) if trial.source in ("tip", "pool")]
-            assert pooled
-            for i in filter(None, pooled):
-                assert min(abs(points[i] - x) for x in points[:i]) > least
-
-
 # What peers are worth, and what they cost
 
 
@@ -285,14 +262,3 @@ def test_weights_are_how_far_each_peer_is_trusted() -> None:
     assert sum(weights.values()) <= pool.trust + 1e-9
     assert {*[*weights][:6]} == {f"peer-{k}" for k in range(0, 12, 2)}  # those that are right
     assert TipsThenPool(schedule=1.0).query(target).origin.trust == {}
-
-
-def test_what_peers_did_not_propose_has_no_credit(hostile: list) -> None:
-    """Where they are not trusted, nobody is named."""
-    target = target_of(hostile, 8)
-    assert pool_of(target).trust < module._TRUSTED
-    query = ALWAYS.query(target)
-    assert (query.origin.source, query.origin.credit) == ("own", {})
-
-
-# Files
