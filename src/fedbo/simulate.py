@@ -15,8 +15,6 @@ column                                 meaning
 ``messages``                           number of messages that the agent has and has not used
 ``parameters_received``, ``…_sent``    numbers in all messages so far, as the paper counts
 ``bytes_received``, ``bytes_sent``     size of all messages so far
-``cpu_fit``, ``cpu_maximise``,         CPU seconds of the query, if the run is timed: the fit, the
-``cpu_other``                          maximisation, and everything else
 =====================================  ===========================================================
 
 A trial's regret is the difference between the best score that can be reached and its own score
@@ -27,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -67,10 +66,7 @@ def simulate(
     iterations: int,
     *,
     every: int | None = 0,
-    stragglers: float = 0.0,
     seed: int | None = None,
-    timed: bool = False,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Table:
     """Run a federation: first trials, then ``iterations`` queries of each active party.
 
@@ -88,11 +84,7 @@ def simulate(
         iterations: Number of queries of each active party, after the first trials.
         every: Rounds take place before iterations 1, 1 + k, 1 + 2k, … if ``every`` is k > 0, once
             before iteration 1 if it is 0 (default), and never if it is None.
-        stragglers: Probability that a message is lost, for all who would receive it (default 0).
-        seed: Seed of these losses, and of the noise of private releases; the agents have seeds of
-            their own.
-        timed: Whether to add the CPU seconds of each query (default False).
-        progress: Called with the number of iterations done, from 0, and the number of all.
+        seed: Seed of the noise of private releases; the agents have seeds of their own.
 
     >>> from fedbo import Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -101,53 +93,25 @@ def simulate(
     >>> table.height, bool(table["simple_regret"][-1] < 0.1)
     (13, True)
     """
-    _checked(parties, iterations, every, stragglers)
-    losses = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"stragglers")))
-    rounds = [i for i in range(1, iterations + 1) if _due(i, every)]
-    lost = {i: losses.random(len(parties)) < stragglers for i in rounds}
-    releases = _Releases(parties[0].agent.federation, seed)
-    active = [_Run(party, timed) for party in parties if party.objective is not None]
+    _check(parties, iterations, every)
+    agents = [party.agent for party in parties]
+    releases = _Releases(agents[0].federation, seed)
+    active = [_Run(party) for party in parties if party.objective is not None]
 
     def exchange(iteration: int, hearing: Sequence[_Run]) -> None:
-        late = lost[iteration]
-        on_time = [party.agent for party, is_late in zip(parties, late, strict=True) if not is_late]
-        handed_out = releases.heard(iteration, Agent.messages(on_time))
+        handed_out = releases.heard(iteration, Agent.messages(agents))
         for run in hearing:
             run.agent.receive(handed_out)
 
     newcomers = [run for run in active if run.agent.starting and run.agent.policy.begins]
-    if newcomers and 1 in lost:
+    if newcomers and iterations and _is_due(1, every):
         exchange(1, newcomers)
     rows = [row for run in active for row in run.start()]
-    if progress is not None:
-        progress(0, iterations)
     for iteration in range(1, iterations + 1):
-        if iteration in lost:
+        if _is_due(iteration, every):
             exchange(iteration, active)
         rows += [run.step(iteration) for run in active]
-        if progress is not None:
-            progress(iteration, iterations)
-    return Table.from_rows(_columns(parties[0].agent, timed), rows)
-
-
-def traffic(parties: Sequence[Party]) -> Table:
-    """Return what each agent has sent and received so far, and the total, one row each.
-
-    Args:
-        parties: The parties.
-
-    >>> from fedbo import Federation, Float
-    >>> agent = Agent(Federation({"x": Float(0, 1)}), name="a")
-    >>> traffic([Party(agent=agent)])["agent"].tolist()
-    ['a', 'total']
-    """
-    rows: list[list[Cell]] = []
-    for party in parties:
-        received, sent = party.agent.account.received, party.agent.account.sent
-        counts = (received.parameters, sent.parameters, received.nbytes, sent.nbytes)
-        rows.append([party.agent.name, *counts])
-    total = np.array([row[1:] for row in rows]).sum(axis=0).tolist()
-    return Table.from_rows(["agent", *TRAFFIC], [*rows, ["total", *total]])
+    return Table.from_rows(_columns(agents[0]), rows)
 
 
 class _Releases:
@@ -181,8 +145,8 @@ class _Releases:
 class _Run:
     """An active party while it runs."""
 
-    def __init__(self, party: Party, timed: bool) -> None:
-        self.party, self.agent, self.timed = party, party.agent, timed
+    def __init__(self, party: Party) -> None:
+        self.party, self.agent = party, party.agent
         self.sign = self.agent.federation.space.sign
         self.best = self.simple_regret = math.nan
         self.cumulative_regret = math.nan if party.optimum is None else 0.0
@@ -225,10 +189,9 @@ class _Run:
         return regret
 
     def _row(self, iteration: int, trial: Trial) -> list[Cell]:
-        params = [trial.params[name] for name in self.agent.federation.space.names]
+        params: list[Any] = [trial.params[name] for name in self.agent.federation.space.names]
         score = math.nan if trial.score is None else trial.score
         received, sent = self.agent.account.received, self.agent.account.sent
-        cost = self.agent.cost
         return [
             *(self.agent.name, iteration, trial.number),
             *(trial.source, trial.peer or "", trial.t or 0),
@@ -236,37 +199,31 @@ class _Run:
             *(score, self.best, self.simple_regret, self.cumulative_regret),
             *(self.agent.inbox.left, received.parameters, sent.parameters),
             *(received.nbytes, sent.nbytes),
-            *((cost.fit, cost.other, cost.maximise) if self.timed else ()),
         ]
 
 
-def _columns(agent: Agent, timed: bool) -> list[str]:
+def _columns(agent: Agent) -> list[str]:
     return [
         *("agent", "iteration", "trial", "source", "peer", "t"),
         *(f"param_{name}" for name in agent.federation.space.names),
         *("score", "best", "simple_regret", "cumulative_regret"),
         *("messages", *TRAFFIC),
-        *(("cpu_fit", "cpu_other", "cpu_maximise") if timed else ()),
     ]
 
 
-def _due(iteration: int, every: int | None) -> bool:
+def _is_due(iteration: int, every: int | None) -> bool:
     if every is None:
         return False
     return (iteration - 1) % every == 0 if every else iteration == 1
 
 
-def _checked(
-    parties: Sequence[Party], iterations: int, every: int | None, stragglers: float
-) -> None:
+def _check(parties: Sequence[Party], iterations: int, every: int | None) -> None:
     if not any(party.objective is not None for party in parties):
         raise ValueError(f"none of the {len(parties)} parties has an objective, expected one")
     if iterations < 0:
         raise ValueError(f"iterations is {iterations}, expected 0 or more")
     if every is not None and (not isinstance(every, int) or every < 0):
         raise ValueError(f"every is {every}, expected None, 0 or more; None is never, 0 is once")
-    if not 0.0 <= stragglers <= 1.0:
-        raise ValueError(f"stragglers is {stragglers}, expected a probability from 0 to 1")
     first, names = parties[0].agent, set()
     for party in parties:
         name, federation = party.agent.name, party.agent.federation

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -21,7 +20,7 @@ import numpy as np
 from fedbo.agent import savefile
 from fedbo.agent.outbox import Account, Outbox, Recorder, write_together
 from fedbo.agent.settings import InitialPoints, Settings, Stream
-from fedbo.agent.trial import Cost, History, Trial
+from fedbo.agent.trial import History, Trial
 from fedbo.caller import warn
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
@@ -34,7 +33,7 @@ from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, MessageRefused, memb
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy.base import Policy, checked_query
 from fedbo.policy.pool import TipsThenPool
-from fedbo.policy.target import Origin, Query, Target
+from fedbo.policy.target import Origin, Target
 from fedbo.privacy.release import held_draws
 from fedbo.space.axis import Parameter, Value
 from fedbo.space.space import Part
@@ -126,7 +125,6 @@ class Agent:
         self._is_full = False  # and the warning about that was given
         self._changes = -1  # of the keyring, when it was last looked at
         self.account = Account()
-        self.cost = Cost()  # of the last query
         #: The number of each trial, by its number in the study that the agent belongs to, if any.
         self.study_numbers: Mapping[int, int] | None = None
 
@@ -551,11 +549,10 @@ class Agent:
             self._forget_untrusted()
         with one_thread():
             initial = self._initial.next(key)
-            self.cost = Cost()
             if initial is not None and self.starting and not self.policy.begins:
                 return self._new_trial(initial, Origin("initial"))
             target = self._target(initial, rng)
-            query = self._query(target)
+            query = checked_query(self.policy, target)
             if query.origin.source in ("initial", "tip"):
                 return self._new_trial(query.x, query.origin)
             tried = np.array(self._history.points)
@@ -584,14 +581,6 @@ class Agent:
             rng=rng,
             repeats=self.settings.repeats == "allow",
         )
-
-    def _query(self, target: Target) -> Query:
-        start = time.thread_time()
-        query = checked_query(self.policy, target)
-        fit, maximise = target.seconds["fit"], target.seconds["maximise"]
-        other = time.thread_time() - start - fit - maximise
-        self.cost = Cost(fit=fit, other=other, maximise=maximise)
-        return query
 
 
 def _keys_of(signer: str, keys: KeyPair | None, name: str) -> KeyPair | None:

@@ -69,14 +69,6 @@ class Trial(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(self, params=dict(self.params), origin=origin)
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """CPU seconds of one query: fitting the model, maximising, and everything else."""
-
-    fit: float = 0.0
-    other: float = 0.0
-    maximise: float = 0.0
-
-
 class History:
     """All trials of the agent with this name, and their points on the cube.
 

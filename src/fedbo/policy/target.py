@@ -13,11 +13,8 @@ f_t     a draw from the target's own GP                          function
 from __future__ import annotations
 
 import math
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import Literal, cast, get_args
@@ -134,8 +131,6 @@ class Target:
         open_sources: Where the queries of the open points came from, (m,).
         maximiser: How functions are maximised.
         repeats: Whether a point may be queried again.
-
-    While a policy chooses, ``seconds`` counts the CPU time of its parts, "fit" and "maximise".
     """
 
     t: int
@@ -153,7 +148,6 @@ class Target:
     open_sources: Sequence[Source] = ()
     maximiser: Maximiser = argmax
     repeats: bool = False
-    seconds: dict[str, float] = field(init=False, default_factory=lambda: defaultdict(float))
 
     # What the agent and its peers believe
 
@@ -170,8 +164,7 @@ class Target:
     @cached_property
     def belief(self) -> Surrogate:
         """The agent's own model, fitted to all its scores on first use."""
-        with self._timed("fit"):
-            self.surrogate.update(self.X, self.y, self.rng)
+        self.surrogate.update(self.X, self.y, self.rng)
         return self.surrogate
 
     def own_draw(self, beta: float = 1.0) -> SampledFunction:
@@ -251,8 +244,7 @@ class Target:
         best = self.X[np.argsort(-self.y)[:_BEST]]
         if self.space.points is not None:
             taken = None if self.repeats else self._was_tried
-        with self._timed("maximise"):
-            return self.maximiser(function, self.space, best, taken)
+        return self.maximiser(function, self.space, best, taken)
 
     def _query_unless(self, taken: Mask, x: Array, origin: Origin | None) -> Query:
         origin = Origin() if origin is None else origin
@@ -272,9 +264,3 @@ class Target:
         tried = np.zeros(len(points), dtype=bool)
         tried[rows_of(np.concatenate([self.X, self.open_points]), points)] = True
         return tried & ~tried.all()
-
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        start = time.thread_time()
-        yield
-        self.seconds[part] += time.thread_time() - start
