@@ -215,8 +215,8 @@ def proven(hits: NDArray[Any], alarms: NDArray[Any], n: int, delta: float) -> Fl
     error = (1.0 - CONFIDENCE) / 2
     alpha = np.where(hits > 0, beta.ppf(error, np.maximum(hits, 1), n - hits + 1), 0.0)
     most = np.where(alarms < n, beta.isf(error, alarms + 1, np.maximum(n - alarms, 1)), 1.0)
-    found: Floats = np.log(np.maximum((alpha - delta) / most, 1.0))
-    return found
+    bounds: Floats = np.log(np.maximum((alpha - delta) / most, 1.0))
+    return bounds
 
 
 # The command

@@ -181,8 +181,8 @@ def attack(seed: int) -> dict[str, float]:
             times = due(run.y.tolist(), every)
             sent = {t: written[t - 1] for t in times}
             omegas = [function(federation, sent[t]) for t in times[-AVERAGED:]]
-            known = Phi @ np.mean(omegas, axis=0), Phi @ belief(federation, run).nu
-            figures[f"{kind}, {rule}: average, correlation"] = float(np.corrcoef(*known)[0, 1])
+            shapes = Phi @ np.mean(omegas, axis=0), Phi @ belief(federation, run).nu
+            figures[f"{kind}, {rule}: average, correlation"] = float(np.corrcoef(*shapes)[0, 1])
             for which, other in others.items():
                 is_told = times != due(other.y.tolist(), every)  # by the timing
                 right = 1.0 if is_told else is_recognised(federation, run, other, sent)

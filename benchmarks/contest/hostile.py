@@ -264,8 +264,8 @@ def measure(field: Field, options: argparse.Namespace) -> Curves:
     for sort, Y in tables.items():
         stage = f"{ground.name}, {sort}"
         histories = peers.histories(Listed(ground.X, Y), options.jobs, options.seeds, stage)
-        for h, known in enumerate(histories):
-            sent[h][sort] = peers.messages(agreed, known, h)
+        for h, group in enumerate(histories):
+            sent[h][sort] = peers.messages(agreed, group, h)
     tasks = runs.targets(ground, options.targets)
     listed: list[Run] = []
     for seed in range(options.seeds):
@@ -318,9 +318,7 @@ def summary(regret: Curves, arm: str) -> Figures:
 def show(results: Results, title: str) -> None:
     """Print regrets in one table, and delays and ratios in another."""
     rows = {
-        f"{ground}, {arm}": found
-        for ground, by_arm in results.items()
-        for arm, found in by_arm.items()
+        f"{ground}, {arm}": row for ground, by_arm in results.items() for arm, row in by_arm.items()
     }
     first = next(iter(rows.values()))
     at, delays = [*first["regret"]], [*first["delay"]]

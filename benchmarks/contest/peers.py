@@ -100,9 +100,11 @@ def message(agreed: fedbo.Federation, task: int, history: History, seed: int) ->
     return agent.message()
 
 
-def messages(agreed: fedbo.Federation, known: Sequence[History], seed: int) -> list[fedbo.Message]:
+def messages(
+    agreed: fedbo.Federation, histories: Sequence[History], seed: int
+) -> list[fedbo.Message]:
     """Create the messages of all tasks, with these histories."""
-    return [message(agreed, task, history, seed) for task, history in enumerate(known)]
+    return [message(agreed, task, history, seed) for task, history in enumerate(histories)]
 
 
 def met(ground: Ground, target: int, seed: int, most: int | None = None) -> list[int]:

@@ -138,15 +138,15 @@ def measure(ground: Ground, options: argparse.Namespace) -> Curves:
     if options.ground == "synthetic":
         tasks = tasks[:TARGETS]
     seeds = options.seeds if max(sizes(ground, options)) < MANY else 1  # of histories
-    known = peers.histories(ground, options.jobs, seeds, trials=options.history)
+    by_seed = peers.histories(ground, options.jobs, seeds, trials=options.history)
     plan, plain = planned(ground, options.epsilon[0], options.delta), None
     if options.messages:
         plain = peers.federation(ground, DEFAULT())
-    members = [peers.messages(plan, histories, h) for h, histories in enumerate(known)]
-    sent = [peers.messages(plain, histories, h) for h, histories in enumerate(known) if plain]
+    members = [peers.messages(plan, histories, h) for h, histories in enumerate(by_seed)]
+    sent = [peers.messages(plain, histories, h) for h, histories in enumerate(by_seed) if plain]
     listed: list[Run] = []
     for seed in range(options.seeds):
-        h = seed % len(known)
+        h = seed % len(by_seed)
         for target in tasks:
             heard = sent[h] if sent else []
             listed += _runs_on(ground, members[h], heard, target, seed, options)
@@ -178,8 +178,8 @@ def _runs_on(
         for name, epsilon, contributions in heard:
             agreed = planned(ground, epsilon, options.delta)
             for draw in range(options.draws):
-                here = ([seed, draw], history, target, seed, trials)
-                compute = partial(play, ground, agreed, contributions, *here)
+                run = ([seed, draw], history, target, seed, trials)
+                compute = partial(play, ground, agreed, contributions, *run)
                 number, details = seed * options.draws + draw, (history, str(options.delta))
                 yield Run(_arm(N, name), (target,), number, compute, (seed, draw, *details))
         if sent:

@@ -225,16 +225,16 @@ def _with_peers(
             f"--peers is {most}, but each of the {ground.tasks} tasks has {ground.tasks - 1} "
             f"others: give {ground.tasks - 1} or less"
         )
-    known = peers.histories(ground, options.jobs, options.seeds, trials=options.history)
+    histories = peers.histories(ground, options.jobs, options.seeds, trials=options.history)
     sent: dict[tuple[str, int], list[fedbo.Message]] = {}  # by kind and history
     for seed in range(options.seeds):
-        h = seed % len(known)
+        h = seed % len(histories)
         for target in tasks:
             met = peers.met(ground, target, seed, most)
             settings: list[Params] = []
             if BEST_FIRST in names or outside.TOLD in names:
-                told = [known[h][n] for n in met]
-                settings = peers.first_settings(ground, told, ground.initial(target, seed))
+                others = [histories[h][n] for n in met]
+                settings = peers.first_settings(ground, others, ground.initial(target, seed))
             for name in names:
                 if name in (*ALONE, RANDOM):
                     yield solitary(ground, name, target, seed, trials)
@@ -249,7 +249,7 @@ def _with_peers(
                     policy = POLICIES[name]()
                     agreed = peers.federation(ground, policy)
                     if (agreed.kind, h) not in sent:
-                        sent[agreed.kind, h] = peers.messages(agreed, known[h], h)
+                        sent[agreed.kind, h] = peers.messages(agreed, histories[h], h)
                     received = [sent[agreed.kind, h][n] for n in met]
                     compute = partial(play, ground, policy, received, target, seed, trials)
                     yield Run(name, (target,), seed, compute, (options.history, str(most)))

@@ -1,4 +1,4 @@
-"""The paper's experiments and the contests: everything that measures fedbo.
+"""The paper's experiments and the demo.
 
 fedbo itself never imports this package; its commands reach ``fedbo`` by entry points.
 """
