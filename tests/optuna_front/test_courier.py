@@ -232,28 +232,6 @@ def test_messages_are_made_in_the_couriers_thread_and_only_if_they_are_sent(
     assert place.published == [1, 4]
 
 
-def test_a_message_that_cannot_be_made_is_one_complaint(ledger: Ledger) -> None:
-    def fails() -> Letter:
-        raise ValueError("the storage has no such study")
-
-    place = Place()
-    place.on_fetch = down
-    courier = Courier(place, ledger, FEDERATION)
-    for _ in range(2):
-        courier.send(fails)
-        assert courier.flush(PATIENCE)
-    courier.send(ready(1))  # which works all the same
-    courier.fetch()  # which does not, and is another matter
-    assert courier.flush(PATIENCE)
-    all_done(courier)
-    first, second = courier.complaints()
-    assert first.startswith(
-        "This study's message was not made: ValueError: the storage has no such study. The study"
-    )
-    assert "the drive is not there; mount it" in second
-    assert place.published == [1]
-
-
 @pytest.mark.parametrize("makes", [lambda: None, lambda: 1 / 0])
 def test_what_could_not_be_sent_is_not_lost_when_nothing_newer_is_made(
     ledger: Ledger, makes: Callable[[], None]

@@ -257,13 +257,3 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     town.become("clinic")
     assert "was withdrawn" in study_command("withdraw", storage, town.address)
     assert "clinic/liver" not in town.senders()
-
-
-def test_a_hub_that_is_down_is_an_error(
-    own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
-) -> None:
-    town = Town(own_hub, tmp_path, monkeypatch)
-    town.enrol("clinic")
-    own_hub.kill()
-    assert own_hub.address in study_command("publish", storage, town.address, code=1)
-    assert Ledger().read() == []

@@ -233,24 +233,11 @@ class TestTogether:
         np.testing.assert_array_equal(gain(drawn).error, [0.0, 1.0])
         assert drawn.title == "Gain by collaborating after 2 trials: +2 ± 1 (paired)"
 
-    def test_others_are_compared_by_their_means(self) -> None:
-        ours = [study_of(3.0), study_of(5.0)]
-        alone = [study_of(1.0), study_of(2.0), study_of(3.0)]
-        drawn = together(ours, alone)
-        assert "paired" not in drawn.title
-        assert gain(drawn).y.tolist() == [2.0]
-        np.testing.assert_allclose(gain(drawn).error, math.hypot(1.0, 1 / math.sqrt(3)))
-
     def test_better_is_lower_when_minimising(self) -> None:
         low, high = study_of(1.0, direction="minimize"), study_of(3.0, direction="minimize")
         assert gain(together([low], [high])).y.tolist() == [2.0]
         worse = together([high], [low])
         assert worse.title == "Gain by collaborating after 1 trial: −2"
-
-    def test_all_are_drawn_as_far_as_the_shortest_goes(self) -> None:
-        drawn = together([study_of(1.0, 2.0, 3.0)], [study_of(1.0, 1.0)])
-        assert gain(drawn).y.tolist() == [0.0, 1.0]
-        assert "after 2 trials" in drawn.title
 
     def test_failed_trials_took_a_trial_and_running_ones_have_not_yet(self) -> None:
         study = study_of(1.0, TrialState.FAIL, 2.0)
@@ -319,8 +306,3 @@ def test_a_library_that_is_not_installed_is_named(
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     with pytest.raises(ImportError, match=f"pip install {backend}"):
         plots.plot_history(study_of(1.0), backend=backend)
-
-
-def test_another_library_is_refused() -> None:
-    with pytest.raises(ValueError, match="backend is 'bokeh', expected 'matplotlib' or 'plotly'"):
-        plots.plot_history(study_of(1.0), backend="bokeh")  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from fedbo import (
     Message,
     Space,
 )
-from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Ledger, MemoryExchange
+from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import QUERY, RECORD, read_asked, read_origin, read_record
 
@@ -94,16 +93,6 @@ def test_with_a_federation_even_the_first_trial_is_a_query() -> None:
     assert sources(study)[:4] == ["initial", "initial", "initial", "own"]
     asked = [read_asked(trial) for trial in study.trials]
     assert [one.t for one in asked if one] == [None] * 3 + [*range(1, 23)]
-
-
-def test_both_directions() -> None:
-    space = Space(FEDERATION.space.parameters, direction="maximize")
-    for federation in (None, Federation(space, features=30)):
-        study = study_of(FederatedSampler(federation, seed=0), direction="maximize")
-        study.optimize(lambda trial: 7 - bowl(trial), n_trials=25)
-        assert study.best_value > 6.995
-        best = agent_of(study).best
-        assert best is not None and best.score is not None and best.score > 6.99
 
 
 def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated() -> None:
@@ -179,13 +168,6 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
         FederatedSampler(exchange=7)  # type: ignore[arg-type]
     with pytest.raises(ExchangeError, match="does not exist; check the address"):
         FederatedSampler(exchange=tmp_path / "no" / "folder")
-
-
-def test_files_and_addresses_will_do(tmp_path: Path) -> None:
-    FEDERATION.save(tmp_path / "federation.toml")
-    sampler = FederatedSampler(str(tmp_path / "federation.toml"), tmp_path / "exchange")
-    assert sampler.federation == FEDERATION
-    assert isinstance(sampler.exchange, FolderExchange)
 
 
 def test_many_objectives_are_refused() -> None:
@@ -295,45 +277,6 @@ def test_other_parameters_are_sampled_independently() -> None:
     assert {t.state for t in study.trials} == {TrialState.COMPLETE}
     assert len({trial.params["extra"] for trial in study.trials}) > 2
     assert all(trial.params.keys() == {"x", "rate"} for trial in agent_of(study).trials)
-
-
-class Watched(optuna.samplers.TPESampler):
-    """A sampler that has parameters of its own together, and notes what it is called for."""
-
-    def __init__(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            super().__init__(seed=0, multivariate=True, n_startup_trials=2)
-        self.called: list[str] = []
-
-    def before_trial(self, *args: Any) -> None:
-        self.called.append("before")
-        super().before_trial(*args)
-
-    def after_trial(self, *args: Any) -> None:
-        self.called.append("after")
-        super().after_trial(*args)
-
-    def reseed_rng(self) -> None:
-        self.called.append("reseed")
-        super().reseed_rng()
-
-    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
-        self.called += [*search_space]
-        return super().sample_relative(study, trial, search_space)
-
-
-def test_a_second_sampler_may_have_the_other_parameters() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        return bowl(trial) + trial.suggest_float("a", 0, 1) + trial.suggest_float("b", 0, 1)
-
-    watched = Watched()
-    study = study_of(FederatedSampler(FEDERATION, independent_sampler=watched, seed=0))
-    study.optimize(objective, n_trials=5)
-    assert watched.called.count("before") == watched.called.count("after") == 5
-    assert {*watched.called} == {"before", "after", "a", "b"}
-    study.sampler.reseed_rng()
-    assert watched.called[-1] == "reseed"
 
 
 # Trials that are not as usual
@@ -486,16 +429,6 @@ def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:
 
 
 # Workers
-
-
-def test_threads_share_one_exchange() -> None:
-    exchange = MemoryExchange()
-    study = study_of(FederatedSampler(FEDERATION, exchange, every=1, seed=0))
-    study.optimize(bowl, n_trials=12, n_jobs=3)
-    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
-    [message] = exchange.fetch(FEDERATION)
-    assert message.sequence == 12
-    assert scores(study) == 12
 
 
 def test_two_workers_on_one_storage_know_of_each_other(tmp_path: Path) -> None:
@@ -657,16 +590,6 @@ def test_peers_help_and_are_named(tmp_path: Path) -> None:
     assert "target" not in {agent_of(study).inbox.sender(i) for i in range(4)}
 
 
-def test_every_message_is_in_the_log(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "log.jsonl")
-    exchange = MemoryExchange()
-    study = site(exchange, "site", 5, ledger=ledger, every=1)
-    logged = ledger.read()
-    assert {release.agent for release in logged} == {"site"}
-    assert logged[-1].sequence == 5  # of those in between some may have been overtaken
-    assert logged[-1].message() == exchange.fetch(FEDERATION)[0] == agent_of(study).message()
-
-
 def test_the_next_message_can_be_looked_at_before_it_is_sent() -> None:
     exchange = MemoryExchange()
     for federation, place in ((FEDERATION, exchange), (None, None)):
@@ -704,15 +627,6 @@ def test_no_message_knows_more_than_the_study() -> None:
     study.optimize(bowl, n_trials=1)
     assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
     assert [message.t_n for message in exchange.fetch(FEDERATION)] == [4]
-
-
-def test_sites_with_one_seed_and_other_names_draw_other_numbers() -> None:
-    first = []
-    for name in ("a", "b"):
-        study = study_of(FederatedSampler(FEDERATION, seed=0, name=name))
-        study.optimize(bowl, n_trials=1)
-        first.append(study.trials[0].params)
-    assert first[0] != first[1]
 
 
 def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from fedbo.message import Kind
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy, StudyRefused
 from fedbo.optuna.studies import StorageRefused, existing, space_of
-from fedbo.optuna.study import read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -122,18 +121,6 @@ def test_any_kind_of_message_can_be_published(kind: Any) -> None:
     exchange = MemoryExchange()
     publish(a_study(), exchange, federation)
     assert only(exchange, federation).kind == kind
-
-
-def test_a_study_goes_on_as_the_same_agent_later() -> None:
-    exchange, study = MemoryExchange(), a_study()
-    sent = publish(study, exchange, name="site").message
-    record = read_record(study)
-    study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
-    study.optimize(objective, n_trials=1, catch=RuntimeError)
-    study.sampler.flush()
-    later = only(exchange)
-    assert (later.sender, later.key) == (sent.sender, sent.key) == ("site", later.key)
-    assert later.sequence > sent.sequence and read_record(study) == record
 
 
 def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
@@ -240,14 +227,6 @@ def test_a_study_of_another_federation_is_refused() -> None:
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION))
     study.optimize(objective, n_trials=2)
     assert "takes part in" in refused(study, federation=Federation(SPACE, features=30))
-
-
-def test_a_user_who_is_not_a_member_is_told_how_to_join() -> None:
-    class Strange(Hub):
-        def identity(self, federation: Federation) -> Identity | None:
-            raise ExchangeError("you are not a member: run fedbo join ADDRESS --invite INVITATION")
-
-    assert "run fedbo join ADDRESS --invite" in refused(a_study(), Strange())
 
 
 def test_an_exchange_that_is_down_is_an_error_and_the_next_run_publishes() -> None:
