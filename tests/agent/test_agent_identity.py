@@ -44,7 +44,7 @@ def test_a_forged_message_does_not_silence_a_peer() -> None:
     assert peer.receive(mine.message()) == 1
     plain, other = told("a", scores=3), told("a", KeyPair.generate(), scores=3)
     for forger in (plain, other):
-        with pytest.raises(MessageRefused, match=r"'a' is known here by (the key )?ed25519"):
+        with pytest.raises(MessageRefused, match=r"known here by|is not signed"):
             peer.receive(forger.message())
     mine.tell({"x": 0.9}, 2.0)
     assert peer.receive(mine.message()) == 1

@@ -13,7 +13,8 @@ import pytest
 from fedbo import Federation, Float
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, Keyring, keyring
-from fedbo.message import Message, MessageRefused
+from fedbo.identity.keyring import NotTrusted, Reason
+from fedbo.message import Message
 
 ours = Federation({"x": Float(0, 1)}, features=2)
 A, B = KeyPair.generate(), KeyPair.generate()
@@ -36,135 +37,115 @@ def ring(request: pytest.FixtureRequest, tmp_path: Path) -> Keyring:
     return Keyring(tmp_path / "state" / "known.json" if request.param == "file" else None)
 
 
-def refusal(ring: Keyring, one: Message, federation: Federation = ours) -> str:
-    accepted, refused = ring.admit(federation, [one])
-    assert not accepted
-    return refused[0][1]
+def reasons(ring: Keyring, *messages: Message, of: Federation = ours) -> list[Reason | None]:
+    """Why each message is refused; None if it is accepted."""
+    accepted, refused = ring.admit(of, messages)
+    faults = {message: error.reason for message, error in refused}
+    assert accepted == [message for message in messages if message not in faults]
+    return [faults.get(message) for message in messages]
 
 
 def test_the_first_key_of_a_name_is_kept(ring: Keyring) -> None:
-    assert ring.admit(ours, [message()]) == ([message()], [])
+    assert reasons(ring, message()) == [None]
     assert ring.known(ours) == ring.known() == {"a": str(A)}
-    text = refusal(ring, message(keys=B))
-    assert f"'a' is known here by {A}" in text
-    is_file = ring.path is not None
-    advice = f"fedbo identity trust a {B}" if is_file else f"keyring.trust('a', parse_key('{B}'))"
-    assert advice in text
-    assert f"'a' is known here by the key {A}" in refusal(ring, message(keys=None))
-    assert ring.admit(ours, [message(sequence=2)])[1] == []
+    assert reasons(ring, message(keys=B), message("a/2", B)) == [Reason.OTHER_KEY] * 2
+    assert reasons(ring, message(keys=None)) == [Reason.UNSIGNED]
+    assert reasons(ring, message(sequence=2)) == [None]
+    assert ring.known(Federation({"y": Float(0, 1)}, features=2)) == {}
 
 
-def test_another_federation_has_other_names(ring: Keyring) -> None:
-    ring.admit(ours, [message()])
-    other = Federation({"y": Float(0, 1)}, features=2)
-    assert ring.known(other) == {}
+@pytest.mark.parametrize("remember", ["nothing", "all"])
+def test_a_key_is_not_always_remembered(ring: Keyring, remember: Any) -> None:
+    ring.admit(ours, [message("b"), message(), message(keys=B)], remember=remember)
+    assert ring.known() == {}
+    ring.admit(ours, [message("b"), message()], remember=remember)
+    assert set(ring.known()) == ({"a", "b"} if remember == "all" else set())
 
 
-def test_a_signature_counts_more_than_none_when_both_come_at_once(ring: Keyring) -> None:
+def test_check_raises_the_first_fault(ring: Keyring) -> None:
+    with pytest.raises(NotTrusted) as caught:
+        ring.check(ours, [message("b"), message(), message(keys=B)])
+    assert caught.value.reason is Reason.CONTESTED and ring.known() == {}
+    ring.check(ours, [message("b"), message()])
+    assert sorted(ring.known()) == ["a", "b"]
+
+
+def test_messages_that_come_at_once(ring: Keyring) -> None:
     signed, unsigned = message(), message(keys=None, sequence=2**32 - 1)
-    accepted, refused = ring.admit(ours, [unsigned, signed])
-    assert accepted == [signed]
-    assert "is not signed" in refused[0][1]
-
-
-def test_two_keys_at_once_are_both_refused_until_one_is_trusted(ring: Keyring) -> None:
-    both = [message(), message(keys=B)]
-    accepted, refused = ring.admit(ours, both)
-    assert not accepted
-    assert all(str(A) in text and str(B) in text for _, text in refused)
+    assert reasons(Keyring(), unsigned, signed) == [Reason.UNSIGNED, None]
+    assert reasons(ring, signed, message(keys=B)) == [Reason.CONTESTED] * 2
     ring.trust("a", B.public)
-    accepted, refused = ring.admit(ours, both)
-    assert accepted == [both[1]]
-    assert len(refused) == 1
+    assert reasons(ring, signed, message(keys=B)) == [Reason.OTHER_KEY, None]
 
 
 def test_a_name_with_thousands_of_keys_costs_little(ring: Keyring) -> None:
     """Each refusal used to quote all keys: 2,000 keys made 224 MB of text."""
-    many = [message(keys=KeyPair.generate()) for _ in range(500)]
-    accepted, refused = ring.admit(ours, many)
-    assert not accepted
-    assert "497 more" in refused[0][1]
-    assert sum(len(text) for _, text in refused) < 500 * 1000
+    _, refused = ring.admit(ours, [message(keys=KeyPair.generate()) for _ in range(500)])
+    assert len(refused) == 500
+    assert sum(len(str(error)) for _, error in refused) < 500 * 1000
 
 
-def test_advice_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
-    ring, name = Keyring(tmp_path / "known.json"), "a'$(reboot)"
-    ring.admit(ours, [message(name)])
-    text = refusal(ring, message(name, B))
-    command = text[text.index("fedbo identity trust") :]
-    assert shlex.split(command) == ["fedbo", "identity", "trust", name, str(B)]
-
-
-def test_another_site_with_this_users_name_is_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
-    ring, own = Keyring.user(), KeyPair.load()
-    ring.trust("a", own.public, ours)
-    text = refusal(ring, message())
-    assert "'a' is a name of this user" in text
-    assert "identity trust" not in text
+def test_advice_can_be_pasted(tmp_path: Path) -> None:
+    name = "a'$(reboot)"
+    for ring in (Keyring(tmp_path / "known.json"), Keyring()):
+        ring.admit(ours, [message(name)])
+        [(_, error)] = ring.admit(ours, [message(name, B)])[1]
+        if ring.path is not None:
+            command = str(error)[str(error).index("fedbo identity trust") :]
+            assert shlex.split(command) == ["fedbo", "identity", "trust", name, str(B)]
+        else:
+            assert str(error).endswith(f"keyring.trust({name!r}, parse_key('{B}'))")
 
 
 def test_trust_replaces_a_key(ring: Keyring) -> None:
     ring.admit(ours, [message()])
     ring.trust("a", B.public, ours)
-    assert ring.admit(ours, [message(keys=B)])[1] == []
-    refusal(ring, message())
+    assert reasons(ring, message(keys=B), message()) == [None, Reason.OTHER_KEY]
     ring.trust("a", A.public)  # in every federation
-    assert ring.admit(ours, [message()])[1] == []
+    assert reasons(ring, message()) == [None]
 
 
 def test_a_revoked_key_is_refused_under_every_name(ring: Keyring) -> None:
     ring.admit(ours, [message()])
     ring.revoke(A.public)
     assert ring.revoked() == [str(A)]
-    assert "was revoked here" in refusal(ring, message())
-    assert "was revoked here" in refusal(ring, message("another"))
-    assert "was revoked here" in refusal(ring, message(), listed(a=A))
+    assert reasons(ring, message(), message("another")) == [Reason.REVOKED] * 2
+    assert reasons(ring, message(), of=listed(a=A)) == [Reason.REVOKED]
     ring.trust("a", A.public)
-    assert ring.admit(ours, [message()])[1] == []
+    assert reasons(ring, message()) == [None]
 
 
 def test_a_list_of_members_admits_nobody_else(ring: Keyring) -> None:
-    federation = listed(a=A)
-    assert ring.admit(federation, [message(), message("a/second")])[1] == []
-    assert "has no 'b'" in refusal(ring, message("b", B), federation)
-    assert "is not signed" in refusal(ring, message(keys=None), federation)
-    text = refusal(ring, message(keys=B), federation)
-    assert str(A) in text
-    assert str(B) in text
     ring.trust("a", B.public)  # the list counts, not what this site trusts
-    refusal(ring, message(keys=B), federation)
+    sent = [message(), message("a/2"), message("b", B), message(keys=None), message(keys=B)]
+    assert reasons(ring, *sent, of=listed(a=A)) == [
+        None,
+        None,
+        Reason.NOT_LISTED,
+        Reason.UNSIGNED,
+        Reason.NOT_THE_LISTED_KEY,
+    ]
+    assert ring.known() == {"a": str(B)}
 
 
 def test_a_wrong_signature_does_not_claim_a_name(ring: Keyring) -> None:
     forged = Message.decode(message(keys=B).encode().replace(B.public, A.public))
-    assert "wrong signature" in refusal(ring, forged)
-    assert ring.known() == {}
-
-
-def test_check_refuses_all_or_remembers_all(ring: Keyring) -> None:
-    with pytest.raises(MessageRefused, match="several sites use the name"):
-        ring.check(ours, [message("b"), message(), message(keys=B)])
-    assert ring.known() == {}
-    ring.check(ours, [message("b"), message()])
-    assert sorted(ring.known()) == ["a", "b"]
+    assert reasons(ring, forged, message(keys=B)) == [Reason.WRONG_SIGNATURE, None]
+    assert ring.known() == {"a": str(B)}
 
 
 def test_the_key_that_another_process_remembered_first_counts(tmp_path: Path) -> None:
     ring, other = (Keyring(tmp_path / "known.json") for _ in range(2))
-    judge = ring._judge
+    judge = ring._sorted
 
     def slow(*given: Any) -> Any:
         judged = judge(*given)
         other.admit(ours, [message(keys=B)])
         return judged
 
-    ring._judge = slow  # type: ignore[method-assign]
-    accepted, refused = ring.admit(ours, [message()])
-    assert not accepted
-    assert str(B) in refused[0][1]
+    ring._sorted = slow  # type: ignore[method-assign]
+    assert reasons(ring, message()) == [Reason.OTHER_KEY]
+    assert ring.known() == {"a": str(B)}
 
 
 def test_a_claim_does_not_take_the_name_of_another_site(
@@ -175,15 +156,11 @@ def test_a_claim_does_not_take_the_name_of_another_site(
     assert ring.claim("mine", own.public, ours) is None
     assert ring.claim("mine", own.public, ours) is None
     ring.admit(ours, [message("a")])
-    fault = ring.claim("a/second", own.public, ours)
-    assert fault is not None and "that of another site" in fault
+    assert ring.claim("a/second", own.public, ours) is not None
     assert ring.known(ours) == {"mine": str(own), "a": str(A)}
     ring.revoke(own.public)
-    fault = ring.claim("mine", own.public, ours)
-    assert fault is not None and "was revoked here" in fault
-    assert ring.revoked() == [str(own)]
-    new = KeyPair.retire()
-    assert ring.claim("mine", new.public, ours) is None
+    assert ring.claim("mine", own.public, ours) is not None
+    assert ring.claim("mine", KeyPair.retire().public, ours) is None
 
 
 def test_changes_tell_when_trust_was_lost(ring: Keyring) -> None:
@@ -213,10 +190,9 @@ def test_changes_of_another_process_are_seen(tmp_path: Path) -> None:
 
 def test_the_number_of_names_is_bounded(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "MOST", 3)
-    accepted, refused = ring.admit(ours, [message(f"n{i}") for i in range(5)])
-    assert (len(accepted), len(refused)) == (3, 2)
-    assert "takes no new ones" in refused[0][1]
-    assert ring.admit(ours, [message("n1", sequence=7)])[1] == []
+    sent = [message(f"n{i}") for i in range(5)]
+    assert reasons(ring, *sent) == [None] * 3 + [Reason.FULL] * 2
+    assert reasons(ring, message("n1", sequence=7)) == [None]
 
 
 def test_a_file_is_shared_by_processes_and_private(tmp_path: Path) -> None:
@@ -241,6 +217,6 @@ def test_a_file_is_shared_by_processes_and_private(tmp_path: Path) -> None:
 def test_a_damaged_file_is_an_error_and_stays(tmp_path: Path, text: str) -> None:
     path = tmp_path / "known.json"
     path.write_text(text)
-    with pytest.raises(FileRefused, match="cannot be used"):
+    with pytest.raises(FileRefused):
         Keyring(path).known()
     assert path.read_text() == text

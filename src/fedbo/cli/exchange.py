@@ -110,8 +110,9 @@ def _ours(
         except MessageRefused as error:
             reasons[message] = str(error)
     keyring = place.keyring or Keyring.user()
-    _, refused = keyring.review(agreed, [m for m, _ in group if m not in reasons])
-    reasons |= dict(refused)
+    fitting = [message for message, _ in group if message not in reasons]
+    _, refused = keyring.admit(agreed, fitting, remember="nothing")
+    reasons |= {message: str(error) for message, error in refused}
     _table(console, group, reasons)
     for reason in dict.fromkeys(reasons.values()):
         screen.say(console, f"• {screen.printable(reason)}", "yellow", indent=2)

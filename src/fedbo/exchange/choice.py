@@ -133,11 +133,12 @@ def chosen(
             message = max(message, other, key=lambda each: (each.sequence, each.encode()))
         latest[key] = message
     try:
-        return keyring.admit(federation, [latest[key] for key in sorted(latest)])
+        accepted, refused = keyring.admit(federation, [latest[key] for key in sorted(latest)])
     except FileRefused as error:
         raise ExchangeError(str(error)) from None
     except OSError as error:
         raise failed(f"keys cannot be looked up in {keyring}", error) from error
+    return accepted, [(message, str(error)) for message, error in refused]
 
 
 def is_withdrawable(

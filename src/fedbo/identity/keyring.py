@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -32,13 +33,40 @@ MOST = 100_000  # names in one federation
 MOST_OVERALL = 200_000  # so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
 _EVERYWHERE = ""  # stands for all federations
-_NAMED = 3  # keys that claim one name
+
+
+class Reason(Enum):
+    """Why a message is not accepted as one of the member that it names; the value words it."""
+
+    WRONG_SIGNATURE = ""  # `verify` says what is wrong
+    REVOKED = "it is signed with {key}, which was revoked here. If that was a mistake: {advice}"
+    NOT_LISTED = "the federation's list of members has no {name!r}"
+    UNSIGNED = "it is not signed, but {name!r} has a key: someone else may have written it"
+    OTHER_KEY = (
+        "it is signed with {key}, but {name!r} is known here by {known}. If {name!r} has a new key "
+        "(ask through another channel than the exchange): {advice}"
+    )
+    NOT_THE_LISTED_KEY = (
+        "it is signed with {key}, but the federation lists {known} as the key of {name!r}"
+    )
+    CONTESTED = (
+        "it is signed with {key}, and another one with another key: several sites use the name "
+        "{name!r}. Ask one of them to take another name. If it is one site with a new key: {advice}"
+    )
+    FULL = "this keyring knows too many names already, and takes no new ones"
+
+
+class NotTrusted(MessageRefused):
+    """A message is not from the member that it names, as far as the keyring knows."""
+
+    def __init__(self, text: str, reason: Reason) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class _Known(msgspec.Struct):
     """What the file holds; keys as text."""
 
-    version: int = 1
     known: dict[str, dict[str, str]] = {}  # by federation and name
     revoked: list[str] = []
 
@@ -77,43 +105,40 @@ class Keyring:
         return f"Keyring({'in memory' if self.path is None else str(self.path)!r})"
 
     def admit(
-        self, federation: Federation, messages: Iterable[S]
-    ) -> tuple[list[S], list[tuple[S, str]]]:
+        self,
+        federation: Federation,
+        messages: Iterable[S],
+        *,
+        remember: Literal["accepted", "all", "nothing"] = "accepted",
+    ) -> tuple[list[S], list[tuple[S, NotTrusted]]]:
         """Sort messages into those whose sender is who it says, and the others.
-
-        Keys that are seen for the first time are remembered.
 
         Args:
             federation: The federation that all of them fit.
             messages: Messages and withdrawals.
+            remember: Which keys to remember of those that are seen for the first time: of what is
+                "accepted" (default), of "all" if none is refused, or "nothing".
 
         Returns:
             Those that are accepted, in their order, and the others, each with the reason.
         """
-        everything = list(messages)
+        messages = list(messages)
         with self._lock:
-            accepted, refused, new = self._judge(federation, everything)
-            if not self._remember(federation, new):  # another process was first
-                accepted, refused, _ = self._judge(federation, everything)
-        return accepted, refused
-
-    def review(
-        self, federation: Federation, messages: Iterable[S]
-    ) -> tuple[list[S], list[tuple[S, str]]]:
-        """Sort messages as `admit` does, but remember nothing."""
-        with self._lock:
-            accepted, refused, _ = self._judge(federation, list(messages))
+            self._read()
+            accepted, refused, new = self._sorted(federation, messages)
+            if new and (remember == "accepted" or (remember == "all" and not refused)):
+                with self._changing():  # another process may have been first
+                    accepted, refused, new = self._sorted(federation, messages)
+                    if remember == "accepted" or not refused:
+                        self._held.known.setdefault(_place(federation), {}).update(new)
+                        self._write()
         return accepted, refused
 
     def check(self, federation: Federation, messages: Iterable[S]) -> None:
-        """Raise `MessageRefused` unless `admit` would accept all; then remember their keys."""
-        everything = list(messages)
-        with self._lock:
-            _, refused, new = self._judge(federation, everything)
-            if not refused and not self._remember(federation, new):
-                _, refused, _ = self._judge(federation, everything)
-            if refused:
-                raise MessageRefused(refused[0][1])
+        """Raise `NotTrusted` unless `admit` would accept all; then remember their keys."""
+        _, refused = self.admit(federation, messages, remember="all")
+        if refused:
+            raise refused[0][1]
 
     def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
         """Tell whether a message that was accepted before would still be.
@@ -124,15 +149,8 @@ class Keyring:
             key: The key that it is signed with; empty if it is not signed.
         """
         with self._lock:
-            name, text = member(sender), key_text(key) if key else ""
-            if text in self._held.revoked:
-                return False
-            if federation.members:
-                return bool(key) and federation.members.get(name) == key
-            local, everywhere = (
-                self._held.known.get(place, {}) for place in (_place(federation), _EVERYWHERE)
-            )
-            return local.get(name, everywhere.get(name, text)) == text
+            text = key_text(key) if key else ""
+            return self._fault(federation, member(sender), text) is None
 
     def changes(self) -> int:
         """Return a number that grows whenever a key is no longer trusted as it was."""
@@ -151,19 +169,19 @@ class Keyring:
         Returns:
             Why the name or the key cannot be used; None if it can.
         """
-        text, place = key_text(key), _place(federation)
+        text, name = key_text(key), member(name)
         with self._lock, self._changing():
             if text in self._held.revoked:
                 return f"its key {text} was revoked here"
-            known = self._names(federation).get(member(name))
+            known = self._known(federation, name)
             if known == text or federation.members:
                 return None
             if known is not None and known not in own_keys():
                 return (
-                    f"the name {member(name)!r} is known here as that of another site, with the "
-                    f"key {known}: choose another name (name=...)"
+                    f"the name {name!r} is known here as that of another site, with the key "
+                    f"{known}: choose another name (name=...)"
                 )
-            self._held.known.setdefault(place, {})[member(name)] = text
+            self._held.known.setdefault(_place(federation), {})[name] = text
             self._write()
         return None
 
@@ -178,17 +196,14 @@ class Keyring:
         Raises:
             ValueError: If it is not a key, or one with which anyone can sign.
         """
-        text, place = key_text(key), _place(federation)
+        text, name = key_text(key), member(name)
         parse_key(text)
         with self._lock, self._changing():
-            known, revoked = self._held.known, self._held.revoked
-            if known.get(place, {}).get(member(name)) == text and text not in revoked:
-                return
             if federation is None:
-                for names in known.values():
-                    names.pop(member(name), None)
-            known.setdefault(place, {})[member(name)] = text
-            self._held.revoked = [other for other in revoked if other != text]
+                for names in self._held.known.values():
+                    names.pop(name, None)
+            self._held.known.setdefault(_place(federation), {})[name] = text
+            self._held.revoked = [other for other in self._held.revoked if other != text]
             self._changes += 1
             self._write()
 
@@ -218,11 +233,10 @@ class Keyring:
 
         Without a federation, those of all of them.
         """
-        with self._lock:
-            self._read()
-            if federation is not None:
-                return self._names(federation)
-            return {name: key for names in self._held.known.values() for name, key in names.items()}
+        known = self.by_federation()
+        if federation is not None:
+            return known.get(_EVERYWHERE, {}) | known.get(_place(federation), {})
+        return {name: key for names in known.values() for name, key in names.items()}
 
     def by_federation(self) -> dict[str, dict[str, str]]:
         """Return all known keys, as text, by federation and name.
@@ -241,77 +255,85 @@ class Keyring:
 
     # How messages are judged
 
-    def _judge(
+    def _sorted(
         self, federation: Federation, messages: Sequence[S]
-    ) -> tuple[list[S], list[tuple[S, str]], dict[str, str]]:
+    ) -> tuple[list[S], list[tuple[S, NotTrusted]], dict[str, str]]:
         """Return the accepted ones, the others with their reasons, and the keys that are new."""
-        self._read()
-        listed, local = federation.members, self._held.known.get(_place(federation), {})
-        everywhere = self._held.known.get(_EVERYWHERE, {})
-        if not (listed or local or everywhere or any(message.key for message in messages)):
-            return list(messages), [], {}
+        accepted: list[S] = []
+        refused: list[tuple[S, NotTrusted]] = []
+        new: dict[str, str] = {}
         valid: list[S] = []
-        refused: list[tuple[S, str]] = []
+        claims: dict[str, set[str]] = {}  # the keys that claim a name
         for message in messages:
             try:
                 if message.key:
                     verify(message)
-                    self._check_not_revoked(message)
-                valid.append(message)
             except MessageRefused as error:
-                refused.append((message, str(error)))
-        claims: dict[str, _Claim] = {}  # by the names of members
+                refused.append((message, NotTrusted(str(error), Reason.WRONG_SIGNATURE)))
+                continue
+            valid.append(message)
+            if message.key and message.signer not in self._held.revoked:
+                claims.setdefault(member(message.sender), set()).add(message.signer)
+        overall = sum(map(len, self._held.known.values()))
+        room = min(MOST - len(self._held.known.get(_place(federation), {})), MOST_OVERALL - overall)
         for message in valid:
-            name = member(message.sender)
-            if name not in claims:
-                known = local.get(name, everywhere.get(name))
-                if listed:
-                    known = key_text(listed[name]) if name in listed else None
-                claims[name] = _Claim(name, known, bool(listed), is_file=self.path is not None)
-            claims[name].add(message.signer)
-        accepted: list[S] = []
-        new: dict[str, str] = {}
-        for message in valid:
-            claim = claims[member(message.sender)]
-            fault, is_new = claim.fault(message), bool(message.key) and claim.is_unknown
-            if fault is None and is_new and self._is_full(local, new):
-                fault = "this keyring knows too many names already, and takes no new ones"
+            name, key = member(message.sender), message.signer
+            fault = self._fault(federation, name, key, claims.get(name, ()))
+            is_new = key and not federation.members and self._known(federation, name) is None
+            if fault is None and is_new:
+                if name not in new and len(new) >= room:
+                    fault = Reason.FULL
+                else:
+                    new[name] = key
             if fault is None:
                 accepted.append(message)
-                new |= {claim.name: message.signer} if is_new else {}
             else:
-                what = f"{message.type} {message.sequence} of {message.sender!r}"
-                refused.append((message, f"{what}: {fault}"))
+                refused.append((message, self._refusal(federation, message, fault)))
         return accepted, refused, new
 
-    def _is_full(self, local: Mapping[str, str], new: Mapping[str, str]) -> bool:
-        overall = sum(map(len, self._held.known.values()))
-        return len(local) + len(new) >= MOST or overall + len(new) >= MOST_OVERALL
+    def _fault(
+        self, federation: Federation, name: str, key: str, claims: Collection[str] = ()
+    ) -> Reason | None:
+        """Say why what has this key cannot be from a member; None if it can be.
 
-    def _check_not_revoked(self, signed: Signed) -> None:
-        if signed.signer in self._held.revoked:
-            raise MessageRefused(
-                f"{signed.type} {signed.sequence} of {signed.sender!r} is signed with "
-                f"{signed.signer}, which was revoked here. If that was a mistake: "
-                f"{_advice(signed.sender, signed.signer, is_file=self.path is not None)}"
-            )
+        Args:
+            federation: The federation.
+            name: The name of the member.
+            key: The key, as text; empty if there is no signature.
+            claims: All keys that come with this name at once.
+        """
+        if key in self._held.revoked:
+            return Reason.REVOKED
+        known = self._known(federation, name)
+        if federation.members and known is None:
+            return Reason.NOT_LISTED
+        if known == key:
+            return None
+        if known is not None:
+            if not key:
+                return Reason.UNSIGNED
+            return Reason.NOT_THE_LISTED_KEY if federation.members else Reason.OTHER_KEY
+        if len(claims) == (key in claims):
+            return None
+        return Reason.CONTESTED if key else Reason.UNSIGNED
 
-    def _names(self, federation: Federation) -> dict[str, str]:
-        known = self._held.known
-        return known.get(_EVERYWHERE, {}) | known.get(_place(federation), {})
+    def _known(self, federation: Federation, name: str) -> str | None:
+        """Return the key of a member, as text, by the federation's list or else as known here."""
+        if federation.members:
+            return key_text(listed) if (listed := federation.members.get(name)) else None
+        everywhere = self._held.known.get(_EVERYWHERE, {}).get(name)
+        return self._held.known.get(_place(federation), {}).get(name, everywhere)
+
+    def _refusal(self, federation: Federation, message: Signed, reason: Reason) -> NotTrusted:
+        name, key = member(message.sender), message.signer
+        advice = f"keyring.trust({name!r}, parse_key({key!r}))"
+        if self.path is not None:  # it may be pasted into a shell
+            advice = f"fedbo identity trust {shlex.quote(name)} {key}"
+        known = self._known(federation, name)
+        why = reason.value.format(name=name, key=key, known=known, advice=advice)
+        return NotTrusted(f"{message.type} {message.sequence} of {message.sender!r}: {why}", reason)
 
     # The file
-
-    def _remember(self, federation: Federation, new: Mapping[str, str]) -> bool:
-        """Remember new keys; return False if another process has remembered others meanwhile."""
-        if not new:
-            return True
-        with self._changing():
-            names = self._held.known.setdefault(_place(federation), {})
-            for name, key in new.items():
-                names.setdefault(name, key)
-            self._write()
-            return all(names[name] == key for name, key in new.items())
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -365,87 +387,6 @@ def _extends(new: _Known, old: _Known) -> bool:
 
 def _place(federation: Federation | None) -> str:
     return _EVERYWHERE if federation is None else str(federation.fingerprint)
-
-
-class _Claim:
-    """The keys that claim one name, and which of them has it."""
-
-    def __init__(self, name: str, known: str | None, is_listed: bool, *, is_file: bool) -> None:
-        self.name, self._known, self._is_listed, self._is_file = name, known, is_listed, is_file
-        self._keys: set[str] = set()
-
-    def add(self, key: str) -> None:
-        if key:
-            self._keys.add(key)
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether nobody knows the key of this name yet, and anyone may have it."""
-        return self._known is None and not self._is_listed
-
-    def fault(self, signed: Signed) -> str | None:
-        """Say why a message cannot be from the member that it names; None if it can be."""
-        if self._is_listed:
-            return self._fault_by_list(signed)
-        if self._known is None:
-            if len(self._keys) > 1:
-                return self._contested
-            is_other_signed = self._keys and not signed.key
-            return "it is not signed, but another one is, which counts" if is_other_signed else None
-        if signed.signer == self._known:
-            return None
-        if not signed.key:
-            return self._unsigned("known here by")
-        if self._known in self._own:
-            return (
-                f"it is signed with {signed.signer}, but {self.name!r} is a name of this user, "
-                f"with the key {self._known}: another site uses this name too. One of the two "
-                "should take another name"
-            )
-        return (
-            f"it is signed with {signed.signer}, but {self.name!r} is known here by "
-            f"{self._known}. If {self.name!r} has a new key (ask through another channel than the "
-            f"exchange): {_advice(self.name, signed.signer, is_file=self._is_file)}"
-        )
-
-    def _fault_by_list(self, signed: Signed) -> str | None:
-        if self._known is None:
-            return f"the federation's list of members has no {self.name!r}"
-        if not signed.key:
-            return self._unsigned("listed with")
-        if signed.signer == self._known:
-            return None
-        return (
-            f"it is signed with {signed.signer}, but the federation lists {self._known} as the key "
-            f"of {self.name!r}"
-        )
-
-    def _unsigned(self, how: str) -> str:
-        return (
-            f"it is not signed, but {self.name!r} is {how} the key {self._known}: someone else may "
-            "have written it"
-        )
-
-    @cached_property
-    def _contested(self) -> str:
-        keys = sorted(self._keys)
-        more = f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
-        return (
-            f"several sites use the name {self.name!r}, with the keys "
-            f"{' and '.join(keys[:_NAMED])}{more}. Ask one of them to take another name. If it is "
-            f"one site with a new key: {_advice(self.name, 'KEY', is_file=self._is_file)}"
-        )
-
-    @cached_property
-    def _own(self) -> set[str]:
-        return own_keys() if self._is_file else set()
-
-
-def _advice(name: str, key: str, *, is_file: bool) -> str:
-    """Say how to trust a key; the text may be pasted into a shell."""
-    if is_file:
-        return f"fedbo identity trust {shlex.quote(member(name))} {key}"
-    return f"keyring.trust({member(name)!r}, parse_key({key!r}))"
 
 
 def listed_keys(federation: Federation, name: str) -> KeyPair | None:
