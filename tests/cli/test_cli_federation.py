@@ -82,7 +82,7 @@ def test_a_choice_may_be_none() -> None:
     Path("space.toml").write_text(text)
     made = new("--from-space", "space.toml")
     assert made.space.parameters == {"depth": Categorical([None, 3, "None"])}
-    assert "depth categorical None, 3, 'None' unordered 3" in said(invoke("show"))
+    assert "depth Categorical(choices=(None, 3, 'None')) 3" in said(invoke("show"))
 
 
 def test_a_file_that_exists_stays_unless_forced() -> None:
@@ -204,11 +204,11 @@ Federation federation.toml
 Scores are minimised over 3 parameters, which span 3 dimensions of the unit cube of the
 models.
 
-  parameter   kind          range             scale                dimensions
-  ─────────────────────────────────────────────────────────────────────────────
-  C           float         0.0001 to 10      log                           1
-  depth       int           1 to 8            linear, steps of 1            1
-  kernel      categorical   'linear', 'rbf'   unordered                     1
+  parameter   values                                   dimensions
+  ─────────────────────────────────────────────────────────────────
+  C           Float(low=0.0001, high=10.0, log=True)            1
+  depth       Int(low=1, high=8)                                1
+  kernel      Categorical(choices=('linear', 'rbf'))            1
 
   features       100, kernel se, seed 7
   length scale   0.1, 0.2, 0.3 on the unit cube

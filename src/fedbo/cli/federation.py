@@ -15,7 +15,8 @@ from fedbo.cli import checks, screen
 from fedbo.federation import Federation, Plan
 from fedbo.federation import file as toml
 from fedbo.message import Kind
-from fedbo.space import Categorical, Int, Parameter, Space
+from fedbo.outside import shortened
+from fedbo.space import Space
 
 #: Bytes of a signed message besides its numbers, if its sender has a name of usual length.
 _HEADER = 152
@@ -37,7 +38,7 @@ _STAYS_BUT_TIP = (
     "A site sends no score, no data, no code, and no parameters of a trial but the tip, which it "
     "may leave out (tips=False, or --no-tips)."
 )
-_SHOWN = 6  # choices of a categorical parameter
+_SHOWN = 120  # characters of a parameter
 _MEMBERS = 20  # names that are shown
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
@@ -245,27 +246,12 @@ def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
 
 
 def _parameters(federation: Federation) -> Table:
-    grid = screen.grid("parameter", "kind", "range", "scale")
-    grid.columns[1].no_wrap = True
+    grid = screen.grid("parameter", "values")
     grid.add_column("dimensions", justify="right", no_wrap=True)
     for name, parameter in federation.space.parameters.items():
-        cells = (name, *_described(parameter), str(parameter.axis().size))
+        cells = (name, shortened(repr(parameter), _SHOWN), str(parameter.axis().size))
         grid.add_row(*(Text(screen.printable(cell)) for cell in cells))
     return grid
-
-
-def _described(parameter: Parameter) -> tuple[str, str, str]:
-    """Return the kind, the range and the scale of a parameter."""
-    if isinstance(parameter, Categorical):
-        shown = ", ".join(map(repr, parameter.choices[:_SHOWN]))
-        more = len(parameter.choices) - _SHOWN
-        return "categorical", shown + (f", … {more} more" if more > 0 else ""), "unordered"
-    is_int, scale = isinstance(parameter, Int), "log" if parameter.log else "linear"
-    if parameter.step is not None and not (is_int and parameter.log):
-        scale += f", steps of {parameter.step:.6g}"
-    if is_int:
-        return "int", f"{parameter.low} to {parameter.high}", scale
-    return "float", f"{parameter.low:.6g} to {parameter.high:.6g}", scale
 
 
 def _agreed(federation: Federation) -> Table:
