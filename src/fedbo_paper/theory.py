@@ -126,14 +126,6 @@ def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
     The gain of observations A is ½ log det(I + σ⁻² K_A). The greedy choice is the point with the
     largest posterior variance. A point may be chosen twice, because FTS may query it twice.
 
-    Args:
-        K: Kernel matrix of the domain, (n, n), with k(x, x) ≤ 1.
-        T: Largest number of observations.
-        noise_variance: σ².
-
-    Returns:
-        Array of shape (T + 1,).
-
     >>> np.round(gamma_lower(np.eye(2), 3, 1.0) / np.log(2), 3).tolist()  # ½, ½, ½ log2(3/2)
     [0.0, 0.5, 1.0, 1.292]
     """
@@ -151,26 +143,12 @@ def gamma_lower(K: ArrayLike, T: int, noise_variance: float) -> Array:
 
 
 def gamma_upper(K: ArrayLike, T: int, noise_variance: float) -> Array:
-    """Return upper bounds on γ_0, …, γ_T: ``gamma_lower`` / (1 − 1/e), by submodularity.
-
-    Args:
-        K: Kernel matrix of the domain, (n, n), with k(x, x) ≤ 1.
-        T: Largest number of observations.
-        noise_variance: σ².
-
-    Returns:
-        Array of shape (T + 1,).
-    """
+    """Return upper bounds on γ_0, …, γ_T: ``gamma_lower`` / (1 − 1/e), by submodularity."""
     return gamma_lower(K, T, noise_variance) / (1.0 - 1.0 / math.e)
 
 
 def epsilon(phi: Callable[[Array], Array], X: Array, K: ArrayLike) -> float:
     """Return sup |k(x, x') − φ(x)ᵀφ(x')| over the rows of X (n, D) with kernel matrix K (n, n).
-
-    Args:
-        phi: Feature map φ, from (n, D) to (n, M).
-        X: Points, (n, D).
-        K: Kernel matrix of X, (n, n), with k(x, x) ≤ 1.
 
     >>> epsilon(lambda X: np.ones((len(X), 1)), np.zeros((2, 1)), [[1, 0.75], [0.75, 1]])
     0.25
@@ -195,12 +173,7 @@ def beta_prime(t: ArrayLike, setting: Setting) -> Array:
 
 
 def beta_sequence(T: int, setting: Setting) -> tuple[float, ...]:
-    """Return (β_1, …, β_T), an argument for policies such as `fedbo.TS`.
-
-    Args:
-        T: Number of steps, at most ``setting.horizon`` + 1.
-        setting: The constants of Theorem 1.
-    """
+    """Return (β_1, …, β_T), an argument for policies such as `fedbo.TS`."""
     return tuple(beta(np.arange(1, T + 1), setting).tolist())
 
 
@@ -248,12 +221,7 @@ def sum_variance(T: ArrayLike, setting: Setting) -> Array:
     """Return the bound 2γ_T / log(1 + σ⁻²) on Σ_{t≤T} σ²_{t−1}(x_t), for any queries x_t.
 
     It holds because s log(1 + σ⁻²) ≤ log(1 + s/σ²) for s = σ²_{t−1}(x_t) ≤ 1, and ½ Σ log(1 + s/σ²)
-    is the information gain of x_1, …, x_T.
-
-    Args:
-        T: Numbers of queries, from 1 to ``setting.horizon``; any shape.
-        setting: The constants of Theorem 1.
-    """
+    is the information gain of x_1, …, x_T."""
     return 2.0 * _gamma(_steps(T), setting) / math.log1p(1.0 / setting.noise_variance)
 
 
@@ -265,11 +233,6 @@ def bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     + √(2 log(4/δ) Σ[c_t (a + 4B/p) + ψ_t]²).
     Each of the first four steps counts 2B, because |f| ≤ B; Lemma 8 does not apply where P_t < 0.
     Each entry holds with probability 1 − δ, but not all entries at once.
-
-    Args:
-        schedule: Returns p_t in (0, 1] for step t.
-        T: Number of steps, at most ``setting.horizon``.
-        setting: The constants of Theorem 1.
 
     >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> bound(lambda t: 1.0, 50, setting)[:4].tolist()
@@ -290,13 +253,7 @@ def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
     """Return a smaller bound on R_1, …, R_T that depends on the peers only through p_t, (T,).
 
     2B(1 − p_t) replaces ψ_t, because a peer's query costs at most 2B, and Φ(−1) replaces p. The
-    proof is for ``repaired`` settings.
-
-    Args:
-        schedule: Returns p_t in (0, 1] for step t.
-        T: Number of steps, at most ``setting.horizon``.
-        setting: The constants of Theorem 1.
-    """
+    proof is for ``repaired`` settings."""
     first, t = 2.0 * setting.B * np.arange(1, min(T + 1, FIRST)), np.arange(FIRST, T + 1)
     a_t = c(t, setting) * (1.0 + 2.0 / (float(ndtr(-1.0)) - 1.0 / _steps(t) ** 2.0))
     peers = 2.0 * setting.B * (1.0 - _probabilities(t, schedule))
@@ -308,15 +265,7 @@ def robust_bound(schedule: Schedule, T: int, setting: Setting) -> Array:
 
 
 class Check(NamedTuple):
-    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 holds for t = 2, …, T.
-
-    Args:
-        first_failure: The first t at which it fails, or None.
-        excess: The largest (1 − p_t) c_t, divided by (1 − p_1) c_1: with a value above 1, ψ_t is
-            at most that many times ψ_1 + O(√log t). `bound` does not use the condition.
-        decay: 1 − p_t falls like t^−decay over the second half of the steps. Σψ_t is sublinear
-            if it goes on like that; 0 if 1 − p_t does not fall.
-    """
+    """Whether (1 − p_t) c_t ≤ (1 − p_1) c_1 holds for t = 2, …, T."""
 
     first_failure: int | None
     excess: float
@@ -325,11 +274,6 @@ class Check(NamedTuple):
 
 def check(schedule: Schedule, T: int, setting: Setting) -> Check:
     """Check whether p_t satisfies the conditions of Theorem 1.
-
-    Args:
-        schedule: Returns p_t in (0, 1] for step t.
-        T: Number of steps, at most ``setting.horizon`` + 1.
-        setting: The constants of Theorem 1.
 
     >>> setting = Setting.from_kernel(np.eye(20), 50, B=1.0, noise_variance=0.1)
     >>> check(lambda t: 1 - max(t, 2) ** -0.5, 50, setting).first_failure
