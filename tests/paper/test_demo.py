@@ -141,11 +141,6 @@ class TestReport:
         scores[:, 0, :, 6:] = 0.5
         assert "alone needed more than 8 trials." in demo_screen.summary(made_up(scores))
 
-    def test_one_repeat_has_no_interval(self) -> None:
-        text = demo_screen.summary(made_up(random_scores(Demo(agents=2, trials=5, repeats=1))))
-        assert "One repeat gives no interval" in text
-        assert "±" not in text
-
     def test_live_display(self) -> None:
         console = Console(width=80, file=io.StringIO(), record=True)
         watch = demo_screen.Watch(SMALL, console)

@@ -42,12 +42,6 @@ class TestDigits:
         svm = SVC(C=10.0, gamma=0.05).fit(hand.pixels[train], hand.digits[train])
         assert hand(PARAMS) == svm.score(hand.pixels[validate], hand.digits[validate])
 
-    def test_is_computed_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hand = digits.deal(digits.MOST, seed=0)[0]
-        score = hand(PARAMS)
-        monkeypatch.setattr(hand, "_accuracy", None)
-        assert hand(dict(reversed(PARAMS.items()))) == score
-
     @pytest.mark.parametrize("name", digits.SPACE.names)
     def test_every_parameter_matters(self, name: str) -> None:
         hands, values = digits.deal(10, seed=0), digits.SPACE.parameters[name]

@@ -93,24 +93,6 @@ def test_a_verdict_is_wrong_at_its_limit_in_at_most_2_5_percent(
 
 
 @pytest.mark.parametrize(
-    ("rule", "verdict", "truth"),
-    [
-        (superior, "holds", DELTA),
-        (superior, "does not hold", 0.0),
-        (superior, "does not hold", -DELTA),
-        (comparable, "holds", 0.0),
-        (comparable, "does not hold", 2 * DELTA),
-        (no_worse, "holds", 0.0),
-        (no_worse, "does not hold", -2 * DELTA),
-    ],
-)
-def test_enough_data_decides(
-    rule: Callable[[Effect, float], Verdict], verdict: Verdict, truth: float
-) -> None:
-    assert frequency(rule, verdict, truth, spread=0.3) > 0.9
-
-
-@pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
         (0.1, 0.9, ("holds", "not decided", "holds")),

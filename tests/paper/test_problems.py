@@ -10,7 +10,7 @@ import pytest
 from paper.real_data import folder_with
 
 from fedbo.space import Float, Int
-from fedbo_paper.data import MissingData, har, landmine
+from fedbo_paper.data import MissingData
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Objective, Problem, Tasks
 from fedbo_paper.problems.synthetic import Synthetic
 
@@ -80,18 +80,6 @@ def test_the_box_of_activity_recognition_is_the_paper_s(problem: Problem) -> Non
     assert space.direction == "minimize"
 
 
-def test_on_request_what_spans_magnitudes_is_searched_on_log_scales() -> None:
-    assert opened(Glass(stand_in=True, epochs=2, box="log")).space.parameters == {
-        "batch_size": Int(20, 60),
-        "l2": Float(1e-6, 1, log=True),
-        "learning_rate": Float(0.01, 0.1, log=True),
-    }
-    assert opened(Landmine(box="log")).space.parameters == {
-        "C": Float(1e-4, 10, log=True),
-        "gamma": Float(0.01, 10, log=True),
-    }
-
-
 @pytest.mark.parametrize(("problem", "agents"), [(Landmine(), 29), (Har(), 30), (GLASS, 38)])
 def test_there_are_as_many_agents_as_in_the_paper(problem: Problem, agents: int) -> None:
     tasks = opened(problem)
@@ -100,13 +88,6 @@ def test_there_are_as_many_agents_as_in_the_paper(problem: Problem, agents: int)
         tasks.objective(agents, 0)
     with pytest.raises(ValueError, match="agent is -1"):
         tasks.objective(-1, 0)
-
-
-def test_data_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = opened(Har(epochs=2))
-    monkeypatch.setattr(har, "load", None)
-    monkeypatch.setattr(landmine, "load", None)
-    assert opened(msgspec.convert({"type": "har", "epochs": 2}, Problem)) is first
 
 
 def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:

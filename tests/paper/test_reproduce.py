@@ -105,25 +105,3 @@ def test_glass_without_its_data_says_what_to_fetch(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert "fedbo data fetch gleam" in failed.stderr and "--stand-in" in failed.stderr
     assert "Traceback" not in failed.stderr
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("fig9",), "there is no 'fig9'"),
-        (("fig1", "--only", "har"), "its experiments are synthetic"),
-        (("fig2", "--preset", "mine"), "'mine' is not one of"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_in_a_sentence(
-    args: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
-    failed = reproduce(*args, out=tmp_path, check=False)
-    assert failed.returncode == 2
-    assert said in " ".join(failed.stderr.replace("│", " ").split())
-
-
-def test_a_folder_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    failed = reproduce("fig1", out=tmp_path / "taken", check=False)
-    assert failed.returncode == 2 and "is a file, expected a folder" in failed.stderr

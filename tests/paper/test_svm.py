@@ -83,13 +83,6 @@ def test_ties_count_half(levels: int) -> None:
         assert field.auc(values) == pytest.approx(roc_auc_score(labels, values), abs=1e-12)
 
 
-def test_far_from_all_support_vectors_places_are_tied(real: tuple[Samples, ...]) -> None:
-    """Adding the intercept rounds all kernel values there to the same number."""
-    far = Samples(X=real[4].X * 20, y=real[4].y)
-    params = {"C": 5.0, "gamma": 10.0}
-    assert ByDecision(Field(far))(params) == pytest.approx(plain(far, **params), abs=1e-12)
-
-
 # ---------------------------------------------------------------- by probabilities
 
 
