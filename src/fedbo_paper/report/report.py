@@ -66,7 +66,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         findings: The claims with their verdicts.
         pictures: Figures by name, as `figures.draw` returns them.
         grids: Tables, each in its chapter.
-        commands: How to run each part again, as (what, command).
     """
 
     lead: str = ""
@@ -74,7 +73,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     pictures: dict[str, Picture] = {}
     grids: tuple[Grid, ...] = ()
-    commands: tuple[tuple[str, str], ...] = ()
 
 
 #: The headings of the chapters, by name. A finding belongs to the chapter whose name its figure
@@ -140,7 +138,6 @@ def contents(
         findings=tuple(findings),
         pictures=draw(material, folder, [n for n in FIGURES if n.partition("-")[0] in figures]),
         grids=tuple(grids),
-        commands=commands(selections),
     )
 
 
@@ -207,36 +204,6 @@ def _what(selection: Selection, runs: Table) -> str:
     )
 
 
-def commands(selections: Sequence[Selection]) -> tuple[tuple[str, str], ...]:
-    """Return the command for each selection's part of the report, with one line per figure.
-
-    >>> from fedbo_paper.experiments.spec import wanted
-    >>> commands(wanted("fig2", only="har", quick=True, problem={"epochs": 5}))
-    (('Activity recognition with mobile phones, paper preset',
-      'fedbo reproduce fig2 --only har --quick --epochs 5'),)
-    """
-    return tuple(
-        (f"{selection.spec.title}, {PRESET_NAMES[selection.preset]}", _command(selection))
-        for selection in selections
-    )
-
-
-def _command(selection: Selection) -> str:
-    options = [f"--only {selection.experiment}"]
-    if selection.preset != "paper":
-        options.append(f"--preset {selection.preset}")
-    if selection.quick:
-        options.append("--quick")
-    if selection.seed:
-        options.append(f"--seed {selection.seed}")
-    if selection.maximiser != (selection.spec.maximiser or "refine"):
-        options.append(f"--maximiser {selection.maximiser}")
-    for name, value in selection.problem.items():
-        flag = f"--{name.replace('_', '-')}"
-        options.append(flag if value is True else f"{flag} {value}")
-    return "\n".join(f"fedbo reproduce {name} {' '.join(options)}" for name in selection.figures)
-
-
 def page(contents: Contents) -> str:
     """Return the report as HTML.
 
@@ -248,7 +215,6 @@ def page(contents: Contents) -> str:
         "run": "What was run" if contents.settings else "",
         "verdicts": "Verdicts" if contents.findings else "",
         **{name: CHAPTERS[name] if any(chapter) else "" for name, chapter in chapters.items()},
-        "commands": "How to run it again" if contents.commands else "",
     }
     return _template().render(
         contents=contents,
