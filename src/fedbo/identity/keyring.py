@@ -143,10 +143,7 @@ class Keyring:
     def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
         """Tell whether a message that was accepted before would still be.
 
-        Args:
-            federation: The federation.
-            sender: The sender of the message.
-            key: The key that it is signed with; empty if it is not signed.
+        The key is the one that it is signed with; empty if it is not signed.
         """
         with self._lock:
             text = key_text(key) if key else ""
@@ -163,7 +160,7 @@ class Keyring:
 
         Args:
             name: The name of an agent of this user.
-            key: The 32 bytes of the public key that it signs with.
+            key: The public key that it signs with.
             federation: The federation in which this counts.
 
         Returns:
@@ -391,10 +388,6 @@ def _place(federation: Federation | None) -> str:
 
 def listed_keys(federation: Federation, name: str) -> KeyPair | None:
     """Return the key pair of a listed member, from this user's keys; None if none are listed.
-
-    Args:
-        federation: The federation, which may list the keys of its members.
-        name: The name of the member, or of one of its agents.
 
     Raises:
         KeyRefused: If the federation lists members, and not this one, or if the private key is not

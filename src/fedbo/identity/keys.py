@@ -85,20 +85,15 @@ class KeyPair:
         raise TypeError("a private key is not copied to other processes: load it there")
 
     def sign(self, unsigned: S) -> S:
-        """Return the message or withdrawal with this key and its signature.
-
-        Args:
-            unsigned: What to sign; an earlier signature is replaced.
-        """
+        """Return the message or withdrawal with this key and its signature."""
         signature = self.sign_bytes(unsigned.signed_bytes)
         return msgspec.structs.replace(unsigned, key=self.public, signature=signature)
 
     def sign_bytes(self, data: bytes) -> bytes:
         """Return the signature of something else; `is_signed` checks it.
 
-        Args:
-            data: What to sign. It must begin with a line that says what it is, so that nobody can
-                use the signature for anything else. Messages begin with ``fedbo 2 message``.
+        It must begin with a line that says what it is, so that nobody can use the signature for
+        anything else. Messages begin with ``fedbo 2 message``.
         """
         return self._private.sign(data)
 
@@ -133,11 +128,7 @@ class KeyPair:
 
     @classmethod
     def find(cls, public: bytes) -> KeyPair | None:
-        """Return the key pair with this public key if this user has it, else None.
-
-        Args:
-            public: The 32 bytes of the public key.
-        """
+        """Return the key pair with this public key if this user has it, else None."""
         folder = state_folder()
         for path in (folder / NAME, folder / IMPORTED / f"{public.hex()}.pem"):
             with contextlib.suppress(FileNotFoundError):
@@ -148,11 +139,7 @@ class KeyPair:
 
     @classmethod
     def add(cls, path: str | os.PathLike[str]) -> KeyPair:
-        """Import a private key from another machine, and return it.
-
-        Args:
-            path: A copy of that machine's ``identity.pem``.
-        """
+        """Import a copy of another machine's ``identity.pem``, and return its key pair."""
         keys = cls._read(Path(path), private=False)
         existing = cls.find(keys.public)
         if existing is not None:
@@ -211,14 +198,7 @@ def own_keys() -> set[str]:
 
 
 def verify(signed: Signed) -> None:
-    """Check the signature of a message or a withdrawal.
-
-    Args:
-        signed: What has a signature.
-
-    Raises:
-        MessageRefused: If the signature is wrong, or cannot be checked.
-    """
+    """Raise `MessageRefused` if a signature is missing or wrong, or cannot be checked."""
     what = f"{signed.type} {signed.sequence} of {signed.sender!r}"
     if len(signed.key) != KEY_BYTES:
         raise MessageRefused(f"{what} is not signed")
@@ -226,12 +206,11 @@ def verify(signed: Signed) -> None:
     digest = hashlib.sha256(signed.key + signed.signature + content).digest()
     if digest in _valid:
         return
-    if not is_installed():
-        raise MessageRefused(
-            f"{what} is signed, and signatures are checked with the package cryptography, which "
-            "is not installed: pip install 'fedbo[identity]'"
-        )
-    if not is_signed(signed.key, signed.signature, content):
+    try:
+        is_valid = is_signed(signed.key, signed.signature, content)
+    except KeyRefused as error:
+        raise MessageRefused(f"{what} is signed, and cannot be checked: {error}") from None
+    if not is_valid:
         raise MessageRefused(
             f"{what} has a wrong signature: it was not made with {key_text(signed.key)}, or it "
             "was changed on its way"
@@ -242,12 +221,7 @@ def verify(signed: Signed) -> None:
 
 
 def is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
-    """Tell whether a signature was made with the private key of a public key.
-
-    Args:
-        key: The 32 bytes of the public key.
-        signature: What `KeyPair.sign_bytes` returned, or anything else.
-        data: What was signed.
+    """Tell whether a signature, which may be any bytes, was made with the key pair of a public key.
 
     Raises:
         KeyRefused: If the package that checks signatures is not installed.
@@ -281,28 +255,20 @@ def _require_package() -> None:
 
 def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
     """Write a private key that only its user can read; if not ``replace``, keep an existing one."""
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     make_folder(path.parent)
     if replace:
         files.write(path, pem, 0o600)
-        files.sweep(path, UNFINISHED)
-        return
-    # A link is only made if the name is free, so that processes that start together have one key.
-    complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    files.write(complete, pem, 0o600)
-    try:
-        os.link(complete, path)
-    except FileExistsError:
-        pass
-    except OSError:  # there are no hard links here
-        if not path.exists():
-            files.write(path, pem, 0o600)
-    finally:
-        complete.unlink()
+    else:  # a link is only made if the name is free: processes that start together have one key
+        complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        files.write(complete, pem, 0o600)
+        try:
+            os.link(complete, path)
+        except OSError:  # the name is taken, or there are no hard links here
+            if not path.exists():
+                files.write(path, pem, 0o600)
+        finally:
+            complete.unlink()
     files.sweep(path, UNFINISHED)
