@@ -5,6 +5,7 @@ with signed messages. They publish and fetch all the time, and repeat what was n
 
 hub       all processes of the hub are killed at once, and it is started again. Every fifth kill
           comes while it starts, the others some time after it has acknowledged a message
+worker    one of its two workers is killed
 site      a site is killed and started again, with its folder: it must go on as the same member
 
 While the hub is down, its database must have the last message of each agent that was acknowledged,
@@ -54,7 +55,7 @@ FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}, 
 NAME = "kill"  # of the federation at the hub
 SITES, AGENTS, WORKERS = 4, 2, 2
 EVERY_START = 5  # one hub kill in so many comes while it starts
-EVERY_SITE = 10  # and after so many, a site is killed too
+EVERY_SITE = 10  # and after so many, a worker and a site are killed too
 LATEST, STARTING = 1.0, 1.5  # seconds until a kill, at most: usually, and while the hub starts
 PATIENCE = 120.0  # seconds in which what was killed must work again
 
@@ -241,6 +242,15 @@ class Attack:
         self.check_fetch(out)
         self.wait_for_agents(killed)
 
+    def kill_worker(self) -> None:
+        pid = self.hub.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+        workers = [int(child) for child, command in commands.items() if b"spawn_main" in command]
+        os.kill(self._rng.choice(workers), signal.SIGKILL)
+        self.counts["kills of a worker"] += 1
+        self.wait_for_agents(time.time(), SITES * AGENTS)
+
     def kill_site(self) -> None:
         time.sleep(self._rng.uniform(0.0, LATEST))
         n = self._rng.randrange(SITES)
@@ -303,6 +313,7 @@ def attack(folder: Path, db: str, kills: int, seed: int) -> dict[str, Any]:
         for n in range(1, kills + 1):
             running.kill_hub(is_starting=n % EVERY_START == 0)
             if n % EVERY_SITE == 1:
+                running.kill_worker()
                 running.kill_site()
         return running.finish()
     finally:
@@ -336,7 +347,6 @@ def main() -> None:
     text = "how often the hub is killed; default: 100"
     add("--kills", type=int, default=100, metavar="N", help=text)
     add("--seed", type=int, default=0, metavar="N", help="of the moments; default: 0")
-    add("--json", type=Path, metavar="OUT", help="also write the figures to this file")
     add("--site", type=Path, metavar="FOLDER", help="be one of the sites; for this program itself")
     options = parser.parse_args()
     if options.site:
@@ -347,8 +357,6 @@ def main() -> None:
         counts = attack(folder, db, options.kills, options.seed)
     for key, value in counts.items():
         print(f"{key:40}{value:>10,}")
-    if options.json:
-        options.json.write_text(json.dumps({"db": options.db, **counts}, indent=2) + "\n")
     if any(value for key, value in counts.items() if key.startswith("missing")):
         raise SystemExit(f"kill.py: something is missing, see {folder}")
     shutil.rmtree(folder)
