@@ -85,11 +85,7 @@ class _Silenced(ValueError):
 
 
 def sender_of(name: str, owner: str | None) -> str:
-    """Return the name of a study at an exchange.
-
-    Args:
-        name: The name that the study has.
-        owner: The member whose agent it is; None if any name will do.
+    """Return the name of a study at an exchange, as an agent of the member ``owner`` if any.
 
     >>> sender_of("liver", "clinic"), sender_of("clinic/lung", "clinic"), sender_of("liver", None)
     ('clinic/liver', 'clinic/lung', 'liver')
@@ -114,12 +110,7 @@ def standing_of(
 ) -> Standing:
     """Find out how a study takes part, and let the keyring know that the name is this user's.
 
-    Args:
-        exchange: Where messages go.
-        federation: Its members, if any are listed, are the only ones whose messages count.
-        record: What the study stores.
-        signed: Whether to sign; None signs if the necessary package is installed.
-        keyring: The user's keys of peers.
+    ``signed`` says whether to sign; None signs if the necessary package is installed.
     """
     try:
         identity = exchange.identity(federation)
@@ -242,12 +233,7 @@ def _check_listed(sender: str, keys: KeyPair | None, federation: Federation) -> 
 def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) -> list[int]:
     """Return after how many scores a study publishes a message.
 
-    This depends only on the trials and on the order in which they ended, so all workers agree.
-
-    Args:
-        scored: The trials that have scores, in the order in which they ended.
-        every: Publish after each so many scores; None leaves it to the rule of `timing.due`.
-        direction: Which values are better.
+    This depends only on the trials, in the order in which they ended, so all workers agree.
 
     >>> values = (5.0, 4.0, 6.0, 6.0, 6.0, 1.0)
     >>> from optuna.trial import create_trial

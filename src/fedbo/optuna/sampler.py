@@ -172,8 +172,7 @@ class FederatedSampler(BaseSampler):
     def agent_of(self, study: optuna.Study) -> Agent | None:
         """Return the study's agent, told everything that has finished; None before its first query.
 
-        Args:
-            study: The study, with one objective. It is not changed.
+        The study is not changed.
         """
         _check_one_objective(study)
         with self._lock:
@@ -182,8 +181,7 @@ class FederatedSampler(BaseSampler):
     def preview(self, study: optuna.Study) -> Message | None:
         """Return the message that would be published now; None before there is a score.
 
-        Args:
-            study: The study, with one objective. It is not changed.
+        The study is not changed.
         """
         _check_one_objective(study)
         with self._lock:
@@ -198,9 +196,6 @@ class FederatedSampler(BaseSampler):
 
         Peers forget it when they look at the exchange again. What they learnt from it stays in
         their trials. If the study goes on, it publishes another.
-
-        Args:
-            study: The study whose message is withdrawn.
 
         Raises:
             ExchangeError: If only others have messages under its name, or withdrawing failed.

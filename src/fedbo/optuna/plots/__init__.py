@@ -2,7 +2,7 @@
 
 ``plot_history(study).figure.savefig("history.png")`` writes a file with matplotlib.
 ``plot_history(study, backend="plotly").show()`` opens a browser with plotly, where the mouse shows
-what each trial is.
+what each trial is. Matplotlib returns its (upper) `Axes`, and plotly its `Figure`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ def plot_history(
 
     Values that are too far off to be drawn are hollow points at the edge.
 
-    Args:
-        study: The study.
-        baseline: A study of the same objective that was run alone; its best value is plotted too.
-        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
+    The ``baseline`` is a study of the same objective that was run alone.
     """
     return _draw(history(study, baseline), backend)
 
@@ -39,10 +36,6 @@ def plot_peers(study: Study, *, backend: Backend = "matplotlib") -> Any:
     """Plot how much the policy relied on each peer when it chose each trial.
 
     The rest is the share of the agent's own model. Trials that used no peers are white.
-
-    Args:
-        study: The study.
-        backend: The plotting library. Matplotlib returns its `Axes`, and plotly its `Figure`.
     """
     return _draw(peers(study), backend)
 
@@ -52,13 +45,8 @@ def plot_together(
 ) -> Any:
     """Plot the mean best value so far of several studies, together and alone, and the gain.
 
-    Bands are standard errors. If there are as many studies as baselines, they are compared in
-    pairs.
-
-    Args:
-        studies: The studies that collaborated.
-        baselines: The same studies, run alone.
-        backend: The plotting library. Matplotlib returns its upper `Axes`, and plotly its `Figure`.
+    Bands are standard errors. If there are as many studies as baselines, which are the same
+    studies run alone, they are compared in pairs.
     """
     return _draw(together(studies, baselines), backend)
 
