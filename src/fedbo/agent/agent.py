@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fedbo.agent import savefile
-from fedbo.agent.outbox import Account, Outbox, Recorder, write_together
+from fedbo.agent.outbox import Outbox, Recorder, write_together
 from fedbo.agent.settings import InitialPoints, Settings, Stream
-from fedbo.agent.trial import History, Trial
+from fedbo.agent.trial import Account, History, Trial
 from fedbo.caller import warn
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused

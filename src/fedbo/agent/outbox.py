@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 
 from fedbo.agent.settings import Settings, Stream
@@ -22,32 +21,6 @@ from fedbo.model.summary import quantise, saturated, summarise
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.local import local_vote
 from fedbo.privacy.noise import Derived
-
-
-class Traffic(msgspec.Struct):
-    """Messages in one direction."""
-
-    messages: int = 0
-    parameters: int = 0  # as the paper counts them
-    nbytes: int = 0  # on the wire
-
-    def count(self, message: Message | Release) -> None:
-        self.messages += 1
-        self.parameters += message.parameters
-        self.nbytes += message.nbytes
-
-
-class Account(msgspec.Struct):
-    """An agent's traffic; a message that is sent again, unchanged, counts once."""
-
-    sent: Traffic = msgspec.field(default_factory=Traffic)
-    received: Traffic = msgspec.field(default_factory=Traffic)
-    last_sent: int = -1  # sequence number
-
-    def count_sent(self, message: Message) -> None:
-        if message.sequence != self.last_sent:
-            self.last_sent = message.sequence
-            self.sent.count(message)
 
 
 class Recorder(Protocol):

@@ -15,9 +15,8 @@ from typing import Any, cast, get_args
 import msgspec
 
 from fedbo import files
-from fedbo.agent.outbox import Account
 from fedbo.agent.settings import Settings
-from fedbo.agent.trial import Trial
+from fedbo.agent.trial import Account, Trial
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity.keys import KeyRefused, verify

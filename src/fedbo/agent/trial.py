@@ -1,4 +1,4 @@
-"""An agent's trials: what was queried, where the query came from, how it ended."""
+"""An agent's trials (what was queried, why, and how it ended) and its traffic."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from fedbo.message.message import Message
+from fedbo.message.release import Release
 from fedbo.model.kernel import Array
 from fedbo.policy.target import Origin, Source
 from fedbo.space.axis import Value, to_builtin
@@ -161,6 +163,32 @@ class History:
     def queries(self) -> int:
         """Count the policy's queries so far, without those that failed."""
         return sum(trial.t is not None and trial.state != "failed" for trial in self.trials)
+
+
+class Traffic(msgspec.Struct):
+    """Messages in one direction."""
+
+    messages: int = 0
+    parameters: int = 0  # as the paper counts them
+    nbytes: int = 0  # on the wire
+
+    def count(self, message: Message | Release) -> None:
+        self.messages += 1
+        self.parameters += message.parameters
+        self.nbytes += message.nbytes
+
+
+class Account(msgspec.Struct):
+    """An agent's traffic; a message that is sent again, unchanged, counts once."""
+
+    sent: Traffic = msgspec.field(default_factory=Traffic)
+    received: Traffic = msgspec.field(default_factory=Traffic)
+    last_sent: int = -1  # sequence number
+
+    def count_sent(self, message: Message) -> None:
+        if message.sequence != self.last_sent:
+            self.last_sent = message.sequence
+            self.sent.count(message)
 
 
 def _check_params(asked: Trial, reported: Mapping[str, Value]) -> None:

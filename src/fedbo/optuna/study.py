@@ -25,7 +25,7 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
-from fedbo.agent import Agent
+from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.federation import Federation, FederationMismatch

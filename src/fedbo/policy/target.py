@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.features import Features
