@@ -30,7 +30,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
-from fedbo.agent import Agent
+from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, HubExchange, Ledger, exchange_at
 from fedbo.federation import Federation, FederationMismatch

@@ -13,7 +13,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from fedbo import caller
-from fedbo.agent import Agent
+from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, Ledger
 from fedbo.federation import Federation, FederationMismatch
