@@ -152,8 +152,7 @@ def federations(service: Running, caller: Anyone) -> list[FederationInfo]:
 def create_federation(service: Running, caller: AnyOperator, body: NewFederation) -> FederationFile:
     """Create a federation."""
     agreed = _parsed(body.file)
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         return store.create_federation(connection, body.name, agreed, actor=caller.actor)
 
 
@@ -170,8 +169,7 @@ def update_federation(
 ) -> FederationFile:
     """Replace the file of a federation by one with another list of members."""
     agreed = _parsed(body.file)
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         return store.update_federation(connection, federation, agreed, actor=caller.actor)
 
 
@@ -226,8 +224,7 @@ def open_invitation(service: Running, entry: Noted, body: Secrets) -> Opened:
 @router.post(_HERE + "/invitations", tags=["invitations"], status_code=201)
 def invite(service: Running, caller: AnyOperator, federation: Name, body: Uses) -> NewInvitation:
     """Make an invitation, which is shown once."""
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         return store.invite(
             connection, federation, uses=body.uses, days=body.days, actor=caller.actor
         )
@@ -243,8 +240,7 @@ def invitations(service: Running, caller: AnyOperator, federation: Name) -> list
 @router.delete(_HERE + "/invitations", tags=["invitations"])
 def drop_invitation(service: Running, caller: AnyOperator, federation: Name, id: Number) -> Dropped:
     """Take an invitation back. Members that enrolled with it stay."""
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         store.drop_invitation(connection, federation, id, actor=caller.actor)
     return Dropped(id=id)
 
@@ -343,8 +339,7 @@ def remove_member(
     name: Annotated[str, Query(max_length=64)],
 ) -> MemberName:
     """Remove a member: what the hub has of it is deleted, and its name is free."""
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         store.remove(connection, federation, name, actor=caller.actor)
     return MemberName(name=name)
 
@@ -354,8 +349,7 @@ def revoke_member(
     service: Running, caller: AnyOperator, federation: Name, body: MemberName
 ) -> MemberName:
     """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         store.revoke(connection, federation, body.name, actor=caller.actor)
     return body
 
@@ -465,8 +459,7 @@ def make_release(
         agreed = store.find_federation(connection, federation).agreed
     if agreed.privacy is not None:
         agreed.basis  # noqa: B018 (computed here, not while others wait)
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         return store.make_release(
             connection, federation, actor=caller.actor, number=number, keys=service.keys
         )
@@ -480,8 +473,7 @@ def reconcile(
 
     They count as spent. From then on, releases can be made again.
     """
-    with service.writing() as connection:
-        store.check_still(connection, caller)
+    with service.writing(caller) as connection:
         store.reconcile(connection, federation, body.releases, actor=caller.actor)
     return body
 

@@ -142,26 +142,20 @@ def _check_tls(settings: Settings) -> None:
     if not certificate or not key:
         given, missing = ("certificate", "key") if certificate else ("key", "certificate")
         raise HubError(f"--tls-{given} is given without --tls-{missing}: give both files")
-    for option, path in (("certificate", certificate), ("key", key)):
-        try:
-            with open(path, "rb") as file:
-                file.read(1)
-        except OSError as error:
-            raise HubError(
-                f"the TLS {option} {path} cannot be read ({error.strerror}): give a PEM file"
-            ) from None
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=lambda: "")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            why = f"{key} is not the private key of the certificate {certificate}"
-        else:
-            why = (
-                f"{certificate} and {key} are not a certificate and its private key in PEM without "
-                f"a password ({error.reason or 'they cannot be read'})"
-            )
-        raise HubError(f"TLS cannot be used: {why}") from None
+        why = (error.reason or "they cannot be read").lower().replace("_", " ")
+        raise HubError(
+            f"TLS cannot be used: {certificate} and {key} are not a certificate and its private "
+            f"key in PEM without a password ({why})"
+        ) from None
+    except OSError as error:
+        raise HubError(
+            f"the TLS certificate {certificate} or its key {key} cannot be read "
+            f"({error.strerror}): give PEM files"
+        ) from None
 
 
 def _bound(settings: Settings) -> socket.socket:

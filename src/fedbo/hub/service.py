@@ -11,8 +11,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import TypeVar
 
@@ -121,9 +121,17 @@ class Service:
         """Start a transaction that reads."""
         return self.engine.connect()
 
-    def writing(self) -> AbstractContextManager[Connection]:
-        """Start a transaction that writes: at its end, it is on the disk."""
-        return store.begin(self.engine)
+    @contextmanager
+    def writing(self, caller: store.Caller | None = None) -> Iterator[Connection]:
+        """Start a transaction that writes: at its end, it is on the disk.
+
+        Args:
+            caller: Whose token must still be valid.
+        """
+        with store.begin(self.engine) as connection:
+            if caller is not None:
+                store.check_still(connection, caller)
+            yield connection
 
     def _agreed(self, federation_id: int) -> Federation:
         """Return what the agents of a federation agree on; its list of members may be outdated."""

@@ -11,10 +11,9 @@ import inspect
 import ipaddress
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
-from urllib.parse import urlsplit
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 
@@ -24,12 +23,7 @@ from fedbo.outside import shortened, without_password
 PREFIX = "FEDBO_HUB_"
 CONFIG = PREFIX + "CONFIG"  # names the TOML file
 _LARGEST = 2**16  # bytes of the file
-_EXPECTED = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text in quotes",
-}
+_URL = re.compile(r"https?://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::[1-9]\d*)?(?:/[^?#\s]*)?")
 _RANGES = {
     "port": (0, 65535),
     "workers": (1, 64),
@@ -194,25 +188,18 @@ def _converted(
     for name, value in given.items():
         where = spelt(name) + place
         if name not in types:
-            hint = _closest(name, types, spelt)
-            raise ValueError(f"{where} is not a setting of the hub{hint}")
+            close = difflib.get_close_matches(name, types, n=1) or types
+            known = ", ".join(map(spelt, close))
+            raise ValueError(f"{where} is not a setting of the hub; did you mean {known}?")
         try:
             values[name] = msgspec.convert(value, types[name], strict=strict)
-        except msgspec.ValidationError:
-            shown = "not a text" if name == "db" else shortened(repr(value))
-            expected = _EXPECTED.get(types[name]) or " or ".join(get_args(types[name]))
-            raise ValueError(f"{where} is {shown}, expected {expected}") from None
-        try:
             Settings(**{name: values[name]})
+        except msgspec.ValidationError as error:
+            shown = "something else" if name == "db" else shortened(repr(value))
+            raise ValueError(f"{where} is {shown}: {error}") from None
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
     return values
-
-
-def _closest(name: str, known: Iterable[str], spelt: Callable[[str], str]) -> str:
-    if found := difflib.get_close_matches(name, known, n=1):
-        return f"; did you mean {spelt(found[0])}?"
-    return f"; there are {', '.join(map(spelt, known))}"
 
 
 def _check_network(text: str) -> None:
@@ -227,13 +214,7 @@ def _check_network(text: str) -> None:
 
 
 def _check_url(text: str) -> None:
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and parts.hostname and not parts.query
-        good = good and parts.username is None and (parts.port is None or parts.port > 0)
-    except ValueError:
-        good = False
-    if not good:
+    if _URL.fullmatch(text) is None:
         raise ValueError(
             f"public_url is {shortened(text)!r}, expected an address such as "
             "https://hub.example.org"

@@ -1,8 +1,8 @@
 """Backups: one SQLite file with all tables of a hub, made while it runs.
 
 A backup shows the database at one moment. It has the same form whatever the database is, so
-restoring it also moves a hub from SQLite to PostgreSQL and back. The table ``fedbo_backup`` has the
-number of rows of each table and a digest of them, so that damage is noticed.
+restoring it also moves a hub from SQLite to PostgreSQL and back. The table ``fedbo_backup`` has a
+digest of all rows, so that damage is noticed.
 """
 
 from __future__ import annotations
@@ -166,12 +166,10 @@ def _copy(source: Connection, target: Connection, report: Report | None) -> int:
 
 
 def _seal(connection: Connection) -> None:
-    """Write down how many rows each table has, and their digest."""
-    sums = [_digest(connection, name) for name in sorted(_names(connection))]
-    connection.exec_driver_sql(
-        f"CREATE TABLE {BACKUP_TABLE} (name TEXT PRIMARY KEY, rows INTEGER, digest BLOB)"
-    )
-    connection.exec_driver_sql(f"INSERT INTO {BACKUP_TABLE} VALUES (?, ?, ?)", sums)
+    """Write down the digest of all rows."""
+    digest = _digest(connection)
+    connection.exec_driver_sql(f"CREATE TABLE {BACKUP_TABLE} (digest TEXT PRIMARY KEY)")
+    connection.exec_driver_sql(f"INSERT INTO {BACKUP_TABLE} VALUES (?)", (digest,))
 
 
 @contextlib.contextmanager
@@ -188,18 +186,14 @@ def _checked(file: Path) -> Iterator[Connection]:
             if BACKUP_TABLE not in names:
                 raise none
             check_version(connection, f"the backup {file}")
-            query = f"SELECT name, rows, digest FROM {BACKUP_TABLE} ORDER BY name"
-            sums = [tuple(row) for row in connection.exec_driver_sql(query)]
-            found = [_digest(connection, name) for name in sorted(names - {BACKUP_TABLE})]
+            sealed = connection.exec_driver_sql(f"SELECT digest FROM {BACKUP_TABLE}").scalar()
+            is_whole = sealed == _digest(connection)
         except DBAPIError as error:
             if getattr(error.orig, "sqlite_errorname", "") == "SQLITE_NOTADB":
                 raise none from None
             raise HubError(f"{file} is damaged ({error.orig}): use another backup") from None
-        if sums != found:
-            differing = ", ".join(sorted({name for name, *_ in {*sums} ^ {*found}}))
-            raise HubError(
-                f"{file} is damaged ({differing} is not what was written): use another backup"
-            )
+        if not is_whole:
+            raise HubError(f"{file} is damaged: it is not what was written; use another backup")
         yield connection
 
 
@@ -253,12 +247,13 @@ def _names(connection: Connection) -> set[str]:
     return {name for (name,) in connection.exec_driver_sql(f"{tables} ESCAPE '!'")}
 
 
-def _digest(connection: Connection, name: str) -> tuple[str, int, bytes]:
-    quoted = '"' + name.replace('"', '""') + '"'
-    rows = connection.exec_driver_sql(f"SELECT * FROM {quoted} ORDER BY 1")
-    count, total = 0, hashlib.sha256()
-    total.update(msgspec.msgpack.encode([*rows.keys()]))
-    for row in rows:
-        total.update(msgspec.msgpack.encode(tuple(row)))
-        count += 1
-    return name, count, total.digest()
+def _digest(connection: Connection) -> str:
+    """Return a digest of all tables but that of backups: their columns and rows."""
+    total = hashlib.sha256()
+    for name in sorted(_names(connection) - {BACKUP_TABLE}):
+        quoted = '"' + name.replace('"', '""') + '"'
+        rows = connection.exec_driver_sql(f"SELECT * FROM {quoted} ORDER BY 1")
+        total.update(msgspec.msgpack.encode([name, *rows.keys()]))
+        for row in rows:
+            total.update(msgspec.msgpack.encode(tuple(row)))
+    return total.hexdigest()
