@@ -20,8 +20,7 @@ average      correlation of the mean function of the last 10 messages with the m
 
 "One trial" and "average" are measured for several rules of publishing: after every trial, after
 every fifth, and when it is worth it (after a new best score, or once the history has doubled since
-the last message), which is the default. docs/lab/reveal.md has more attacks, of which the best
-restored a few trials within 0.01 of their place.
+the last message), which is the default. docs/lab/reveal.md has more attacks.
 
     python benchmarks/attack/reveal.py --json out.json
 """

@@ -24,11 +24,8 @@ from fedbo_paper.harness.intervals import Floats
 
 from .grounds import Ground, Params
 
-TPE, TOLD, BOTORCH = (
-    "Optuna TPE",
-    "Optuna TPE, told the best (shares settings)",
-    "BoTorch logEI",
-)
+TPE, BOTORCH = "Optuna TPE", "BoTorch logEI"
+TOLD = "Optuna TPE, told the best (shares settings)"
 #: The library that each sampler needs, beside those of the development environment.
 SAMPLERS = {TPE: "optuna", TOLD: "optuna", "Optuna GP": "torch", BOTORCH: "botorch"}
 MISSING = (
