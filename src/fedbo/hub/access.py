@@ -131,7 +131,7 @@ _cookie = APIKeyCookie(
 
 
 async def _documented(
-    token: Annotated[object, Depends(_token)], cookie: Annotated[object, Depends(_cookie)]
+    _: Annotated[object, Depends(_token)], __: Annotated[object, Depends(_cookie)]
 ) -> None:
     """Let the documentation say what an endpoint needs; `possible_caller` reads both."""
 
