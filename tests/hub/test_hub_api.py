@@ -272,6 +272,18 @@ def test_messages_are_published_fetched_listed_and_withdrawn(liver: Liver) -> No
     assert liver.b.fetch(first.cursor).gone == (first.handed[0].number,)
 
 
+def test_it_is_noted_when_a_member_was_seen(liver: Liver) -> None:
+    def seen() -> float:
+        (row,) = liver.ask("GET", HERE + "/members", params={"most": 1}).json()
+        return float(row["seen"])
+
+    for ask in (lambda: liver.a.put(message("a")), liver.a.fetch):
+        with store.begin(liver.world.engine) as connection:
+            connection.execute(update(schema.member).values(seen=1.0))
+        ask()
+        assert seen() > 1e9
+
+
 def test_signed_messages_are_withdrawn_by_a_signature(liver: Liver) -> None:
     assert liver.signer.put(message("signer/x", 4, keys=liver.keys)).json() == {"out": True}
     unsigned = liver.signer.ask("DELETE", "/messages", params={"sender": "signer/x"})

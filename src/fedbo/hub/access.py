@@ -115,9 +115,6 @@ def _found(
     entry_of(request).caller = caller
     if not caller.is_operator:
         service.count_request(caller.id)
-    if request.method in _SAFE and store.is_seen_anew(caller):
-        with service.writing() as connection:
-            store.note_seen(connection, caller)
     return caller
 
 

@@ -121,6 +121,10 @@ def fetch(
         wanted = _wanted.decode(body)
     except (ValueError, RecursionError) as error:
         raise _not_asked("what a fetch asks for", error) from None
+    if store.is_seen_anew(caller):
+        with service.writing() as connection:
+            store.note_seen(connection, caller)
+            return _packed(store.fetch(connection, caller.federation, wanted.cursor))
     with service.reading() as connection:
         return _packed(store.fetch(connection, caller.federation, wanted.cursor))
 
