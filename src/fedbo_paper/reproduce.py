@@ -75,10 +75,10 @@ def reproduce(
     marked = _marked(runs) if any(map(stands_in, done)) else runs
     files.write(folder / "runs.csv", marked.csv().encode())
     files.write(folder / "summary.csv", results.summary(marked).csv().encode())
-    said = contents(runs, done, missing, Published.load(at), folder)
-    files.write(folder / "report.html", page(said).encode())
+    report = contents(runs, done, missing, Published.load(at), folder)
+    files.write(folder / "report.html", page(report).encode())
     digest = results.digest(runs)
-    return Outcome(runs, said.findings, digest, missing)
+    return Outcome(runs, report.findings, digest, missing)
 
 
 def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Plan], dict[str, str]]:

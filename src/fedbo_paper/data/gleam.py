@@ -106,9 +106,9 @@ def load(folder: Path | None = None) -> tuple[Samples, ...]:
 def verify(path: Path) -> None:
     """Raise `FileRefused` if the download is not the known file."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-    if found != MD5:
-        raise FileRefused(f"its MD5 is {found}, expected {MD5}")
+        md5 = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if md5 != MD5:
+        raise FileRefused(f"its MD5 is {md5}, expected {MD5}")
 
 
 def _checked(arrays: Arrays, path: Path) -> Arrays:
@@ -209,9 +209,9 @@ def _windows(cells: NDArray[np.bytes_], what: str) -> tuple[Floats, Floats]:
     names, index = np.unique(cells[:, 1], return_inverse=True)
     readings: dict[str, Floats] = {}
     for sensor, pattern in (*_SENSORS.items(), (_LIGHT, _LIGHT)):
-        known = np.array([bool(re.search(pattern, name.decode().lower())) for name in names])
+        is_named = np.array([bool(re.search(pattern, name.decode().lower())) for name in names])
         used = [0, 2] if sensor == _LIGHT else [0, 2, 3, 4]
-        readings[sensor] = _numbers(cells[known[index]][:, used], f"{sensor} in {what}")
+        readings[sensor] = _numbers(cells[is_named[index]][:, used], f"{sensor} in {what}")
     start = min(r[0, 0] for r in readings.values())
     sensors = {
         sensor: moments(np.floor((r[:, 0] - start) / length).astype(np.int64), r[:, 1:])
@@ -275,8 +275,8 @@ def carried(windows: Windows, w: Ints) -> tuple[Floats, NDArray[np.bool_]]:
         The moments (m, 3, c), and which of the windows have a value at all (m,).
 
     >>> sensor = moments(np.array([2, 2]), np.array([[1.0], [3.0]]))
-    >>> values, known = carried(sensor, np.array([1, 2, 3]))
-    >>> values[known, :, 0].tolist(), known.tolist()
+    >>> values, is_valued = carried(sensor, np.array([1, 2, 3]))
+    >>> values[is_valued, :, 0].tolist(), is_valued.tolist()
     ([[2.0, 1.0, -2.0], [3.0, 0.0, 0.0]], [False, True, True])
     """
     i = np.searchsorted(windows.w, w, side="right") - 1

@@ -39,9 +39,9 @@ def load(folder: Path | None = None) -> tuple[Samples, ...]:
 
 def verify(path: Path) -> None:
     """Raise `FileRefused` if the download is not the known file."""
-    found = hashlib.sha256(_matlab(path)).hexdigest()
-    if found != SHA256:
-        raise FileRefused(f"its {MATLAB} has the SHA-256 {found}, expected {SHA256}")
+    sha256 = hashlib.sha256(_matlab(path)).hexdigest()
+    if sha256 != SHA256:
+        raise FileRefused(f"its {MATLAB} has the SHA-256 {sha256}, expected {SHA256}")
 
 
 def _matlab(path: Path) -> bytes:

@@ -156,8 +156,8 @@ def sooner(runs: Runs, *, ours: Side, theirs: Side) -> Answer | None:
     Both curves are averaged over the CPU seconds that our side needs for its T iterations.
     """
     pairs = pairs_of(runs, ours, theirs)
-    known = np.isfinite(runs.clock[pairs.ours, -1] + runs.clock[pairs.theirs, -1])
-    pairs = pairs.only(known & (runs.label("target")[pairs.ours] == FIRST))
+    is_timed = np.isfinite(runs.clock[pairs.ours, -1] + runs.clock[pairs.theirs, -1])
+    pairs = pairs.only(is_timed & (runs.label("target")[pairs.ours] == FIRST))
     if not len(pairs.ours):
         return None
     sign, matters = scale(runs)

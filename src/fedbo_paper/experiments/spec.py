@@ -93,7 +93,7 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             value = getattr(self, name)
             value = fallback.get(name) if value is None else value
             values[name] = value if isinstance(value, tuple) else (value,)
-        arms = [Arm(**dict(zip(values, some, strict=True))) for some in product(*values.values())]
+        arms = [Arm(**dict(zip(values, each, strict=True))) for each in product(*values.values())]
         return list(dict.fromkeys(map(_without_unused, arms)))
 
 

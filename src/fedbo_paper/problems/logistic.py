@@ -114,8 +114,8 @@ class Regression:
     def __call__(self, params: dict[str, Any]) -> float:
         size, l2, rate = params["batch_size"], params["l2"], params["learning_rate"]
         Z = self.train(int(size), float(l2), float(rate)) @ self.X_validate.T
-        told = Z.argmax(axis=0) if len(Z) > 1 else Z[0] > 0
-        return float(np.mean(told != self.validate))
+        predicted = Z.argmax(axis=0) if len(Z) > 1 else Z[0] > 0
+        return float(np.mean(predicted != self.validate))
 
     def train(self, batch_size: int, l2: float, learning_rate: float) -> Array:
         """Train for all epochs and return V."""

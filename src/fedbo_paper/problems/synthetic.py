@@ -157,12 +157,12 @@ class SyntheticTasks:
         """Create the settings of the target and of every peer: see the top of this module."""
         if preset == "default":
             return PaperSettings(n_initial=1, design="random")
-        known = Priors(
+        true = Priors(
             length_scale=LogNormal(self.problem.length_scale, 1.0),
             signal_variance=LogNormal(1.0, 1.0),
             noise_variance=LogNormal(self.problem.noise_variance, 1.0),
         )
-        surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=known), refit_every=_NEVER)
+        surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=true), refit_every=_NEVER)
         return PaperSettings(
             n_initial=1, design="random", surrogate=surrogate, raw_scores=True, exact_draws=True
         )

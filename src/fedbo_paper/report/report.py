@@ -128,10 +128,10 @@ def contents(
     summary = results.summary(runs).where(iteration=50)
     grids = []
     for name, chapter in (("synthetic", "fig1"), *((name, "fig2") for name in REAL)):
-        some = summary.where(experiment=name)
+        rows = summary.where(experiment=name)
         title = f"{experiments()[name].title}: after 50 iterations"
-        table = Table({column: some[column] for column in _SUMMARY})
-        grids += [Grid(chapter, title, table)] if some.height else []
+        table = Table({column: rows[column] for column in _SUMMARY})
+        grids += [Grid(chapter, title, table)] if rows.height else []
     return Contents(
         lead=_lead(selections),
         settings=tuple(_settings(runs, selections, missing)),
