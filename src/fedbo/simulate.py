@@ -30,9 +30,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedbo.agent import Agent
+from fedbo.agent.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.message import Heard, Message, Release
 from fedbo.privacy.budget import one_each
 from fedbo.privacy.noise import SECRET, Simulated, Source

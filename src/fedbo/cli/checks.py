@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from fedbo.cli import screen
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 
 #: An option of the commands that send messages of a study.
 LocalEpsilon = Annotated[

@@ -20,7 +20,7 @@ from fedbo.exchange import (
     exchange_at,
 )
 from fedbo.exchange.hub.memberships import Memberships
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, Heard, MessageRefused
 

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.federation import Federation, Plan
 from fedbo.federation import file as toml
+from fedbo.federation.federation import Federation
+from fedbo.federation.plan import Plan
 from fedbo.message import Kind
 from fedbo.outside import shortened
 from fedbo.space import Space

@@ -44,7 +44,7 @@ def sites(
     ] = None,
 ) -> None:
     """List the agents of sites in a folder: their trials, and the best one of each."""
-    from fedbo.agent import Agent
+    from fedbo.agent.agent import Agent
     from fedbo.state import state_folder
 
     place = state_folder() / "flower" if folder is None else folder

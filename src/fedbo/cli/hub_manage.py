@@ -22,7 +22,7 @@ from fedbo.outside import without_password
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from fedbo.federation import Federation
+    from fedbo.federation.federation import Federation
     from fedbo.hub.records import NewInvitation, OpenInvitation
     from fedbo.hub.settings import Settings
 

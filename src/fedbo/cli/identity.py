@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedbo.cli import checks, screen
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity import KeyPair, KeyRefused, Keyring, own_keys
 from fedbo.message.signed import member, parse_key

@@ -15,7 +15,7 @@ from fedbo.cli import checks, screen
 from fedbo.exchange import ExchangeError, HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.message.signed import member
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, ExchangeError, Ledger, Progress
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.message import Fingerprint, Heard, Message, Release
 from fedbo.privacy.statement import broken_promise, factor, statement
 

@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedbo.agent import Settings
+from fedbo.agent.settings import Settings
 from fedbo.cli import checks, screen
 from fedbo.cli.ledger import show_message
 from fedbo.exchange import Exchange, ExchangeError, HubExchange, Ledger, exchange_at
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.insight.explain import Explanation, texts
 from fedbo.message import Fingerprint
 from fedbo.table import Table

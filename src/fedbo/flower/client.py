@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedbo.agent.settings import Settings
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import site_folder
 from fedbo.flower.site import Score, Site

@@ -24,7 +24,7 @@ from typing import Any
 from flwr.app import Context
 
 from fedbo.exchange.file import file_name
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.state import state_folder
 
 FOLDER = "folder"  # in the configurations of a node and of a run

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.choice import most_in
 from fedbo.exchange.contributions import make_release
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release

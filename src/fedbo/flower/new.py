@@ -9,7 +9,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.space import Float
 
 _OUTSIDE = ("pyproject.toml", "README.md", "LICENSE.md")

@@ -23,7 +23,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from fedbo.exchange import ExchangeError
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import server_folder
 from fedbo.flower.mailbox import Mailbox

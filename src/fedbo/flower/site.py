@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fedbo import files
-from fedbo.agent import Agent
+from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.files import alone
 from fedbo.flower.wire import log
 from fedbo.identity import listed_keys

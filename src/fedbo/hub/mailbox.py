@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import AnyMember, BoundedRoute, Running, read_body
 from fedbo.hub.problems import Refused

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response, StreamingResponse
 
 from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement, hashed
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import (
     FILE_BYTES,

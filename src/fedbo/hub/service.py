@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.exchange.choice import most_bytes
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings

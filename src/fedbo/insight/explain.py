@@ -22,7 +22,7 @@ from fedbo.outside import printable
 from fedbo.table import Cell, Table
 
 if TYPE_CHECKING:
-    from fedbo.agent import Agent
+    from fedbo.agent.agent import Agent
     from fedbo.agent.trial import Trial
 
 CAVEAT = (

@@ -28,7 +28,7 @@ from fedbo import caller
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Identity, Ledger, timing
 from fedbo.exchange.hub.wire import Progress
 from fedbo.exchange.ledger import NotOurs
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed
 from fedbo.message import Fingerprint, Heard, Message, Release
 from fedbo.message.signed import SENDER_BYTES, key_text, member, parse_key

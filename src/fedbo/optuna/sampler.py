@@ -33,7 +33,7 @@ from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, HubExchange, Ledger, exchange_at
-from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
 from fedbo.optuna import private

@@ -16,7 +16,7 @@ from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, Ledger
-from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Message
 from fedbo.optuna import mail

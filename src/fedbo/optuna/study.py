@@ -28,7 +28,7 @@ from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
-from fedbo.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Heard, Message, Release
 from fedbo.optuna import private

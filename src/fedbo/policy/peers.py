@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.message.inbox import BeliefInbox, Inbox, Single
 from fedbo.model.kernel import Array, Mask, squared_distances
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fedbo.exchange.hub.memberships import Invitation, check_name
 from fedbo.exchange.hub.proof import hashed
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub.names import invitation_subject
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import FederationFile, FederationInfo, NewInvitation, OpenInvitation

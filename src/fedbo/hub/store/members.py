@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from fedbo.exchange.hub.proof import hashed
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub.names import check_person
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, Member, Members, Reported

@@ -28,7 +28,8 @@ from sqlalchemy import (
     update,
 )
 
-from fedbo.federation import Federation, Plan
+from fedbo.federation.federation import Federation
+from fedbo.federation.plan import Plan
 from fedbo.hub.names import SCHEDULE
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import ReleaseInfo, ReleaseLedger

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from fedbo.federation import Federation
+from fedbo.federation.federation import Federation
 from fedbo.hub.names import operator_actor
 from fedbo.hub.problems import Refused
 from fedbo.hub.store.schema import activity, audit, federation, member, operator, session
